@@ -1,0 +1,1 @@
+//! THC numeric kernels: transform, quantizer, lookup tables, packing.

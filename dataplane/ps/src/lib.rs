@@ -1,0 +1,1 @@
+//! THC software parameter server.

@@ -1,0 +1,1 @@
+//! Packet I/O for THC: kernel UDP sockets and a seeded simulator.

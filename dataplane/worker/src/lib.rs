@@ -1,0 +1,1 @@
+//! THC worker: compressed all-reduce over a parameter server.

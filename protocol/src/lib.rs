@@ -1,0 +1,1 @@
+//! THC wire format and state machines, without I/O.

@@ -1,0 +1,1 @@
+//! THC testbed: demo, tables, error figures.
