@@ -1,1 +1,27 @@
-//! Packet I/O for THC: kernel UDP sockets and a seeded simulator.
+//! Packet I/O for THC: how a worker or a parameter server puts datagrams on a network and takes
+//! them off it.
+//!
+//! [`PacketIo`] is the whole interface. It works in bursts, so that nothing is allocated, locked,
+//! logged or asked of the operating system per packet, and it is used through generics, so that
+//! no virtual call stands between a packet and its handler. Backends:
+//!
+//! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
+//! * [`sim`]: a network in memory with virtual time and seeded faults, for tests;
+//! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
+//!   backend, for tests of real processes.
+//!
+//! Addresses are IPv4 throughout: THC's packets are UDP over IPv4 (protocol header layout).
+
+mod error;
+mod faults;
+mod lossy;
+mod packet_io;
+pub mod sim;
+mod udp;
+
+pub use error::TransportError;
+pub use faults::FaultRates;
+pub use lossy::{LossyConfig, LossyIo, LossyStats};
+pub use packet_io::{IPV4_UDP_HEADER_LEN, IoStats, MAX_DATAGRAM, PacketIo, Peer};
+pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
+pub use udp::{UdpConfig, UdpIo};

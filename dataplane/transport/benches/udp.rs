@@ -1,0 +1,2 @@
+//! Measures kernel UDP.
+fn main() {}

@@ -1,0 +1,272 @@
+//! Faults injected into a real backend.
+
+use std::{collections::VecDeque, io, time::Duration};
+
+use fastrand::Rng;
+
+use crate::{FaultRates, IoStats, PacketIo, Peer, TransportError, packet_io::check_segment};
+
+/// Most datagrams held back per direction; when as many are, further ones pass in order.
+const MAX_HELD: usize = 256;
+/// A held-back datagram follows after at most this many later ones.
+const MAX_OVERTAKERS: u64 = 32;
+
+/// What a [`LossyIo`] injects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossyConfig {
+    /// Seed of all decisions.
+    pub seed: u64,
+    /// Faults of datagrams sent.
+    pub outgoing: FaultRates,
+    /// Faults of datagrams received.
+    pub incoming: FaultRates,
+    /// A datagram held back for reordering goes on after this time at the latest, even if none
+    /// overtakes it.
+    pub hold: Duration,
+}
+
+impl Default for LossyConfig {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            outgoing: FaultRates::NONE,
+            incoming: FaultRates::NONE,
+            hold: Duration::from_millis(1),
+        }
+    }
+}
+
+/// What a [`LossyIo`] did, both directions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossyStats {
+    /// Datagrams dropped.
+    pub lost: u64,
+    /// Datagrams doubled.
+    pub duplicated: u64,
+    /// Datagrams held back.
+    pub reordered: u64,
+}
+
+/// A wrapper around a backend that loses, duplicates and reorders datagrams in both directions,
+/// so that real processes can be tested against faults.
+///
+/// It holds at most 256 datagrams per direction. Its [`stats`](PacketIo::stats) are those of the
+/// backend: lost outgoing datagrams are missing there, lost incoming ones are not.
+pub struct LossyIo<T> {
+    inner: T,
+    outgoing: Direction,
+    incoming: Direction,
+}
+
+struct Direction {
+    rates: FaultRates,
+    rng: Rng,
+    hold: Duration,
+    held: VecDeque<Held>,
+    /// Datagrams that went by so far.
+    passed: u64,
+    stats: LossyStats,
+}
+
+/// A datagram held back until `overtaken` datagrams went by or `until` has come.
+struct Held {
+    peer: Peer,
+    payload: Vec<u8>,
+    overtaken: u64,
+    until: Duration,
+}
+
+/// What happens to a datagram: how many copies go on now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Nothing,
+    Once,
+    Twice,
+}
+
+impl Direction {
+    fn new(seed: u64, rates: FaultRates, hold: Duration) -> Self {
+        Self {
+            rates,
+            rng: Rng::with_seed(seed),
+            hold,
+            held: VecDeque::new(),
+            passed: 0,
+            stats: LossyStats::default(),
+        }
+    }
+
+    /// Decides about a datagram, and keeps a copy if one is to come later.
+    fn judge(&mut self, peer: Peer, payload: &[u8], now: Duration) -> Fate {
+        // Always three draws, so that one rate does not shift the decisions of the others.
+        let lost = self.rng.f64() < self.rates.loss;
+        let doubled = self.rng.f64() < self.rates.duplicate;
+        let late = self.rng.f64() < self.rates.reorder;
+        if lost {
+            self.stats.lost += 1;
+            return Fate::Nothing;
+        }
+        self.passed += 1;
+        self.stats.duplicated += u64::from(doubled);
+        if !late || self.held.len() >= MAX_HELD {
+            return if doubled { Fate::Twice } else { Fate::Once };
+        }
+        self.stats.reordered += 1;
+        self.held.push_back(Held {
+            peer,
+            payload: payload.to_vec(),
+            overtaken: self.passed + self.rng.u64(1..=MAX_OVERTAKERS),
+            until: now.saturating_add(self.hold),
+        });
+        if doubled { Fate::Once } else { Fate::Nothing }
+    }
+
+    /// Takes out one held datagram that is due.
+    fn due(&mut self, now: Duration) -> Option<Held> {
+        let index = self.held.iter().position(|held| held.overtaken <= self.passed || held.until <= now)?;
+        self.held.remove(index)
+    }
+
+    fn has_due(&self, now: Duration) -> bool {
+        self.held.iter().any(|held| held.overtaken <= self.passed || held.until <= now)
+    }
+}
+
+impl<T: PacketIo> LossyIo<T> {
+    /// Wraps `inner`.
+    ///
+    /// # Errors
+    /// [`TransportError::Probability`] when a rate is none.
+    pub fn new(inner: T, config: LossyConfig) -> Result<Self, TransportError> {
+        config.outgoing.validate()?;
+        config.incoming.validate()?;
+        let mut seeds = Rng::with_seed(config.seed);
+        Ok(Self {
+            inner,
+            outgoing: Direction::new(seeds.u64(..), config.outgoing, config.hold),
+            incoming: Direction::new(seeds.u64(..), config.incoming, config.hold),
+        })
+    }
+
+    /// The wrapped backend.
+    #[must_use]
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    /// The wrapped backend, past all faults.
+    #[must_use]
+    pub fn inner_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+
+    /// What was injected so far.
+    #[must_use]
+    pub fn injected(&self) -> LossyStats {
+        let (out, back) = (self.outgoing.stats, self.incoming.stats);
+        LossyStats {
+            lost: out.lost + back.lost,
+            duplicated: out.duplicated + back.duplicated,
+            reordered: out.reordered + back.reordered,
+        }
+    }
+
+    /// Sends held-back datagrams that are due.
+    fn release_outgoing(&mut self) -> io::Result<()> {
+        let now = self.inner.now();
+        while let Some(held) = self.outgoing.due(now) {
+            let segment = held.payload.len();
+            self.inner.send_run(held.peer, &held.payload, segment)?;
+        }
+        Ok(())
+    }
+
+    /// When time alone makes the next held-back datagram due.
+    fn next_release(&self) -> Option<Duration> {
+        self.outgoing.held.iter().chain(&self.incoming.held).map(|held| held.until).min()
+    }
+}
+
+impl<T: PacketIo> PacketIo for LossyIo<T> {
+    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        self.release_outgoing()?;
+        let now = self.inner.now();
+        let Self { inner, incoming, .. } = self;
+        let mut delivered = 0;
+        inner.recv_burst(&mut |from, payload| {
+            let copies = match incoming.judge(from, payload, now) {
+                Fate::Nothing => 0,
+                Fate::Once => 1,
+                Fate::Twice => 2,
+            };
+            for _ in 0..copies {
+                f(from, payload);
+            }
+            delivered += copies;
+        })?;
+        while let Some(held) = incoming.due(now) {
+            f(held.peer, &held.payload);
+            delivered += 1;
+        }
+        Ok(delivered)
+    }
+
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        check_segment(segment)?;
+        let now = self.inner.now();
+        // Neighbours that both pass stay one run, so that the backend can still batch them.
+        let mut pass = 0..0;
+        let mut start = 0;
+        for payload in contents.chunks(segment) {
+            let end = start + payload.len();
+            let fate = self.outgoing.judge(to, payload, now);
+            if fate != Fate::Nothing {
+                pass.end = end;
+            }
+            if fate != Fate::Once {
+                self.inner.send_run(to, &contents[pass.clone()], segment)?;
+                pass = end..end;
+            }
+            if fate == Fate::Twice {
+                self.inner.send_run(to, payload, segment)?;
+            }
+            start = end;
+        }
+        self.inner.send_run(to, &contents[pass], segment)?;
+        self.release_outgoing()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
+        let deadline = self.inner.now().saturating_add(timeout);
+        loop {
+            self.release_outgoing()?;
+            let now = self.inner.now();
+            if self.incoming.has_due(now) {
+                return Ok(true);
+            }
+            let until = self.next_release().map_or(deadline, |release| release.min(deadline));
+            if self.inner.wait(until.saturating_sub(now))? {
+                return Ok(true);
+            }
+            if self.inner.now() >= deadline {
+                self.release_outgoing()?;
+                return Ok(self.incoming.has_due(self.inner.now()));
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn local(&self) -> Peer {
+        self.inner.local()
+    }
+
+    fn stats(&self) -> IoStats {
+        self.inner.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests;

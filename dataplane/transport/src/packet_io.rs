@@ -1,0 +1,146 @@
+//! The interface between THC and a network: datagrams in bursts.
+
+use std::{io, net::SocketAddrV4, time::Duration};
+
+use crate::TransportError;
+
+/// An IPv4 endpoint: the address and UDP port of a worker or a parameter server.
+pub type Peer = SocketAddrV4;
+
+/// Bytes of IPv4 header (without options) and UDP header before a datagram's payload.
+pub const IPV4_UDP_HEADER_LEN: usize = 28;
+
+/// The largest UDP payload IPv4 can carry, in bytes.
+pub const MAX_DATAGRAM: usize = 65_535 - IPV4_UDP_HEADER_LEN;
+
+/// Sends and receives UDP datagrams in bursts.
+///
+/// Implementations neither allocate, lock, log nor make a system call per packet. Delivery is
+/// that of UDP: datagrams may be lost, duplicated and reordered, so a send that returns `Ok` says
+/// only that the datagrams were handed over; those the network refused for a passing reason (an
+/// unreachable host, a full device queue) are counted in [`IoStats::send_errors`] and left to the
+/// caller's retransmission.
+pub trait PacketIo {
+    /// Receives one burst without blocking and calls `f(from, payload)` once per datagram, in
+    /// order of arrival.
+    ///
+    /// Returns how many datagrams were handed to `f`. 0 does not promise that nothing waits: a
+    /// backend that filters may have dropped a whole burst. Ask [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// Only those after which the backend can't go on, as [`TransportError`] inside the
+    /// [`io::Error`].
+    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize>;
+
+    /// Sends `contents` to `to` as ⌈len / `segment`⌉ datagrams of `segment` bytes each; the last
+    /// may be shorter. Empty `contents` are no datagram.
+    ///
+    /// # Errors
+    /// [`TransportError::SegmentLength`] when `segment` is 0 or above [`MAX_DATAGRAM`],
+    /// [`TransportError::DatagramTooLarge`] when a device on the way out can't carry `segment`,
+    /// and other failures that trying again would not mend.
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()>;
+
+    /// Sends the same run to every receiver, as a switch multicasts a RESULT.
+    ///
+    /// # Errors
+    /// Those of [`send_run`](Self::send_run); receivers after the one that failed get nothing.
+    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
+        for &peer in to {
+            self.send_run(peer, contents, segment)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks until something can be received or `timeout` has passed (virtual time in the
+    /// simulator). Returns whether something can be received.
+    ///
+    /// # Errors
+    /// As [`recv_burst`](Self::recv_burst).
+    fn wait(&mut self, timeout: Duration) -> io::Result<bool>;
+
+    /// Monotonic time since a fixed start of this backend (virtual in the simulator).
+    fn now(&self) -> Duration;
+
+    /// The local endpoint. The address is 0.0.0.0 when the backend listens on every address.
+    fn local(&self) -> Peer;
+
+    /// Counters since the backend was made.
+    fn stats(&self) -> IoStats;
+}
+
+impl<T: PacketIo> PacketIo for &mut T {
+    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        (**self).recv_burst(f)
+    }
+
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        (**self).send_run(to, contents, segment)
+    }
+
+    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
+        (**self).send_run_to_all(to, contents, segment)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
+        (**self).wait(timeout)
+    }
+
+    fn now(&self) -> Duration {
+        (**self).now()
+    }
+
+    fn local(&self) -> Peer {
+        (**self).local()
+    }
+
+    fn stats(&self) -> IoStats {
+        (**self).stats()
+    }
+}
+
+/// What a backend sent and received. Bytes are counted from the IPv4 header upwards, that is the
+/// payload plus [`IPV4_UDP_HEADER_LEN`] per datagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoStats {
+    /// Datagrams received.
+    pub packets_in: u64,
+    /// Bytes received, IPv4 and UDP headers included.
+    pub bytes_in: u64,
+    /// Datagrams handed to the network.
+    pub packets_out: u64,
+    /// Bytes handed to the network, IPv4 and UDP headers included.
+    pub bytes_out: u64,
+    /// Datagrams that the network refused for a passing reason and that were therefore not sent,
+    /// and refusals that it reported later (ICMP).
+    pub send_errors: u64,
+    /// Receive calls that yielded at least one datagram; `packets_in / recv_bursts` is the
+    /// average burst.
+    pub recv_bursts: u64,
+    /// Calls into the layer below that sent something; `packets_out / send_calls` is the average
+    /// run.
+    pub send_calls: u64,
+}
+
+impl IoStats {
+    /// Counts `packets` datagrams with `payload` bytes in all as received.
+    pub(crate) fn count_in(&mut self, packets: usize, payload: usize) {
+        self.packets_in += packets as u64;
+        self.bytes_in += (payload + packets * IPV4_UDP_HEADER_LEN) as u64;
+    }
+
+    /// Counts `packets` datagrams with `payload` bytes in all as sent by one call.
+    pub(crate) fn count_out(&mut self, packets: usize, payload: usize) {
+        self.packets_out += packets as u64;
+        self.bytes_out += (payload + packets * IPV4_UDP_HEADER_LEN) as u64;
+        self.send_calls += 1;
+    }
+}
+
+/// Refuses segment lengths that no UDP datagram can have, the same way in every backend.
+pub(crate) fn check_segment(segment: usize) -> Result<(), TransportError> {
+    if segment == 0 || segment > MAX_DATAGRAM {
+        return Err(TransportError::SegmentLength { segment });
+    }
+    Ok(())
+}

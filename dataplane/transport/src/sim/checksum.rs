@@ -1,0 +1,103 @@
+//! The Internet checksum of a UDP datagram (RFC 768): the ones' complement of the ones'
+//! complement sum over a pseudo header, the UDP header and the payload.
+
+use crate::Peer;
+
+/// IP protocol number of UDP, part of the pseudo header.
+const UDP: u32 = 17;
+
+/// The checksum that the sender of `payload` writes into the UDP header. Never 0, which UDP
+/// reserves for "no checksum".
+pub(super) fn checksum(from: Peer, to: Peer, payload: &[u8]) -> u16 {
+    match !fold(sum(from, to, payload)) {
+        0 => 0xffff,
+        written => written,
+    }
+}
+
+/// Whether `payload` still belongs to `written`.
+pub(super) fn verify(from: Peer, to: Peer, payload: &[u8], written: u16) -> bool {
+    fold(sum(from, to, payload) + u64::from(written)) == 0xffff
+}
+
+fn sum(from: Peer, to: Peer, payload: &[u8]) -> u64 {
+    let length = 8 + payload.len() as u64;
+    let mut sum = u64::from(UDP) + 2 * length + u64::from(from.port()) + u64::from(to.port());
+    for ip in [from.ip(), to.ip()] {
+        let bits = ip.to_bits();
+        sum += u64::from(bits >> 16) + u64::from(bits & 0xffff);
+    }
+    let words = payload.chunks_exact(2);
+    if let [last] = words.remainder() {
+        sum += u64::from(u16::from_be_bytes([*last, 0]));
+    }
+    for word in words {
+        sum += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    }
+    sum
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_datagram() {
+        // Pseudo header (addresses, protocol, length), UDP header (ports, length), payload with a
+        // zero byte appended, summed here word by word.
+        let from = "192.168.0.1:1024".parse().unwrap();
+        let to = "192.168.0.199:53".parse().unwrap();
+        let by_hand: u64 =
+            [0xc0a8, 0x0001, 0xc0a8, 0x00c7, 0x0011, 0x000b, 0x0400, 0x0035, 0x000b, 0x6869, 0x2100]
+                .iter()
+                .sum();
+        let folded = (by_hand & 0xffff) + (by_hand >> 16);
+        assert_eq!(checksum(from, to, b"hi!"), !(folded as u16));
+        assert!(verify(from, to, b"hi!", checksum(from, to, b"hi!")));
+    }
+
+    #[test]
+    fn zero_is_never_written() {
+        // A payload word chosen so that everything sums to 0xffff, whose complement is 0.
+        let from = "0.0.0.0:0".parse().unwrap();
+        let to = "0.0.0.0:0".parse().unwrap();
+        let rest = fold(sum(from, to, &[0, 0]));
+        let payload = (!rest).to_be_bytes();
+        assert_eq!(checksum(from, to, &payload), 0xffff);
+        assert!(verify(from, to, &payload, 0xffff));
+    }
+
+    proptest::proptest! {
+        /// A burst of up to 15 bits changes at most one bit per column of the 16-bit sum and
+        /// not all of them, so it can't cancel out.
+        #[test]
+        fn every_short_burst_is_detected(
+            mut payload in proptest::collection::vec(proptest::num::u8::ANY, 2..200),
+            start in 0usize..10_000,
+            pattern in 1u16..0x8000,
+        ) {
+            let from = "10.0.0.1:4000".parse().unwrap();
+            let to = "10.0.0.2:5000".parse().unwrap();
+            let written = checksum(from, to, &payload);
+            proptest::prop_assert!(verify(from, to, &payload, written));
+            let bits = payload.len() * 8;
+            let mut flipped = 0;
+            for offset in 0..15 {
+                let bit = start % bits + offset;
+                if pattern >> offset & 1 == 1 && bit < bits {
+                    payload[bit / 8] ^= 0x80 >> (bit % 8);
+                    flipped += 1;
+                }
+            }
+            proptest::prop_assert_eq!(verify(from, to, &payload, written), flipped == 0);
+        }
+    }
+}

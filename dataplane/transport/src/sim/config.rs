@@ -1,0 +1,98 @@
+//! Settings of the simulated network.
+
+use std::time::Duration;
+
+use crate::{FaultRates, TransportError};
+
+/// Settings of a [`SimNet`](super::SimNet). The default is a perfect network: 10 µs latency,
+/// nothing lost, unlimited bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SimConfig {
+    /// Seed of everything random; the same seed and the same calls give the same trace.
+    pub seed: u64,
+    /// Time from leaving the sender to reaching the receiver's last hop.
+    pub latency: Duration,
+    /// Up to this much is added to the latency, uniformly. It never reorders a link by itself.
+    pub jitter: Duration,
+    /// Probability that a datagram vanishes.
+    pub loss: f64,
+    /// Probability that a datagram arrives twice.
+    pub duplicate: f64,
+    /// Probability that a datagram is held back so that later ones overtake it.
+    pub reorder: f64,
+    /// Probability that bits of a datagram flip (a burst within 15 bits, which the UDP checksum
+    /// always detects).
+    pub corrupt: f64,
+    /// Bits per second of each endpoint, out of it and into it; `None` is unlimited. A datagram
+    /// counts its payload and [`IPV4_UDP_HEADER_LEN`](crate::IPV4_UDP_HEADER_LEN).
+    pub bandwidth: Option<u64>,
+    /// How many datagrams may wait for one endpoint, on its last hop and unread; further ones
+    /// are dropped.
+    pub queue_packets: usize,
+    /// Whether datagrams carry a checksum and corrupted ones are dropped. Without, they are
+    /// delivered as they are.
+    pub checksums: bool,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            latency: Duration::from_micros(10),
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            corrupt: 0.0,
+            bandwidth: None,
+            queue_packets: 1 << 16,
+            checksums: true,
+        }
+    }
+}
+
+impl SimConfig {
+    /// What applies to every link that has no settings of its own.
+    #[must_use]
+    pub fn link(&self) -> LinkConfig {
+        LinkConfig {
+            latency: self.latency,
+            jitter: self.jitter,
+            loss: self.loss,
+            duplicate: self.duplicate,
+            reorder: self.reorder,
+            corrupt: self.corrupt,
+        }
+    }
+}
+
+/// How one direction between two endpoints behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// As [`SimConfig::latency`].
+    pub latency: Duration,
+    /// As [`SimConfig::jitter`].
+    pub jitter: Duration,
+    /// As [`SimConfig::loss`].
+    pub loss: f64,
+    /// As [`SimConfig::duplicate`].
+    pub duplicate: f64,
+    /// As [`SimConfig::reorder`].
+    pub reorder: f64,
+    /// As [`SimConfig::corrupt`].
+    pub corrupt: f64,
+}
+
+impl LinkConfig {
+    /// Checks that every rate is a probability.
+    ///
+    /// # Errors
+    /// [`TransportError::Probability`] for the first that isn't.
+    pub fn validate(&self) -> Result<(), TransportError> {
+        FaultRates { loss: self.loss, duplicate: self.duplicate, reorder: self.reorder }.validate()?;
+        if !(0.0..=1.0).contains(&self.corrupt) {
+            return Err(TransportError::Probability { name: "corrupt", value: self.corrupt });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! One endpoint of a simulated network.
+
+use std::{io, time::Duration};
+
+use super::SimNet;
+use crate::{IoStats, PacketIo, Peer, packet_io::check_segment};
+
+/// Datagrams per [`PacketIo::recv_burst`], so that callers meet full bursts and remainders.
+const BURST: usize = 64;
+
+/// Packet I/O over a [`SimNet`]. Unlike the real backends it allocates per datagram.
+pub struct SimIo {
+    net: SimNet,
+    local: Peer,
+    generation: u64,
+    burst: Vec<(Peer, Vec<u8>)>,
+}
+
+impl SimIo {
+    pub(super) fn new(net: SimNet, local: Peer, generation: u64) -> Self {
+        Self { net, local, generation, burst: Vec::with_capacity(BURST) }
+    }
+
+    /// The network this endpoint belongs to.
+    #[must_use]
+    pub fn net(&self) -> &SimNet {
+        &self.net
+    }
+}
+
+impl PacketIo for SimIo {
+    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        if let Some(endpoint) = self.net.state.borrow_mut().endpoint(self.local, self.generation) {
+            endpoint.read(BURST, &mut self.burst);
+        }
+        // The network is not borrowed any more: `f` may use other endpoints.
+        let received = self.burst.len();
+        for (from, payload) in self.burst.drain(..) {
+            f(from, &payload);
+        }
+        Ok(received)
+    }
+
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        check_segment(segment)?;
+        let mut net = self.net.state.borrow_mut();
+        let datagrams = contents.len().div_ceil(segment);
+        let Some(endpoint) = net.endpoint(self.local, self.generation) else {
+            return Ok(());
+        };
+        if datagrams > 0 {
+            endpoint.stats.count_out(datagrams, contents.len());
+        }
+        for payload in contents.chunks(segment) {
+            net.send(self.local, to, payload);
+        }
+        Ok(())
+    }
+
+    /// Advances the whole network until this endpoint has something to receive, but by at most
+    /// `timeout`. That suits a test in which one side alone moves time; where a driver moves it
+    /// for several endpoints, use [`SimNet::advance_to_next`].
+    fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
+        let mut net = self.net.state.borrow_mut();
+        let deadline = net.now.saturating_add(timeout);
+        loop {
+            if net.endpoint(self.local, self.generation).is_some_and(|endpoint| endpoint.is_readable()) {
+                return Ok(true);
+            }
+            match net.next_event() {
+                Some(due) if due <= deadline => {
+                    net.advance_to_next();
+                }
+                _ => {
+                    net.advance_to(deadline);
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.net.now()
+    }
+
+    fn local(&self) -> Peer {
+        self.local
+    }
+
+    fn stats(&self) -> IoStats {
+        self.net
+            .state
+            .borrow_mut()
+            .endpoint(self.local, self.generation)
+            .map(|endpoint| endpoint.stats)
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for SimIo {
+    fn drop(&mut self) {
+        // A handler that panicked inside the network must not panic again here.
+        if let Ok(mut net) = self.net.state.try_borrow_mut() {
+            net.detach(self.local, self.generation);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! A network in memory for tests: single-threaded, in virtual time, its faults drawn from a seed,
+//! so that every run with the same seed and the same calls is the same run.
+//!
+//! ```
+//! use std::time::Duration;
+//! use thc_transport::{PacketIo, Peer, SimConfig, SimNet};
+//!
+//! let net = SimNet::new(SimConfig { seed: 7, loss: 0.1, ..SimConfig::default() });
+//! let (a, b) = ("10.0.0.1:4000".parse::<Peer>()?, "10.0.0.2:4000".parse::<Peer>()?);
+//! let (mut worker, mut server) = (net.endpoint(a), net.endpoint(b));
+//! worker.send_run(b, &[1; 1000], 100)?;
+//! let mut arrived = 0;
+//! while net.advance_to_next().is_some() {
+//!     arrived += server.recv_burst(&mut |from, _| assert_eq!(from, a))?;
+//! }
+//! assert_eq!(arrived as u64, 10 - net.stats().lost);
+//! assert_eq!(net.now(), Duration::from_micros(10));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A datagram leaves its sender at the sender's bandwidth, crosses the link (latency, jitter,
+//! faults), and enters its receiver at the receiver's bandwidth, where at most
+//! [`SimConfig::queue_packets`] wait. So incast, many workers answering one server at once,
+//! overflows a queue here as it does in a switch.
+
+mod checksum;
+mod config;
+mod endpoint;
+mod net;
+mod state;
+
+pub use config::{LinkConfig, SimConfig};
+pub use endpoint::SimIo;
+pub use net::{SimNet, SimStats};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The handle of a simulated network.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use super::{LinkConfig, SimConfig, SimIo, state::NetState};
+use crate::Peer;
+
+/// A simulated network. Clones are handles of the same network; it lives in one thread.
+#[derive(Clone)]
+pub struct SimNet {
+    pub(super) state: Rc<RefCell<NetState>>,
+}
+
+/// What became of the datagrams of a simulated network. Every datagram and every copy ends in
+/// exactly one place: `sent + duplicated` = `delivered + lost + partitioned + unreachable +
+/// overflowed + checksum_failed` + those still under way ([`SimNet::in_flight`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimStats {
+    /// Datagrams that endpoints sent.
+    pub sent: u64,
+    /// Copies the network made.
+    pub duplicated: u64,
+    /// Datagrams put into a receiver's queue.
+    pub delivered: u64,
+    /// Dropped by the rate [`LinkConfig::loss`].
+    pub lost: u64,
+    /// Dropped because sender or receiver was partitioned.
+    pub partitioned: u64,
+    /// Dropped because nobody had the receiver's address.
+    pub unreachable: u64,
+    /// Dropped because the receiver's queue was full.
+    pub overflowed: u64,
+    /// Dropped because the checksum did not match.
+    pub checksum_failed: u64,
+    /// Datagrams held back so that later ones overtake them (wherever they ended).
+    pub reordered: u64,
+    /// Datagrams with flipped bits (wherever they ended).
+    pub corrupted: u64,
+}
+
+impl SimNet {
+    /// A network without endpoints at time 0. Rates outside 0 to 1 act as the nearer bound.
+    #[must_use]
+    pub fn new(config: SimConfig) -> Self {
+        Self { state: Rc::new(RefCell::new(NetState::new(config))) }
+    }
+
+    /// Adds an endpoint.
+    ///
+    /// An existing endpoint with this address is taken over as by a restarted process: what
+    /// waited for it is gone, and its handle neither receives nor sends any more. Dropping the
+    /// handle removes the endpoint.
+    #[must_use]
+    pub fn endpoint(&self, peer: Peer) -> SimIo {
+        let generation = self.state.borrow_mut().attach(peer);
+        SimIo::new(self.clone(), peer, generation)
+    }
+
+    /// Virtual time since the network was made.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.state.borrow().now
+    }
+
+    /// When the next event is due, if datagrams are under way.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Duration> {
+        self.state.borrow().next_event()
+    }
+
+    /// Moves time to the next event and carries out all that are due then: datagrams reach a
+    /// receiver's last hop or its queue. Returns the new time, or `None` if nothing is under way.
+    pub fn advance_to_next(&self) -> Option<Duration> {
+        self.state.borrow_mut().advance_to_next()
+    }
+
+    /// Moves time to `time` and carries out all events until then. An earlier `time` than now
+    /// changes nothing.
+    pub fn advance_to(&self, time: Duration) {
+        self.state.borrow_mut().advance_to(time);
+    }
+
+    /// Datagrams under way, copies included.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.state.borrow().in_flight()
+    }
+
+    /// What applies to datagrams from `from` to `to`.
+    #[must_use]
+    pub fn link(&self, from: Peer, to: Peer) -> LinkConfig {
+        self.state.borrow().link(from, to)
+    }
+
+    /// Gives the direction `from` → `to` settings of its own, for datagrams sent from now on.
+    pub fn set_link(&self, from: Peer, to: Peer, link: LinkConfig) {
+        self.state.borrow_mut().set_link(from, to, Some(link));
+    }
+
+    /// Returns the direction `from` → `to` to the settings of the network.
+    pub fn reset_link(&self, from: Peer, to: Peer) {
+        self.state.borrow_mut().set_link(from, to, None);
+    }
+
+    /// Changes only the loss of the direction `from` → `to`.
+    pub fn set_loss(&self, from: Peer, to: Peer, loss: f64) {
+        let link = self.link(from, to);
+        self.set_link(from, to, LinkConfig { loss, ..link });
+    }
+
+    /// Gives an endpoint a bandwidth of its own, in bits per second out of it and into it. It
+    /// outlives a restart of the endpoint.
+    pub fn set_bandwidth(&self, peer: Peer, bandwidth: Option<u64>) {
+        self.state.borrow_mut().set_bandwidth(peer, bandwidth);
+    }
+
+    /// Cuts `peer` off: all datagrams to and from it are dropped, those under way included,
+    /// until [`heal`](Self::heal).
+    pub fn partition(&self, peer: Peer) {
+        self.state.borrow_mut().partitioned.insert(peer);
+    }
+
+    /// Ends a [`partition`](Self::partition).
+    pub fn heal(&self, peer: Peer) {
+        self.state.borrow_mut().partitioned.remove(&peer);
+    }
+
+    /// Counters since the network was made.
+    #[must_use]
+    pub fn stats(&self) -> SimStats {
+        self.state.borrow().stats
+    }
+}

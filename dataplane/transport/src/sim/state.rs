@@ -1,0 +1,356 @@
+//! The state of a simulated network: what is under way, and what happens to it.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BinaryHeap, HashMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+use fastrand::Rng;
+
+use super::{
+    LinkConfig, SimConfig, SimStats,
+    checksum::{checksum, verify},
+};
+use crate::{IPV4_UDP_HEADER_LEN, IoStats, Peer};
+
+/// A held-back datagram arrives this many times its link's latency and jitter later, at most.
+const MAX_HOLD: u32 = 4;
+/// The shortest hold, so that reordering also works on a link without latency.
+const MIN_HOLD: Duration = Duration::from_micros(1);
+
+/// Everything a [`SimNet`](super::SimNet) knows.
+pub(super) struct NetState {
+    config: SimConfig,
+    rng: Rng,
+    pub now: Duration,
+    events: BinaryHeap<Reverse<Event>>,
+    /// Events scheduled so far; keeps those of the same time in order.
+    scheduled: u64,
+    attached: u64,
+    endpoints: HashMap<Peer, Endpoint>,
+    bandwidths: HashMap<Peer, Option<u64>>,
+    links: HashMap<(Peer, Peer), Link>,
+    pub partitioned: HashSet<Peer>,
+    pub stats: SimStats,
+}
+
+/// One direction between two endpoints.
+#[derive(Default)]
+struct Link {
+    settings: Option<LinkConfig>,
+    /// When the latest datagram that was not held back arrives; no later one arrives before it.
+    latest: Duration,
+}
+
+/// An attached endpoint.
+pub(super) struct Endpoint {
+    generation: u64,
+    inbox: VecDeque<(Peer, Vec<u8>)>,
+    /// Datagrams on the last hop and in the inbox.
+    waiting: usize,
+    uplink: Wire,
+    downlink: Wire,
+    pub stats: IoStats,
+}
+
+/// A wire of limited bandwidth that carries one datagram after the other.
+#[derive(Clone, Copy, Default)]
+struct Wire {
+    free_at: Duration,
+}
+
+struct Datagram {
+    from: Peer,
+    to: Peer,
+    payload: Vec<u8>,
+    checksum: u16,
+}
+
+enum Stage {
+    /// The datagram reaches the receiver's last hop.
+    Arrive,
+    /// The datagram has crossed the last hop of the endpoint of this generation.
+    Deliver(u64),
+}
+
+struct Event {
+    at: Duration,
+    order: u64,
+    stage: Stage,
+    datagram: Datagram,
+}
+
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Event {}
+
+impl Wire {
+    /// Puts `payload` bytes and their headers on the wire at `now` or when it is free; returns
+    /// when the last bit has left.
+    fn carry(&mut self, now: Duration, payload: usize, bandwidth: Option<u64>) -> Duration {
+        let Some(bandwidth) = bandwidth else {
+            return now;
+        };
+        let bits = (payload + IPV4_UDP_HEADER_LEN) as u128 * 8;
+        let nanos = bits * 1_000_000_000 / u128::from(bandwidth.max(1));
+        let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.free_at = self.free_at.max(now).saturating_add(takes);
+        self.free_at
+    }
+}
+
+impl Endpoint {
+    pub fn is_readable(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// Moves up to `limit` datagrams to `burst` and counts them as received.
+    pub fn read(&mut self, limit: usize, burst: &mut Vec<(Peer, Vec<u8>)>) {
+        let count = self.inbox.len().min(limit);
+        if count == 0 {
+            return;
+        }
+        let bytes = self.inbox.iter().take(count).map(|(_, bytes)| bytes.len());
+        self.stats.count_in(count, bytes.sum());
+        self.stats.recv_bursts += 1;
+        self.waiting -= count;
+        burst.extend(self.inbox.drain(..count));
+    }
+}
+
+impl NetState {
+    pub fn new(config: SimConfig) -> Self {
+        Self {
+            config,
+            rng: Rng::with_seed(config.seed),
+            now: Duration::ZERO,
+            events: BinaryHeap::new(),
+            scheduled: 0,
+            attached: 0,
+            endpoints: HashMap::new(),
+            bandwidths: HashMap::new(),
+            links: HashMap::new(),
+            partitioned: HashSet::new(),
+            stats: SimStats::default(),
+        }
+    }
+
+    pub fn attach(&mut self, peer: Peer) -> u64 {
+        self.attached += 1;
+        let endpoint = Endpoint {
+            generation: self.attached,
+            inbox: VecDeque::new(),
+            waiting: 0,
+            uplink: Wire::default(),
+            downlink: Wire::default(),
+            stats: IoStats::default(),
+        };
+        self.endpoints.insert(peer, endpoint);
+        self.attached
+    }
+
+    pub fn detach(&mut self, peer: Peer, generation: u64) {
+        if self.endpoint(peer, generation).is_some() {
+            self.endpoints.remove(&peer);
+        }
+    }
+
+    /// The endpoint, unless it was removed or taken over since `generation`.
+    pub fn endpoint(&mut self, peer: Peer, generation: u64) -> Option<&mut Endpoint> {
+        self.endpoints.get_mut(&peer).filter(|endpoint| endpoint.generation == generation)
+    }
+
+    pub fn link(&self, from: Peer, to: Peer) -> LinkConfig {
+        self.links.get(&(from, to)).and_then(|link| link.settings).unwrap_or_else(|| self.config.link())
+    }
+
+    pub fn set_link(&mut self, from: Peer, to: Peer, settings: Option<LinkConfig>) {
+        self.links.entry((from, to)).or_default().settings = settings;
+    }
+
+    pub fn set_bandwidth(&mut self, peer: Peer, bandwidth: Option<u64>) {
+        self.bandwidths.insert(peer, bandwidth);
+    }
+
+    fn bandwidth(&self, peer: Peer) -> Option<u64> {
+        *self.bandwidths.get(&peer).unwrap_or(&self.config.bandwidth)
+    }
+
+    fn is_cut(&self, from: Peer, to: Peer) -> bool {
+        self.partitioned.contains(&from) || self.partitioned.contains(&to)
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.events.len()
+    }
+
+    pub fn next_event(&self) -> Option<Duration> {
+        self.events.peek().map(|Reverse(event)| event.at)
+    }
+
+    pub fn advance_to_next(&mut self) -> Option<Duration> {
+        let time = self.next_event()?;
+        self.advance_to(time);
+        Some(time)
+    }
+
+    pub fn advance_to(&mut self, time: Duration) {
+        while self.next_event().is_some_and(|due| due <= time) {
+            if let Some(Reverse(event)) = self.events.pop() {
+                self.now = self.now.max(event.at);
+                match event.stage {
+                    Stage::Arrive => self.arrive(event.datagram),
+                    Stage::Deliver(generation) => self.deliver(event.datagram, generation),
+                }
+            }
+        }
+        self.now = self.now.max(time);
+    }
+
+    /// Sends one datagram of an attached endpoint.
+    pub fn send(&mut self, from: Peer, to: Peer, payload: &[u8]) {
+        self.stats.sent += 1;
+        let bandwidth = self.bandwidth(from);
+        let departs = match self.endpoints.get_mut(&from) {
+            Some(sender) => sender.uplink.carry(self.now, payload.len(), bandwidth),
+            None => self.now,
+        };
+        if self.is_cut(from, to) {
+            self.stats.partitioned += 1;
+            return;
+        }
+        let link = self.link(from, to);
+        if self.chance(link.loss) {
+            self.stats.lost += 1;
+            return;
+        }
+        let spread = link.latency.saturating_add(link.jitter);
+        let on_time = departs.saturating_add(link.latency).saturating_add(self.part_of(link.jitter));
+        let arrives = if self.chance(link.reorder) {
+            self.stats.reordered += 1;
+            let hold = self.part_of(spread.saturating_mul(MAX_HOLD - 1));
+            on_time.saturating_add(spread.max(MIN_HOLD).saturating_add(hold))
+        } else {
+            let latest = &mut self.links.entry((from, to)).or_default().latest;
+            *latest = on_time.max(*latest);
+            *latest
+        };
+        self.launch(from, to, payload, &link, arrives);
+        if self.chance(link.duplicate) {
+            self.stats.duplicated += 1;
+            let later = self.part_of(spread.saturating_mul(MAX_HOLD));
+            self.launch(from, to, payload, &link, arrives.saturating_add(later));
+        }
+    }
+
+    /// Puts one copy of a datagram on its way, maybe corrupted.
+    fn launch(&mut self, from: Peer, to: Peer, payload: &[u8], link: &LinkConfig, arrives: Duration) {
+        let mut datagram = Datagram {
+            from,
+            to,
+            payload: payload.to_vec(),
+            checksum: if self.config.checksums { checksum(from, to, payload) } else { 0 },
+        };
+        if self.chance(link.corrupt) {
+            self.stats.corrupted += 1;
+            self.corrupt(&mut datagram);
+        }
+        self.schedule(arrives, Stage::Arrive, datagram);
+    }
+
+    /// Flips a burst of bits. Within 15 bits, so that the checksum can't miss it: a real network
+    /// has the link layer's CRC for the rest.
+    fn corrupt(&mut self, datagram: &mut Datagram) {
+        let pattern = self.rng.u16(0..0x8000) | 1;
+        let bits = datagram.payload.len() * 8;
+        if bits == 0 {
+            datagram.checksum ^= pattern;
+            return;
+        }
+        let start = self.rng.usize(0..bits);
+        for bit in (0..15).filter(|bit| pattern >> bit & 1 == 1) {
+            if let Some(byte) = datagram.payload.get_mut((start + bit) / 8) {
+                *byte ^= 0x80 >> ((start + bit) % 8);
+            }
+        }
+    }
+
+    fn schedule(&mut self, at: Duration, stage: Stage, datagram: Datagram) {
+        self.scheduled += 1;
+        self.events.push(Reverse(Event { at, order: self.scheduled, stage, datagram }));
+    }
+
+    fn arrive(&mut self, datagram: Datagram) {
+        if self.is_cut(datagram.from, datagram.to) {
+            self.stats.partitioned += 1;
+            return;
+        }
+        let bandwidth = self.bandwidth(datagram.to);
+        let Some(receiver) = self.endpoints.get_mut(&datagram.to) else {
+            self.stats.unreachable += 1;
+            return;
+        };
+        if receiver.waiting >= self.config.queue_packets {
+            self.stats.overflowed += 1;
+            return;
+        }
+        receiver.waiting += 1;
+        let length = datagram.payload.len();
+        let done = receiver.downlink.carry(self.now, length, bandwidth);
+        let generation = receiver.generation;
+        if done > self.now {
+            self.schedule(done, Stage::Deliver(generation), datagram);
+        } else {
+            self.deliver(datagram, generation);
+        }
+    }
+
+    fn deliver(&mut self, datagram: Datagram, generation: u64) {
+        let Datagram { from, to, payload, checksum } = datagram;
+        let intact = !self.config.checksums || verify(from, to, &payload, checksum);
+        let cut = self.is_cut(from, to);
+        let Some(receiver) = self.endpoint(to, generation) else {
+            self.stats.unreachable += 1;
+            return;
+        };
+        if intact && !cut {
+            receiver.inbox.push_back((from, payload));
+            self.stats.delivered += 1;
+            return;
+        }
+        receiver.waiting -= 1;
+        if cut {
+            self.stats.partitioned += 1;
+        } else {
+            self.stats.checksum_failed += 1;
+        }
+    }
+
+    /// True with `probability`.
+    fn chance(&mut self, probability: f64) -> bool {
+        self.rng.f64() < probability
+    }
+
+    /// A uniform part of `whole`.
+    fn part_of(&mut self, whole: Duration) -> Duration {
+        let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.rng.u64(0..=nanos))
+    }
+}

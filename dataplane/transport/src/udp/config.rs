@@ -1,0 +1,43 @@
+//! What a kernel UDP socket is opened with.
+
+use std::{
+    net::{Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
+
+/// Settings of a [`UdpIo`](crate::UdpIo). Start from [`UdpConfig::new`] or `Default` and change
+/// what differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpConfig {
+    /// Address and port to listen on; port 0 lets the kernel choose one.
+    pub addr: SocketAddrV4,
+    /// Receive buffer wanted, in bytes as the kernel accounts them (datagrams with their
+    /// overhead). Above `net.core.rmem_max` × 2 it takes CAP_NET_ADMIN;
+    /// [`UdpIo::recv_buffer`](crate::UdpIo::recv_buffer) says what was obtained.
+    pub recv_buffer: usize,
+    /// Send buffer wanted, counted likewise; the limit without CAP_NET_ADMIN is
+    /// `net.core.wmem_max` × 2.
+    pub send_buffer: usize,
+    /// How long the kernel polls the NIC before it sleeps in a receive (SO_BUSY_POLL); `None`
+    /// leaves the host's setting. More than the host's setting takes CAP_NET_ADMIN.
+    pub busy_poll: Option<Duration>,
+    /// Hand runs of datagrams to the kernel in one piece (UDP_SEGMENT).
+    pub gso: bool,
+    /// Let the kernel hand over runs of received datagrams in one piece (UDP_GRO).
+    pub gro: bool,
+}
+
+impl UdpConfig {
+    /// The defaults on `addr`: 8 MiB to receive, 4 MiB to send, offloads on, no busy polling.
+    #[must_use]
+    pub const fn new(addr: SocketAddrV4) -> Self {
+        Self { addr, recv_buffer: 8 << 20, send_buffer: 4 << 20, busy_poll: None, gso: true, gro: true }
+    }
+}
+
+impl Default for UdpConfig {
+    /// [`UdpConfig::new`] on every address of the host and a port that the kernel chooses.
+    fn default() -> Self {
+        Self::new(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))
+    }
+}

@@ -1,0 +1,300 @@
+//! The backend over kernel UDP sockets: works on every Linux machine, no privileges needed.
+//!
+//! A run of equal datagrams crosses into the kernel in one piece (UDP_SEGMENT, "GSO") and, where
+//! the path allows it, comes out in one piece (UDP_GRO); receiving also takes up to
+//! [`quinn_udp::BATCH_SIZE`] such pieces per system call. So the cost of a system call is shared
+//! by tens of packets.
+
+mod config;
+mod socket;
+
+use std::{
+    io::{self, IoSliceMut},
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit};
+
+pub use config::UdpConfig;
+use socket::{Interest, UdpSocket};
+
+use crate::{IoStats, MAX_DATAGRAM, PacketIo, Peer, TransportError, packet_io::check_segment};
+
+/// Room for one received piece: the kernel merges at most 64 KiB.
+const PIECE: usize = 64 << 10;
+/// Distance between pieces in memory. A little more than [`PIECE`], because pieces a power of two
+/// apart would start in the same cache sets and short datagrams evict each other.
+const PIECE_STRIDE: usize = PIECE + 17 * 64;
+/// How long one run may wait for room in the send buffer before the rest of it counts as lost.
+const SEND_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Packet I/O over one kernel UDP socket.
+pub struct UdpIo {
+    socket: UdpSocket,
+    /// Received pieces, [`PIECE_STRIDE`] apart.
+    pieces: Vec<u8>,
+    meta: [RecvMeta; BATCH_SIZE],
+    gso: bool,
+    start: Instant,
+    stats: IoStats,
+    last_send_error: Option<(Peer, i32)>,
+}
+
+impl UdpIo {
+    /// Opens a socket on `config.addr`.
+    ///
+    /// # Errors
+    /// [`TransportError::AddressInUse`], [`AddressNotAvailable`](TransportError::AddressNotAvailable),
+    /// [`BindNotPermitted`](TransportError::BindNotPermitted),
+    /// [`SocketOption`](TransportError::SocketOption) or, for anything else,
+    /// [`Bind`](TransportError::Bind). A buffer smaller than asked for is no error but a warning.
+    pub fn bind(config: UdpConfig) -> Result<Self, TransportError> {
+        Ok(Self {
+            socket: UdpSocket::open(&config)?,
+            pieces: vec![0; BATCH_SIZE * PIECE_STRIDE],
+            meta: [RecvMeta::default(); BATCH_SIZE],
+            gso: config.gso,
+            start: Instant::now(),
+            stats: IoStats::default(),
+            last_send_error: None,
+        })
+    }
+
+    /// The receive buffer obtained, in bytes as the kernel accounts them.
+    #[must_use]
+    pub fn recv_buffer(&self) -> usize {
+        self.socket.recv_buffer
+    }
+
+    /// The send buffer obtained, in bytes as the kernel accounts them.
+    #[must_use]
+    pub fn send_buffer(&self) -> usize {
+        self.socket.send_buffer
+    }
+
+    /// How many datagrams of `datagram_len` payload bytes the receive buffer holds at least, so
+    /// that a sender with no more than this many under way can't overflow it.
+    ///
+    /// An estimate on the safe side: the kernel charges a datagram with the memory it occupies,
+    /// not with its length. That is the block its bytes and the kernel's shared info lie in (a
+    /// power of two, and NIC drivers rarely use less than half a page) plus the packet
+    /// descriptor. And of what was read already, up to a quarter of the buffer may still be
+    /// charged, because Linux returns it in portions of that size.
+    #[must_use]
+    pub fn recv_capacity(&self, datagram_len: usize) -> usize {
+        const LINK_HEADERS_AND_HEADROOM: usize = 14 + 64;
+        const SHARED_INFO: usize = 320;
+        const DESCRIPTOR: usize = 256;
+        let block = datagram_len
+            .saturating_add(crate::IPV4_UDP_HEADER_LEN)
+            .saturating_add(LINK_HEADERS_AND_HEADROOM + SHARED_INFO)
+            .max(2048)
+            .checked_next_power_of_two()
+            .unwrap_or(usize::MAX);
+        (self.socket.recv_buffer / 4 * 3) / block.saturating_add(DESCRIPTOR)
+    }
+
+    /// How often the kernel dropped a datagram, or a merged run of them, because the receive
+    /// buffer was full.
+    ///
+    /// # Errors
+    /// [`TransportError::Receive`] where the kernel (before 4.12) doesn't tell.
+    pub fn recv_overflows(&self) -> Result<u64, TransportError> {
+        self.socket.overflows().map_err(|cause| self.receive_failed(cause))
+    }
+
+    /// The latest refusal counted in [`IoStats::send_errors`] and the peer that was being sent
+    /// to when it was reported.
+    #[must_use]
+    pub fn last_send_error(&self) -> Option<(Peer, io::Error)> {
+        self.last_send_error.map(|(to, errno)| (to, io::Error::from_raw_os_error(errno)))
+    }
+
+    /// Whether runs are handed to the kernel in one piece: configured, and not refused by the
+    /// kernel or a device so far.
+    #[must_use]
+    pub fn segments_runs(&self) -> bool {
+        self.gso && self.socket.state.max_gso_segments() > 1
+    }
+
+    /// Datagrams of `segment` bytes per system call.
+    fn segments_per_call(&self, segment: usize) -> usize {
+        if self.gso { (MAX_DATAGRAM / segment).clamp(1, self.socket.state.max_gso_segments()) } else { 1 }
+    }
+
+    fn receive_failed(&self, cause: io::Error) -> TransportError {
+        TransportError::Receive { local: self.socket.local, cause }
+    }
+
+    fn count_refused(&mut self, to: Peer, errno: i32, datagrams: usize) {
+        self.stats.send_errors += datagrams as u64;
+        self.last_send_error = Some((to, errno));
+    }
+}
+
+/// What a failed system call means for the datagrams it carried.
+enum Refusal {
+    /// No room in the send buffer now.
+    Full,
+    /// The kernel reported the fate of an earlier datagram; this one was not tried.
+    Earlier,
+    /// These datagrams are lost like any lost packet; later ones may pass.
+    Lost,
+    /// Larger than the device can carry.
+    TooLarge,
+    /// The kernel or the device refuses what was asked; for a run in one piece that may be the
+    /// segmentation itself.
+    Refused,
+    /// Nothing a retransmission could mend.
+    Fatal,
+}
+
+impl Refusal {
+    fn of(errno: i32) -> Self {
+        match errno {
+            libc::EAGAIN => Self::Full,
+            libc::ECONNREFUSED => Self::Earlier,
+            // EPERM is what a packet filter's drop looks like to the sender.
+            libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETDOWN
+            | libc::ENOBUFS
+            | libc::ENOMEM
+            | libc::EPERM => Self::Lost,
+            libc::EMSGSIZE => Self::TooLarge,
+            libc::EIO | libc::EINVAL => Self::Refused,
+            _ => Self::Fatal,
+        }
+    }
+}
+
+impl PacketIo for UdpIo {
+    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        let mut pieces = self.pieces.chunks_exact_mut(PIECE_STRIDE);
+        let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] = std::array::from_fn(|_| {
+            IoSliceMut::new(pieces.next().map_or(&mut [][..], |piece| &mut piece[..PIECE]))
+        });
+        let received = self.socket.state.recv(self.socket.as_quinn(), &mut buffers, &mut self.meta);
+        let received = match received {
+            Ok(received) => received,
+            Err(cause) => {
+                let errno = cause.raw_os_error().unwrap_or(0);
+                return match Refusal::of(errno) {
+                    Refusal::Full => Ok(0),
+                    Refusal::Earlier | Refusal::Lost => {
+                        self.count_refused(self.socket.local, errno, 1);
+                        Ok(0)
+                    }
+                    _ => Err(self.receive_failed(cause).into()),
+                };
+            }
+        };
+        let mut datagrams = 0;
+        let mut bytes = 0;
+        for (meta, piece) in self.meta[..received].iter().zip(self.pieces.chunks_exact(PIECE_STRIDE)) {
+            let SocketAddr::V4(from) = meta.addr else {
+                continue;
+            };
+            let piece = &piece[..meta.len];
+            bytes += meta.len;
+            if meta.len <= meta.stride || meta.stride == 0 {
+                datagrams += 1;
+                f(from, piece);
+            } else {
+                for datagram in piece.chunks(meta.stride) {
+                    datagrams += 1;
+                    f(from, datagram);
+                }
+            }
+        }
+        self.stats.count_in(datagrams, bytes);
+        self.stats.recv_bursts += u64::from(datagrams > 0);
+        Ok(datagrams)
+    }
+
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        check_segment(segment)?;
+        if to.port() == 0 {
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "port 0 is nobody's port");
+            return Err(TransportError::Send { to, cause }.into());
+        }
+        let mut rest = contents;
+        let mut earlier_errors = 0;
+        let mut full_since: Option<Instant> = None;
+        while !rest.is_empty() {
+            let len = rest.len().min(segment * self.segments_per_call(segment));
+            let in_one_piece = len > segment;
+            let datagrams = len.div_ceil(segment);
+            let sent = self.socket.state.try_send(
+                self.socket.as_quinn(),
+                &Transmit {
+                    destination: SocketAddr::V4(to),
+                    ecn: None,
+                    contents: &rest[..len],
+                    segment_size: in_one_piece.then_some(segment),
+                    src_ip: None,
+                },
+            );
+            let Err(cause) = sent else {
+                self.stats.count_out(datagrams, len);
+                rest = &rest[len..];
+                earlier_errors = 0;
+                continue;
+            };
+            let errno = cause.raw_os_error().unwrap_or(0);
+            match Refusal::of(errno) {
+                Refusal::Full => {
+                    let since = *full_since.get_or_insert_with(Instant::now);
+                    let left = SEND_PATIENCE.saturating_sub(since.elapsed());
+                    if left.is_zero() {
+                        self.count_refused(to, errno, rest.len().div_ceil(segment));
+                        return Ok(());
+                    }
+                    self.socket
+                        .poll(Interest::Write, left)
+                        .map_err(|cause| TransportError::Send { to, cause })?;
+                }
+                // Reported once and then cleared, so the next try is really sent.
+                Refusal::Earlier if earlier_errors < 2 => {
+                    earlier_errors += 1;
+                    self.count_refused(to, errno, 1);
+                }
+                Refusal::Earlier | Refusal::Lost => {
+                    self.count_refused(to, errno, datagrams);
+                    rest = &rest[len..];
+                }
+                // quinn-udp has stopped segmenting; make sure, and send one by one.
+                Refusal::Refused if in_one_piece => self.gso = false,
+                Refusal::TooLarge => {
+                    let len = len.min(segment);
+                    return Err(TransportError::DatagramTooLarge { to, len }.into());
+                }
+                Refusal::Refused | Refusal::Fatal => {
+                    return Err(TransportError::Send { to, cause }.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
+        self.socket.poll(Interest::Read, timeout).map_err(|cause| self.receive_failed(cause).into())
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn local(&self) -> Peer {
+        self.socket.local
+    }
+
+    fn stats(&self) -> IoStats {
+        self.stats
+    }
+}
+
+#[cfg(test)]
+mod tests;

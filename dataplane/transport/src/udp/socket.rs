@@ -1,0 +1,212 @@
+//! A kernel UDP socket: opened, configured, polled. The only place of this crate that talks to
+//! the operating system without a safe wrapper in between.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, RawFd},
+    time::{Duration, Instant},
+};
+
+use quinn_udp::{UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::UdpConfig;
+use crate::{Peer, TransportError};
+
+/// Socket option that reads a socket's memory counters (asm-generic/socket.h; not in `libc`).
+const SO_MEMINFO: libc::c_int = 55;
+
+/// An open socket, non-blocking, with its options set.
+pub(super) struct UdpSocket {
+    socket: Socket,
+    pub state: UdpSocketState,
+    pub local: Peer,
+    /// As obtained from the kernel, in accounted bytes.
+    pub recv_buffer: usize,
+    pub send_buffer: usize,
+}
+
+/// What [`UdpSocket::poll`] waits for.
+#[derive(Clone, Copy)]
+pub(super) enum Interest {
+    Read,
+    Write,
+}
+
+impl UdpSocket {
+    pub fn open(config: &UdpConfig) -> Result<Self, TransportError> {
+        let addr = config.addr;
+        let failed = |cause| TransportError::Bind { addr, cause };
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).map_err(failed)?;
+        socket.bind(&addr.into()).map_err(|cause| match cause.kind() {
+            io::ErrorKind::AddrInUse => TransportError::AddressInUse { addr },
+            io::ErrorKind::AddrNotAvailable => TransportError::AddressNotAvailable { addr },
+            io::ErrorKind::PermissionDenied => TransportError::BindNotPermitted { addr },
+            _ => failed(cause),
+        })?;
+        let local = socket
+            .local_addr()
+            .map_err(failed)?
+            .as_socket_ipv4()
+            .ok_or_else(|| failed(io::Error::other("the socket has no IPv4 address")))?;
+
+        let state = UdpSocketState::new(UdpSockRef::from(&socket)).map_err(failed)?;
+        let fd = socket.as_raw_fd();
+        if !config.gro && state.gro_segments() > 1 {
+            set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 0).map_err(failed)?;
+        }
+        // quinn-udp asks for metadata that QUIC needs and THC doesn't; each costs time per
+        // packet. Keeping them would be no error, so a refusal is not one either.
+        for (level, name) in [
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+            (libc::IPPROTO_IP, libc::IP_PKTINFO),
+            (libc::IPPROTO_IP, libc::IP_RECVTOS),
+        ] {
+            let _ = set_option(fd, level, name, 0);
+        }
+        if let Some(busy) = config.busy_poll {
+            let micros = u32::try_from(busy.as_micros()).unwrap_or(u32::MAX);
+            socket.set_busy_poll(micros).map_err(|cause| TransportError::SocketOption {
+                option: "SO_BUSY_POLL (microseconds)",
+                value: micros as usize,
+                cause,
+            })?;
+        }
+        let recv_buffer = Self::size_buffer(&socket, &RECEIVE, config.recv_buffer)?;
+        let send_buffer = Self::size_buffer(&socket, &SEND, config.send_buffer)?;
+        Ok(Self { socket, state, local, recv_buffer, send_buffer })
+    }
+
+    /// Makes a buffer as large as `wanted` or as the host allows; returns what it got.
+    fn size_buffer(socket: &Socket, buffer: &Buffer, wanted: usize) -> Result<usize, TransportError> {
+        let failed = |cause| TransportError::SocketOption { option: buffer.option, value: wanted, cause };
+        // The kernel doubles the value it is given to cover its own overhead, and accounts and
+        // reports the doubled one.
+        let half = libc::c_int::try_from(wanted.div_ceil(2)).unwrap_or(libc::c_int::MAX / 2);
+        if set_option(socket.as_raw_fd(), libc::SOL_SOCKET, buffer.forced, half).is_err() {
+            (buffer.set)(socket, half as usize).map_err(failed)?;
+        }
+        let got = (buffer.get)(socket).map_err(failed)?;
+        if got < wanted {
+            tracing::warn!(
+                wanted,
+                got,
+                "{} is smaller than asked for: raise {} to {} or run with CAP_NET_ADMIN",
+                buffer.option,
+                buffer.sysctl,
+                wanted.div_ceil(2),
+            );
+        }
+        Ok(got)
+    }
+
+    pub fn as_quinn(&self) -> UdpSockRef<'_> {
+        UdpSockRef::from(&self.socket)
+    }
+
+    /// Blocks until the socket is ready or `timeout` has passed; returns whether it is ready.
+    /// A noted error makes it ready, and the next operation reports it.
+    pub fn poll(&self, interest: Interest, timeout: Duration) -> io::Result<bool> {
+        let start = Instant::now();
+        let mut left = timeout;
+        loop {
+            let mut entry = libc::pollfd {
+                fd: self.socket.as_raw_fd(),
+                events: match interest {
+                    Interest::Read => libc::POLLIN,
+                    Interest::Write => libc::POLLOUT,
+                },
+                revents: 0,
+            };
+            let limit = libc::timespec {
+                tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+                tv_nsec: libc::c_long::from(left.subsec_nanos() as i32),
+            };
+            // SAFETY: `entry` is one initialised pollfd and `limit` an initialised timespec,
+            // both alive and exclusively ours for the call; a null signal mask leaves the mask
+            // alone.
+            let ready = unsafe { libc::ppoll(&raw mut entry, 1, &raw const limit, std::ptr::null()) };
+            match ready {
+                0 => return Ok(false),
+                1.. => {
+                    if entry.revents & libc::POLLNVAL != 0 {
+                        return Err(io::Error::from_raw_os_error(libc::EBADF));
+                    }
+                    return Ok(true);
+                }
+                _ => {
+                    let cause = io::Error::last_os_error();
+                    if cause.kind() != io::ErrorKind::Interrupted {
+                        return Err(cause);
+                    }
+                    left = timeout.saturating_sub(start.elapsed());
+                }
+            }
+        }
+    }
+
+    /// Datagrams (or received runs of them) that the kernel dropped because the receive buffer
+    /// was full.
+    pub fn overflows(&self) -> io::Result<u64> {
+        let mut counters = [0u32; libc::SK_MEMINFO_DROPS as usize + 1];
+        let mut len = size_of_val(&counters) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes into `counters`, which is exactly that
+        // long and valid for every bit pattern, and the written length into `len`; both outlive
+        // the call.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_MEMINFO,
+                counters.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(u64::from(counters[libc::SK_MEMINFO_DROPS as usize]))
+    }
+}
+
+/// One of the two buffers of a socket.
+struct Buffer {
+    option: &'static str,
+    sysctl: &'static str,
+    /// The option that ignores the host's limit, for those who may.
+    forced: libc::c_int,
+    set: fn(&Socket, usize) -> io::Result<()>,
+    get: fn(&Socket) -> io::Result<usize>,
+}
+
+const RECEIVE: Buffer = Buffer {
+    option: "SO_RCVBUF",
+    sysctl: "net.core.rmem_max",
+    forced: libc::SO_RCVBUFFORCE,
+    set: Socket::set_recv_buffer_size,
+    get: Socket::recv_buffer_size,
+};
+
+const SEND: Buffer = Buffer {
+    option: "SO_SNDBUF",
+    sysctl: "net.core.wmem_max",
+    forced: libc::SO_SNDBUFFORCE,
+    set: Socket::set_send_buffer_size,
+    get: Socket::send_buffer_size,
+};
+
+/// Sets an option that takes an integer and that socket2 does not offer.
+fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads `size_of::<c_int>()` bytes from `value`, which is that long and
+    // outlives the call; a wrong descriptor, level or name yields an error and touches nothing.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
