@@ -169,6 +169,23 @@ impl UdpSocket {
     }
 }
 
+#[cfg(test)]
+impl UdpSocket {
+    /// Makes the kernel report ICMP errors (IP_RECVERR).
+    pub fn report_icmp(&self) -> io::Result<()> {
+        self.state.enable_transport_errors(self.as_quinn())
+    }
+
+    /// Sends without UDP checksums (SO_NO_CHECK).
+    pub fn omit_checksums(&self) -> io::Result<()> {
+        set_option(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)
+    }
+
+    pub fn recv_buffer_now(&self) -> usize {
+        self.socket.recv_buffer_size().unwrap_or(0)
+    }
+}
+
 /// One of the two buffers of a socket.
 struct Buffer {
     option: &'static str,

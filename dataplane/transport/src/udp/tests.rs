@@ -1,1 +1,281 @@
+#![allow(clippy::unwrap_used)]
 
+use std::{
+    collections::VecDeque,
+    net::{Ipv4Addr, SocketAddrV4, UdpSocket as StdSocket},
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+
+use super::*;
+use crate::IPV4_UDP_HEADER_LEN;
+
+const LOOPBACK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+
+fn bind(gso: bool, gro: bool) -> UdpIo {
+    UdpIo::bind(UdpConfig { gso, gro, ..UdpConfig::new(LOOPBACK) }).unwrap()
+}
+
+/// Receives until `expected` datagrams came or nothing came for half a second.
+fn drain(io: &mut UdpIo, expected: usize, mut f: impl FnMut(Peer, &[u8])) -> usize {
+    let mut received = 0;
+    while received < expected && io.wait(Duration::from_millis(500)).unwrap() {
+        received += io.recv_burst(&mut f).unwrap();
+    }
+    received
+}
+
+/// Random runs of random datagram lengths, each within the receive buffer; every datagram must
+/// arrive, in order, with its bytes.
+fn exchange(gso: bool, gro: bool, datagrams: usize) {
+    let (mut a, mut b) = (bind(gso, false), bind(false, gro));
+    let mut rng = Rng::with_seed(1 + u64::from(gso) * 2 + u64::from(gro));
+    let noise: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(1 << 20).collect();
+    let mut sent = 0;
+    let mut bytes = 0;
+    while sent < datagrams {
+        let mut expected = VecDeque::new();
+        let mut room = 1.0;
+        while room > 0.0 && expected.len() < 1000 {
+            let segment = *rng.choice(&[1, 2, 63, 536, 537, 1052, 1472, 4000, 9000, MAX_DATAGRAM]).unwrap();
+            let fits = b.recv_capacity(segment) as f64;
+            // Up to three kernel calls long, ending short, exact or with a single datagram.
+            let most = (fits * room * 0.9).min(150.0) as usize * segment;
+            if most == 0 {
+                break;
+            }
+            let len = rng.usize(1..=most.min(noise.len() / 2));
+            let len = if rng.bool() { len.next_multiple_of(segment).min(most) } else { len };
+            let start = rng.usize(0..noise.len() / 2);
+            let run = &noise[start..(start + len).min(noise.len())];
+            a.send_run(b.local(), run, segment).unwrap();
+            expected.extend(run.chunks(segment));
+            room -= run.len().div_ceil(segment) as f64 / fits;
+        }
+        let count = expected.len();
+        bytes += expected.iter().map(|d| d.len()).sum::<usize>();
+        let from = a.local();
+        let received = drain(&mut b, count, |peer, datagram| {
+            assert_eq!(peer, from);
+            let wanted = expected.pop_front().expect("more datagrams than sent");
+            assert!(datagram == wanted, "{} != {} bytes", datagram.len(), wanted.len());
+        });
+        assert_eq!(received, count, "lost after {sent}, {:?}", b.recv_overflows());
+        sent += count;
+    }
+    for (packets, counted) in
+        [(a.stats().packets_out, a.stats().bytes_out), (b.stats().packets_in, b.stats().bytes_in)]
+    {
+        assert_eq!(packets, sent as u64);
+        assert_eq!(counted, (bytes + sent * IPV4_UDP_HEADER_LEN) as u64);
+    }
+    assert_eq!(a.stats().send_errors, 0);
+    if gso {
+        assert!(a.segments_runs(), "loopback segments runs");
+        assert!(a.stats().send_calls < a.stats().packets_out / 5);
+    } else {
+        assert_eq!(a.stats().send_calls, a.stats().packets_out);
+    }
+}
+
+#[test]
+fn exchange_with_both_offloads() {
+    exchange(true, true, 100_000);
+}
+
+#[test]
+fn exchange_with_gso_alone() {
+    exchange(true, false, 100_000);
+}
+
+#[test]
+fn exchange_with_gro_alone() {
+    exchange(false, true, 100_000);
+}
+
+#[test]
+fn exchange_without_offloads() {
+    exchange(false, false, 100_000);
+}
+
+#[test]
+fn merged_datagrams_come_out_one_by_one() {
+    let (mut a, mut b) = (bind(true, true), bind(true, true));
+    let run: Vec<u8> = (0..62 * 1052 + 7).map(|i| (i % 251) as u8).collect();
+    a.send_run(b.local(), &run, 1052).unwrap();
+    let mut seen = Vec::new();
+    assert_eq!(drain(&mut b, 63, |_, datagram| seen.push(datagram.to_vec())), 63);
+    assert!(seen.iter().map(Vec::as_slice).eq(run.chunks(1052)));
+    // 62 datagrams in one piece, the odd one behind it: two at most, and one call if both were
+    // there.
+    assert!(b.stats().recv_bursts <= 2, "{:?}", b.stats());
+}
+
+#[test]
+fn multicast_reaches_every_receiver() {
+    let mut server = bind(true, true);
+    let mut workers: Vec<_> = (0..3).map(|_| bind(true, true)).collect();
+    let peers: Vec<Peer> = workers.iter().map(|worker| worker.local()).collect();
+    server.send_run_to_all(&peers, &[7; 2500], 1000).unwrap();
+    for worker in &mut workers {
+        let mut lens = Vec::new();
+        drain(worker, 3, |_, datagram| lens.push(datagram.len()));
+        assert_eq!(lens, [1000, 1000, 500]);
+    }
+}
+
+#[test]
+fn empty_runs_send_nothing_and_empty_datagrams_arrive() {
+    let (mut a, mut b) = (bind(true, true), bind(true, true));
+    a.send_run(b.local(), &[], 100).unwrap();
+    assert!(!b.wait(Duration::from_millis(20)).unwrap());
+    let plain = StdSocket::bind(LOOPBACK).unwrap();
+    plain.send_to(&[], b.local()).unwrap();
+    let mut lens = Vec::new();
+    assert_eq!(drain(&mut b, 1, |_, datagram| lens.push(datagram.len())), 1);
+    assert_eq!(lens, [0]);
+    assert_eq!(a.stats(), IoStats::default());
+}
+
+#[test]
+fn what_recv_capacity_promises_fits() {
+    for recv_buffer in [64 << 10, 1 << 20, 8 << 20] {
+        for len in [1, 536, 1052, 1472, 9000] {
+            let mut a = bind(false, false);
+            let mut b =
+                UdpIo::bind(UdpConfig { recv_buffer, gro: false, ..UdpConfig::new(LOOPBACK) }).unwrap();
+            let capacity = b.recv_capacity(len);
+            assert!(capacity > 0, "{recv_buffer} {len}");
+            // Twice, the second time with a buffer that was read out just before.
+            for _ in 0..2 {
+                a.send_run(b.local(), &vec![1; len * capacity], len).unwrap();
+                assert_eq!(drain(&mut b, capacity, |_, _| ()), capacity, "{recv_buffer} {len}");
+            }
+            assert_eq!(b.recv_overflows().unwrap(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_burst_beyond_the_receive_buffer_is_lost_without_hanging() {
+    for gso in [false, true] {
+        let mut a = bind(gso, false);
+        let mut b = UdpIo::bind(UdpConfig { recv_buffer: 64 << 10, ..UdpConfig::new(LOOPBACK) }).unwrap();
+        let start = Instant::now();
+        let sent = 10_000;
+        a.send_run(b.local(), &vec![3; 1052 * sent], 1052).unwrap();
+        let received = drain(&mut b, sent, |_, datagram| assert_eq!(datagram, [3; 1052]));
+        assert!(received >= b.recv_capacity(1052), "{received}");
+        assert!(received < sent / 2, "{received}");
+        assert!(b.recv_overflows().unwrap() > 0);
+        assert!(start.elapsed() < Duration::from_secs(5));
+        // And goes on as if nothing had been.
+        a.send_run(b.local(), &[4; 100], 10).unwrap();
+        assert_eq!(drain(&mut b, 10, |_, datagram| assert_eq!(datagram, [4; 10])), 10);
+    }
+}
+
+#[test]
+fn wait_ends_on_time_or_on_a_datagram() {
+    let (mut a, mut b) = (bind(true, true), bind(true, true));
+    let start = Instant::now();
+    assert!(!b.wait(Duration::from_millis(30)).unwrap());
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    assert!(!b.wait(Duration::ZERO).unwrap());
+    assert_eq!(b.recv_burst(&mut |_, _| ()).unwrap(), 0);
+    a.send_run(b.local(), &[1], 1).unwrap();
+    let start = Instant::now();
+    assert!(b.wait(Duration::MAX).unwrap());
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(b.now() > Duration::ZERO);
+}
+
+#[test]
+fn refused_peers_are_counted_and_do_not_stop_anything() {
+    let mut a = bind(true, true);
+    // Makes the kernel report ICMP errors on this socket, as other programs' options may.
+    a.socket.report_icmp().unwrap();
+    let gone = bind(true, true).local();
+    for _ in 0..20 {
+        a.send_run(gone, &[1; 3000], 1000).unwrap();
+        a.wait(Duration::from_millis(1)).unwrap();
+        a.recv_burst(&mut |_, _| ()).unwrap();
+    }
+    assert!(a.stats().send_errors >= 10, "{:?}", a.stats());
+    assert_eq!(a.stats().packets_out, 60);
+    let (_, cause) = a.last_send_error().unwrap();
+    assert_eq!(cause.raw_os_error(), Some(libc::ECONNREFUSED));
+
+    let mut b = bind(true, true);
+    a.send_run(gone, &[1; 10], 10).unwrap();
+    a.send_run(b.local(), &[2; 3000], 1000).unwrap();
+    assert_eq!(drain(&mut b, 3, |_, datagram| assert_eq!(datagram, [2; 1000])), 3);
+}
+
+#[test]
+fn refused_segmentation_falls_back_to_single_datagrams() {
+    // A checksum switched off is what makes Linux refuse to segment.
+    let (mut a, mut b) = (bind(true, true), bind(true, true));
+    a.socket.omit_checksums().unwrap();
+    let run: Vec<u8> = (0..50_000).map(|i| (i % 253) as u8).collect();
+    a.send_run(b.local(), &run, 1052).unwrap();
+    let mut seen = Vec::new();
+    let count = run.len().div_ceil(1052);
+    assert_eq!(drain(&mut b, count, |_, datagram| seen.extend_from_slice(datagram)), count);
+    assert_eq!(seen, run);
+    assert!(!a.segments_runs());
+    assert_eq!(a.stats().send_calls, count as u64);
+    assert_eq!(a.stats().send_errors, 0);
+}
+
+#[test]
+fn impossible_sends_are_errors() {
+    let mut a = bind(true, true);
+    let to = bind(true, true).local();
+    for segment in [0, MAX_DATAGRAM + 1, usize::MAX] {
+        let message = a.send_run(to, &[1; 10], segment).unwrap_err().to_string();
+        assert!(message.contains("must be 1 to 65507"), "{message}");
+    }
+    let nobody = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let message = a.send_run(nobody, &[1; 10], 5).unwrap_err().to_string();
+    assert!(message.contains("cannot send to 127.0.0.1:0"), "{message}");
+    // A mistaken receiver must not cost the others their offload.
+    assert!(a.segments_runs());
+    assert_eq!(a.stats().packets_out, 0);
+}
+
+#[test]
+fn errors_of_bind_name_the_address_and_the_mend() {
+    let taken = bind(true, true).socket.local;
+    let holder = UdpIo::bind(UdpConfig::new(taken)).unwrap();
+    let error = UdpIo::bind(UdpConfig::new(taken)).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        format!("address {taken} is in use: stop the other process or choose another port")
+    );
+    drop(holder);
+
+    let foreign = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 77), 9000);
+    let error = UdpIo::bind(UdpConfig::new(foreign)).err().unwrap();
+    assert!(matches!(error, TransportError::AddressNotAvailable { addr } if addr == foreign));
+    let error = io::Error::from(error);
+    assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+    assert!(error.to_string().starts_with("203.0.113.77 is not an address of this host"));
+}
+
+#[test]
+fn buffers_say_what_was_obtained() {
+    for wanted in [100_000, 100_001, 300_000] {
+        let io =
+            UdpIo::bind(UdpConfig { recv_buffer: wanted, send_buffer: wanted, ..UdpConfig::new(LOOPBACK) })
+                .unwrap();
+        for got in [io.recv_buffer(), io.send_buffer()] {
+            assert!((wanted..=wanted + 1).contains(&got), "{wanted} {got}");
+        }
+    }
+    // Far beyond every limit: no error, and no lie about it either.
+    let io = UdpIo::bind(UdpConfig { recv_buffer: usize::MAX, ..UdpConfig::new(LOOPBACK) }).unwrap();
+    assert_eq!(io.recv_buffer(), io.socket.recv_buffer_now());
+    assert!(io.recv_buffer() > 100_000);
+}
