@@ -1,0 +1,226 @@
+//! What an aggregator is told: jobs, members, its shard.
+
+use crate::wire::{HEADER_LEN, MAX_PACKET, NORM_LEN};
+use crate::{Cookie, JobId, Lane, MAX_WORKERS, SlotId, TableId, WorkerId};
+use std::net::SocketAddrV4;
+
+/// Where packets of a member come from and go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Port of the switch; 0 is any (in a member entry) or none (software).
+    pub ingress: u16,
+    /// IPv4 address and UDP port.
+    pub addr: SocketAddrV4,
+}
+
+impl Endpoint {
+    /// An endpoint of a software PS, which has no ingress ports.
+    #[must_use]
+    pub const fn udp(addr: SocketAddrV4) -> Endpoint {
+        Endpoint { ingress: 0, addr }
+    }
+
+    /// Whether a packet from `from` comes from this member (P7.7).
+    #[must_use]
+    pub fn admits(&self, from: &Endpoint) -> bool {
+        self.addr == from.addr && (self.ingress == 0 || self.ingress == from.ingress)
+    }
+}
+
+/// Which part of the slots an aggregator serves (P21).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// This shard's number, below `count`.
+    pub index: u8,
+    /// How many shards there are, at least 1.
+    pub count: u8,
+}
+
+impl Shard {
+    /// Consecutive slots of one shard.
+    pub const BLOCK: u16 = 64;
+    /// The only shard.
+    pub const WHOLE: Shard = Shard { index: 0, count: 1 };
+
+    /// The shard of a slot among `count`.
+    #[must_use]
+    pub const fn of(slot: SlotId, count: u8) -> u8 {
+        if count <= 1 { 0 } else { ((slot.0 / Shard::BLOCK) % count as u16) as u8 }
+    }
+
+    /// Whether the slot is this shard's.
+    #[must_use]
+    pub const fn serves(self, slot: SlotId) -> bool {
+        Shard::of(slot, self.count) == self.index
+    }
+}
+
+/// A job as an aggregator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobConfig {
+    /// Its number.
+    pub job: JobId,
+    /// The session's cookie.
+    pub cookie: Cookie,
+    /// n, 1 to 64.
+    pub workers: u8,
+    /// Workers that complete a slot, 1 to n.
+    pub quorum: u8,
+    /// S: even, 2 to 65536.
+    pub data_slots: u32,
+    /// N: even, 2 to 65536.
+    pub norm_slots: u32,
+    /// Lane width.
+    pub lane: Lane,
+    /// Tables its DATA may name.
+    pub tables: Vec<TableId>,
+}
+
+impl JobConfig {
+    /// Bytes its slots need.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.data_slots as usize * (MAX_PACKET + 24) + self.norm_slots as usize * (HEADER_LEN + NORM_LEN + 24)
+    }
+
+    pub(super) fn same_slots(&self, other: &JobConfig) -> bool {
+        self.cookie == other.cookie
+            && self.workers == other.workers
+            && self.quorum == other.quorum
+            && self.data_slots == other.data_slots
+            && self.norm_slots == other.norm_slots
+            && self.lane == other.lane
+    }
+
+    /// Checks the numbers, tables aside.
+    ///
+    /// # Errors
+    /// The [`ConfigError`] of the first that is wrong.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let job = self.job;
+        if self.workers == 0 || usize::from(self.workers) > MAX_WORKERS {
+            return Err(ConfigError::Workers { job, workers: self.workers });
+        }
+        if self.quorum == 0 || self.quorum > self.workers {
+            return Err(ConfigError::Quorum { job, quorum: self.quorum, workers: self.workers });
+        }
+        for (what, slots) in [("data", self.data_slots), ("norm", self.norm_slots)] {
+            if !(2..=65536).contains(&slots) || slots % 2 != 0 {
+                return Err(ConfigError::Slots { job, what, slots });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks P6: that the sum of n values up to `granularity` fits the lane.
+    ///
+    /// # Errors
+    /// [`ConfigError::LaneOverflow`].
+    pub fn check_sum(&self, granularity: u8) -> Result<(), ConfigError> {
+        let sum = u32::from(self.workers) * u32::from(granularity);
+        if sum > self.lane.max_sum() {
+            return Err(ConfigError::LaneOverflow {
+                job: self.job,
+                workers: self.workers,
+                granularity,
+                sum,
+                bits: self.lane.bits(),
+                max: self.lane.max_sum(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Why a configuration is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// n out of range.
+    #[error("job {job}: {workers} workers; a job has 1 to 64")]
+    Workers {
+        /// The job.
+        job: JobId,
+        /// n as asked.
+        workers: u8,
+    },
+    /// Quorum out of range.
+    #[error("job {job}: quorum {quorum} of {workers} workers; it must be 1 to {workers}")]
+    Quorum {
+        /// The job.
+        job: JobId,
+        /// As asked.
+        quorum: u8,
+        /// n.
+        workers: u8,
+    },
+    /// S or N out of range.
+    #[error("job {job}: {slots} {what} slots; their number must be even, 2 to 65536")]
+    Slots {
+        /// The job.
+        job: JobId,
+        /// "data" or "norm".
+        what: &'static str,
+        /// As asked.
+        slots: u32,
+    },
+    /// P6.
+    #[error(
+        "job {job}: {workers} workers with granularity {granularity} sum up to {sum}, more than a {bits}-bit lane holds ({max}); choose a smaller granularity or 16-bit lanes"
+    )]
+    LaneOverflow {
+        /// The job.
+        job: JobId,
+        /// n.
+        workers: u8,
+        /// g.
+        granularity: u8,
+        /// n·g.
+        sum: u32,
+        /// Lane width.
+        bits: u8,
+        /// The largest sum that fits.
+        max: u32,
+    },
+    /// A job names a table that is not installed.
+    #[error("job {job}: table {table} is not installed; install it first")]
+    NoTable {
+        /// The job.
+        job: JobId,
+        /// The table.
+        table: TableId,
+    },
+    /// A table cannot be changed under a job.
+    #[error("table {table} is in use by job {job}; remove the job first or take another table id")]
+    TableInUse {
+        /// The table.
+        table: TableId,
+        /// A job that uses it.
+        job: JobId,
+    },
+    /// No such job.
+    #[error("job {job} is not installed")]
+    NoJob {
+        /// The job.
+        job: JobId,
+    },
+    /// The job has fewer workers.
+    #[error("job {job} has no worker {worker}; its workers are 0 to {}", workers - 1)]
+    NoSuchWorker {
+        /// The job.
+        job: JobId,
+        /// As asked.
+        worker: WorkerId,
+        /// n.
+        workers: u8,
+    },
+    /// Too many slots.
+    #[error("job {job}: its slots need {needs} bytes, {free} are free; give it fewer slots")]
+    Memory {
+        /// The job.
+        job: JobId,
+        /// Bytes asked for.
+        needs: usize,
+        /// Bytes left.
+        free: usize,
+    },
+}

@@ -1,0 +1,194 @@
+//! What an aggregator counts: per job and worker packets, bytes, events and drop reasons (P7).
+
+use super::Outcome;
+use crate::{MAX_WORKERS, WorkerId};
+
+/// Why a packet was dropped without effect, in the order of P7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DropReason {
+    /// Shorter than a header.
+    Short,
+    /// Another protocol version.
+    Version,
+    /// Not NORM, DATA or RAW.
+    Kind,
+    /// No such job.
+    Job,
+    /// Not the job's cookie.
+    Cookie,
+    /// The job has no such member.
+    Member,
+    /// From another place than the member's.
+    Source,
+    /// Another number of workers.
+    Workers,
+    /// Wrong payload length.
+    Length,
+    /// No such slot here.
+    Slot,
+    /// DATA with a table that the job does not have.
+    Table,
+}
+
+impl DropReason {
+    /// All, in order.
+    pub const ALL: [DropReason; 11] = [
+        DropReason::Short,
+        DropReason::Version,
+        DropReason::Kind,
+        DropReason::Job,
+        DropReason::Cookie,
+        DropReason::Member,
+        DropReason::Source,
+        DropReason::Workers,
+        DropReason::Length,
+        DropReason::Slot,
+        DropReason::Table,
+    ];
+
+    /// A short lower-case name, for counters and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::Short => "short",
+            DropReason::Version => "version",
+            DropReason::Kind => "kind",
+            DropReason::Job => "job",
+            DropReason::Cookie => "cookie",
+            DropReason::Member => "member",
+            DropReason::Source => "source",
+            DropReason::Workers => "workers",
+            DropReason::Length => "length",
+            DropReason::Slot => "slot",
+            DropReason::Table => "table",
+        }
+    }
+}
+
+/// What became of a packet that was let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Event {
+    /// The first of its round (P10).
+    Opened,
+    /// Added to a slot (P11).
+    Added,
+    /// Already in the slot (P12).
+    Duplicate,
+    /// The slot was complete without it (P13).
+    Late,
+    /// Its round was over (P15).
+    Stale,
+    /// It belongs to another all-reduce (P14).
+    Mismatch,
+}
+
+impl Event {
+    /// All, in order.
+    pub const ALL: [Event; 6] =
+        [Event::Opened, Event::Added, Event::Duplicate, Event::Late, Event::Stale, Event::Mismatch];
+
+    /// A short lower-case name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Event::Opened => "opened",
+            Event::Added => "added",
+            Event::Duplicate => "duplicate",
+            Event::Late => "late",
+            Event::Stale => "stale",
+            Event::Mismatch => "mismatch",
+        }
+    }
+}
+
+/// Counters of packets that belong to no job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GlobalCounters {
+    /// By [`DropReason`]; only the first four occur.
+    pub drops: [u64; 4],
+}
+
+impl GlobalCounters {
+    pub(super) fn drop(&mut self, reason: DropReason) -> Outcome {
+        if let Some(cell) = self.drops.get_mut(reason as usize) {
+            *cell += 1;
+        }
+        Outcome::Dropped(reason)
+    }
+}
+
+/// Counters of one worker of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounters {
+    /// Packets that named this worker.
+    pub packets: u64,
+    /// Their bytes, headers of the protocol included, UDP and below not.
+    pub bytes: u64,
+    /// By [`Event`].
+    pub events: [u64; Event::ALL.len()],
+    /// By [`DropReason`].
+    pub drops: [u64; DropReason::ALL.len()],
+}
+
+/// Counters of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobCounters {
+    /// By worker number; the last for all numbers from 64 on.
+    workers: Vec<WorkerCounters>,
+    /// Slots completed.
+    pub results: u64,
+    /// RESULTs sent again to one worker.
+    pub resent: u64,
+    /// NUDGEs passed on.
+    pub nudges: u64,
+}
+
+impl JobCounters {
+    pub(super) fn new() -> JobCounters {
+        JobCounters {
+            workers: vec![WorkerCounters::default(); MAX_WORKERS + 1],
+            results: 0,
+            resent: 0,
+            nudges: 0,
+        }
+    }
+
+    /// Counters of one worker number; numbers from 64 on share one set.
+    #[must_use]
+    pub fn worker(&self, worker: WorkerId) -> &WorkerCounters {
+        &self.workers[usize::from(worker.0).min(MAX_WORKERS)]
+    }
+
+    fn worker_mut(&mut self, worker: WorkerId) -> &mut WorkerCounters {
+        &mut self.workers[usize::from(worker.0).min(MAX_WORKERS)]
+    }
+
+    pub(super) fn count_packet(&mut self, worker: WorkerId, bytes: usize) {
+        let w = self.worker_mut(worker);
+        w.packets += 1;
+        w.bytes += bytes as u64;
+    }
+
+    pub(super) fn count_drop(&mut self, worker: WorkerId, reason: DropReason) {
+        self.worker_mut(worker).drops[reason as usize] += 1;
+    }
+
+    pub(super) fn count_event(&mut self, worker: WorkerId, event: Event) {
+        self.worker_mut(worker).events[event as usize] += 1;
+    }
+
+    /// Adds another shard's counters of the same job.
+    pub fn merge(&mut self, other: &JobCounters) {
+        for (mine, theirs) in self.workers.iter_mut().zip(&other.workers) {
+            mine.packets += theirs.packets;
+            mine.bytes += theirs.bytes;
+            mine.events.iter_mut().zip(theirs.events).for_each(|(a, b)| *a += b);
+            mine.drops.iter_mut().zip(theirs.drops).for_each(|(a, b)| *a += b);
+        }
+        self.results += other.results;
+        self.resent += other.resent;
+        self.nudges += other.nudges;
+    }
+}

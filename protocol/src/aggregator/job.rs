@@ -1,0 +1,194 @@
+//! A job's members and slots.
+//!
+//! Each slot's memory is a packet with room for the header in front, so that a completed slot is its
+//! RESULT: the header is written once, and copies need no work.
+
+use super::slot::{SlotState, SlotView};
+use super::{DropReason, Endpoint, JobConfig, JobCounters, Kernels, Shard, Sink};
+use crate::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, NORM_LEN, Norm, RESULT_LEN};
+use crate::{MAX_WORKERS, SlotId, WorkerId};
+
+/// Marks a job number without a job.
+pub(super) const UNUSED: u16 = u16::MAX;
+
+const NORM_PACKET: usize = HEADER_LEN + NORM_LEN;
+
+pub(super) struct Job {
+    pub config: JobConfig,
+    pub counters: JobCounters,
+    members: [Option<Endpoint>; MAX_WORKERS],
+    /// The members that are set, in the order of their numbers: the multicast group.
+    group: Vec<Endpoint>,
+    /// The tables it may use, by id.
+    tables: Vec<Option<[u8; 16]>>,
+    data: Vec<SlotState>,
+    norm: Vec<SlotState>,
+    data_packets: Vec<u8>,
+    norm_packets: Vec<u8>,
+}
+
+impl Job {
+    pub fn new(config: JobConfig, tables: &[Option<[u8; 16]>]) -> Job {
+        let (s, n) = (config.data_slots as usize, config.norm_slots as usize);
+        let mut job = Job {
+            counters: JobCounters::new(),
+            members: [None; MAX_WORKERS],
+            group: Vec::with_capacity(MAX_WORKERS),
+            tables: vec![None; 256],
+            data: vec![SlotState::default(); s],
+            norm: vec![SlotState::default(); n],
+            data_packets: vec![0; s * MAX_PACKET],
+            norm_packets: vec![0; n * NORM_PACKET],
+            config: config.clone(),
+        };
+        job.set_tables(&config, tables);
+        job
+    }
+
+    pub fn set_tables(&mut self, config: &JobConfig, tables: &[Option<[u8; 16]>]) {
+        self.tables.fill(None);
+        for id in &config.tables {
+            self.tables[usize::from(id.0)] = tables[usize::from(id.0)];
+        }
+    }
+
+    pub fn set_member(&mut self, worker: WorkerId, at: Option<Endpoint>) {
+        self.members[usize::from(worker.0)] = at;
+        self.group.clear();
+        self.group.extend(self.members.iter().flatten());
+    }
+
+    pub fn forget_slots(&mut self) {
+        self.data.fill(SlotState::default());
+        self.norm.fill(SlotState::default());
+    }
+
+    /// P7 from reason 5 on.
+    #[inline]
+    pub fn admit(
+        &self,
+        shard: Shard,
+        from: Endpoint,
+        header: &Header,
+        payload: &[u8],
+    ) -> Result<(), DropReason> {
+        if header.cookie != self.config.cookie {
+            return Err(DropReason::Cookie);
+        }
+        let Some(Some(member)) = self.members.get(usize::from(header.worker.0)) else {
+            return Err(DropReason::Member);
+        };
+        if !member.admits(&from) {
+            return Err(DropReason::Source);
+        }
+        if header.num_workers != self.config.workers {
+            return Err(DropReason::Workers);
+        }
+        if payload.len() != header.kind.payload_len(self.config.lane) {
+            return Err(DropReason::Length);
+        }
+        let slots = if header.kind == Kind::Norm { self.norm.len() } else { self.data.len() };
+        if usize::from(header.slot.0) >= slots || !shard.serves(header.slot) {
+            return Err(DropReason::Slot);
+        }
+        if header.kind == Kind::Data && self.tables[usize::from(header.table.0)].is_none() {
+            return Err(DropReason::Table);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub fn slot_state(&self, kind: Kind, slot: SlotId) -> SlotState {
+        let slots = if kind == Kind::Norm { &self.norm } else { &self.data };
+        slots[usize::from(slot.0)]
+    }
+
+    #[inline]
+    pub fn set_slot_state(&mut self, kind: Kind, slot: SlotId, state: SlotState) {
+        let slots = if kind == Kind::Norm { &mut self.norm } else { &mut self.data };
+        slots[usize::from(slot.0)] = state;
+    }
+
+    pub fn slot_view(&self, kind: Kind, slot: SlotId) -> Option<SlotView<'_>> {
+        let slots = if kind == Kind::Norm { &self.norm } else { &self.data };
+        let state = slots.get(usize::from(slot.0))?;
+        let packet = self.result_packet(kind, slot);
+        Some(SlotView {
+            round: state.round,
+            seen: state.seen,
+            complete: state.complete,
+            values: &packet[HEADER_LEN..],
+        })
+    }
+
+    /// The slot's packet; a RESULT once the slot is complete.
+    #[inline]
+    pub fn result_packet(&self, kind: Kind, slot: SlotId) -> &[u8] {
+        let slot = usize::from(slot.0);
+        if kind == Kind::Norm {
+            &self.norm_packets[slot * NORM_PACKET..][..NORM_PACKET]
+        } else {
+            &self.data_packets[slot * MAX_PACKET..][..MAX_PACKET]
+        }
+    }
+
+    #[inline]
+    fn packet_mut(&mut self, kind: Kind, slot: SlotId) -> &mut [u8] {
+        let slot = usize::from(slot.0);
+        if kind == Kind::Norm {
+            &mut self.norm_packets[slot * NORM_PACKET..][..NORM_PACKET]
+        } else {
+            &mut self.data_packets[slot * MAX_PACKET..][..MAX_PACKET]
+        }
+    }
+
+    /// The P3 payload a norm slot holds.
+    pub fn norm_payload(&self, slot: SlotId) -> &[u8; NORM_LEN] {
+        let packet = self.result_packet(Kind::Norm, slot);
+        packet[HEADER_LEN..].try_into().unwrap_or(&[0; NORM_LEN])
+    }
+
+    /// P10, P11: the values of a packet go into its slot.
+    #[inline]
+    pub fn add<K: Kernels>(&mut self, header: &Header, payload: &[u8], fresh: bool) {
+        let table = self.tables[usize::from(header.table.0)];
+        let lane = self.config.lane;
+        let lanes = &mut self.packet_mut(header.kind, header.slot)[HEADER_LEN..];
+        match header.kind {
+            Kind::Data => {
+                debug_assert_eq!(lanes.len(), RESULT_LEN);
+                if let Some(table) = table {
+                    K::lookup(lane, !fresh, lanes, &table, payload);
+                }
+            }
+            Kind::Norm if !fresh => {
+                // Only the value differs between payloads of one tag.
+                if let (Some(mine), Some(theirs)) = (Norm::parse(lanes), Norm::parse(payload))
+                    && theirs.value > mine.value
+                {
+                    lanes.copy_from_slice(payload);
+                }
+            }
+            _ if fresh => lanes.copy_from_slice(payload),
+            _ => K::raw_add(lanes, payload),
+        }
+    }
+
+    /// P13: writes the header in front of the lanes; the slot is its RESULT from now on.
+    #[inline]
+    pub fn seal(&mut self, kind: Kind, slot: SlotId, header: &Header) {
+        header.emit(self.packet_mut(kind, slot));
+    }
+
+    #[inline]
+    pub fn answer(&self, worker: WorkerId, packet: &[u8], sink: &mut impl Sink) {
+        if let Some(Some(member)) = self.members.get(usize::from(worker.0)) {
+            sink.unicast(*member, packet);
+        }
+    }
+
+    #[inline]
+    pub fn answer_all(&self, packet: &[u8], sink: &mut impl Sink) {
+        sink.multicast(self.config.job, &self.group, packet);
+    }
+}

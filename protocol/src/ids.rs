@@ -1,0 +1,142 @@
+//! Newtypes of the numbers that packets carry.
+
+use std::fmt;
+
+/// Most workers a job can have: one bit each in a slot's `seen` (P8).
+pub const MAX_WORKERS: usize = 64;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id!(
+    /// A job's number.
+    JobId(u16)
+);
+id!(
+    /// A slot's number within its job and class (P8).
+    SlotId(u16)
+);
+id!(
+    /// A worker's number within its job, below [`MAX_WORKERS`].
+    WorkerId(u8)
+);
+id!(
+    /// A lookup table's number.
+    TableId(u8)
+);
+
+impl WorkerId {
+    /// What downstream packets carry when they name no worker (P1).
+    pub const NONE: WorkerId = WorkerId(255);
+
+    /// This worker's bit in `seen`; 0 for numbers that no job has.
+    #[must_use]
+    pub const fn bit(self) -> u64 {
+        if (self.0 as usize) < MAX_WORKERS { 1 << self.0 } else { 0 }
+    }
+}
+
+/// How many times a slot has been reused, modulo 2^32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Round(pub u32);
+
+impl Round {
+    /// Whether `self` is newer than `other` by serial-number arithmetic (P9).
+    #[must_use]
+    pub const fn newer_than(self, other: Round) -> bool {
+        let ahead = self.0.wrapping_sub(other.0);
+        ahead != 0 && ahead < 1 << 31
+    }
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A job's or session's secret. It prints as dots, so that no log shows it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cookie(pub u32);
+
+impl fmt::Debug for Cookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cookie(…)")
+    }
+}
+
+/// Width of one summed coordinate downstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// 8 bits: n·g ≤ 255, 1024 coordinates a packet.
+    #[default]
+    Bits8,
+    /// 16 bits: n·g ≤ 65535, 512 coordinates a packet.
+    Bits16,
+}
+
+impl Lane {
+    /// 8 or 16.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        match self {
+            Lane::Bits8 => 8,
+            Lane::Bits16 => 16,
+        }
+    }
+
+    /// The lane of so many bits, if there is one.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Option<Lane> {
+        match bits {
+            8 => Some(Lane::Bits8),
+            16 => Some(Lane::Bits16),
+            _ => None,
+        }
+    }
+
+    /// The largest sum that fits.
+    #[must_use]
+    pub const fn max_sum(self) -> u32 {
+        match self {
+            Lane::Bits8 => u8::MAX as u32,
+            Lane::Bits16 => u16::MAX as u32,
+        }
+    }
+
+    /// Coordinates in one DATA packet and its RESULT.
+    #[must_use]
+    pub const fn coordinates(self) -> usize {
+        match self {
+            Lane::Bits8 => 1024,
+            Lane::Bits16 => 512,
+        }
+    }
+
+    /// Bytes of a DATA payload: two indices a byte.
+    #[must_use]
+    pub const fn data_len(self) -> usize {
+        self.coordinates() / 2
+    }
+}
+
+/// What a worker does about coordinates that do not come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Send again until the RESULT comes (P20).
+    #[default]
+    Reliable,
+    /// Send once; after the deadline they count as zero.
+    BestEffort,
+}

@@ -1,0 +1,235 @@
+//! A worker introduces itself, and later may ask to be recognised again (P22–P25).
+
+use crate::wire::{Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome};
+use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use std::time::Duration;
+
+/// Time between JOINs that are not answered.
+const RETRY: Duration = Duration::from_millis(200);
+/// Time between LEAVEs.
+const LEAVE_RETRY: Duration = Duration::from_millis(50);
+/// How long a LEAVE goes on without BYE.
+const LEAVE_FOR: Duration = Duration::from_secs(1);
+/// How long "worker number in use" may be the shadow of an earlier incarnation.
+const IN_USE_GRACE: Duration = Duration::from_secs(4);
+
+/// Why a worker cannot join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// The PS says no.
+    #[error("the parameter server refuses worker {worker} of job {job}: {reason}")]
+    Refused {
+        /// The job.
+        job: JobId,
+        /// This worker.
+        worker: WorkerId,
+        /// Why.
+        reason: RefuseReason,
+    },
+    /// The PS does not answer.
+    #[error("no parameter server answers: check its address and that it runs (waited {} s)", waited.as_secs())]
+    Silent {
+        /// How long.
+        waited: Duration,
+    },
+    /// Not all came.
+    #[error("{} did not join job {job} within {} s", super::super::worker::Workers(*missing), waited.as_secs())]
+    Missing {
+        /// The job.
+        job: JobId,
+        /// One bit per worker that is not here.
+        missing: u64,
+        /// How long.
+        waited: Duration,
+    },
+}
+
+/// What a packet meant to a joiner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum JoinEvent {
+    /// The session has begun, or goes on; the second is n.
+    Welcome(Welcome, u8),
+    /// These have joined so far, of n.
+    Pending(u64, u8),
+    /// The session is over: join anew.
+    Reforming(WorkerId),
+    /// All have left.
+    Bye,
+    /// It will not work.
+    Failed(JoinError),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Joining,
+    Joined,
+    Leaving(Duration),
+    Left,
+}
+
+/// The worker's side of joining and leaving.
+#[derive(Debug)]
+pub struct Joiner {
+    job: JobId,
+    worker: WorkerId,
+    cookie: Cookie,
+    nonce: u64,
+    session: Cookie,
+    state: State,
+    started: Duration,
+    next: Duration,
+    heard: bool,
+    joined: Option<(u64, u8)>,
+}
+
+impl Joiner {
+    /// A worker that is about to join; `nonce` must be random, and another one for each joiner.
+    #[must_use]
+    pub fn new(job: JobId, worker: WorkerId, cookie: Cookie, nonce: u64, now: Duration) -> Joiner {
+        Joiner {
+            job,
+            worker,
+            cookie,
+            nonce,
+            session: Cookie(0),
+            state: State::Joining,
+            started: now,
+            next: now,
+            heard: false,
+            joined: None,
+        }
+    }
+
+    /// The aggregator may have lost its state: introduces this worker again, with its session.
+    pub fn resume(&mut self, now: Duration) {
+        if self.state == State::Joined {
+            self.state = State::Joining;
+            self.next = now;
+        }
+    }
+
+    /// Begins to leave.
+    pub fn leave(&mut self, now: Duration) {
+        if !matches!(self.state, State::Left) {
+            self.state = State::Leaving(now);
+            self.next = now;
+        }
+    }
+
+    /// Whether BYE came or leaving has taken long enough.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.state == State::Left
+    }
+
+    /// The error if joining has taken `limit` already.
+    #[must_use]
+    pub fn overdue(&self, now: Duration, limit: Duration) -> Option<JoinError> {
+        let waited = now.saturating_sub(self.started);
+        if self.state != State::Joining || waited < limit {
+            return None;
+        }
+        Some(match self.joined {
+            Some((joined, n)) if self.heard => {
+                let all = u64::MAX >> (64 - u32::from(n.clamp(1, 64)));
+                JoinError::Missing { job: self.job, missing: all & !joined, waited }
+            }
+            _ => JoinError::Silent { waited },
+        })
+    }
+
+    /// When [`Self::poll`] has something to send.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        matches!(self.state, State::Joining | State::Leaving(_)).then_some(self.next)
+    }
+
+    /// The packet that is due, written to `buffer`.
+    pub fn poll<'a>(&mut self, now: Duration, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        if now < self.next {
+            return None;
+        }
+        match self.state {
+            State::Joining => {
+                self.next = now + RETRY;
+                let body = Join { nonce: self.nonce, session: self.session }.to_bytes();
+                let header = self.header(Kind::Join, self.cookie);
+                Some(header.emit_packet(buffer, &body))
+            }
+            State::Leaving(since) if now.saturating_sub(since) >= LEAVE_FOR => {
+                self.state = State::Left;
+                None
+            }
+            State::Leaving(_) => {
+                self.next = now + LEAVE_RETRY;
+                let body = Leave { nonce: self.nonce }.to_bytes();
+                let header = self.header(Kind::Leave, self.session);
+                Some(header.emit_packet(buffer, &body))
+            }
+            State::Joined | State::Left => None,
+        }
+    }
+
+    fn header(&self, kind: Kind, cookie: Cookie) -> Header {
+        Header {
+            kind,
+            flags: 0,
+            num_workers: 0,
+            job: self.job,
+            worker: self.worker,
+            table: TableId(0),
+            cookie,
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        }
+    }
+
+    /// Takes a control packet; `None` if it is none for this worker.
+    pub fn handle(&mut self, now: Duration, packet: &[u8]) -> Option<JoinEvent> {
+        let (header, payload) = Header::parse(packet).ok()?;
+        if header.job != self.job || !header.kind.is_control() {
+            return None;
+        }
+        self.heard = true;
+        match header.kind {
+            Kind::Welcome => {
+                let welcome = Welcome::parse(payload)?;
+                if welcome.nonce != self.nonce || self.state != State::Joining {
+                    return None;
+                }
+                self.state = State::Joined;
+                self.session = welcome.session;
+                Some(JoinEvent::Welcome(welcome, header.num_workers))
+            }
+            Kind::Pending if self.state == State::Joining => {
+                let joined = Pending::parse(payload)?.joined;
+                self.joined = Some((joined, header.num_workers));
+                Some(JoinEvent::Pending(joined, header.num_workers))
+            }
+            Kind::Refused => {
+                let Refused { reason, worker } = Refused::parse(payload)?;
+                let young = now.saturating_sub(self.started) < IN_USE_GRACE;
+                match reason {
+                    // Sent in the session's name only: anybody can know a job's number.
+                    RefuseReason::Reforming if header.cookie == self.session && self.session != Cookie(0) => {
+                        Some(JoinEvent::Reforming(worker))
+                    }
+                    RefuseReason::Reforming => None,
+                    RefuseReason::WorkerInUse if young => None,
+                    _ if self.state == State::Joining => Some(JoinEvent::Failed(JoinError::Refused {
+                        job: self.job,
+                        worker: self.worker,
+                        reason,
+                    })),
+                    _ => None,
+                }
+            }
+            Kind::Bye if matches!(self.state, State::Leaving(_)) => {
+                self.state = State::Left;
+                Some(JoinEvent::Bye)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! How workers of a static job find each other (P22–P25): [`Joiner`] is the worker's side,
+//! [`Registry`] the parameter server's. Neither does I/O or reads a clock.
+
+mod joiner;
+mod registry;
+
+pub use joiner::{JoinError, JoinEvent, Joiner};
+pub use registry::{Action, Registry, StaticJob};

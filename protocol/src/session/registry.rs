@@ -1,0 +1,283 @@
+//! The parameter server's side of static jobs: who is here, and when a session begins (P22–P25).
+
+use crate::aggregator::{Endpoint, JobConfig};
+use crate::wire::{
+    HEADER_LEN, Header, Join, Kind, Leave, PENDING_LEN, Pending, REFUSED_LEN, RefuseReason, Refused,
+    WELCOME_LEN, Welcome,
+};
+use crate::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// A worker that repeats no JOIN for so long before the session begins is forgotten.
+const FORGET: Duration = Duration::from_secs(3);
+/// A member whose packets came this recently is alive: nobody else can take its number.
+const ALIVE: Duration = Duration::from_secs(1);
+
+/// A job configured in the PS itself.
+#[derive(Clone, Debug)]
+pub struct StaticJob {
+    /// Shape of the job; `cookie` is the configured one, with which workers join.
+    pub config: JobConfig,
+    /// What WELCOME says; session and nonce are filled in.
+    pub welcome: Welcome,
+}
+
+/// What the PS must do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Install the job with this session's cookie and these members, replacing what it had.
+    Install(JobConfig, Vec<(WorkerId, Endpoint)>),
+    /// Let a member send from another address.
+    Move(JobId, WorkerId, Endpoint),
+    /// Remove the job: nobody is in it.
+    Remove(JobId),
+    /// Send a packet.
+    Send(SocketAddrV4, Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Present {
+    nonce: u64,
+    session: Cookie,
+    addr: SocketAddrV4,
+    heard: Duration,
+    left: bool,
+}
+
+#[derive(Debug)]
+struct JobState {
+    job: StaticJob,
+    /// Cookie of the session that runs.
+    session: Option<Cookie>,
+    present: Vec<Option<Present>>,
+}
+
+impl JobState {
+    fn header(&self, kind: Kind, worker: WorkerId, cookie: Cookie) -> Header {
+        Header {
+            kind,
+            flags: 0,
+            num_workers: self.job.config.workers,
+            job: self.job.config.job,
+            worker,
+            table: TableId(0),
+            cookie,
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        }
+    }
+
+    fn joined(&self) -> u64 {
+        (0u8..).zip(&self.present).filter(|(_, p)| p.is_some()).map(|(w, _)| WorkerId(w).bit()).sum()
+    }
+
+    fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
+        let body = Welcome { session, nonce: present.nonce, ..self.job.welcome }.to_bytes();
+        packet(present.addr, &self.header(Kind::Welcome, worker, session), &body)
+    }
+}
+
+fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
+    let mut bytes = vec![0; HEADER_LEN + body.len()];
+    header.emit_packet(&mut bytes, body);
+    Action::Send(to, bytes)
+}
+
+/// All static jobs of a parameter server.
+#[derive(Debug, Default)]
+pub struct Registry {
+    jobs: BTreeMap<JobId, JobState>,
+}
+
+impl Registry {
+    /// A registry of these jobs; a later one of the same number replaces an earlier.
+    #[must_use]
+    pub fn new(jobs: impl IntoIterator<Item = StaticJob>) -> Registry {
+        let jobs = jobs.into_iter().map(|job| {
+            let present = vec![None; usize::from(job.config.workers)];
+            (job.config.job, JobState { job, session: None, present })
+        });
+        Registry { jobs: jobs.collect() }
+    }
+
+    /// Workers present in a job and whether its session runs.
+    #[must_use]
+    pub fn status(&self, job: JobId) -> Option<(u64, bool)> {
+        self.jobs.get(&job).map(|state| (state.joined(), state.session.is_some()))
+    }
+
+    /// Takes a control packet. `alive(job, worker)` says how long ago a member's last packet came, if
+    /// one did; `random` gives random numbers for session cookies.
+    pub fn handle(
+        &mut self,
+        now: Duration,
+        from: SocketAddrV4,
+        bytes: &[u8],
+        alive: impl Fn(JobId, WorkerId) -> Option<Duration>,
+        random: impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let Ok((header, payload)) = Header::parse(bytes) else { return Vec::new() };
+        match header.kind {
+            Kind::Join => match Join::parse(payload) {
+                Some(join) => self.join(now, from, &header, join, alive, random),
+                None => Vec::new(),
+            },
+            Kind::Leave => match Leave::parse(payload) {
+                Some(leave) => self.leave(from, &header, leave),
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    fn join(
+        &mut self,
+        now: Duration,
+        from: SocketAddrV4,
+        header: &Header,
+        join: Join,
+        alive: impl Fn(JobId, WorkerId) -> Option<Duration>,
+        mut random: impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let refuse = |reason| {
+            let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*header };
+            let body: [u8; REFUSED_LEN] = Refused { reason, worker: header.worker }.to_bytes();
+            vec![packet(from, &answer, &body)]
+        };
+        let Some(state) = self.jobs.get_mut(&header.job) else {
+            return refuse(RefuseReason::UnknownJob);
+        };
+        if header.cookie != state.job.config.cookie {
+            return refuse(RefuseReason::WrongCookie);
+        }
+        let worker = header.worker;
+        let place = usize::from(worker.0);
+        if place >= state.present.len() {
+            return refuse(RefuseReason::WorkerOutOfRange);
+        }
+        let mut actions = Vec::new();
+        let arrival =
+            Present { nonce: join.nonce, session: join.session, addr: from, heard: now, left: false };
+        match state.session {
+            Some(session) => match state.present[place] {
+                Some(member) if member.nonce == join.nonce => {
+                    if member.addr != from {
+                        actions.push(Action::Move(header.job, worker, Endpoint::udp(from)));
+                    }
+                    state.present[place] = Some(Present { heard: now, ..arrival });
+                    actions.push(state.welcome(worker, session, &arrival));
+                    return actions;
+                }
+                Some(member)
+                    if !member.left
+                        && member.addr != from
+                        && alive(header.job, worker).is_some_and(|ago| ago < ALIVE) =>
+                {
+                    return refuse(RefuseReason::WorkerInUse);
+                }
+                _ => {
+                    // P24: a new incarnation of this worker ends the session for all.
+                    state.session = None;
+                    actions.push(Action::Remove(header.job));
+                    for (other, member) in (0u8..).map(WorkerId).zip(&mut state.present) {
+                        if let Some(gone) = member.take()
+                            && other != worker
+                            && !gone.left
+                        {
+                            let answer = Header {
+                                kind: Kind::Refused,
+                                flags: 0,
+                                count: 0,
+                                cookie: session,
+                                worker: other,
+                                ..*header
+                            };
+                            let body = Refused { reason: RefuseReason::Reforming, worker }.to_bytes();
+                            actions.push(packet(gone.addr, &answer, &body));
+                        }
+                    }
+                }
+            },
+            None => {
+                for member in &mut state.present {
+                    if member.is_some_and(|p| now.saturating_sub(p.heard) > FORGET) {
+                        *member = None;
+                    }
+                }
+                if let Some(member) = state.present[place]
+                    && member.nonce != join.nonce
+                    && member.addr != from
+                    && now.saturating_sub(member.heard) < ALIVE
+                {
+                    return refuse(RefuseReason::WorkerInUse);
+                }
+            }
+        }
+        state.present[place] = Some(arrival);
+        if state.present.iter().any(Option::is_none) {
+            let body: [u8; PENDING_LEN] = Pending { joined: state.joined() }.to_bytes();
+            actions.push(packet(from, &state.header(Kind::Pending, worker, header.cookie), &body));
+            return actions;
+        }
+        let members: Vec<Present> = state.present.iter().flatten().copied().collect();
+        let claimed = members[0].session;
+        let same = claimed != Cookie(0) && members.iter().all(|m| m.session == claimed);
+        let session = if same { claimed } else { fresh(state.job.config.cookie, &mut random) };
+        state.session = Some(session);
+        let config = JobConfig { cookie: session, ..state.job.config.clone() };
+        let endpoints = (0u8..).map(WorkerId).zip(members.iter().map(|m| Endpoint::udp(m.addr))).collect();
+        actions.push(Action::Install(config, endpoints));
+        for (worker, member) in (0u8..).map(WorkerId).zip(&members) {
+            actions.push(state.welcome(worker, session, member));
+        }
+        debug_assert_eq!(state.job.welcome.to_bytes().len(), WELCOME_LEN);
+        actions
+    }
+
+    fn leave(&mut self, from: SocketAddrV4, header: &Header, leave: Leave) -> Vec<Action> {
+        let bye =
+            |state: &JobState, worker, to| packet(to, &state.header(Kind::Bye, worker, header.cookie), &[]);
+        let Some(state) = self.jobs.get_mut(&header.job) else { return Vec::new() };
+        let known = |p: &&mut Present| p.nonce == leave.nonce;
+        let place = usize::from(header.worker.0);
+        let Some(member) = state.present.get_mut(place).and_then(Option::as_mut).filter(known) else {
+            // Of a session that is over: nothing holds this worker.
+            return vec![bye(state, header.worker, from)];
+        };
+        member.left = true;
+        member.addr = from;
+        if state.session.is_none() {
+            state.present[place] = None;
+            return vec![bye(state, header.worker, from)];
+        }
+        if state.present.iter().flatten().any(|p| !p.left) {
+            return Vec::new();
+        }
+        let mut actions = vec![Action::Remove(header.job)];
+        for (worker, member) in (0u8..).map(WorkerId).zip(state.present.iter().flatten()) {
+            actions.push(bye(state, worker, member.addr));
+        }
+        state.session = None;
+        state.present.fill(None);
+        actions
+    }
+
+    /// The policy of a job, for reports.
+    #[must_use]
+    pub fn policy(&self, job: JobId) -> Option<Policy> {
+        self.jobs.get(&job).map(|state| state.job.welcome.policy)
+    }
+}
+
+/// A session cookie: not 0, not the configured one.
+fn fresh(configured: Cookie, random: &mut impl FnMut() -> u32) -> Cookie {
+    loop {
+        let cookie = Cookie(random());
+        if cookie != Cookie(0) && cookie != configured {
+            return cookie;
+        }
+    }
+}

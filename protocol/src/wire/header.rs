@@ -1,0 +1,113 @@
+//! The 20 bytes in front of every packet (P1).
+
+use super::{Kind, put, u16_at, u32_at};
+use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+
+/// Length of the header in bytes.
+pub const HEADER_LEN: usize = 20;
+/// The protocol's version.
+pub const VERSION: u8 = 1;
+/// Flag: pass this packet's slot on to all members (P17).
+pub const FLAG_NUDGE: u8 = 1;
+
+/// The header's fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the packet is.
+    pub kind: Kind,
+    /// [`FLAG_NUDGE`] or 0; other bits are ignored.
+    pub flags: u8,
+    /// The job's number of workers.
+    pub num_workers: u8,
+    /// The job.
+    pub job: JobId,
+    /// Upstream the sender; downstream [`WorkerId::NONE`] or the worker the packet names.
+    pub worker: WorkerId,
+    /// Lookup table of DATA.
+    pub table: TableId,
+    /// The session's secret.
+    pub cookie: Cookie,
+    /// Use count of the slot.
+    pub round: Round,
+    /// The slot.
+    pub slot: SlotId,
+    /// Downstream: how many workers are in the sum.
+    pub count: u8,
+}
+
+/// Why bytes are no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Fewer than [`HEADER_LEN`] bytes.
+    #[error("packet of {0} bytes is shorter than the header's 20")]
+    Short(usize),
+    /// Another version of the protocol.
+    #[error("protocol version {0}, this is version 1")]
+    Version(u8),
+    /// A kind byte that means nothing.
+    #[error("unknown packet kind {0:#04x}")]
+    Kind(u8),
+}
+
+impl Header {
+    /// Splits a packet into header and payload. The payload's length is not checked here.
+    ///
+    /// # Errors
+    /// [`HeaderError`], in the order of P7.
+    #[inline]
+    pub fn parse(packet: &[u8]) -> Result<(Header, &[u8]), HeaderError> {
+        let Some((head, payload)) = packet.split_at_checked(HEADER_LEN) else {
+            return Err(HeaderError::Short(packet.len()));
+        };
+        if head[0] != VERSION {
+            return Err(HeaderError::Version(head[0]));
+        }
+        let kind = Kind::from_byte(head[1]).ok_or(HeaderError::Kind(head[1]))?;
+        let header = Header {
+            kind,
+            flags: head[2],
+            num_workers: head[3],
+            job: JobId(u16_at(head, 4)),
+            worker: WorkerId(head[6]),
+            table: TableId(head[7]),
+            cookie: Cookie(u32_at(head, 8)),
+            round: Round(u32_at(head, 12)),
+            slot: SlotId(u16_at(head, 16)),
+            count: head[18],
+        };
+        Ok((header, payload))
+    }
+
+    /// Writes the header to the first 20 bytes of `to`.
+    ///
+    /// # Panics
+    /// If `to` is shorter than the header.
+    #[inline]
+    pub fn emit(&self, to: &mut [u8]) {
+        let head = &mut to[..HEADER_LEN];
+        head[0] = VERSION;
+        head[1] = self.kind as u8;
+        head[2] = self.flags;
+        head[3] = self.num_workers;
+        put(head, 4, &self.job.0.to_be_bytes());
+        head[6] = self.worker.0;
+        head[7] = self.table.0;
+        put(head, 8, &self.cookie.0.to_be_bytes());
+        put(head, 12, &self.round.0.to_be_bytes());
+        put(head, 16, &self.slot.0.to_be_bytes());
+        head[18] = self.count;
+        head[19] = 0;
+    }
+
+    /// Writes the header and a payload to the front of `to`; returns the packet.
+    ///
+    /// # Panics
+    /// If `to` is shorter than both together.
+    #[inline]
+    pub fn emit_packet<'a>(&self, to: &'a mut [u8], payload: &[u8]) -> &'a [u8] {
+        let packet = &mut to[..HEADER_LEN + payload.len()];
+        self.emit(packet);
+        packet[HEADER_LEN..].copy_from_slice(payload);
+        packet
+    }
+}

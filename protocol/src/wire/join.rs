@@ -1,0 +1,82 @@
+//! Payloads of JOIN, LEAVE and PENDING (P2, P22, P25).
+
+use super::{put, u32_at, u64_at};
+use crate::Cookie;
+
+/// Length of JOIN in bytes.
+pub const JOIN_LEN: usize = 16;
+/// Length of LEAVE in bytes.
+pub const LEAVE_LEN: usize = 8;
+/// Length of PENDING in bytes.
+pub const PENDING_LEN: usize = 8;
+
+/// A worker introduces itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// Random per incarnation of the worker.
+    pub nonce: u64,
+    /// The session it was welcomed to, if any; cookie 0 stands for none.
+    pub session: Cookie,
+}
+
+impl Join {
+    /// Reads a payload.
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Join> {
+        let p: &[u8; JOIN_LEN] = payload.try_into().ok()?;
+        Some(Join { nonce: u64_at(p, 0), session: Cookie(u32_at(p, 8)) })
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; JOIN_LEN] {
+        let mut out = [0; JOIN_LEN];
+        put(&mut out, 0, &self.nonce.to_be_bytes());
+        put(&mut out, 8, &self.session.0.to_be_bytes());
+        out
+    }
+}
+
+/// A worker is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leave {
+    /// The nonce it joined with.
+    pub nonce: u64,
+}
+
+impl Leave {
+    /// Reads a payload.
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Leave> {
+        let p: &[u8; LEAVE_LEN] = payload.try_into().ok()?;
+        Some(Leave { nonce: u64_at(p, 0) })
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; LEAVE_LEN] {
+        self.nonce.to_be_bytes()
+    }
+}
+
+/// Not all members are here yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// One bit for each worker that has joined.
+    pub joined: u64,
+}
+
+impl Pending {
+    /// Reads a payload.
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Pending> {
+        let p: &[u8; PENDING_LEN] = payload.try_into().ok()?;
+        Some(Pending { joined: u64_at(p, 0) })
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; PENDING_LEN] {
+        self.joined.to_be_bytes()
+    }
+}

@@ -1,0 +1,99 @@
+//! The kind byte (P2).
+
+use super::{
+    JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN, RAW_LEN, REFUSED_LEN, RESULT_LEN,
+    STRAGGLER_LEN, WELCOME_LEN,
+};
+use crate::Lane;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $value:literal),* $(,)?) => {
+        /// What a packet is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Kind { $($(#[$doc])* $name = $value),* }
+
+        impl Kind {
+            /// Every kind, in the order of its byte.
+            pub const ALL: &'static [Kind] = &[$(Kind::$name),*];
+
+            /// The kind of a kind byte.
+            #[must_use]
+            pub const fn from_byte(byte: u8) -> Option<Kind> {
+                match byte { $($value => Some(Kind::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A partition's norm, up.
+    Norm = 0x01,
+    /// Packed table indices, up.
+    Data = 0x02,
+    /// 32-bit integers, up.
+    Raw = 0x03,
+    /// The maximum of a norm slot, down.
+    NormResult = 0x11,
+    /// Summed table values, down.
+    Result = 0x12,
+    /// Summed integers, down.
+    RawResult = 0x13,
+    /// "Your round is over", down.
+    Straggler = 0x14,
+    /// "You have called different all-reduces", down.
+    Mismatch = 0x15,
+    /// "Somebody still waits for this slot", down.
+    Nudge = 0x16,
+    /// A worker introduces itself, up, control.
+    Join = 0x21,
+    /// A worker is done, up, control.
+    Leave = 0x22,
+    /// The session's parameters, down, control.
+    Welcome = 0x31,
+    /// Not all are here yet, down, control.
+    Pending = 0x32,
+    /// The worker cannot join, down, control.
+    Refused = 0x33,
+    /// All have left, down, control.
+    Bye = 0x34,
+}
+
+impl Kind {
+    /// Length of the payload in bytes.
+    #[must_use]
+    pub const fn payload_len(self, lane: Lane) -> usize {
+        match self {
+            Kind::Norm | Kind::NormResult => NORM_LEN,
+            Kind::Data => lane.data_len(),
+            Kind::Raw | Kind::RawResult => RAW_LEN,
+            Kind::Result => RESULT_LEN,
+            Kind::Straggler => STRAGGLER_LEN,
+            Kind::Mismatch => MISMATCH_LEN,
+            Kind::Nudge => NUDGE_LEN,
+            Kind::Join => JOIN_LEN,
+            Kind::Leave => LEAVE_LEN,
+            Kind::Welcome => WELCOME_LEN,
+            Kind::Pending => PENDING_LEN,
+            Kind::Refused => REFUSED_LEN,
+            Kind::Bye => 0,
+        }
+    }
+
+    /// Whether the control plane, not the aggregator, answers it.
+    #[must_use]
+    pub const fn is_control(self) -> bool {
+        (self as u8) & 0x20 != 0
+    }
+
+    /// The kind of the answer that carries the sums of this kind, for kinds that are aggregated.
+    #[must_use]
+    pub const fn result(self) -> Option<Kind> {
+        match self {
+            Kind::Norm => Some(Kind::NormResult),
+            Kind::Data => Some(Kind::Result),
+            Kind::Raw => Some(Kind::RawResult),
+            _ => None,
+        }
+    }
+}

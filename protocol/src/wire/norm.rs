@@ -1,0 +1,108 @@
+//! Payload of NORM and NORM_RESULT (P3).
+
+use super::{bytes, put, u16_at, u32_at};
+use crate::TableId;
+
+/// Length in bytes.
+pub const NORM_LEN: usize = 20;
+
+/// How the coordinates of an all-reduce travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Mode {
+    /// Transformed, quantized, as table indices.
+    #[default]
+    Compressed = 0,
+    /// As scaled 32-bit integers.
+    Raw = 1,
+}
+
+/// A partition's norm, and which all-reduce it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Norm {
+    /// f32 bits of a non-negative norm, or the NaN of P19.
+    pub value: u32,
+    /// Coordinates of the whole all-reduce.
+    pub length: u32,
+    /// Its number in the session, modulo 2^16.
+    pub call: u16,
+    /// Its lookup table.
+    pub table: TableId,
+    /// How its coordinates travel, as on the wire.
+    pub mode: u8,
+    /// The caller's name for the tensor.
+    pub key: u32,
+}
+
+impl Norm {
+    /// The fields that all workers must agree on, without the tag.
+    #[must_use]
+    pub fn same_collective(&self, other: &Norm) -> bool {
+        self.tag() == other.tag()
+    }
+
+    /// The 32-bit tag (P3).
+    #[must_use]
+    pub fn tag(&self) -> u32 {
+        let fields = (u64::from(self.length) << 32)
+            | (u64::from(self.call) << 16)
+            | (u64::from(self.table.0) << 8)
+            | u64::from(self.mode);
+        ((finalize(fields) ^ finalize(u64::from(self.key).wrapping_add(1))) >> 32) as u32
+    }
+
+    /// P19: the value that says that `worker` has a non-finite gradient.
+    #[must_use]
+    pub const fn non_finite(worker: crate::WorkerId) -> u32 {
+        0x7FC0_0000 | worker.0 as u32
+    }
+
+    /// P19 read back: the worker whose gradient was not finite, if any.
+    #[must_use]
+    pub const fn non_finite_worker(value: u32) -> Option<crate::WorkerId> {
+        if value > 0x7F80_0000 { Some(crate::WorkerId((value & 0xFF) as u8)) } else { None }
+    }
+
+    /// Reads a payload.
+    #[inline]
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Norm> {
+        let p: &[u8; NORM_LEN] = payload.try_into().ok()?;
+        Some(Norm {
+            value: u32_at(p, 4),
+            length: u32_at(p, 8),
+            call: u16_at(p, 12),
+            table: TableId(p[14]),
+            mode: p[15],
+            key: u32_at(p, 16),
+        })
+    }
+
+    /// The tag a payload carries.
+    #[inline]
+    #[must_use]
+    pub fn tag_of(payload: &[u8; NORM_LEN]) -> u32 {
+        u32::from_be_bytes(bytes(payload, 0))
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; NORM_LEN] {
+        let mut out = [0; NORM_LEN];
+        put(&mut out, 0, &self.tag().to_be_bytes());
+        put(&mut out, 4, &self.value.to_be_bytes());
+        put(&mut out, 8, &self.length.to_be_bytes());
+        put(&mut out, 12, &self.call.to_be_bytes());
+        out[14] = self.table.0;
+        out[15] = self.mode;
+        put(&mut out, 16, &self.key.to_be_bytes());
+        out
+    }
+}
+
+/// The finalizer of SplitMix64.
+fn finalize(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,98 @@
+//! Payload of WELCOME (P23).
+
+use super::{bytes, put, u16_at, u32_at, u64_at};
+use crate::{Cookie, Lane, Policy, TableId};
+use std::time::Duration;
+
+/// Length in bytes.
+pub const WELCOME_LEN: usize = 80;
+
+/// Everything a worker needs to know of its session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Welcome {
+    /// The session's cookie.
+    pub session: Cookie,
+    /// S.
+    pub data_slots: u32,
+    /// N.
+    pub norm_slots: u32,
+    /// Workers that complete a slot.
+    pub quorum: u8,
+    /// Lane width.
+    pub lane: Lane,
+    /// Loss policy.
+    pub policy: Policy,
+    /// UDP ports that share the slots (P21).
+    pub shards: u8,
+    /// When `best-effort` gives a packet up.
+    pub deadline: Duration,
+    /// The job's table: id.
+    pub table: TableId,
+    /// The job's table: bit budget b.
+    pub bits: u8,
+    /// The job's table: granularity g.
+    pub granularity: u16,
+    /// The job's table: p.
+    pub fraction: f64,
+    /// The job's table: T, unused entries zero.
+    pub values: [u8; 16],
+    /// Seed of the shared signs.
+    pub job_seed: u64,
+    /// Nonce of the worker answered.
+    pub nonce: u64,
+}
+
+impl Welcome {
+    /// Reads a payload.
+    #[must_use]
+    pub fn parse(payload: &[u8]) -> Option<Welcome> {
+        let p: &[u8; WELCOME_LEN] = payload.try_into().ok()?;
+        Some(Welcome {
+            session: Cookie(u32_at(p, 0)),
+            data_slots: u32_at(p, 4),
+            norm_slots: u32_at(p, 8),
+            quorum: p[12],
+            lane: Lane::from_bits(p[13])?,
+            policy: match p[14] {
+                0 => Policy::Reliable,
+                1 => Policy::BestEffort,
+                _ => return None,
+            },
+            shards: p[15],
+            deadline: Duration::from_micros(u64::from(u32_at(p, 16))),
+            table: TableId(p[20]),
+            bits: p[21],
+            granularity: u16_at(p, 22),
+            fraction: f64::from_bits(u64_at(p, 24)),
+            values: bytes(p, 32),
+            job_seed: u64_at(p, 48),
+            nonce: u64_at(p, 56),
+        })
+    }
+
+    /// The payload. Deadlines beyond 71 minutes are sent as 71 minutes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; WELCOME_LEN] {
+        let mut out = [0; WELCOME_LEN];
+        put(&mut out, 0, &self.session.0.to_be_bytes());
+        put(&mut out, 4, &self.data_slots.to_be_bytes());
+        put(&mut out, 8, &self.norm_slots.to_be_bytes());
+        out[12] = self.quorum;
+        out[13] = self.lane.bits();
+        out[14] = match self.policy {
+            Policy::Reliable => 0,
+            Policy::BestEffort => 1,
+        };
+        out[15] = self.shards;
+        let micros = u32::try_from(self.deadline.as_micros()).unwrap_or(u32::MAX);
+        put(&mut out, 16, &micros.to_be_bytes());
+        out[20] = self.table.0;
+        out[21] = self.bits;
+        put(&mut out, 22, &self.granularity.to_be_bytes());
+        put(&mut out, 24, &self.fraction.to_bits().to_be_bytes());
+        put(&mut out, 32, &self.values);
+        put(&mut out, 48, &self.job_seed.to_be_bytes());
+        put(&mut out, 56, &self.nonce.to_be_bytes());
+        out
+    }
+}

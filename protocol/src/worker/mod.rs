@@ -1,0 +1,481 @@
+//! The worker's side: calls, norms, windows, retransmission (P4, P14, P18–P20). Bytes and the
+//! time go in; packets to send and events come out. Nothing is allocated per packet.
+
+mod call;
+mod error;
+mod rtt;
+mod stream;
+
+pub use call::CallSpec;
+pub use error::{CallError, SessionError, Workers};
+pub use rtt::Rtt;
+pub use stream::{Form, Place, StreamStats, Tx};
+
+use crate::wire::{
+    HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN, Straggler, Welcome,
+};
+use crate::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use call::Call;
+use std::collections::VecDeque;
+use std::time::Duration;
+use stream::{Finish, Stream};
+
+/// What a worker knows of its session.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters {
+    /// The job.
+    pub job: JobId,
+    /// The session's cookie.
+    pub cookie: Cookie,
+    /// This worker.
+    pub worker: WorkerId,
+    /// n.
+    pub workers: u8,
+    /// Workers that complete a slot.
+    pub quorum: u8,
+    /// S.
+    pub data_slots: u32,
+    /// N.
+    pub norm_slots: u32,
+    /// Lane width.
+    pub lane: Lane,
+    /// Loss policy.
+    pub policy: Policy,
+    /// When `best-effort` gives a packet up.
+    pub deadline: Duration,
+    /// The job's table.
+    pub table: TableId,
+    /// Ports that share the slots (P21).
+    pub shards: u8,
+    /// How long nothing may move before the session fails.
+    pub timeout: Duration,
+    /// Shortest retransmission time-out.
+    pub min_rto: Duration,
+    /// Longest retransmission time-out.
+    pub max_rto: Duration,
+    /// First seq of both streams: 0, but for tests of wrapping rounds.
+    pub first_seq: u64,
+}
+
+impl Parameters {
+    /// From a WELCOME; `workers` is the header's. Time-outs get their defaults: 30 s for the
+    /// session, 20 ms to 1 s for retransmission.
+    #[must_use]
+    pub fn new(job: JobId, worker: WorkerId, workers: u8, welcome: &Welcome) -> Parameters {
+        Parameters {
+            job,
+            cookie: welcome.session,
+            worker,
+            workers,
+            quorum: welcome.quorum,
+            data_slots: welcome.data_slots,
+            norm_slots: welcome.norm_slots,
+            lane: welcome.lane,
+            policy: welcome.policy,
+            deadline: welcome.deadline,
+            table: welcome.table,
+            shards: welcome.shards,
+            timeout: Duration::from_secs(30),
+            min_rto: Duration::from_millis(20),
+            max_rto: Duration::from_secs(1),
+            first_seq: 0,
+        }
+    }
+
+    fn members(&self) -> u64 {
+        u64::MAX >> (64 - u32::from(self.workers.clamp(1, 64)))
+    }
+}
+
+/// What happens to calls. All are called from within [`Worker`]'s methods.
+pub trait Events {
+    /// Every NORM_RESULT of a call is in: the maximum for each partition, f32 bits. A partition
+    /// with 0 needs no data; its result is zero.
+    fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>);
+    /// The sums of one packet: 1024 bytes in wire order, of `count` workers.
+    fn result(&mut self, place: Place, count: u8, sums: &[u8]);
+    /// This packet's coordinates count as zero.
+    fn lost(&mut self, place: Place);
+    /// A call failed, on all workers alike.
+    fn failed(&mut self, call: u64, error: CallError);
+}
+
+/// Counts of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerStats {
+    /// The norm stream.
+    pub norm: StreamStats,
+    /// The data stream.
+    pub data: StreamStats,
+    /// STRAGGLER packets received.
+    pub stragglers: u64,
+    /// Packets sent again because another worker waited for them.
+    pub nudged: u64,
+    /// Packets received that were none of this session's.
+    pub foreign: u64,
+}
+
+/// A worker's protocol state.
+#[derive(Debug)]
+pub struct Worker {
+    params: Parameters,
+    norm: Stream,
+    data: Stream,
+    calls: VecDeque<Call>,
+    /// Number of the oldest call in `calls`.
+    first_call: u64,
+    /// Index into `calls` of the first whose norms are not all sent, and of the first whose data are not.
+    norm_call: usize,
+    data_call: usize,
+    /// When the aggregator was last heard.
+    heard: Duration,
+    /// Workers that an answer to a NUDGE has shown to be missing.
+    missing: u64,
+    failure: Option<SessionError>,
+    stats: WorkerStats,
+}
+
+impl Worker {
+    /// A worker at the start of a session.
+    #[must_use]
+    pub fn new(params: Parameters, now: Duration) -> Worker {
+        let rtt = || Rtt::new((params.min_rto * 5).min(params.max_rto), params.min_rto, params.max_rto);
+        let norm_len = HEADER_LEN + NORM_LEN;
+        let data_len = [HEADER_LEN + params.lane.data_len(), HEADER_LEN + RAW_LEN];
+        Worker {
+            norm: Stream::new(params.norm_slots, params.shards, [norm_len; 2], params.first_seq, rtt()),
+            data: Stream::new(params.data_slots, params.shards, data_len, params.first_seq, rtt()),
+            params,
+            calls: VecDeque::new(),
+            first_call: 0,
+            norm_call: 0,
+            data_call: 0,
+            heard: now,
+            missing: 0,
+            failure: None,
+            stats: WorkerStats::default(),
+        }
+    }
+
+    /// Bounds the data packets outstanding, for a small receive buffer.
+    pub fn set_limit(&mut self, packets: u64) {
+        self.data.set_limit(packets);
+    }
+
+    /// The session's parameters.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.params
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> WorkerStats {
+        WorkerStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats }
+    }
+
+    /// Smoothed round-trip time of data packets.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.data.rtt().smoothed()
+    }
+
+    /// Why the session is over, if it is.
+    #[must_use]
+    pub fn failure(&self) -> Option<SessionError> {
+        self.failure
+    }
+
+    /// Ends the session.
+    pub fn fail(&mut self, error: SessionError) {
+        self.failure.get_or_insert(error);
+    }
+
+    /// Calls that are not done.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Workers the others wait for, as an aggregator last reported, and for how long nothing has moved.
+    #[must_use]
+    pub fn waiting_for(&self, now: Duration) -> Option<(u64, Duration)> {
+        let stalled = self.norm.stalled(now).max(self.data.stalled(now));
+        (self.missing != 0 && stalled > Duration::ZERO).then_some((self.missing, stalled))
+    }
+
+    /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
+    #[must_use]
+    pub fn suspects_restart(&self, now: Duration) -> bool {
+        [&self.norm, &self.data].iter().any(|s| {
+            s.timeouts() >= 2 && now.saturating_sub(self.heard) >= s.stalled(now).min(self.params.min_rto * 4)
+        })
+    }
+
+    /// The aggregator's control plane has answered.
+    pub fn note_alive(&mut self, now: Duration) {
+        self.heard = now;
+    }
+
+    /// Queues a call and sends its norms as far as the window allows. Returns its number: 0, 1, ….
+    pub fn submit(&mut self, now: Duration, spec: &CallSpec<'_>, tx: &mut impl Tx) -> u64 {
+        let number = self.first_call + self.calls.len() as u64;
+        let norm = Norm {
+            value: 0,
+            length: spec.length,
+            call: number as u16,
+            table: if spec.mode == Mode::Compressed { self.params.table } else { TableId(0) },
+            mode: spec.mode as u8,
+            key: spec.key,
+        };
+        self.calls.push_back(Call::new(spec, norm));
+        self.send_norms(now, tx);
+        number
+    }
+
+    fn header(&self, kind: Kind, table: TableId) -> Header {
+        Header {
+            kind,
+            flags: 0,
+            num_workers: self.params.workers,
+            job: self.params.job,
+            worker: self.params.worker,
+            table,
+            cookie: self.params.cookie,
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        }
+    }
+
+    fn send_norms(&mut self, now: Duration, tx: &mut impl Tx) {
+        let header = self.header(Kind::Norm, TableId(0));
+        while let Some(call) = self.calls.get_mut(self.norm_call) {
+            let number = self.first_call + self.norm_call as u64;
+            let left = call.parts.len() - call.norms_sent;
+            if left == 0 {
+                self.norm_call += 1;
+                continue;
+            }
+            let count = left.min(self.norm.room());
+            if count == 0 {
+                return;
+            }
+            let first = call.norms_sent;
+            for i in 0..count {
+                let payload = Norm { value: call.parts[first + i].norm, ..call.norm }.to_bytes();
+                self.norm.payload_mut(Form::Usual, i).copy_from_slice(&payload);
+            }
+            call.norms_sent += count;
+            let place = |i| Place { call: number, partition: (first + i) as u32, packet: 0 };
+            self.norm.commit(now, Form::Usual, count, &header, place, tx);
+        }
+    }
+
+    /// The partition whose packets are to be written next, and from which packet on, if its call has
+    /// its norms. [`Self::fill`] writes them.
+    pub fn next_data(&mut self) -> Option<Place> {
+        if self.failure.is_some() {
+            return None;
+        }
+        while let Some(call) = self.calls.get_mut(self.data_call) {
+            if !call.has_norms() {
+                return None;
+            }
+            if !call.skip_sent() {
+                let (partition, packet) = call.cursor;
+                let number = self.first_call + self.data_call as u64;
+                return Some(Place { call: number, partition: partition as u32, packet });
+            }
+            self.data_call += 1;
+        }
+        None
+    }
+
+    /// Writes and sends as many packets of the partition of [`Self::next_data`] as fit in one run;
+    /// `write` fills a payload. Returns how many.
+    pub fn fill(
+        &mut self,
+        now: Duration,
+        tx: &mut impl Tx,
+        mut write: impl FnMut(Place, &mut [u8]),
+    ) -> usize {
+        let Some(first) = self.next_data() else { return 0 };
+        let call = &mut self.calls[self.data_call];
+        let left = call.parts[call.cursor.0].packets - call.cursor.1;
+        let count = (left as usize).min(self.data.room());
+        if count == 0 {
+            return 0;
+        }
+        call.cursor.1 += count as u32;
+        let (form, kind, table) = match call.mode {
+            Mode::Compressed => (Form::Usual, Kind::Data, call.norm.table),
+            Mode::Raw => (Form::Raw, Kind::Raw, TableId(0)),
+        };
+        let place = |i: usize| Place { packet: first.packet + i as u32, ..first };
+        for i in 0..count {
+            write(place(i), self.data.payload_mut(form, i));
+        }
+        let header = self.header(kind, table);
+        self.data.commit(now, form, count, &header, place, tx);
+        count
+    }
+
+    /// Takes one packet from the aggregator's address. After a burst of them call [`Self::tick`].
+    pub fn handle(&mut self, now: Duration, packet: &[u8], events: &mut impl Events, tx: &mut impl Tx) {
+        let Ok((header, payload)) = Header::parse(packet) else {
+            self.stats.foreign += 1;
+            return;
+        };
+        if header.job != self.params.job
+            || header.cookie != self.params.cookie
+            || payload.len() != header.kind.payload_len(self.params.lane)
+        {
+            self.stats.foreign += 1;
+            return;
+        }
+        self.heard = now;
+        let (slot, round) = (header.slot, header.round);
+        match header.kind {
+            Kind::NormResult => {
+                if let Some(norm) = Norm::parse(payload)
+                    && let Finish::First(place) = self.norm.finish(now, slot, round)
+                {
+                    self.missing = 0;
+                    self.norm_result(place, norm.value, events);
+                }
+            }
+            Kind::Result | Kind::RawResult => {
+                if header.count == 0 || header.count > self.params.workers {
+                    self.stats.foreign += 1;
+                    return;
+                }
+                if let Finish::First(place) = self.data.finish(now, slot, round) {
+                    self.missing = 0;
+                    events.result(place, header.count, payload);
+                    self.data_done(place);
+                }
+            }
+            Kind::Straggler => {
+                if let Some(straggler) = Straggler::parse(payload) {
+                    self.straggler(now, &header, straggler, events);
+                }
+            }
+            Kind::Mismatch => {
+                if let Some(Mismatch { slot: theirs, refused }) = Mismatch::parse(payload) {
+                    let mine = self.calls.iter().map(|call| call.norm).find(|norm| norm.call == theirs.call);
+                    self.fail(SessionError::Mismatch { mine, worker: header.worker, slot: theirs, refused });
+                }
+            }
+            Kind::Nudge => {
+                if let Some(nudge) = Nudge::parse(payload) {
+                    self.nudged(&header, nudge, tx);
+                }
+            }
+            _ => self.stats.foreign += 1,
+        }
+    }
+
+    fn norm_result(&mut self, place: Place, value: u32, events: &mut impl Events) {
+        let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) else { return };
+        call.parts[place.partition as usize].norm = value;
+        call.norms_in += 1;
+        if !call.has_norms() {
+            return;
+        }
+        match call.parts.iter().find_map(|part| Norm::non_finite_worker(part.norm)) {
+            Some(worker) => {
+                call.failed = true;
+                events.failed(place.call, CallError::NonFinite { worker });
+            }
+            None => events.norms(place.call, &mut call.parts.iter().map(|part| part.norm)),
+        }
+        self.retire();
+    }
+
+    fn data_done(&mut self, place: Place) {
+        if let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) {
+            call.parts[place.partition as usize].finished += 1;
+        }
+        self.retire();
+    }
+
+    fn retire(&mut self) {
+        while self.calls.front().is_some_and(Call::done) {
+            self.calls.pop_front();
+            self.first_call += 1;
+            self.norm_call = self.norm_call.saturating_sub(1);
+            self.data_call = self.data_call.saturating_sub(1);
+        }
+    }
+
+    fn straggler(&mut self, now: Duration, header: &Header, about: Straggler, events: &mut impl Events) {
+        self.stats.stragglers += 1;
+        let by_quorum = self.params.quorum < self.params.workers;
+        if about.kind == Kind::Norm {
+            if by_quorum && self.norm.is_outstanding(header.slot, header.round) {
+                self.fail(SessionError::LeftBehind);
+            }
+        } else if (by_quorum || self.params.policy == Policy::BestEffort)
+            && let Finish::First(place) = self.data.give_up(now, header.slot, header.round)
+        {
+            events.lost(place);
+            self.data_done(place);
+        }
+    }
+
+    fn nudged(&mut self, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
+        let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
+        if stream.is_outstanding(header.slot, header.round) {
+            self.missing = self.params.members() & !nudge.seen;
+        }
+        if header.worker != self.params.worker
+            && nudge.seen & self.params.worker.bit() == 0
+            && stream.resend_kept(header.slot, header.round, tx)
+        {
+            self.stats.nudged += 1;
+        }
+    }
+
+    /// Sends what is due: norms of queued calls, repetitions; gives up what is past its deadline; and
+    /// fails the session when nothing has moved for too long. Call it after each burst and when
+    /// [`Self::deadline`] has passed.
+    pub fn tick(&mut self, now: Duration, events: &mut impl Events, tx: &mut impl Tx) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.send_norms(now, tx);
+        self.norm.repeat(now, tx);
+        if self.params.policy == Policy::Reliable {
+            self.data.repeat(now, tx);
+        } else {
+            while let Some(place) = self.data.give_up_older(now, self.params.deadline) {
+                events.lost(place);
+                self.data_done(place);
+            }
+        }
+        let waited = self.norm.stalled(now).max(self.data.stalled(now));
+        if waited >= self.params.timeout {
+            let silent = now.saturating_sub(self.heard);
+            let missing = self.missing & !self.params.worker.bit();
+            if missing != 0 && silent < self.params.max_rto * 4 {
+                self.fail(SessionError::Missing { missing, waited });
+            } else {
+                self.fail(SessionError::Silent { waited: silent });
+            }
+        }
+    }
+
+    /// When [`Self::tick`] must be called at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        if self.failure.is_some() {
+            return None;
+        }
+        let data = match self.params.policy {
+            Policy::Reliable => self.data.deadline(),
+            Policy::BestEffort => self.data.oldest().map(|sent| sent + self.params.deadline),
+        };
+        [self.norm.deadline(), data].into_iter().flatten().min()
+    }
+}
