@@ -15,8 +15,8 @@ pub const MAX_DATAGRAM: usize = 65_535 - IPV4_UDP_HEADER_LEN;
 
 /// Sends and receives UDP datagrams in bursts.
 ///
-/// Implementations neither allocate, lock, log nor make a system call per packet. Delivery is
-/// that of UDP: datagrams may be lost, duplicated and reordered, so a send that returns `Ok` says
+/// Backends for real traffic neither allocate, lock, log nor make a system call per packet; the
+/// simulator and the lossy wrapper are for tests and do allocate. Delivery is that of UDP: datagrams may be lost, duplicated and reordered, so a send that returns `Ok` says
 /// only that the datagrams were handed over; those the network refused for a passing reason (an
 /// unreachable host, a full device queue) are counted in [`IoStats::send_errors`] and left to the
 /// caller's retransmission.

@@ -26,10 +26,12 @@ const PIECE: usize = 64 << 10;
 /// Distance between pieces in memory. A little more than [`PIECE`], because pieces a power of two
 /// apart would start in the same cache sets and short datagrams evict each other.
 const PIECE_STRIDE: usize = PIECE + 17 * 64;
-/// How long one run may wait for room in the send buffer before the rest of it counts as lost.
+/// How long one run may wait for room in the send buffer, all its waits together, before the rest
+/// of it counts as lost: a caller that is stuck here can't receive.
 const SEND_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Packet I/O over one kernel UDP socket.
+/// Packet I/O over one kernel UDP socket. It can move to another thread, so that every core may
+/// have its own.
 pub struct UdpIo {
     socket: UdpSocket,
     /// Received pieces, [`PIECE_STRIDE`] apart.

@@ -279,3 +279,12 @@ fn buffers_say_what_was_obtained() {
     assert_eq!(io.recv_buffer(), io.socket.recv_buffer_now());
     assert!(io.recv_buffer() > 100_000);
 }
+
+#[test]
+fn a_socket_can_move_to_another_thread() {
+    let (mut a, mut b) = (bind(true, true), bind(true, true));
+    let to = b.local();
+    let receiver = std::thread::spawn(move || drain(&mut b, 5, |_, _| ()));
+    a.send_run(to, &[0; 50], 10).unwrap();
+    assert_eq!(receiver.join().unwrap(), 5);
+}
