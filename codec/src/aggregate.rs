@@ -1,0 +1,147 @@
+//! What a parameter server does with the payload of a packet: look up and add.
+//!
+//! Lanes are held in wire order, so a slot's lanes are the payload of its RESULT packet. 8-bit
+//! lanes have no byte order; 16-bit and 32-bit lanes are big endian. Storing them so costs two
+//! byte shuffles per vector on each addition, and saves the pass that would convert them when the
+//! slot completes.
+//!
+//! Nothing here checks for overflow: lanes wrap, and whoever creates a job makes sure that
+//! granularity × workers fits (see [`table::choose`](crate::table::choose)).
+
+use crate::error::CodecError;
+use crate::scalar;
+
+fn check(lanes: &[u8], width: usize, packed: &[u8]) -> Result<(), CodecError> {
+    CodecError::check_len("lanes", packed.len() * 2 * width, lanes.len())
+}
+
+/// Sets 8-bit lanes to the table values of packed 4-bit indices (first index in the high nibble).
+/// `lanes` must be twice as long as `packed`.
+pub fn lookup_set4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
+    check(lanes, 1, packed)?;
+    scalar::aggregate::lookup_set4(lanes, table, packed);
+    Ok(())
+}
+
+/// Adds the table values of packed 4-bit indices to 8-bit lanes.
+/// `lanes` must be twice as long as `packed`.
+pub fn lookup_add4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
+    check(lanes, 1, packed)?;
+    scalar::aggregate::lookup_add4(lanes, table, packed);
+    Ok(())
+}
+
+/// [`lookup_set4`] for big-endian 16-bit lanes. `lanes` must be four times as long as `packed`.
+pub fn lookup_set4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
+    check(lanes, 2, packed)?;
+    scalar::aggregate::lookup_set4_wide(lanes, table, packed);
+    Ok(())
+}
+
+/// [`lookup_add4`] for big-endian 16-bit lanes. `lanes` must be four times as long as `packed`.
+pub fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
+    check(lanes, 2, packed)?;
+    scalar::aggregate::lookup_add4_wide(lanes, table, packed);
+    Ok(())
+}
+
+/// Sets big-endian 32-bit lanes to the words of an uncompressed payload. Lengths must agree and
+/// be a multiple of 4.
+pub fn raw_set(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
+    check_words(lanes, payload)?;
+    lanes.copy_from_slice(payload);
+    Ok(())
+}
+
+/// Adds the words of an uncompressed payload to big-endian 32-bit lanes, wrapping. Lengths must
+/// agree and be a multiple of 4.
+pub fn raw_add(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
+    check_words(lanes, payload)?;
+    scalar::aggregate::raw_add(lanes, payload);
+    Ok(())
+}
+
+/// Raises big-endian unsigned 32-bit lanes to at least the payload's words (the norm stage:
+/// non-negative floats order like their bit patterns, NaN above all). Lengths must agree and be a
+/// multiple of 4.
+pub fn max_u32(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
+    check_words(lanes, payload)?;
+    scalar::aggregate::max_u32(lanes, payload);
+    Ok(())
+}
+
+fn check_words(lanes: &[u8], payload: &[u8]) -> Result<(), CodecError> {
+    CodecError::check_len("lanes", payload.len(), lanes.len())?;
+    CodecError::check_multiple("the payload of 32-bit words", 4, payload.len())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TABLE: [u8; 16] = [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30];
+
+    #[test]
+    fn high_nibble_is_the_first_coordinate() {
+        let mut lanes = [9, 9, 9, 9];
+        lookup_set4(&mut lanes, &TABLE, &[0x1F, 0x02]).unwrap();
+        assert_eq!(lanes, [3, 30, 0, 5]);
+        lookup_add4(&mut lanes, &TABLE, &[0xF0, 0xFF]).unwrap();
+        assert_eq!(lanes, [33, 30, 30, 35]);
+        let mut wide = [1; 4];
+        lookup_set4_wide(&mut wide, &[200; 16], &[0x12]).unwrap();
+        lookup_add4_wide(&mut wide, &[200; 16], &[0x12]).unwrap();
+        assert_eq!(wide, [1, 144, 1, 144]);
+    }
+
+    #[test]
+    fn words_are_big_endian_and_wrap() {
+        let mut lanes = [0; 8];
+        raw_set(&mut lanes, &[0, 0, 1, 255, 0x7F, 255, 255, 255]).unwrap();
+        raw_add(&mut lanes, &[0, 0, 0, 1, 0, 0, 0, 1]).unwrap();
+        assert_eq!(lanes, [0, 0, 2, 0, 0x80, 0, 0, 0]);
+        max_u32(&mut lanes, &[0, 0, 1, 255, 0x80, 0, 0, 1]).unwrap();
+        assert_eq!(lanes, [0, 0, 2, 0, 0x80, 0, 0, 1]);
+    }
+
+    #[test]
+    fn wrong_lengths_are_errors() {
+        assert!(lookup_set4(&mut [0; 3], &TABLE, &[0; 2]).is_err());
+        assert!(lookup_add4(&mut [0; 5], &TABLE, &[0; 2]).is_err());
+        assert!(lookup_set4_wide(&mut [0; 4], &TABLE, &[0; 2]).is_err());
+        assert!(lookup_add4_wide(&mut [0; 4], &TABLE, &[0; 2]).is_err());
+        assert!(raw_set(&mut [0; 4], &[0; 8]).is_err());
+        assert!(raw_add(&mut [0; 6], &[0; 6]).is_err());
+        assert!(max_u32(&mut [0; 4], &[0; 3]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn lanes_hold_the_sum_of_table_values(
+            packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 33), 1..9),
+            table: [u8; 16],
+        ) {
+            let mut narrow = vec![0xAA; 66];
+            let mut wide = vec![0xAA; 132];
+            for (i, packed) in packets.iter().enumerate() {
+                if i == 0 {
+                    lookup_set4(&mut narrow, &table, packed).unwrap();
+                    lookup_set4_wide(&mut wide, &table, packed).unwrap();
+                } else {
+                    lookup_add4(&mut narrow, &table, packed).unwrap();
+                    lookup_add4_wide(&mut wide, &table, packed).unwrap();
+                }
+            }
+            for c in 0..66 {
+                let sum: u32 = packets
+                    .iter()
+                    .map(|p| u32::from(table[usize::from((p[c / 2] >> (4 - c % 2 * 4)) & 15)]))
+                    .sum();
+                prop_assert_eq!(u32::from(narrow[c]), sum & 255);
+                prop_assert_eq!(u32::from(u16::from_be_bytes([wide[2 * c], wide[2 * c + 1]])), sum);
+            }
+        }
+    }
+}

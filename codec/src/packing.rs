@@ -1,0 +1,153 @@
+//! Indices and sums as they are on the wire: most significant bit first, big endian.
+
+use crate::error::CodecError;
+
+/// Bytes that `count` indices of `bits` bits take.
+#[must_use]
+pub const fn packed_len(bits: u8, count: usize) -> usize {
+    (count * bits as usize).div_ceil(8)
+}
+
+fn check_bits(bits: u8) -> Result<(), CodecError> {
+    if matches!(bits, 2 | 3 | 4 | 8) {
+        Ok(())
+    } else {
+        Err(CodecError::Bits { bits, supported: "2, 3, 4 or 8" })
+    }
+}
+
+/// Packs indices of 2, 3, 4 or 8 bits, one per byte in `indices`, the first index in the most
+/// significant bits of the first byte. Unused bits of the last byte are 0; bits of an index above
+/// its width are ignored. `out` must have [`packed_len`] bytes.
+pub fn pack(bits: u8, indices: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    check_bits(bits)?;
+    CodecError::check_len("packed indices", packed_len(bits, indices.len()), out.len())?;
+    match bits {
+        8 => out.copy_from_slice(indices),
+        3 => pack3(indices, out),
+        2 => pack_within_bytes::<4>(indices, out),
+        _ => pack_within_bytes::<2>(indices, out),
+    }
+    Ok(())
+}
+
+/// Indices whose width divides a byte, `PER` of them in each.
+fn pack_within_bytes<const PER: usize>(indices: &[u8], out: &mut [u8]) {
+    let bits = 8 / PER;
+    let mask = (1 << bits) - 1;
+    for (group, out) in indices.chunks(PER).zip(out) {
+        *out = group.iter().enumerate().fold(0, |byte, (i, z)| byte | (z & mask) << (8 - bits * (i + 1)));
+    }
+}
+
+/// Eight 3-bit indices make three bytes.
+fn pack3(indices: &[u8], out: &mut [u8]) {
+    for (group, out) in indices.chunks(8).zip(out.chunks_mut(3)) {
+        let word =
+            group.iter().enumerate().fold(0_u32, |word, (i, z)| word | u32::from(z & 7) << (29 - 3 * i));
+        let len = out.len();
+        out.copy_from_slice(&word.to_be_bytes()[..len]);
+    }
+}
+
+/// Undoes [`pack`]: one index per byte of `indices`. `packed` must have [`packed_len`] bytes.
+pub fn unpack(bits: u8, packed: &[u8], indices: &mut [u8]) -> Result<(), CodecError> {
+    check_bits(bits)?;
+    CodecError::check_len("packed indices", packed_len(bits, indices.len()), packed.len())?;
+    match bits {
+        8 => indices.copy_from_slice(packed),
+        3 => unpack3(packed, indices),
+        2 => unpack_within_bytes::<4>(packed, indices),
+        _ => unpack_within_bytes::<2>(packed, indices),
+    }
+    Ok(())
+}
+
+fn unpack_within_bytes<const PER: usize>(packed: &[u8], indices: &mut [u8]) {
+    let bits = 8 / PER;
+    let mask = (1 << bits) - 1;
+    for (group, byte) in indices.chunks_mut(PER).zip(packed) {
+        for (i, z) in group.iter_mut().enumerate() {
+            *z = byte >> (8 - bits * (i + 1)) & mask;
+        }
+    }
+}
+
+fn unpack3(packed: &[u8], indices: &mut [u8]) {
+    for (group, bytes) in indices.chunks_mut(8).zip(packed.chunks(3)) {
+        let mut word = [0; 4];
+        word[..bytes.len()].copy_from_slice(bytes);
+        let word = u32::from_be_bytes(word);
+        for (i, z) in group.iter_mut().enumerate() {
+            *z = (word >> (29 - 3 * i) & 7) as u8;
+        }
+    }
+}
+
+/// Widens 8-bit sums. Lengths must agree.
+pub fn unpack_sums8(sums: &[u8], out: &mut [u32]) -> Result<(), CodecError> {
+    CodecError::check_len("output", sums.len(), out.len())?;
+    for (out, sum) in out.iter_mut().zip(sums) {
+        *out = u32::from(*sum);
+    }
+    Ok(())
+}
+
+/// Widens big-endian 16-bit sums. `sums` must be twice as long as `out`.
+pub fn unpack_sums16(sums: &[u8], out: &mut [u32]) -> Result<(), CodecError> {
+    CodecError::check_len("16-bit sums", 2 * out.len(), sums.len())?;
+    for (out, sum) in out.iter_mut().zip(sums.chunks_exact(2)) {
+        *out = u32::from(u16::from_be_bytes([sum[0], sum[1]]));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn most_significant_first() {
+        let mut out = [0xFF; 3];
+        pack(4, &[1, 15, 7, 0, 9], &mut out).unwrap();
+        assert_eq!(out, [0x1F, 0x70, 0x90]);
+        pack(3, &[1, 2, 3, 4, 5, 6, 7, 0], &mut out).unwrap();
+        // 001 010 01|1 100 101 1|10 111 000
+        assert_eq!(out, [0x29, 0xCB, 0xB8]);
+        pack(2, &[3, 0, 1, 2, 1], &mut out[..2]).unwrap();
+        assert_eq!(out[..2], [0b1100_0110, 0b0100_0000]);
+        let mut sums = [0; 2];
+        unpack_sums16(&[1, 2, 0, 255], &mut sums).unwrap();
+        assert_eq!(sums, [258, 255]);
+        unpack_sums8(&[7, 255], &mut sums).unwrap();
+        assert_eq!(sums, [7, 255]);
+    }
+
+    #[test]
+    fn wrong_arguments_are_errors() {
+        assert!(matches!(pack(5, &[], &mut []), Err(CodecError::Bits { bits: 5, .. })));
+        assert!(pack(4, &[0; 3], &mut [0; 1]).is_err());
+        assert!(unpack(3, &[0; 3], &mut [0; 9]).is_err());
+        assert!(unpack_sums8(&[0; 3], &mut [0; 2]).is_err());
+        assert!(unpack_sums16(&[0; 3], &mut [0; 2]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            bits in prop::sample::select(vec![2_u8, 3, 4, 8]),
+            raw in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let mask = (1_u16 << bits).wrapping_sub(1) as u8;
+            let mut packed = vec![0xFF; packed_len(bits, raw.len())];
+            pack(bits, &raw, &mut packed).unwrap();
+            let mut back = vec![0xFF; raw.len()];
+            unpack(bits, &packed, &mut back).unwrap();
+            for (a, b) in raw.iter().zip(&back) {
+                prop_assert_eq!(a & mask, *b);
+            }
+        }
+    }
+}

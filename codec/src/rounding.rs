@@ -1,0 +1,155 @@
+//! The private random stream of a worker, for stochastic rounding.
+//!
+//! Workers must round independently of each other so that their errors average out (paper A.2).
+//! The stream is a pure function of (private seed, round, partition, coordinate), so a partition
+//! quantized in chunks gives the same indices as in one go. Each coordinate has its own 32-bit
+//! word, computed only with 32-bit lane operations because every SIMD instruction set has those:
+//!
+//! ```text
+//! key = as in the `signs` module, from (private_seed XOR 0x524F554E44494E47, round, partition)
+//! k0  = low 32 bits of key, k1 = high 32 bits of key
+//! word(i): x = (i mod 2^32) + k0;
+//!          x ^= x >> 17; x *= 0xED5AD4BB;
+//!          x ^= x >> 11; x += k1; x *= 0xAC4C1B51;
+//!          x ^= x >> 15; x *= 0x31848BAB;
+//!          x ^= x >> 14                                  (wrapping 32-bit arithmetic)
+//! uniform(i) = (word(i) >> 8) / 2^24
+//! ```
+//!
+//! The multipliers and shifts are those that Wellons found by search for three-round 32-bit mixers
+//! ("triple32"; two rounds leave a measurable dependence between coordinates 1024 apart). The
+//! second key word keeps two workers from having shifted copies of one sequence.
+
+use crate::signs::derive;
+
+/// Keeps the rounding stream apart from the signs even if both were given the same seed.
+const DOMAIN: u64 = 0x524F_554E_4449_4E47;
+
+/// Multipliers of the three rounds of the mixer.
+pub(crate) const MUL: [u32; 3] = [0xED5A_D4BB, 0xAC4C_1B51, 0x3184_8BAB];
+
+/// Random access to the rounding stream of one worker, round and partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rounding {
+    pub(crate) k0: u32,
+    pub(crate) k1: u32,
+}
+
+impl Rounding {
+    /// The stream of one worker for one partition of one round. `private_seed` must differ
+    /// between workers.
+    #[must_use]
+    pub const fn new(private_seed: u64, round: u64, partition: u32) -> Self {
+        let key = derive(private_seed ^ DOMAIN, round, partition);
+        Self { k0: key as u32, k1: (key >> 32) as u32 }
+    }
+
+    /// The 32 random bits of coordinate `i` (taken modulo 2^32).
+    #[inline]
+    #[must_use]
+    pub const fn word(self, i: u64) -> u32 {
+        let x = (i as u32).wrapping_add(self.k0);
+        let x = (x ^ (x >> 17)).wrapping_mul(MUL[0]);
+        let x = (x ^ (x >> 11)).wrapping_add(self.k1).wrapping_mul(MUL[1]);
+        let x = (x ^ (x >> 15)).wrapping_mul(MUL[2]);
+        x ^ (x >> 14)
+    }
+
+    /// A number in [0, 1), a multiple of 2^-24, for coordinate `i`.
+    #[inline]
+    #[must_use]
+    pub const fn uniform(self, i: u64) -> f32 {
+        (self.word(i) >> 8) as f32 * (1.0 / 16_777_216.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chi-square of `counts` against equal expectation, as a number of standard deviations.
+    fn deviation(counts: &[u32], total: u32) -> f64 {
+        let expected = f64::from(total) / counts.len() as f64;
+        let chi: f64 = counts.iter().map(|&c| (f64::from(c) - expected).powi(2) / expected).sum();
+        let freedom = counts.len() as f64 - 1.0;
+        (chi - freedom) / (2.0 * freedom).sqrt()
+    }
+
+    /// Two-dimensional chi-square of pairs of uniforms on a 16 x 16 grid.
+    fn pair_deviation(n: u32, pair: impl Fn(u64) -> (u32, u32)) -> f64 {
+        let mut counts = [0_u32; 256];
+        for i in 0..u64::from(n) {
+            let (a, b) = pair(i);
+            counts[((a >> 28) << 4 | (b >> 28)) as usize] += 1;
+        }
+        deviation(&counts, n)
+    }
+
+    #[test]
+    fn top_bits_and_low_bits_are_uniform() {
+        for seed in 0..20 {
+            let r = Rounding::new(seed, 1, 0);
+            let mut top = [0_u32; 1024];
+            let mut low = [0_u32; 1024];
+            for i in 0..1 << 18 {
+                let w = r.word(i);
+                top[(w >> 22) as usize] += 1;
+                low[(w >> 8) as usize & 1023] += 1;
+            }
+            // A stream of 2^18 distinct 32-bit words is very slightly too even, never too uneven.
+            assert!(deviation(&top, 1 << 18).abs() < 5.0, "seed {seed}");
+            assert!(deviation(&low, 1 << 18).abs() < 5.0, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn workers_rounds_and_partitions_are_independent() {
+        let n = 1 << 18;
+        for k in 0..20_u64 {
+            let base = Rounding::new(k, k, 0);
+            for other in [
+                Rounding::new(k + 1, k, 0),
+                Rounding::new(k, k + 1, 0),
+                Rounding::new(k, k, 1),
+                Rounding::new(k ^ (1 << 63), k, 0),
+            ] {
+                let d = pair_deviation(n, |i| (base.word(i), other.word(i)));
+                assert!(d.abs() < 5.0, "{k}: {d}");
+            }
+        }
+    }
+
+    #[test]
+    fn neighbouring_coordinates_are_independent() {
+        for seed in 0..10 {
+            let r = Rounding::new(seed, 0, 0);
+            for lag in [1, 2, 3, 4, 8, 16, 64, 1024, 65_536] {
+                let d = pair_deviation(1 << 18, |i| (r.word(i), r.word(i + lag)));
+                assert!(d.abs() < 5.5, "seed {seed} lag {lag}: {d}");
+            }
+        }
+    }
+
+    #[test]
+    fn mean_over_rounds_is_half_for_every_coordinate() {
+        // What unbiased rounding of a coordinate rests on: its word over many rounds.
+        let rounds = 4096_u64;
+        for i in [0, 1, 7, 1023, 65_536, (1 << 20) - 1] {
+            let sum: f64 = (0..rounds).map(|round| f64::from(Rounding::new(3, round, 5).uniform(i))).sum();
+            let sigma = (1.0 / 12.0 / rounds as f64).sqrt();
+            assert!((sum / rounds as f64 - 0.5).abs() < 5.0 * sigma, "{i}");
+        }
+    }
+
+    #[test]
+    fn flipping_an_index_bit_flips_half_of_the_word() {
+        for bit in 0..22 {
+            let r = Rounding::new(11, 13, 17);
+            let flips: u32 = (0..4096)
+                .map(|i: u64| (r.word(i * 1021) ^ r.word((i * 1021) ^ (1 << bit))).count_ones())
+                .sum();
+            let mean = f64::from(flips) / 4096.0;
+            assert!((mean - 16.0).abs() < 0.5, "bit {bit}: {mean}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Scalar aggregation kernels. Lengths are checked by `crate::aggregate`.
+
+/// Calls `put` with each pair of lanes and the two values that a packed byte stands for.
+#[inline(always)]
+fn pairs<const WIDTH: usize>(lanes: &mut [u8], table: &[u8; 16], packed: &[u8], put: impl Fn(&mut [u8], u8)) {
+    for (pair, byte) in lanes.chunks_exact_mut(2 * WIDTH).zip(packed) {
+        let (first, second) = pair.split_at_mut(WIDTH);
+        put(first, table[usize::from(byte >> 4)]);
+        put(second, table[usize::from(byte & 15)]);
+    }
+}
+
+pub(crate) fn lookup_set4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    pairs::<1>(lanes, table, packed, |lane, v| lane[0] = v);
+}
+
+pub(crate) fn lookup_add4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    pairs::<1>(lanes, table, packed, |lane, v| {
+        lane[0] = lane[0].wrapping_add(v);
+    });
+}
+
+pub(crate) fn lookup_set4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    pairs::<2>(lanes, table, packed, |lane, v| {
+        lane.copy_from_slice(&[0, v]);
+    });
+}
+
+pub(crate) fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    pairs::<2>(lanes, table, packed, |lane, v| {
+        let sum = u16::from_be_bytes([lane[0], lane[1]]).wrapping_add(u16::from(v));
+        lane.copy_from_slice(&sum.to_be_bytes());
+    });
+}
+
+/// Combines 32-bit big-endian words of `lanes` and `words`.
+#[inline(always)]
+fn words(lanes: &mut [u8], words: &[u8], combine: impl Fn(u32, u32) -> u32) {
+    for (lane, word) in lanes.chunks_exact_mut(4).zip(words.chunks_exact(4)) {
+        let a = u32::from_be_bytes([lane[0], lane[1], lane[2], lane[3]]);
+        let b = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+        lane.copy_from_slice(&combine(a, b).to_be_bytes());
+    }
+}
+
+pub(crate) fn raw_add(lanes: &mut [u8], payload: &[u8]) {
+    // Two's complement: wrapping i32 addition is wrapping u32 addition.
+    words(lanes, payload, u32::wrapping_add);
+}
+
+pub(crate) fn max_u32(lanes: &mut [u8], payload: &[u8]) {
+    words(lanes, payload, u32::max);
+}

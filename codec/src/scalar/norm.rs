@@ -1,0 +1,44 @@
+//! Scalar norms. See `crate::norm` for the definition of the order of additions.
+
+/// Number of partial sums: four vectors of eight doubles.
+pub(crate) const LANES: usize = 32;
+
+/// Adds partial sums pairwise, halves onto halves.
+pub(crate) fn reduce(mut lanes: [f64; LANES]) -> f64 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// Sum of squares of `x`.
+pub(crate) fn squares(x: &[f32]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    for chunk in x.chunks(LANES) {
+        for (lane, v) in lanes.iter_mut().zip(chunk) {
+            *lane += f64::from(*v) * f64::from(*v);
+        }
+    }
+    reduce(lanes)
+}
+
+/// Sum of squares of `x + e`, each sum rounded to `f32` as the transform will see it.
+pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    for (x, e) in x.chunks(LANES).zip(e.chunks(LANES)) {
+        for ((lane, a), b) in lanes.iter_mut().zip(x).zip(e) {
+            let v = f64::from(a + b);
+            *lane += v * v;
+        }
+    }
+    reduce(lanes)
+}
+
+/// Largest bit pattern of |x|: floats of one sign order like integers, NaN above all.
+pub(crate) fn max_abs_bits(x: &[f32]) -> u32 {
+    x.iter().fold(0, |max, v| max.max(v.to_bits() & 0x7FFF_FFFF))
+}

@@ -1,0 +1,64 @@
+//! Scalar stochastic quantization and its inverse. `crate::quantizer` documents the arithmetic.
+
+use crate::quantizer::{Grid, Span};
+use crate::rounding::Rounding;
+
+/// Quantizes one coordinate: its index and its value's residual.
+#[inline(always)]
+fn one(grid: &Grid, span: &Span, x: f32, word: u32) -> (u8, f32) {
+    // Comparisons, not `clamp`: they send NaN to the lower end.
+    let c = if x > span.lo { x } else { span.lo };
+    let c = if c < span.hi { c } else { span.hi };
+    let position = (c - span.lo) * span.scale;
+    let lower = grid.lower[usize::from(position as u8)];
+    let threshold = (position - grid.point[usize::from(lower)]) * grid.per_gap[usize::from(lower)];
+    let up = ((word >> 8) as f32) < threshold;
+    let index = lower + u8::from(up);
+    let value = grid.point[usize::from(index)] * span.step + span.lo;
+    (index, x - value)
+}
+
+/// One index per byte; `x` becomes the residual.
+pub(crate) fn indices(
+    grid: &Grid,
+    span: &Span,
+    x: &mut [f32],
+    rounding: Rounding,
+    first: u64,
+    out: &mut [u8],
+) {
+    for (i, (x, out)) in (first..).zip(x.iter_mut().zip(out)) {
+        (*out, *x) = one(grid, span, *x, rounding.word(i));
+    }
+}
+
+/// Two indices per byte, first coordinate in the high nibble; `x` becomes the residual.
+pub(crate) fn packed4(
+    grid: &Grid,
+    span: &Span,
+    x: &mut [f32],
+    rounding: Rounding,
+    first: u64,
+    out: &mut [u8],
+) {
+    for (i, (pair, out)) in (first..).step_by(2).zip(x.chunks_exact_mut(2).zip(out)) {
+        let (high, r0) = one(grid, span, pair[0], rounding.word(i));
+        let (low, r1) = one(grid, span, pair[1], rounding.word(i.wrapping_add(1)));
+        pair.copy_from_slice(&[r0, r1]);
+        *out = high << 4 | low;
+    }
+}
+
+/// `sum * step + lo` for 8-bit sums.
+pub(crate) fn dequantize8(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
+    for (out, sum) in out.iter_mut().zip(sums) {
+        *out = f32::from(*sum) * step + lo;
+    }
+}
+
+/// `sum * step + lo` for big-endian 16-bit sums.
+pub(crate) fn dequantize16(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
+    for (out, sum) in out.iter_mut().zip(sums.chunks_exact(2)) {
+        *out = f32::from(u16::from_be_bytes([sum[0], sum[1]])) * step + lo;
+    }
+}

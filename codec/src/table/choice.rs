@@ -1,0 +1,154 @@
+//! Choosing granularity and truncation for a number of workers.
+
+use super::{LookupTable, min_granularity, normal, solver::Solver};
+use crate::error::CodecError;
+
+/// Natural logarithms of the largest and smallest fraction that is considered.
+const LOG_RANGE: (f64, f64) = (-0.7, -14.0);
+/// Points of the first search over the logarithm of the fraction.
+const COARSE: u32 = 20;
+/// Width of the last bracket around the logarithm of the best fraction. The error is flat there:
+/// it changes by less than one part in 10^6.
+const WIDTH: f64 = 1e-3;
+
+/// A table chosen by [`choose`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// The optimal table for the chosen granularity and fraction.
+    pub table: LookupTable,
+    /// Expected squared error of the mean over all workers relative to the squared norm, before
+    /// error feedback, if all workers have equally large, independently rounded gradients.
+    pub expected_nmse: f64,
+}
+
+/// Chooses the granularity g and fraction p that minimise quantization error / `workers` +
+/// truncation error, among those whose sums fit: g · `workers` < 2^`lane_bits`, g ≤ 255.
+///
+/// `bits` is 1 to 8 and `lane_bits` 8 or 16. For each g, p is found by a grid over log p followed
+/// by golden section around its best point.
+pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<Choice, CodecError> {
+    let min = u32::from(min_granularity(bits)?);
+    let largest_sum: u32 = match lane_bits {
+        8 => 0xFF,
+        16 => 0xFFFF,
+        _ => return Err(CodecError::LaneBits { lane_bits }),
+    };
+    let max = largest_sum.checked_div(workers).ok_or(CodecError::EmptySum)?.min(255);
+    let mut search = Search { solver: Solver::new(), edges: (1 << bits) - 1, workers: f64::from(workers) };
+    let best =
+        (min..=max).map(|g| (g, search.fraction(g as usize))).min_by(|a, b| a.1.error.total_cmp(&b.1.error));
+    let Some((g, point)) = best else {
+        return Err(CodecError::LaneTooNarrow { bits, lane_bits, workers });
+    };
+    Ok(Choice { table: LookupTable::solve(bits, g as u16, point.log.exp())?, expected_nmse: point.error })
+}
+
+/// An error and the log fraction at which it is reached.
+#[derive(Clone, Copy)]
+struct Point {
+    log: f64,
+    error: f64,
+}
+
+struct Search {
+    solver: Solver,
+    edges: usize,
+    workers: f64,
+}
+
+impl Search {
+    fn at(&mut self, g: usize, log: f64) -> Point {
+        let t = normal::threshold(log.exp());
+        self.solver.grid(g, t);
+        let error = self.solver.least(self.edges) / self.workers + normal::truncation(t);
+        Point { log, error }
+    }
+
+    /// The best log fraction for granularity `g`.
+    fn fraction(&mut self, g: usize) -> Point {
+        let (from, to) = LOG_RANGE;
+        let step = (to - from) / f64::from(COARSE - 1);
+        let mut best = self.at(g, from);
+        for i in 1..COARSE {
+            let point = self.at(g, from + step * f64::from(i));
+            if point.error < best.error {
+                best = point;
+            }
+        }
+        let ratio = 0.5 * (5.0_f64.sqrt() - 1.0);
+        let (mut low, mut high) = (best.log - step.abs(), (best.log + step.abs()).min(from));
+        let mut left = self.at(g, high - ratio * (high - low));
+        let mut right = self.at(g, low + ratio * (high - low));
+        while high - low > WIDTH {
+            if left.error < right.error {
+                high = right.log;
+                right = left;
+                left = self.at(g, high - ratio * (high - low));
+            } else {
+                low = left.log;
+                left = right;
+                right = self.at(g, low + ratio * (high - low));
+            }
+        }
+        // The error has kinks where the optimal table changes, so compare with the grid's best.
+        [best, left, right].into_iter().min_by(|a, b| a.error.total_cmp(&b.error)).unwrap_or(best)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fits_the_lane_and_beats_the_papers_setting() {
+        for workers in [1, 2, 4, 8, 17] {
+            let choice = choose(4, 8, workers).unwrap();
+            let table = &choice.table;
+            assert!(u32::from(table.granularity()) * workers <= 255);
+            let error = table.quantization_error() / f64::from(workers) + table.truncation_error();
+            assert!((error / choice.expected_nmse - 1.0).abs() < 1e-9);
+            if workers <= 8 {
+                let paper = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+                let paper = paper.quantization_error() / f64::from(workers) + paper.truncation_error();
+                assert!(error <= paper, "{workers}: {error} {paper}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_fraction_on_a_fine_grid_is_better() {
+        for (bits, workers) in [(2, 60), (3, 20), (4, 16)] {
+            let choice = choose(bits, 8, workers).unwrap();
+            let n = f64::from(workers);
+            for g in (1_u16 << bits) - 1..=(255 / workers) as u16 {
+                for i in 0..200 {
+                    let p = (-0.7 - 13.0 * f64::from(i) / 200.0_f64).exp();
+                    let table = LookupTable::solve(bits, g, p).unwrap();
+                    let error = table.quantization_error() / n + table.truncation_error();
+                    assert!(error > choice.expected_nmse * (1.0 - 1e-5), "{bits} {g} {p}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wider_lane_is_never_worse() {
+        for workers in [5, 17, 200] {
+            let wide = choose(4, 16, workers).unwrap();
+            assert!(u32::from(wide.table.granularity()) * workers <= 65_535);
+            if let Ok(narrow) = choose(4, 8, workers) {
+                assert!(wide.expected_nmse <= narrow.expected_nmse);
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_choices_are_errors() {
+        assert!(matches!(choose(4, 8, 18), Err(CodecError::LaneTooNarrow { workers: 18, .. })));
+        assert!(matches!(choose(4, 12, 2), Err(CodecError::LaneBits { lane_bits: 12 })));
+        assert!(matches!(choose(9, 8, 2), Err(CodecError::Bits { bits: 9, .. })));
+        assert!(matches!(choose(4, 8, 0), Err(CodecError::EmptySum)));
+        assert!(choose(4, 16, u32::MAX).is_err());
+    }
+}
