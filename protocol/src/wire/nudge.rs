@@ -15,11 +15,14 @@ pub struct Nudge {
 }
 
 impl Nudge {
-    /// Reads a payload.
+    /// Reads a payload; none about a kind that no slot holds.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Nudge> {
         let p: &[u8; NUDGE_LEN] = payload.try_into().ok()?;
-        Some(Nudge { kind: Kind::from_byte(p[0])?, seen: u64_at(p, 4) })
+        Some(Nudge {
+            kind: Kind::from_byte(p[0]).filter(|kind| kind.result().is_some())?,
+            seen: u64_at(p, 4),
+        })
     }
 
     /// The payload.

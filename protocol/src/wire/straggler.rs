@@ -16,11 +16,14 @@ pub struct Straggler {
 }
 
 impl Straggler {
-    /// Reads a payload.
+    /// Reads a payload; none about a kind that no slot holds.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Straggler> {
         let p: &[u8; STRAGGLER_LEN] = payload.try_into().ok()?;
-        Some(Straggler { kind: Kind::from_byte(p[0])?, current: Round(u32_at(p, 4)) })
+        Some(Straggler {
+            kind: Kind::from_byte(p[0]).filter(|kind| kind.result().is_some())?,
+            current: Round(u32_at(p, 4)),
+        })
     }
 
     /// The payload.

@@ -1,7 +1,7 @@
 //! Payload of WELCOME (P23).
 
 use super::{bytes, put, u16_at, u32_at, u64_at};
-use crate::{Cookie, Lane, Policy, TableId};
+use crate::{Cookie, Lane, MAX_WORKERS, Policy, TableId};
 use std::time::Duration;
 
 /// Length in bytes.
@@ -43,11 +43,11 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// Reads a payload.
+    /// Reads a payload; none whose numbers no job can have (P8, P21).
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Welcome> {
         let p: &[u8; WELCOME_LEN] = payload.try_into().ok()?;
-        Some(Welcome {
+        let welcome = Welcome {
             session: Cookie(u32_at(p, 0)),
             data_slots: u32_at(p, 4),
             norm_slots: u32_at(p, 8),
@@ -67,7 +67,13 @@ impl Welcome {
             values: bytes(p, 32),
             job_seed: u64_at(p, 48),
             nonce: u64_at(p, 56),
-        })
+        };
+        let possible = |slots: u32| (2..=65536).contains(&slots) && slots % 2 == 0;
+        let sound = possible(welcome.data_slots)
+            && possible(welcome.norm_slots)
+            && (1..=MAX_WORKERS).contains(&usize::from(welcome.quorum))
+            && welcome.shards != 0;
+        sound.then_some(welcome)
     }
 
     /// The payload. Deadlines beyond 71 minutes are sent as 71 minutes.

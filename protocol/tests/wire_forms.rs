@@ -1,0 +1,352 @@
+//! Every form survives a round trip; other lengths and random bytes are refused without panic.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use std::time::Duration;
+use thc_protocol::wire::{
+    HEADER_LEN, Header, HeaderError, Join, Kind, Leave, MAX_PACKET, Mismatch, NORM_LEN, Norm, Nudge, Pending,
+    RAW_LEN, RESULT_LEN, RefuseReason, Refused, Straggler, VERSION, Welcome,
+};
+use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+
+fn any_kind() -> impl Strategy<Value = Kind> {
+    prop::sample::select(Kind::ALL)
+}
+
+/// Kinds that slots hold, the only ones that STRAGGLER and NUDGE can be about.
+fn slot_kind() -> impl Strategy<Value = Kind> {
+    prop::sample::select(&[Kind::Norm, Kind::Data, Kind::Raw][..])
+}
+
+prop_compose! {
+    fn any_header()(
+        kind in any_kind(),
+        bytes in any::<[u8; 5]>(),
+        job in any::<u16>(),
+        slot in any::<u16>(),
+        cookie in any::<u32>(),
+        round in any::<u32>(),
+    ) -> Header {
+        Header {
+            kind,
+            flags: bytes[0],
+            num_workers: bytes[1],
+            job: JobId(job),
+            worker: WorkerId(bytes[2]),
+            table: TableId(bytes[3]),
+            cookie: Cookie(cookie),
+            round: Round(round),
+            slot: SlotId(slot),
+            count: bytes[4],
+        }
+    }
+}
+
+prop_compose! {
+    fn any_norm()(
+        value in any::<u32>(),
+        length in any::<u32>(),
+        call in any::<u16>(),
+        table in any::<u8>(),
+        mode in any::<u8>(),
+        key in any::<u32>(),
+    ) -> Norm {
+        Norm { value, length, call, table: TableId(table), mode, key }
+    }
+}
+
+prop_compose! {
+    fn any_welcome()(
+        session in any::<u32>(),
+        slots in (1u32..=32768, 1u32..=32768),
+        workers in 1u8..=64,
+        wide in any::<bool>(),
+        best_effort in any::<bool>(),
+        shards in 1u8..,
+        micros in any::<u32>(),
+        table in any::<(u8, u8, u16)>(),
+        fraction in 0.0f64..1.0,
+        values in any::<[u8; 16]>(),
+        job_seed in any::<u64>(),
+        nonce in any::<u64>(),
+    ) -> Welcome {
+        Welcome {
+            session: Cookie(session),
+            data_slots: slots.0 * 2,
+            norm_slots: slots.1 * 2,
+            quorum: workers,
+            lane: if wide { Lane::Bits16 } else { Lane::Bits8 },
+            policy: if best_effort { Policy::BestEffort } else { Policy::Reliable },
+            shards,
+            deadline: Duration::from_micros(u64::from(micros)),
+            table: TableId(table.0),
+            bits: table.1,
+            granularity: table.2,
+            fraction,
+            values,
+            job_seed,
+            nonce,
+        }
+    }
+}
+
+fn any_reason() -> impl Strategy<Value = RefuseReason> {
+    prop::sample::select(
+        &[
+            RefuseReason::UnknownJob,
+            RefuseReason::WrongCookie,
+            RefuseReason::WorkerOutOfRange,
+            RefuseReason::WorkerInUse,
+            RefuseReason::Reforming,
+        ][..],
+    )
+}
+
+/// `parse` takes the bytes that were emitted and no other length of them.
+fn round_trip<T: PartialEq + std::fmt::Debug>(value: &T, bytes: &[u8], parse: impl Fn(&[u8]) -> Option<T>) {
+    assert_eq!(parse(bytes).as_ref(), Some(value));
+    for len in 0..bytes.len() {
+        assert_eq!(parse(&bytes[..len]), None, "cut to {len}");
+    }
+    let mut longer = bytes.to_vec();
+    for _ in 0..4 {
+        longer.push(0);
+        assert_eq!(parse(&longer), None, "{} long", longer.len());
+    }
+}
+
+proptest! {
+    #[test]
+    fn headers(header in any_header(), payload in prop::collection::vec(any::<u8>(), 0..64)) {
+        let mut buffer = [0xEE; MAX_PACKET];
+        let packet = header.emit_packet(&mut buffer, &payload);
+        prop_assert_eq!(packet.len(), HEADER_LEN + payload.len());
+        prop_assert_eq!(Header::parse(packet), Ok((header, &payload[..])));
+        for len in 0..HEADER_LEN {
+            prop_assert_eq!(Header::parse(&packet[..len]), Err(HeaderError::Short(len)));
+        }
+        // The reserved byte is zero, and ignored when read.
+        prop_assert_eq!(packet[19], 0);
+        let mut reserved = packet.to_vec();
+        reserved[19] = 0xFF;
+        prop_assert_eq!(Header::parse(&reserved), Ok((header, &payload[..])));
+    }
+
+    #[test]
+    fn other_versions_and_kinds_are_refused(header in any_header(), byte in any::<u8>()) {
+        let mut bytes = [0; HEADER_LEN];
+        header.emit(&mut bytes);
+        bytes[0] = byte;
+        if byte != VERSION {
+            prop_assert_eq!(Header::parse(&bytes), Err(HeaderError::Version(byte)));
+        }
+        bytes[0] = VERSION;
+        bytes[1] = byte;
+        let known = Kind::ALL.iter().any(|&kind| kind as u8 == byte);
+        match Header::parse(&bytes) {
+            Ok((parsed, _)) => prop_assert!(known && parsed.kind as u8 == byte),
+            Err(error) => prop_assert!(!known && error == HeaderError::Kind(byte)),
+        }
+    }
+
+    #[test]
+    fn norms(norm in any_norm(), other in any_norm()) {
+        let bytes = norm.to_bytes();
+        round_trip(&norm, &bytes, Norm::parse);
+        prop_assert_eq!(Norm::tag_of(&bytes), norm.tag());
+        // The value is no part of the tag; everything else is.
+        let same = Norm { value: other.value, ..norm };
+        prop_assert!(norm.same_collective(&same));
+        for changed in [
+            Norm { length: norm.length ^ 1, ..norm },
+            Norm { call: norm.call ^ 0x8000, ..norm },
+            Norm { table: TableId(norm.table.0 ^ 4), ..norm },
+            Norm { mode: norm.mode ^ 1, ..norm },
+            Norm { key: norm.key ^ 0x8000_0000, ..norm },
+        ] {
+            prop_assert!(!norm.same_collective(&changed));
+        }
+    }
+
+    #[test]
+    fn stragglers(kind in slot_kind(), round in any::<u32>()) {
+        let it = Straggler { kind, current: Round(round) };
+        round_trip(&it, &it.to_bytes(), Straggler::parse);
+    }
+
+    #[test]
+    fn mismatches(slot in any_norm(), refused in any_norm()) {
+        let it = Mismatch { slot, refused };
+        round_trip(&it, &it.to_bytes(), Mismatch::parse);
+    }
+
+    #[test]
+    fn nudges(kind in slot_kind(), seen in any::<u64>()) {
+        let it = Nudge { kind, seen };
+        round_trip(&it, &it.to_bytes(), Nudge::parse);
+    }
+
+    #[test]
+    fn joins_leaves_and_pendings(nonce in any::<u64>(), session in any::<u32>()) {
+        let join = Join { nonce, session: Cookie(session) };
+        round_trip(&join, &join.to_bytes(), Join::parse);
+        let leave = Leave { nonce };
+        round_trip(&leave, &leave.to_bytes(), Leave::parse);
+        let pending = Pending { joined: nonce };
+        round_trip(&pending, &pending.to_bytes(), Pending::parse);
+    }
+
+    #[test]
+    fn welcomes(welcome in any_welcome()) {
+        round_trip(&welcome, &welcome.to_bytes(), Welcome::parse);
+        prop_assert_eq!(&welcome.to_bytes()[64..], &[0; 16][..]);
+    }
+
+    #[test]
+    fn refusals(reason in any_reason(), worker in any::<u8>()) {
+        let it = Refused { reason, worker: WorkerId(worker) };
+        round_trip(&it, &it.to_bytes(), Refused::parse);
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..1100)) {
+        if let Ok((header, payload)) = Header::parse(&bytes) {
+            prop_assert_eq!(payload.len() + HEADER_LEN, bytes.len());
+            prop_assert_eq!(header.kind as u8, bytes[1]);
+        }
+        parse_all(&bytes);
+    }
+
+    #[test]
+    fn random_bytes_of_the_right_length_never_panic(bytes in prop::array::uniform32(any::<u8>()), long in any::<[[u8; 20]; 4]>()) {
+        for len in 0..=bytes.len() {
+            parse_all(&bytes[..len]);
+        }
+        parse_all(&long.concat());
+        parse_all(&long.concat()[..40]);
+    }
+}
+
+/// What any form makes of these bytes, it emits again but for bytes that the rules call zero.
+fn parse_all(bytes: &[u8]) {
+    if let Some(it) = Norm::parse(bytes) {
+        assert_eq!(it.to_bytes()[4..], bytes[4..]);
+    }
+    if let Some(it) = Straggler::parse(bytes) {
+        assert_eq!((it.to_bytes()[0], &it.to_bytes()[4..]), (bytes[0], &bytes[4..]));
+    }
+    if let Some(it) = Mismatch::parse(bytes) {
+        assert_eq!(it.to_bytes()[4..NORM_LEN], bytes[4..NORM_LEN]);
+    }
+    if let Some(it) = Nudge::parse(bytes) {
+        assert_eq!((it.to_bytes()[0], &it.to_bytes()[4..]), (bytes[0], &bytes[4..]));
+    }
+    if let Some(it) = Join::parse(bytes) {
+        assert_eq!(it.to_bytes()[..12], bytes[..12]);
+    }
+    if let Some(it) = Leave::parse(bytes) {
+        assert_eq!(it.to_bytes(), bytes);
+    }
+    if let Some(it) = Welcome::parse(bytes) {
+        assert_eq!(it.to_bytes()[..64], bytes[..64]);
+    }
+    if let Some(it) = Pending::parse(bytes) {
+        assert_eq!(it.to_bytes(), bytes);
+    }
+    if let Some(it) = Refused::parse(bytes) {
+        assert_eq!(it.to_bytes()[..2], bytes[..2]);
+    }
+}
+
+#[test]
+fn payload_lengths_are_those_of_p2() {
+    use Kind::*;
+    let expected = [
+        (Norm, 20, 20),
+        (Data, 512, 256),
+        (Raw, 1024, 1024),
+        (NormResult, 20, 20),
+        (Result, 1024, 1024),
+        (RawResult, 1024, 1024),
+        (Straggler, 8, 8),
+        (Mismatch, 40, 40),
+        (Nudge, 12, 12),
+        (Join, 16, 16),
+        (Leave, 8, 8),
+        (Welcome, 80, 80),
+        (Pending, 8, 8),
+        (Refused, 4, 4),
+        (Bye, 0, 0),
+    ];
+    assert_eq!(expected.map(|(kind, ..)| kind), Kind::ALL);
+    for (kind, narrow, wide) in expected {
+        assert_eq!(kind.payload_len(Lane::Bits8), narrow, "{kind:?}");
+        assert_eq!(kind.payload_len(Lane::Bits16), wide, "{kind:?}");
+        assert_eq!(kind.is_control(), kind as u8 >= 0x20, "{kind:?}");
+    }
+    assert_eq!((RESULT_LEN, RAW_LEN, MAX_PACKET), (1024, 1024, 1044));
+}
+
+#[test]
+fn non_finite_values_name_the_highest_worker_of_a_maximum() {
+    for worker in 0..64 {
+        let value = Norm::non_finite(WorkerId(worker));
+        assert!(f32::from_bits(value).is_nan());
+        assert!(value > f32::MAX.to_bits() && value > f32::INFINITY.to_bits());
+        assert_eq!(Norm::non_finite_worker(value), Some(WorkerId(worker)));
+        assert!(worker == 0 || value > Norm::non_finite(WorkerId(worker - 1)));
+    }
+    for finite in [0.0, f32::MIN_POSITIVE, 1.0, f32::MAX] {
+        assert_eq!(Norm::non_finite_worker(finite.to_bits()), None);
+    }
+}
+
+#[test]
+fn stragglers_and_nudges_about_kinds_that_no_slot_holds_are_refused() {
+    for &kind in Kind::ALL {
+        let held = matches!(kind, Kind::Norm | Kind::Data | Kind::Raw);
+        let straggler = Straggler { kind, current: Round(1) };
+        assert_eq!(Straggler::parse(&straggler.to_bytes()).is_some(), held, "{kind:?}");
+        let nudge = Nudge { kind, seen: 1 };
+        assert_eq!(Nudge::parse(&nudge.to_bytes()).is_some(), held, "{kind:?}");
+    }
+}
+
+#[test]
+fn welcomes_with_impossible_numbers_are_refused() {
+    let good = Welcome {
+        session: Cookie(1),
+        data_slots: 2,
+        norm_slots: 65536,
+        quorum: 1,
+        lane: Lane::Bits8,
+        policy: Policy::Reliable,
+        shards: 1,
+        deadline: Duration::ZERO,
+        table: TableId(0),
+        bits: 4,
+        granularity: 30,
+        fraction: 0.03125,
+        values: [0; 16],
+        job_seed: 0,
+        nonce: 0,
+    };
+    assert!(Welcome::parse(&good.to_bytes()).is_some());
+    for bad in [
+        Welcome { data_slots: 0, ..good },
+        Welcome { data_slots: 3, ..good },
+        Welcome { data_slots: 65538, ..good },
+        Welcome { norm_slots: 0, ..good },
+        Welcome { norm_slots: u32::MAX, ..good },
+        Welcome { quorum: 0, ..good },
+        Welcome { quorum: 65, ..good },
+        Welcome { shards: 0, ..good },
+    ] {
+        assert_eq!(Welcome::parse(&bad.to_bytes()), None, "{bad:?}");
+    }
+    for (offset, byte) in [(13, 7), (14, 2)] {
+        let mut bytes = good.to_bytes();
+        bytes[offset] = byte;
+        assert_eq!(Welcome::parse(&bytes), None, "byte {offset}");
+    }
+}
