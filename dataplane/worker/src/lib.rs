@@ -1,1 +1,41 @@
-//! THC worker: compressed all-reduce over a parameter server.
+//! All-reduce of gradients in compressed form: the worker's side.
+//!
+//! ```no_run
+//! use thc_worker::{Group, GroupConfig};
+//!
+//! let config = GroupConfig { worker: 0, job: 1, cookie: 0x1234, ..GroupConfig::default() };
+//! let group = Group::join(config)?;
+//! let mut gradient = vec![0.5_f32; 1 << 20];
+//! group.allreduce(&mut gradient)?; // now the mean over all workers
+//! # Ok::<(), thc_worker::WorkerError>(())
+//! ```
+//!
+//! [`Group`] is what users call. Underneath, [`Engine`] ties `thc-protocol`'s state machine, `thc-codec`'s
+//! kernels and a [`thc_transport::PacketIo`] together without threads, so that the same code runs on
+//! sockets and in a simulated network.
+#![forbid(unsafe_code)]
+
+mod config;
+mod engine;
+mod error;
+mod group;
+mod io;
+mod stats;
+
+pub use config::GroupConfig;
+pub use engine::{Borrowed, Engine, EngineConfig};
+pub use error::WorkerError;
+pub use group::{Group, Handle};
+pub use io::AnyIo;
+pub use stats::Stats;
+pub use thc_protocol::wire::Mode;
+
+/// How one all-reduce is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallOptions {
+    /// Compressed (the default) or as 32-bit integers.
+    pub mode: Mode,
+    /// Error feedback is kept under this key between calls (Algorithm 3); `None`: none is. All workers
+    /// must give the same key for the same tensor; it is checked. Only for compressed calls.
+    pub feedback: Option<u64>,
+}

@@ -1,0 +1,54 @@
+//! What a worker must know to join a group.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+use thc_transport::LossyConfig;
+
+/// Settings of a [`crate::Group`]; the parameter server tells the rest (P23).
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// The parameter server. Default 127.0.0.1:9000.
+    pub ps: SocketAddrV4,
+    /// The job's number. Default 1.
+    pub job: u16,
+    /// This worker's number, 0 to n − 1. Default 0.
+    pub worker: u8,
+    /// The job's cookie, as the parameter server has it. Default 0.
+    pub cookie: u32,
+    /// Address and port to send from. Default: any address, a free port.
+    pub bind: SocketAddrV4,
+    /// How long to wait for the others. Default 60 s.
+    pub join_timeout: Duration,
+    /// How long an all-reduce may stand still before it fails. Default 60 s.
+    pub timeout: Duration,
+    /// Receive buffer wanted, in bytes. Default 8 MiB.
+    pub recv_buffer: usize,
+    /// Send buffer wanted, in bytes. Default 4 MiB.
+    pub send_buffer: usize,
+    /// Shortest retransmission time-out. Default 20 ms.
+    pub min_rto: Duration,
+    /// Seed of this worker's private rounding; `None` derives it from the job's seed and the worker's
+    /// number, so that runs repeat bit for bit.
+    pub seed: Option<u64>,
+    /// Faults to inject into this worker's packets, for tests.
+    pub faults: Option<LossyConfig>,
+}
+
+impl Default for GroupConfig {
+    fn default() -> Self {
+        GroupConfig {
+            ps: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9000),
+            job: 1,
+            worker: 0,
+            cookie: 0,
+            bind: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+            join_timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
+            recv_buffer: 8 << 20,
+            send_buffer: 4 << 20,
+            min_rto: Duration::from_millis(20),
+            seed: None,
+            faults: None,
+        }
+    }
+}

@@ -1,0 +1,594 @@
+//! The engine: protocol, codec and network tied together, driven by whoever calls [`Engine::step`].
+//!
+//! Each step does the most urgent piece of work: take what has arrived, send what the window
+//! allows, and only then transform, one partition at a time. So one thread keeps the
+//! network busy while it computes.
+
+mod active;
+mod codec;
+mod link;
+
+pub use active::Borrowed;
+
+use crate::{CallOptions, Stats, WorkerError};
+use active::{Active, Calls, Outcome, Stage};
+use codec::Codec;
+use link::Link;
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
+use thc_codec::{feedback::ErrorFeedback, norm, rht};
+use thc_protocol::session::{JoinEvent, Joiner};
+use thc_protocol::wire::{Mode, Norm, RAW_WORDS, Welcome};
+use thc_protocol::worker::{CallSpec, Parameters, SessionError, Worker};
+use thc_protocol::{Cookie, JobId, WorkerId};
+use thc_transport::PacketIo;
+
+/// Norms above this count as not finite (P19): the quantizer's range must stay representable.
+const MAX_NORM: f32 = 5e37;
+/// Norms below this count as zero: so must its reciprocal.
+const MIN_NORM: f32 = 1e-30;
+/// Partitions transformed and not yet sent and fed back, at most.
+const SCRATCH: usize = 3;
+/// How long the engine waits for others before it says so, and how often it repeats that.
+const REPORT: Duration = Duration::from_secs(3);
+
+/// What an engine is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineConfig {
+    /// The parameter server's base address.
+    pub ps: SocketAddrV4,
+    /// The job.
+    pub job: JobId,
+    /// This worker.
+    pub worker: WorkerId,
+    /// The job's configured cookie.
+    pub cookie: Cookie,
+    /// How long a session may stand still.
+    pub timeout: Duration,
+    /// Shortest retransmission time-out.
+    pub min_rto: Duration,
+    /// Seed of the private rounding, `None` to derive it.
+    pub seed: Option<u64>,
+}
+
+/// One worker's all-reduces over one packet interface.
+pub struct Engine<I: PacketIo> {
+    io: I,
+    config: EngineConfig,
+    link: Link,
+    joiner: Joiner,
+    worker: Worker,
+    codec: Codec,
+    calls: Calls,
+    scratch: Vec<Vec<f32>>,
+    scratch_out: usize,
+    feedback: HashMap<u64, ErrorFeedback>,
+    stats: Stats,
+    failed: Option<WorkerError>,
+    reported: Duration,
+}
+
+impl<I: PacketIo> Engine<I> {
+    /// Begins a session that `joiner` has been welcomed to. `capacity` is how many results the
+    /// receive buffer holds.
+    ///
+    /// # Errors
+    /// [`WorkerError::Unusable`] if the welcome's table or numbers make no sense here.
+    pub fn new(
+        io: I,
+        config: EngineConfig,
+        joiner: Joiner,
+        welcome: &Welcome,
+        workers: u8,
+        capacity: usize,
+    ) -> Result<Self, WorkerError> {
+        let codec = Codec::new(welcome, workers, config.worker, config.seed)?;
+        let mut engine = Engine {
+            link: Link::new(config.ps, welcome.shards),
+            worker: Worker::new(parameters(&config, workers, welcome), io.now()),
+            io,
+            config,
+            joiner,
+            codec,
+            calls: Calls::default(),
+            scratch: Vec::new(),
+            scratch_out: 0,
+            feedback: HashMap::new(),
+            stats: Stats::default(),
+            failed: None,
+            reported: Duration::ZERO,
+        };
+        engine.worker.set_limit((capacity / 2).max(1) as u64);
+        Ok(engine)
+    }
+
+    /// Begins another session on the same interface; error feedback and totals stay.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn restart(
+        &mut self,
+        joiner: Joiner,
+        welcome: &Welcome,
+        workers: u8,
+        capacity: usize,
+    ) -> Result<(), WorkerError> {
+        self.fold_stats();
+        self.codec = Codec::new(welcome, workers, self.config.worker, self.config.seed)?;
+        self.link = Link::new(self.config.ps, welcome.shards);
+        self.worker = Worker::new(parameters(&self.config, workers, welcome), self.io.now());
+        self.worker.set_limit((capacity / 2).max(1) as u64);
+        self.joiner = joiner;
+        self.calls = Calls::default();
+        self.scratch_out = 0;
+        self.failed = None;
+        Ok(())
+    }
+
+    /// The packet interface.
+    pub fn io_mut(&mut self) -> &mut I {
+        &mut self.io
+    }
+
+    /// What this engine is made of.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// The job's table and this worker's parameters.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        self.worker.parameters()
+    }
+
+    /// The lookup table in use.
+    #[must_use]
+    pub fn table(&self) -> &thc_codec::table::LookupTable {
+        &self.codec.table
+    }
+
+    /// Totals so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let io = self.io.stats();
+        let w = self.worker.stats();
+        Stats {
+            bytes_up: io.bytes_out,
+            bytes_down: io.bytes_in,
+            packets_up: io.packets_out,
+            packets_down: io.packets_in,
+            retransmissions: self.stats.retransmissions + w.norm.repeated + w.data.repeated - w.nudged,
+            timeouts: self.stats.timeouts + w.norm.timeouts + w.data.timeouts,
+            nudged: self.stats.nudged + w.nudged,
+            stragglers: self.stats.stragglers + w.stragglers,
+            lost: self.stats.lost + w.data.given_up,
+            round_trip: self.worker.round_trip().unwrap_or_default(),
+            network: self.stats.network + self.link.time,
+            ..self.stats
+        }
+    }
+
+    fn fold_stats(&mut self) {
+        let s = self.stats();
+        self.stats = s;
+        self.link.time = Duration::ZERO;
+    }
+
+    /// Calls under way.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// The error feedback of a tensor.
+    #[must_use]
+    pub fn feedback(&self, key: u64) -> Option<&ErrorFeedback> {
+        self.feedback.get(&key)
+    }
+
+    /// All error feedback: key and saved form, in the order of the keys.
+    #[must_use]
+    pub fn save_feedback(&self) -> Vec<(u64, Vec<u8>)> {
+        let mut all: Vec<_> = self.feedback.iter().map(|(&key, e)| (key, e.to_bytes())).collect();
+        all.sort_by_key(|(key, _)| *key);
+        all
+    }
+
+    /// Restores what [`Self::save_feedback`] saved for a tensor of `length` coordinates.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackState`].
+    pub fn restore_feedback(&mut self, key: u64, length: usize, saved: &[u8]) -> Result<(), WorkerError> {
+        let restored = ErrorFeedback::from_bytes(length, saved)
+            .map_err(|error| WorkerError::FeedbackState { key, reason: error.to_string() })?;
+        self.feedback.insert(key, restored);
+        Ok(())
+    }
+
+    /// Forgets the error feedback of a tensor.
+    pub fn reset_feedback(&mut self, key: u64) {
+        self.feedback.remove(&key);
+    }
+
+    /// Starts an all-reduce and returns its number. With `owned` the data lies there and comes back
+    /// through `outcome`; otherwise it is lent to every [`Self::step`] until the call is done.
+    ///
+    /// # Errors
+    /// What is wrong with the call, or the session's end.
+    pub fn submit(
+        &mut self,
+        options: CallOptions,
+        owned: Option<Vec<f32>>,
+        lent: &[f32],
+        outcome: Outcome,
+    ) -> Result<u64, WorkerError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let length = owned.as_ref().map_or(lent.len(), Vec::len);
+        if length == 0 {
+            return Err(WorkerError::Empty);
+        }
+        let wire_length = u32::try_from(length).map_err(|_| WorkerError::TooLong { length })?;
+        let feedback = options.feedback.filter(|_| options.mode == Mode::Compressed);
+        if let Some(key) = feedback {
+            if self.calls.uses_feedback(key) {
+                return Err(WorkerError::FeedbackBusy { key });
+            }
+            let kept = self.feedback.entry(key).or_insert_with(|| ErrorFeedback::new(length));
+            if kept.len() != length {
+                return Err(WorkerError::FeedbackLength { key, before: kept.len(), now: length });
+            }
+        }
+        let started = Instant::now();
+        let mut active = Active::new(options.mode, feedback, length, owned, outcome);
+        let data = active.owned.as_deref().unwrap_or(lent);
+        let error = feedback.and_then(|key| self.feedback.get(&key));
+        let mut packets = Vec::with_capacity(active.parts.len());
+        let mut norms = Vec::with_capacity(active.parts.len());
+        for work in &active.parts {
+            let range = work.part.offset..work.part.offset + work.part.len;
+            let x = &data[range.clone()];
+            let value = match (options.mode, error) {
+                (Mode::Raw, _) => norm::max_abs(x),
+                (Mode::Compressed, Some(e)) => norm::l2_sum(x, &e.as_slice()[range]),
+                (Mode::Compressed, None) => norm::l2(x),
+            };
+            norms.push(if !value.is_finite() || value > MAX_NORM {
+                Norm::non_finite(self.config.worker)
+            } else if value < MIN_NORM {
+                0
+            } else {
+                value.to_bits()
+            });
+            packets.push(match options.mode {
+                Mode::Raw => (work.part.padded / RAW_WORDS) as u32,
+                Mode::Compressed => (work.part.padded / self.codec.lane.coordinates()) as u32,
+            });
+        }
+        for (work, &count) in active.parts.iter_mut().zip(&packets) {
+            work.packets = count;
+        }
+        self.stats.compression += started.elapsed();
+        let key = feedback.map_or(0, |key| (key ^ (key >> 32)) as u32);
+        let spec =
+            CallSpec { mode: options.mode, length: wire_length, key, packets: &packets, norms: &norms };
+        let now = self.io.now();
+        let number = self.worker.submit(now, &spec, &mut self.link.tx(&mut self.io));
+        self.calls.push(number, active);
+        self.link.check()?;
+        Ok(number)
+    }
+
+    /// Does one piece of work; `lent` is the data of the call that was submitted without its own.
+    /// Returns whether there was anything to do.
+    pub fn step(&mut self, lent: &mut Borrowed<'_>) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        let busy = match self.exchange(lent) {
+            Ok(busy) => busy,
+            Err(error) => {
+                self.fail(error);
+                return false;
+            }
+        };
+        busy || self.transform(lent)
+    }
+
+    /// Receives and sends.
+    fn exchange(&mut self, lent: &mut Borrowed<'_>) -> Result<bool, WorkerError> {
+        let got = self.receive(lent)?;
+        let now = self.io.now();
+        let mut events = self.calls.events(&self.codec, lent);
+        self.worker.tick(now, &mut events, &mut self.link.tx(&mut self.io));
+        if self.worker.suspects_restart(now) {
+            self.joiner.resume(now);
+        }
+        self.join_traffic(now)?;
+        let sent = self.send_ready(lent);
+        self.link.check()?;
+        if let Some(error) = self.worker.failure() {
+            return Err(error.into());
+        }
+        self.settle();
+        Ok(got > 0 || sent)
+    }
+
+    fn receive(&mut self, lent: &mut Borrowed<'_>) -> Result<usize, WorkerError> {
+        let started = Instant::now();
+        let mut first = None;
+        let now = self.io.now();
+        let Self { io, worker, calls, codec, link, joiner, .. } = self;
+        let mut events = calls.events(codec, lent);
+        let mut control = None;
+        let replies = &mut link.replies;
+        let got = io.recv_burst(&mut |from, packet| {
+            first.get_or_insert_with(Instant::now);
+            if !link.ps.serves(from) {
+                return;
+            }
+            // Kind byte: control kinds have bit 5 set (P2).
+            if packet.get(1).is_some_and(|kind| kind & 0x20 != 0) {
+                if let Some(event) = joiner.handle(now, packet) {
+                    control = Some(event);
+                }
+            } else {
+                worker.handle(now, packet, &mut events, replies);
+            }
+        })?;
+        let ended = Instant::now();
+        let handled = first.map_or(Duration::ZERO, |first| ended - first);
+        self.stats.compression += handled;
+        self.stats.network += (ended - started).saturating_sub(handled);
+        self.link.send_replies(&mut self.io);
+        match control {
+            Some(JoinEvent::Welcome(welcome, _)) => {
+                self.worker.note_alive(now);
+                if welcome.session != self.worker.parameters().cookie {
+                    self.worker.fail(SessionError::Reforming { worker: self.config.worker });
+                }
+            }
+            Some(JoinEvent::Reforming(worker)) => self.worker.fail(SessionError::Reforming { worker }),
+            Some(JoinEvent::Failed(error)) => return Err(error.into()),
+            Some(JoinEvent::Pending(..) | JoinEvent::Bye) | None => {}
+        }
+        Ok(got)
+    }
+
+    fn join_traffic(&mut self, now: Duration) -> Result<(), WorkerError> {
+        let mut buffer = [0; 64];
+        if let Some(packet) = self.joiner.poll(now, &mut buffer) {
+            self.io.send_run(self.config.ps, packet, packet.len())?;
+        }
+        Ok(())
+    }
+
+    /// Quantizes into packets as far as the window goes and partitions are transformed.
+    fn send_ready(&mut self, lent: &mut Borrowed<'_>) -> bool {
+        let mut sent = false;
+        while let Some(place) = self.worker.next_data() {
+            let Some(active) = self.calls.get_mut(place.call) else { break };
+            let started = Instant::now();
+            let before = self.link.time;
+            let index = place.partition as usize;
+            let now = self.io.now();
+            let count = match active.mode {
+                Mode::Compressed => {
+                    let work = &mut active.parts[index];
+                    let Stage::Rotated(scratch) = &mut work.stage else { break };
+                    let round = self.codec.round(place, work.norm, work.part.padded);
+                    let mut tx = self.link.tx(&mut self.io);
+                    self.worker.fill(now, &mut tx, |at, payload| round.quantize(at, scratch, payload))
+                }
+                Mode::Raw => {
+                    let work = &active.parts[index];
+                    let data = active.owned.as_deref().or(lent.get(place.call)).unwrap_or(&[]);
+                    let Some(x) = data.get(work.part.offset..work.part.offset + work.part.len) else { break };
+                    let scale = self.codec.raw_scale(work.norm);
+                    let mut tx = self.link.tx(&mut self.io);
+                    self.worker.fill(now, &mut tx, |at, payload| codec::write_raw(x, at, scale, payload))
+                }
+            };
+            let network = self.link.time - before;
+            self.stats.compression += started.elapsed().saturating_sub(network);
+            if count == 0 {
+                break;
+            }
+            sent = true;
+            let work = &mut active.parts[index];
+            work.sent += count as u32;
+            if work.sent == work.packets {
+                work.all_sent();
+            }
+        }
+        sent
+    }
+
+    /// One transform, the most urgent first.
+    fn transform(&mut self, lent: &mut Borrowed<'_>) -> bool {
+        let started = Instant::now();
+        let urgent = self.worker.next_data().is_some_and(|place| !self.calls.is_rotated(place));
+        let done =
+            (urgent && self.rotate(lent)) || self.finish(lent) || self.feed_back() || self.rotate(lent);
+        if done {
+            self.stats.compression += started.elapsed();
+            self.settle();
+        }
+        done
+    }
+
+    /// x + e of the next partition goes through the forward transform into scratch memory.
+    fn rotate(&mut self, lent: &mut Borrowed<'_>) -> bool {
+        if self.scratch_out >= SCRATCH {
+            return false;
+        }
+        let Some((number, index)) = self.calls.next_to_rotate() else { return false };
+        let Some(active) = self.calls.get_mut(number) else { return false };
+        let data = active.owned.as_deref().or(lent.get(number)).unwrap_or(&[]);
+        let work = &mut active.parts[index];
+        let range = work.part.offset..work.part.offset + work.part.len;
+        let Some(x) = data.get(range.clone()) else { return false };
+        let mut scratch = self.scratch.pop().unwrap_or_default();
+        scratch.resize(work.part.padded, 0.0);
+        let key = self.codec.sign_key(number, work.part.index);
+        let error = active.feedback.and_then(|key| self.feedback.get(&key));
+        let result = match error {
+            Some(e) => rht::forward_sum(x, &e.as_slice()[range], &mut scratch, key),
+            None => {
+                scratch[..x.len()].copy_from_slice(x);
+                scratch[x.len()..].fill(0.0);
+                rht::forward(&mut scratch, key)
+            }
+        };
+        debug_assert!(result.is_ok(), "partitions are powers of two");
+        work.stage = Stage::Rotated(scratch);
+        self.scratch_out += 1;
+        true
+    }
+
+    /// A partition whose results are all in goes through the inverse transform.
+    fn finish(&mut self, lent: &mut Borrowed<'_>) -> bool {
+        let Some((number, index)) = self.calls.next_to_finish() else { return false };
+        let Some(active) = self.calls.get_mut(number) else { return false };
+        let Active { mode, parts, owned, tail, .. } = active;
+        let work = &mut parts[index];
+        let data = owned.as_deref_mut().or(lent.get_mut(number)).unwrap_or(&mut []);
+        let Some(out) = data.get_mut(work.part.offset..work.part.offset + work.part.len) else {
+            return false;
+        };
+        if work.norm == 0 {
+            out.fill(0.0);
+        } else if *mode == Mode::Compressed {
+            let key = self.codec.sign_key(number, work.part.index);
+            let result = if work.part.len == work.part.padded {
+                rht::inverse(out, key)
+            } else {
+                rht::inverse_into(tail, out, key)
+            };
+            debug_assert!(result.is_ok(), "partitions are powers of two");
+        }
+        work.finished = true;
+        true
+    }
+
+    /// What quantization lost goes back through the inverse transform into the error feedback (Algorithm 3, line 21).
+    fn feed_back(&mut self) -> bool {
+        let Some((number, index)) = self.calls.next_to_feed_back() else { return false };
+        let Some(active) = self.calls.get_mut(number) else { return false };
+        let work = &mut active.parts[index];
+        let Stage::Residual(mut scratch) = std::mem::replace(&mut work.stage, Stage::Sent) else {
+            return false;
+        };
+        if let Some(e) = active.feedback.and_then(|key| self.feedback.get_mut(&key)) {
+            let e = &mut e.as_mut_slice()[work.part.offset..work.part.offset + work.part.len];
+            if work.norm == 0 {
+                e.fill(0.0);
+            } else {
+                let key = self.codec.sign_key(number, work.part.index);
+                let result = rht::inverse_into(&mut scratch, e, key);
+                debug_assert!(result.is_ok(), "partitions are powers of two");
+            }
+        }
+        self.scratch.push(scratch);
+        self.scratch_out -= 1;
+        true
+    }
+
+    /// Hands out calls that are done, in their order.
+    fn settle(&mut self) {
+        for scratch in self.calls.reclaim() {
+            self.scratch.push(scratch);
+            self.scratch_out -= 1;
+        }
+        while let Some((number, active)) = self.calls.pop_done() {
+            match active.error {
+                None => {
+                    self.stats.calls += 1;
+                    self.stats.coordinates += active.length as u64;
+                }
+                Some(_) => self.stats.failed += 1,
+            }
+            self.calls.deliver(number, active);
+        }
+    }
+
+    fn fail(&mut self, error: WorkerError) {
+        self.calls.fail_all(&error);
+        self.scratch_out = 0;
+        self.failed = Some(error);
+    }
+
+    /// The outcome of a lent call, once.
+    pub fn take_outcome(&mut self, number: u64) -> Option<Result<(), WorkerError>> {
+        self.calls.take_outcome(number)
+    }
+
+    /// Why the session is over, if it is.
+    #[must_use]
+    pub fn failure(&self) -> Option<&WorkerError> {
+        self.failed.as_ref()
+    }
+
+    /// Waits until a packet comes, something is due, or `at_most` has passed.
+    ///
+    /// # Errors
+    /// If the interface fails.
+    pub fn wait(&mut self, at_most: Duration) -> Result<(), WorkerError> {
+        let now = self.io.now();
+        self.report_waiting(now);
+        let due = [self.worker.deadline(), self.joiner.deadline()].into_iter().flatten().min();
+        let timeout = due.map_or(at_most, |due| due.saturating_sub(now).min(at_most));
+        if timeout.is_zero() {
+            return Ok(());
+        }
+        let started = Instant::now();
+        self.io.wait(timeout)?;
+        self.stats.waiting += started.elapsed();
+        Ok(())
+    }
+
+    /// When something is due, if anything is.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        [self.worker.deadline(), self.joiner.deadline()].into_iter().flatten().min()
+    }
+
+    fn report_waiting(&mut self, now: Duration) {
+        if let Some((missing, since)) = self.worker.waiting_for(now)
+            && since >= REPORT
+            && now >= self.reported + REPORT
+        {
+            self.reported = now;
+            let workers = thc_protocol::worker::Workers(missing).to_string();
+            tracing::warn!("waiting for {workers} for {:.0} s", since.as_secs_f64());
+        }
+    }
+
+    /// Answers whoever waits for this worker, without work of its own: after a failure, and while leaving.
+    pub fn serve_others(&mut self) -> Result<(), WorkerError> {
+        self.receive(&mut Borrowed::none())?;
+        let now = self.io.now();
+        self.join_traffic(now)
+    }
+
+    /// Begins to leave; [`Self::serve_others`] until [`Self::has_left`].
+    pub fn leave(&mut self) {
+        self.joiner.leave(self.io.now());
+    }
+
+    /// Whether the parameter server knows that all have left, or a second has passed.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.joiner.has_left()
+    }
+}
+
+fn parameters(config: &EngineConfig, workers: u8, welcome: &Welcome) -> Parameters {
+    Parameters {
+        timeout: config.timeout,
+        min_rto: config.min_rto,
+        ..Parameters::new(config.job, config.worker, workers, welcome)
+    }
+}

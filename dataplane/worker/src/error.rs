@@ -1,0 +1,79 @@
+//! How an all-reduce fails.
+
+use std::io;
+use thc_protocol::session::JoinError;
+use thc_protocol::worker::{CallError, SessionError};
+use thc_transport::TransportError;
+
+/// Every failure that the library reports.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WorkerError {
+    /// The group could not be joined.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// This all-reduce failed on every worker alike; the data is unchanged, and the next may succeed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The session is over: join anew.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Nothing to reduce.
+    #[error("an all-reduce needs at least one coordinate")]
+    Empty,
+    /// More than the protocol can number.
+    #[error("{length} coordinates are too many for one all-reduce: split it below 2^32")]
+    TooLong {
+        /// Coordinates asked for.
+        length: usize,
+    },
+    /// A tensor changed its length.
+    #[error(
+        "tensor {key:#x} had {before} coordinates before and {now} now: give another key, or reset its error feedback"
+    )]
+    FeedbackLength {
+        /// The key.
+        key: u64,
+        /// Coordinates of its error feedback.
+        before: usize,
+        /// Coordinates of this call.
+        now: usize,
+    },
+    /// The same tensor is being reduced.
+    #[error("tensor {key:#x} is still being reduced: wait for its handle first")]
+    FeedbackBusy {
+        /// The key.
+        key: u64,
+    },
+    /// Saved error feedback does not fit.
+    #[error("saved error feedback of tensor {key:#x}: {reason}")]
+    FeedbackState {
+        /// The key.
+        key: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The parameter server offers something that this worker cannot use.
+    #[error("the parameter server's job does not fit: {reason}")]
+    Unusable {
+        /// Why.
+        reason: String,
+    },
+    /// The network failed.
+    #[error("{0}")]
+    Io(String),
+    /// An earlier panic left the group unusable.
+    #[error("the group has been closed")]
+    Closed,
+}
+
+impl From<io::Error> for WorkerError {
+    fn from(error: io::Error) -> Self {
+        WorkerError::Io(error.to_string())
+    }
+}
+
+impl From<TransportError> for WorkerError {
+    fn from(error: TransportError) -> Self {
+        WorkerError::Io(error.to_string())
+    }
+}

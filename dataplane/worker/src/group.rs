@@ -1,0 +1,308 @@
+//! A group of workers that reduce together.
+
+use crate::engine::{Borrowed, Engine, EngineConfig};
+use crate::{AnyIo, CallOptions, GroupConfig, Stats, WorkerError};
+use crossbeam_channel::{Receiver, bounded};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thc_codec::table::LookupTable;
+use thc_protocol::session::{JoinEvent, Joiner};
+use thc_protocol::wire::{MAX_PACKET, Welcome};
+use thc_protocol::worker::Parameters;
+use thc_protocol::{Cookie, JobId, WorkerId};
+use thc_transport::{LossyIo, PacketIo, UdpConfig, UdpIo};
+
+/// How often an idle group looks whether another worker needs something of it.
+const IDLE: Duration = Duration::from_millis(10);
+/// Longest sleep in one go while work is under way.
+const NAP: Duration = Duration::from_millis(5);
+
+struct Shared {
+    engine: Mutex<Engine<AnyIo>>,
+    /// Callers that drive the engine themselves; the background thread stands back for them.
+    foreground: AtomicUsize,
+    /// Set when the group is being dropped.
+    closing: AtomicUsize,
+}
+
+impl Shared {
+    fn lock(&self) -> Result<MutexGuard<'_, Engine<AnyIo>>, WorkerError> {
+        self.engine.lock().map_err(|_| WorkerError::Closed)
+    }
+}
+
+/// This process's membership in a job. Dropping it leaves the job.
+pub struct Group {
+    shared: Arc<Shared>,
+    background: Option<JoinHandle<()>>,
+    config: GroupConfig,
+}
+
+impl Group {
+    /// Joins a job; returns when all its workers are there.
+    ///
+    /// # Errors
+    /// [`WorkerError::Join`] if the parameter server does not answer or refuses, or workers are
+    /// missing after [`GroupConfig::join_timeout`]; [`WorkerError::Io`] if the socket cannot be opened.
+    pub fn join(config: GroupConfig) -> Result<Group, WorkerError> {
+        let udp = UdpIo::bind(UdpConfig {
+            recv_buffer: config.recv_buffer,
+            send_buffer: config.send_buffer,
+            ..UdpConfig::new(config.bind)
+        })?;
+        let mut io = match config.faults {
+            None => AnyIo::Udp(udp),
+            Some(faults) => AnyIo::LossyUdp(LossyIo::new(udp, faults)?),
+        };
+        let (joiner, welcome, workers) = rendezvous(&mut io, &config)?;
+        let engine_config = EngineConfig {
+            ps: config.ps,
+            job: JobId(config.job),
+            worker: WorkerId(config.worker),
+            cookie: Cookie(config.cookie),
+            timeout: config.timeout,
+            min_rto: config.min_rto,
+            seed: config.seed,
+        };
+        let capacity = io.recv_capacity(MAX_PACKET);
+        let engine = Engine::new(io, engine_config, joiner, &welcome, workers, capacity)?;
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(engine),
+            foreground: AtomicUsize::new(0),
+            closing: AtomicUsize::new(0),
+        });
+        let for_thread = Arc::clone(&shared);
+        let background = std::thread::Builder::new()
+            .name(format!("thc-worker-{}", config.worker))
+            .spawn(move || background(&for_thread))?;
+        Ok(Group { shared, background: Some(background), config })
+    }
+
+    /// Joins anew after the session has ended (a worker restarted, workers disagreed). Error feedback and totals stay.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn rejoin(&self) -> Result<(), WorkerError> {
+        self.shared.foreground.fetch_add(1, Ordering::SeqCst);
+        let result = self.shared.lock().and_then(|mut engine| {
+            let (joiner, welcome, workers) = rendezvous(engine.io_mut(), &self.config)?;
+            let capacity = engine.io_mut().recv_capacity(MAX_PACKET);
+            engine.restart(joiner, &welcome, workers, capacity)
+        });
+        self.shared.foreground.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    /// Replaces `data` by the mean over all workers, compressed, without error feedback.
+    ///
+    /// # Errors
+    /// See [`Self::allreduce_with`].
+    pub fn allreduce(&self, data: &mut [f32]) -> Result<(), WorkerError> {
+        self.allreduce_with(data, CallOptions::default())
+    }
+
+    /// Replaces `data` by the mean over all workers. All workers must call with the same length, mode and key,
+    /// in the same order.
+    ///
+    /// # Errors
+    /// [`WorkerError::Call`]: failed on every worker alike, `data` is unchanged, the group goes on.
+    /// [`WorkerError::Session`]: the group must [`Self::rejoin`]; `data` may be partly overwritten.
+    pub fn allreduce_with(&self, data: &mut [f32], options: CallOptions) -> Result<(), WorkerError> {
+        self.shared.foreground.fetch_add(1, Ordering::SeqCst);
+        let result = self.shared.lock().and_then(|mut engine| drive(&mut engine, data, options));
+        self.shared.foreground.fetch_sub(1, Ordering::SeqCst);
+        if let Some(thread) = &self.background {
+            thread.thread().unpark();
+        }
+        result
+    }
+
+    /// Starts an all-reduce of `data` and returns at once; several may be under way. They complete in the
+    /// order in which they were started.
+    ///
+    /// # Errors
+    /// What is wrong with the call itself; the rest comes from [`Handle::wait`].
+    pub fn allreduce_async(&self, data: Vec<f32>, options: CallOptions) -> Result<Handle, WorkerError> {
+        let (sender, receiver) = bounded(1);
+        self.shared.foreground.fetch_add(1, Ordering::SeqCst);
+        let result =
+            self.shared.lock().and_then(|mut engine| engine.submit(options, Some(data), &[], Some(sender)));
+        self.shared.foreground.fetch_sub(1, Ordering::SeqCst);
+        if let Some(thread) = &self.background {
+            thread.thread().unpark();
+        }
+        result.map(|_| Handle { receiver })
+    }
+
+    /// Totals since the group was joined.
+    ///
+    /// # Errors
+    /// [`WorkerError::Closed`].
+    pub fn stats(&self) -> Result<Stats, WorkerError> {
+        Ok(self.shared.lock()?.stats())
+    }
+
+    /// The session's parameters: workers, slots, policy.
+    ///
+    /// # Errors
+    /// [`WorkerError::Closed`].
+    pub fn parameters(&self) -> Result<Parameters, WorkerError> {
+        Ok(*self.shared.lock()?.parameters())
+    }
+
+    /// The lookup table in use.
+    ///
+    /// # Errors
+    /// [`WorkerError::Closed`].
+    pub fn table(&self) -> Result<LookupTable, WorkerError> {
+        Ok(self.shared.lock()?.table().clone())
+    }
+
+    /// All error feedback, for a checkpoint: key and saved form.
+    ///
+    /// # Errors
+    /// [`WorkerError::Closed`].
+    pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
+        Ok(self.shared.lock()?.save_feedback())
+    }
+
+    /// Restores the error feedback of a tensor of `length` coordinates.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackState`] if it does not fit.
+    pub fn restore_feedback(&self, key: u64, length: usize, saved: &[u8]) -> Result<(), WorkerError> {
+        self.shared.lock()?.restore_feedback(key, length, saved)
+    }
+
+    /// Forgets the error feedback of a tensor.
+    ///
+    /// # Errors
+    /// [`WorkerError::Closed`].
+    pub fn reset_feedback(&self, key: u64) -> Result<(), WorkerError> {
+        self.shared.lock()?.reset_feedback(key);
+        Ok(())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.shared.closing.store(1, Ordering::SeqCst);
+        if let Some(thread) = self.background.take() {
+            thread.thread().unpark();
+            // A panic of the background thread has been reported by its own message.
+            let _ = thread.join();
+        }
+        let Ok(mut engine) = self.shared.lock() else { return };
+        engine.leave();
+        while !engine.has_left() {
+            if engine.serve_others().is_err() || engine.wait(NAP).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// An all-reduce under way.
+#[derive(Debug)]
+pub struct Handle {
+    receiver: Receiver<Result<Vec<f32>, WorkerError>>,
+}
+
+impl Handle {
+    /// Waits for the mean.
+    ///
+    /// # Errors
+    /// As [`Group::allreduce_with`].
+    pub fn wait(self) -> Result<Vec<f32>, WorkerError> {
+        self.receiver.recv().unwrap_or(Err(WorkerError::Closed))
+    }
+
+    /// Whether [`Self::wait`] would return at once.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        !self.receiver.is_empty()
+    }
+}
+
+/// Runs the engine on the caller's thread until this call is done.
+fn drive(engine: &mut Engine<AnyIo>, data: &mut [f32], options: CallOptions) -> Result<(), WorkerError> {
+    let number = engine.submit(options, None, data, None)?;
+    loop {
+        let busy = engine.step(&mut Borrowed::new(number, data));
+        if let Some(outcome) = engine.take_outcome(number) {
+            return outcome;
+        }
+        if !busy {
+            engine.wait(NAP)?;
+        }
+    }
+}
+
+/// Drives asynchronous calls, and answers other workers while there are none.
+fn background(shared: &Shared) {
+    while shared.closing.load(Ordering::SeqCst) == 0 {
+        if shared.foreground.load(Ordering::SeqCst) > 0 {
+            std::thread::park_timeout(IDLE);
+            continue;
+        }
+        let Ok(mut engine) = shared.engine.lock() else { return };
+        if engine.failure().is_some() {
+            // The others may not have heard yet why this worker stopped.
+            let _ = engine.serve_others();
+        } else {
+            let busy = engine.step(&mut Borrowed::none());
+            if engine.pending() > 0 {
+                if !busy {
+                    let _ = engine.wait(NAP);
+                }
+                continue;
+            }
+        }
+        drop(engine);
+        std::thread::park_timeout(IDLE);
+    }
+}
+
+/// Joins through `io`: P22, P23.
+fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiner, Welcome, u8), WorkerError> {
+    let now = io.now();
+    let nonce = RandomState::new().build_hasher().finish();
+    let mut joiner =
+        Joiner::new(JobId(config.job), WorkerId(config.worker), Cookie(config.cookie), nonce, now);
+    let mut buffer = [0; 64];
+    let mut shown = u64::MAX;
+    loop {
+        let now = io.now();
+        if let Some(error) = joiner.overdue(now, config.join_timeout) {
+            return Err(error.into());
+        }
+        if let Some(packet) = joiner.poll(now, &mut buffer) {
+            io.send_run(config.ps, packet, packet.len())?;
+        }
+        let due = joiner
+            .deadline()
+            .map_or(IDLE, |due| due.saturating_sub(now))
+            .clamp(Duration::from_millis(1), NAP * 10);
+        io.wait(due)?;
+        let mut event = None;
+        io.recv_burst(&mut |from, packet| {
+            if from == config.ps
+                && let Some(new) = joiner.handle(now, packet)
+            {
+                event = Some(new);
+            }
+        })?;
+        match event {
+            Some(JoinEvent::Welcome(welcome, workers)) => return Ok((joiner, welcome, workers)),
+            Some(JoinEvent::Failed(error)) => return Err(error.into()),
+            Some(JoinEvent::Pending(joined, workers)) if joined != shown => {
+                shown = joined;
+                tracing::info!("{} of {workers} workers of job {} are here", joined.count_ones(), config.job);
+            }
+            _ => {}
+        }
+    }
+}
