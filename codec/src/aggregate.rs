@@ -8,8 +8,9 @@
 //! Nothing here checks for overflow: lanes wrap, and whoever creates a job makes sure that
 //! granularity × workers fits (see [`table::choose`](crate::table::choose)).
 
+use crate::arch;
 use crate::error::CodecError;
-use crate::scalar;
+use crate::isa::Isa;
 
 fn check(lanes: &[u8], width: usize, packed: &[u8]) -> Result<(), CodecError> {
     CodecError::check_len("lanes", packed.len() * 2 * width, lanes.len())
@@ -19,7 +20,7 @@ fn check(lanes: &[u8], width: usize, packed: &[u8]) -> Result<(), CodecError> {
 /// `lanes` must be twice as long as `packed`.
 pub fn lookup_set4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     check(lanes, 1, packed)?;
-    scalar::aggregate::lookup_set4(lanes, table, packed);
+    arch::aggregate::lookup_set4(Isa::current(), lanes, table, packed);
     Ok(())
 }
 
@@ -27,21 +28,21 @@ pub fn lookup_set4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<
 /// `lanes` must be twice as long as `packed`.
 pub fn lookup_add4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     check(lanes, 1, packed)?;
-    scalar::aggregate::lookup_add4(lanes, table, packed);
+    arch::aggregate::lookup_add4(Isa::current(), lanes, table, packed);
     Ok(())
 }
 
 /// [`lookup_set4`] for big-endian 16-bit lanes. `lanes` must be four times as long as `packed`.
 pub fn lookup_set4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     check(lanes, 2, packed)?;
-    scalar::aggregate::lookup_set4_wide(lanes, table, packed);
+    arch::aggregate::lookup_set4_wide(Isa::current(), lanes, table, packed);
     Ok(())
 }
 
 /// [`lookup_add4`] for big-endian 16-bit lanes. `lanes` must be four times as long as `packed`.
 pub fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     check(lanes, 2, packed)?;
-    scalar::aggregate::lookup_add4_wide(lanes, table, packed);
+    arch::aggregate::lookup_add4_wide(Isa::current(), lanes, table, packed);
     Ok(())
 }
 
@@ -57,7 +58,7 @@ pub fn raw_set(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
 /// agree and be a multiple of 4.
 pub fn raw_add(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
     check_words(lanes, payload)?;
-    scalar::aggregate::raw_add(lanes, payload);
+    arch::aggregate::raw_add(Isa::current(), lanes, payload);
     Ok(())
 }
 
@@ -66,7 +67,7 @@ pub fn raw_add(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
 /// multiple of 4.
 pub fn max_u32(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
     check_words(lanes, payload)?;
-    scalar::aggregate::max_u32(lanes, payload);
+    arch::aggregate::max_u32(Isa::current(), lanes, payload);
     Ok(())
 }
 

@@ -14,9 +14,13 @@
 //! them bit for bit, so workers on different processors stay in step.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod arch;
+
 pub mod aggregate;
 pub mod error;
 pub mod feedback;
+pub mod isa;
 pub mod norm;
 pub mod packing;
 pub mod partition;

@@ -5,12 +5,13 @@
 //! the sums is added onto the lower half until one is left; the square root is taken in `f64` and
 //! rounded to `f32` once. The result is infinite only if the norm itself exceeds `f32::MAX`.
 
-use crate::scalar;
+use crate::arch;
+use crate::isa::Isa;
 
 /// Euclidean norm of `x`. Infinite or NaN if any coordinate is.
 #[must_use]
 pub fn l2(x: &[f32]) -> f32 {
-    scalar::norm::squares(x).sqrt() as f32
+    arch::norm::squares(Isa::current(), x).sqrt() as f32
 }
 
 /// Euclidean norm of `x + e` without storing the sum. Infinite or NaN if any coordinate of the
@@ -21,13 +22,13 @@ pub fn l2_sum(x: &[f32], e: &[f32]) -> f32 {
     if x.len() != e.len() {
         return f32::NAN;
     }
-    scalar::norm::squares_sum(x, e).sqrt() as f32
+    arch::norm::squares_sum(Isa::current(), x, e).sqrt() as f32
 }
 
 /// Largest absolute value of a coordinate, 0 for none, NaN if any coordinate is NaN.
 #[must_use]
 pub fn max_abs(x: &[f32]) -> f32 {
-    f32::from_bits(scalar::norm::max_abs_bits(x))
+    f32::from_bits(arch::norm::max_abs_bits(Isa::current(), x))
 }
 
 /// Smallest and largest coordinate (uniform THC, paper Algorithm 1), `None` for an empty slice

@@ -20,9 +20,10 @@
 //! feedback: the transform is linear, so the inverse transform of the residual is exactly what
 //! quantization lost (paper Algorithm 3, line 21).
 
+use crate::arch;
 use crate::error::CodecError;
+use crate::isa::Isa;
 use crate::rounding::Rounding;
-use crate::scalar;
 use crate::table::LookupTable;
 
 /// Largest magnitude of either end of the range: keeps hi − lo and its reciprocal normal floats.
@@ -42,6 +43,17 @@ pub(crate) struct Grid {
     pub point: [f32; 256],
     /// `2^24 / (T[z+1] − T[z])`, zero for the last index and past the end.
     pub per_gap: [f32; 256],
+    /// `lower` for tables of at most 16 values, eight cells in a word, the first in its low bits.
+    pub lower_nibbles: [u32; 32],
+    /// Number of values.
+    pub values: usize,
+}
+
+impl Grid {
+    /// Whether an index takes at most 4 bits, as the vector kernels need.
+    pub(crate) fn narrow(&self) -> bool {
+        self.values <= 16
+    }
 }
 
 /// A quantization range and what is derived from it.
@@ -54,7 +66,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    fn new(lo: f32, hi: f32, granularity: u8) -> Result<Self, CodecError> {
+    pub(crate) fn new(lo: f32, hi: f32, granularity: u8) -> Result<Self, CodecError> {
         if !(lo <= hi && lo >= -MAX_END && hi <= MAX_END) {
             return Err(CodecError::Range { lo, hi });
         }
@@ -96,6 +108,8 @@ impl Quantizer {
             lower: [0; 256],
             point: [0.0; 256],
             per_gap: [0.0; 256],
+            lower_nibbles: [0; 32],
+            values: values.len(),
         };
         for (z, &value) in values.iter().enumerate() {
             grid.lower[usize::from(value)..].fill(z as u8);
@@ -103,6 +117,9 @@ impl Quantizer {
             if let Some(next) = values.get(z + 1) {
                 grid.per_gap[z] = UNIFORMS / f32::from(next - value);
             }
+        }
+        for (cell, z) in grid.lower.iter().enumerate() {
+            grid.lower_nibbles[cell / 8] |= u32::from(z & 15) << (cell % 8 * 4);
         }
         Self { bits: table.bits(), grid }
     }
@@ -117,6 +134,11 @@ impl Quantizer {
     #[must_use]
     pub fn granularity(&self) -> u32 {
         u32::from(self.grid.granularity)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn grid(&self) -> &Grid {
+        &self.grid
     }
 
     /// Quantizes `x`, the rotated coordinates number `first`, `first + 1`, .. of a partition, on
@@ -159,7 +181,7 @@ impl Quantizer {
         indices: &mut [u8],
     ) -> Result<(), CodecError> {
         CodecError::check_len("indices", x.len(), indices.len())?;
-        scalar::quantize::indices(&self.grid, &span, x, *rounding, first, indices);
+        arch::quantize::indices(Isa::current(), &self.grid, &span, x, *rounding, first, indices);
         Ok(())
     }
 
@@ -182,7 +204,7 @@ impl Quantizer {
         }
         CodecError::check_multiple("the slice of coordinates", 2, x.len())?;
         CodecError::check_len("packed indices", x.len() / 2, out.len())?;
-        scalar::quantize::packed4(&self.grid, &span, x, *rounding, first, out);
+        arch::quantize::packed4(Isa::current(), &self.grid, &span, x, *rounding, first, out);
         Ok(())
     }
 }
@@ -227,7 +249,7 @@ pub fn dequantize8_between(
 ) -> Result<(), CodecError> {
     let step = sum_step(lo, hi, count, granularity)?;
     CodecError::check_len("output", sums.len(), out.len())?;
-    scalar::quantize::dequantize8(sums, step, lo, out);
+    arch::quantize::dequantize8(Isa::current(), sums, step, lo, out);
     Ok(())
 }
 
@@ -255,7 +277,7 @@ pub fn dequantize16_between(
     let step = sum_step(lo, hi, count, granularity)?;
     CodecError::check_multiple("16-bit sums", 2, sums.len())?;
     CodecError::check_len("output", sums.len() / 2, out.len())?;
-    scalar::quantize::dequantize16(sums, step, lo, out);
+    arch::quantize::dequantize16(Isa::current(), sums, step, lo, out);
     Ok(())
 }
 

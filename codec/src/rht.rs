@@ -14,8 +14,9 @@
 //! Scaling comes first so that no intermediate value exceeds ‖x‖: whenever the norm is a finite
 //! `f32`, the transform does not overflow.
 
+use crate::arch;
 use crate::error::CodecError;
-use crate::scalar;
+use crate::isa::Isa;
 use crate::signs::SignKey;
 
 /// Longest vector that can be transformed, in coordinates.
@@ -38,7 +39,8 @@ fn check(len: usize) -> Result<(), CodecError> {
 /// Replaces `x` with (1/√d)·H·D·x. `x.len()` must be a power of two from 1 to [`MAX_LEN`].
 pub fn forward(x: &mut [f32], key: SignKey) -> Result<(), CodecError> {
     check(x.len())?;
-    scalar::rht::forward(x, scale(x.len()), key.signs());
+    let scale = scale(x.len());
+    arch::rht::forward(Isa::current(), x, scale, key.signs());
     Ok(())
 }
 
@@ -57,7 +59,8 @@ pub fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], key: SignKey) -> Resul
             actual: out.len(),
         });
     }
-    scalar::rht::forward_sum(x, e, out, scale(out.len()), key.signs());
+    let scale = scale(out.len());
+    arch::rht::forward_sum(Isa::current(), x, e, out, scale, key.signs());
     Ok(())
 }
 
@@ -65,7 +68,8 @@ pub fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], key: SignKey) -> Resul
 /// power of two from 1 to [`MAX_LEN`].
 pub fn inverse(x: &mut [f32], key: SignKey) -> Result<(), CodecError> {
     check(x.len())?;
-    scalar::rht::inverse(x, scale(x.len()), key.signs());
+    let scale = scale(x.len());
+    arch::rht::inverse(Isa::current(), x, scale, key.signs());
     Ok(())
 }
 
@@ -82,8 +86,8 @@ pub fn inverse_into(x: &mut [f32], out: &mut [f32], key: SignKey) -> Result<(), 
             actual: out.len(),
         });
     }
-    scalar::rht::inverse(x, scale(x.len()), key.signs());
-    out.copy_from_slice(&x[..out.len()]);
+    let scale = scale(x.len());
+    arch::rht::inverse_into(Isa::current(), x, out, scale, key.signs());
     Ok(())
 }
 

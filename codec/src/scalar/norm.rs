@@ -15,26 +15,36 @@ pub(crate) fn reduce(mut lanes: [f64; LANES]) -> f64 {
     lanes[0]
 }
 
-/// Sum of squares of `x`.
-pub(crate) fn squares(x: &[f32]) -> f64 {
-    let mut lanes = [0.0; LANES];
+/// Adds the squares of `x`, which begins at a multiple of [`LANES`].
+pub(crate) fn add_squares(lanes: &mut [f64; LANES], x: &[f32]) {
     for chunk in x.chunks(LANES) {
         for (lane, v) in lanes.iter_mut().zip(chunk) {
             *lane += f64::from(*v) * f64::from(*v);
         }
     }
-    reduce(lanes)
 }
 
-/// Sum of squares of `x + e`, each sum rounded to `f32` as the transform will see it.
-pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
-    let mut lanes = [0.0; LANES];
+/// Adds the squares of `x + e`, each sum rounded to `f32` as the transform will see it.
+pub(crate) fn add_squares_sum(lanes: &mut [f64; LANES], x: &[f32], e: &[f32]) {
     for (x, e) in x.chunks(LANES).zip(e.chunks(LANES)) {
         for ((lane, a), b) in lanes.iter_mut().zip(x).zip(e) {
             let v = f64::from(a + b);
             *lane += v * v;
         }
     }
+}
+
+/// Sum of squares of `x`.
+pub(crate) fn squares(x: &[f32]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    add_squares(&mut lanes, x);
+    reduce(lanes)
+}
+
+/// Sum of squares of `x + e`.
+pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    add_squares_sum(&mut lanes, x, e);
     reduce(lanes)
 }
 

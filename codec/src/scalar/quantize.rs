@@ -27,8 +27,9 @@ pub(crate) fn indices(
     first: u64,
     out: &mut [u8],
 ) {
-    for (i, (x, out)) in (first..).zip(x.iter_mut().zip(out)) {
-        (*out, *x) = one(grid, span, *x, rounding.word(i));
+    for (i, (x, out)) in x.iter_mut().zip(out).enumerate() {
+        let word = rounding.word(first.wrapping_add(i as u64));
+        (*out, *x) = one(grid, span, *x, word);
     }
 }
 
@@ -41,7 +42,8 @@ pub(crate) fn packed4(
     first: u64,
     out: &mut [u8],
 ) {
-    for (i, (pair, out)) in (first..).step_by(2).zip(x.chunks_exact_mut(2).zip(out)) {
+    for (i, (pair, out)) in x.chunks_exact_mut(2).zip(out).enumerate() {
+        let i = first.wrapping_add(2 * i as u64);
         let (high, r0) = one(grid, span, pair[0], rounding.word(i));
         let (low, r1) = one(grid, span, pair[1], rounding.word(i.wrapping_add(1)));
         pair.copy_from_slice(&[r0, r1]);

@@ -48,12 +48,17 @@ pub(crate) fn forward(x: &mut [f32], scale: f32, signs: Signs) {
     descending(x);
 }
 
-/// `out` = forward transform of `x + e`, where both count as zero past their ends.
-pub(crate) fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], scale: f32, signs: Signs) {
+/// `out` = `x + e`, then zeros. `x` and `e` are equally long, `out` at least as long.
+pub(crate) fn padded_sum(x: &[f32], e: &[f32], out: &mut [f32]) {
     for ((o, a), b) in out.iter_mut().zip(x).zip(e) {
         *o = a + b;
     }
     out[x.len()..].fill(0.0);
+}
+
+/// `out` = forward transform of `x + e`, padded.
+pub(crate) fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], scale: f32, signs: Signs) {
+    padded_sum(x, e, out);
     forward(out, scale, signs);
 }
 
@@ -66,4 +71,10 @@ pub(crate) fn inverse(x: &mut [f32], scale: f32, signs: Signs) {
     for (i, v) in x.iter_mut().enumerate() {
         *v = flip(*v, signs, i);
     }
+}
+
+/// Inverse transform of `x`, whose first coordinates go to `out`.
+pub(crate) fn inverse_into(x: &mut [f32], out: &mut [f32], scale: f32, signs: Signs) {
+    inverse(x, scale, signs);
+    out.copy_from_slice(&x[..out.len()]);
 }

@@ -1,0 +1,6 @@
+//! Kernels for AVX2 with FMA (Haswell and later, Zen).
+
+pub(super) mod aggregate;
+pub(super) mod norm;
+pub(super) mod quantize;
+pub(super) mod rht;

@@ -1,0 +1,377 @@
+//! The Hadamard transform on vectors of any width.
+//!
+//! Strides are taken three stages (radix 8) at a time, eight streams of a block side by side in
+//! registers, until a block is a leaf of LANES² coordinates, which fits the registers whole and is
+//! finished there. Blocks are visited depth first, so that all stages of a block follow each other
+//! while it is in cache: a transform of 2^20 coordinates moves 4 MiB through the second-level
+//! cache twice. Every element sees its stages in the order that `crate::rht` defines.
+
+use crate::signs::Signs;
+
+/// A vector of floats.
+///
+/// # Safety
+///
+/// The methods are intrinsics that must be inlined into a function with the target features of the
+/// implementing instruction set, on a processor that has it: only functions marked with those
+/// features may call them, or `inline(always)` functions that only such functions call.
+pub(super) trait Vector: Copy {
+    /// Number of floats: a power of two up to 16.
+    const LANES: usize;
+    /// Reads LANES floats, unaligned.
+    unsafe fn load(from: *const f32) -> Self;
+    /// Writes LANES floats, unaligned.
+    unsafe fn store(self, to: *mut f32);
+    /// All lanes equal.
+    unsafe fn splat(v: f32) -> Self;
+    /// Lane by lane.
+    unsafe fn add(self, other: Self) -> Self;
+    /// Lane by lane.
+    unsafe fn sub(self, other: Self) -> Self;
+    /// Lane by lane.
+    unsafe fn mul(self, other: Self) -> Self;
+    /// Flips the sign of lane i where bit i of `bits` is set; higher bits are ignored.
+    unsafe fn flip(self, bits: u32) -> Self;
+    /// Butterflies between lanes at distance 1, 2, .. LANES/2, descending or ascending.
+    unsafe fn within(self, descending: bool) -> Self;
+}
+
+/// Where the first stage of a forward transform reads.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    /// One vector.
+    One(*const f32),
+    /// The sum of two.
+    Sum(*const f32, *const f32),
+}
+
+/// Butterflies between vectors at distance `H`.
+#[inline(always)]
+unsafe fn stage<V: Vector, const R: usize, const H: usize>(a: &mut [V; R]) {
+    let mut i = 0;
+    while i < R {
+        if i & H == 0 {
+            let (p, q) = (a[i], a[i + H]);
+            // SAFETY: the caller has V's features.
+            unsafe {
+                a[i] = p.add(q);
+                a[i + H] = p.sub(q);
+            }
+        }
+        i += 1;
+    }
+}
+
+/// All log2(R) stages between `R` vectors, R up to 16.
+#[inline(always)]
+unsafe fn stages<V: Vector, const R: usize>(a: &mut [V; R], descending: bool) {
+    // SAFETY: the caller has V's features.
+    unsafe {
+        if descending {
+            if R > 8 {
+                stage::<V, R, 8>(a);
+            }
+            if R > 4 {
+                stage::<V, R, 4>(a);
+            }
+            if R > 2 {
+                stage::<V, R, 2>(a);
+            }
+            if R > 1 {
+                stage::<V, R, 1>(a);
+            }
+        } else {
+            if R > 1 {
+                stage::<V, R, 1>(a);
+            }
+            if R > 2 {
+                stage::<V, R, 2>(a);
+            }
+            if R > 4 {
+                stage::<V, R, 4>(a);
+            }
+            if R > 8 {
+                stage::<V, R, 8>(a);
+            }
+        }
+    }
+}
+
+/// log2(R) stages over a block of `len` floats at `x`: between its `R` equal parts.
+#[inline(always)]
+unsafe fn pass<V: Vector, const R: usize>(x: *mut f32, len: usize, descending: bool) {
+    let stride = len / R;
+    let mut c = 0;
+    while c < stride {
+        // SAFETY: c + LANES <= stride and R * stride == len, so all reads and writes lie in the
+        // block; the caller has V's features.
+        unsafe {
+            let mut a = [V::splat(0.0); R];
+            for j in 0..R {
+                a[j] = V::load(x.add(j * stride + c));
+            }
+            stages(&mut a, descending);
+            for j in 0..R {
+                a[j].store(x.add(j * stride + c));
+            }
+        }
+        c += V::LANES;
+    }
+}
+
+/// Scales, flips signs and does the first log2(R) stages of a forward transform of `len` floats.
+#[inline(always)]
+unsafe fn first_pass<V: Vector, const R: usize>(
+    source: Source,
+    x: *mut f32,
+    len: usize,
+    scale: f32,
+    signs: Signs,
+) {
+    let stride = len / R;
+    let mut c = 0;
+    while c < stride {
+        let mut words = [0; R];
+        for j in 0..R {
+            words[j] = signs.word(((j * stride + c) / 64) as u64);
+        }
+        let mut part = 0;
+        while part < 64 {
+            // SAFETY: stride is a multiple of 64 (the smallest leaf), so c + part + LANES <=
+            // stride and all reads and writes lie in the blocks; the caller has V's features.
+            unsafe {
+                let scale = V::splat(scale);
+                let mut a = [scale; R];
+                for j in 0..R {
+                    let at = j * stride + c + part;
+                    let v = match source {
+                        Source::One(p) => V::load(p.add(at)),
+                        Source::Sum(p, q) => V::load(p.add(at)).add(V::load(q.add(at))),
+                    };
+                    a[j] = v.mul(scale).flip((words[j] >> part) as u32);
+                }
+                stages(&mut a, true);
+                for j in 0..R {
+                    a[j].store(x.add(j * stride + c + part));
+                }
+            }
+            part += V::LANES;
+        }
+        c += 64;
+    }
+}
+
+/// The last log2(R) stages of an inverse transform of `len` floats, then the signs, written to
+/// `out`, which may be `x`.
+#[inline(always)]
+unsafe fn last_pass<V: Vector, const R: usize>(x: *const f32, out: *mut f32, len: usize, signs: Signs) {
+    let stride = len / R;
+    let mut c = 0;
+    while c < stride {
+        let mut words = [0; R];
+        for j in 0..R {
+            words[j] = signs.word(((j * stride + c) / 64) as u64);
+        }
+        let mut part = 0;
+        while part < 64 {
+            // SAFETY: as in `first_pass`.
+            unsafe {
+                let mut a = [V::splat(0.0); R];
+                for j in 0..R {
+                    a[j] = V::load(x.add(j * stride + c + part));
+                }
+                stages(&mut a, false);
+                for j in 0..R {
+                    a[j].flip((words[j] >> part) as u32).store(out.add(j * stride + c + part));
+                }
+            }
+            part += V::LANES;
+        }
+        c += 64;
+    }
+}
+
+/// All remaining stages of a leaf of R² floats, R = LANES, after scaling by `scale` if ascending.
+#[inline(always)]
+unsafe fn leaf<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: f32) {
+    // SAFETY: the leaf has R vectors of R floats; the caller has V's features.
+    unsafe {
+        let mut a = [V::splat(scale); R];
+        if descending {
+            for j in 0..R {
+                a[j] = V::load(x.add(j * R));
+            }
+            stages(&mut a, true);
+            for j in 0..R {
+                a[j].within(true).store(x.add(j * R));
+            }
+        } else {
+            let scale = V::splat(scale);
+            for j in 0..R {
+                a[j] = V::load(x.add(j * R)).mul(scale).within(false);
+            }
+            stages(&mut a, false);
+            for j in 0..R {
+                a[j].store(x.add(j * R));
+            }
+        }
+    }
+}
+
+/// log2 of the radix of the outermost pass, so that radix 8 covers the rest down to the leaves.
+#[inline(always)]
+fn outer_log<V: Vector>(len: usize) -> u32 {
+    let above_leaf = len.ilog2() - 2 * V::LANES.ilog2();
+    match above_leaf % 3 {
+        0 if above_leaf > 0 => 3,
+        r => r,
+    }
+}
+
+/// Smallest transform that these kernels do.
+pub(super) const fn min_len<V: Vector>() -> usize {
+    V::LANES * V::LANES
+}
+
+/// Forward transform of `len` floats from `source` to `x`, which may be the source.
+///
+/// # Safety
+///
+/// `len` must be a power of two of at least [`min_len`], R equal to V's LANES, all pointers valid
+/// for `len` floats, and the caller must have V's features.
+#[inline(always)]
+pub(super) unsafe fn forward<V: Vector, const R: usize>(
+    source: Source,
+    x: *mut f32,
+    len: usize,
+    scale: f32,
+    signs: Signs,
+) {
+    let outer = outer_log::<V>(len);
+    // SAFETY: blocks are aligned parts of the `len` floats; the rest is passed on.
+    unsafe {
+        match outer {
+            0 => first_pass::<V, 1>(source, x, len, scale, signs),
+            1 => first_pass::<V, 2>(source, x, len, scale, signs),
+            2 => first_pass::<V, 4>(source, x, len, scale, signs),
+            _ => first_pass::<V, 8>(source, x, len, scale, signs),
+        }
+        let block = len >> outer;
+        let mut at = 0;
+        while at < len {
+            let mut part = block;
+            while part > R * R {
+                if at & (part - 1) == 0 {
+                    pass::<V, 8>(x.add(at), part, true);
+                }
+                part >>= 3;
+            }
+            leaf::<V, R>(x.add(at), true, scale);
+            at += R * R;
+        }
+    }
+}
+
+/// Inverse transform of `len` floats at `x`, the result to `out`, which may be `x`.
+///
+/// # Safety
+///
+/// As for [`forward`].
+#[inline(always)]
+pub(super) unsafe fn inverse<V: Vector, const R: usize>(
+    x: *mut f32,
+    out: *mut f32,
+    len: usize,
+    scale: f32,
+    signs: Signs,
+) {
+    let outer = outer_log::<V>(len);
+    // SAFETY: as in `forward`.
+    unsafe {
+        let block = len >> outer;
+        let mut at = 0;
+        while at < len {
+            leaf::<V, R>(x.add(at), false, scale);
+            at += R * R;
+            let mut part = 8 * R * R;
+            while part <= block && at & (part - 1) == 0 {
+                pass::<V, 8>(x.add(at - part), part, false);
+                part <<= 3;
+            }
+        }
+        match outer {
+            0 => last_pass::<V, 1>(x, out, len, signs),
+            1 => last_pass::<V, 2>(x, out, len, signs),
+            2 => last_pass::<V, 4>(x, out, len, signs),
+            _ => last_pass::<V, 8>(x, out, len, signs),
+        }
+    }
+}
+
+/// Defines the transform's kernels for one instruction set.
+macro_rules! kernels {
+    ($vector:ty, $lanes:expr, $features:literal) => {
+        #[target_feature(enable = $features)]
+        pub(crate) fn forward(x: &mut [f32], scale: f32, signs: $crate::signs::Signs) {
+            if x.len() < $crate::arch::hadamard::min_len::<$vector>() {
+                return $crate::scalar::rht::forward(x, scale, signs);
+            }
+            let (p, len) = (x.as_mut_ptr(), x.len());
+            let source = $crate::arch::hadamard::Source::One(p);
+            // SAFETY: the length is a power of two (the caller checked) of at least the minimum;
+            // this function has the vector's features.
+            unsafe {
+                $crate::arch::hadamard::forward::<$vector, $lanes>(source, p, len, scale, signs);
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        pub(crate) fn forward_sum(
+            x: &[f32],
+            e: &[f32],
+            out: &mut [f32],
+            scale: f32,
+            signs: $crate::signs::Signs,
+        ) {
+            let len = out.len();
+            if x.len() != len || e.len() != len || len < $crate::arch::hadamard::min_len::<$vector>() {
+                $crate::scalar::rht::padded_sum(x, e, out);
+                return forward(out, scale, signs);
+            }
+            let source = $crate::arch::hadamard::Source::Sum(x.as_ptr(), e.as_ptr());
+            let p = out.as_mut_ptr();
+            // SAFETY: as in `forward`; x and e are as long as out.
+            unsafe {
+                $crate::arch::hadamard::forward::<$vector, $lanes>(source, p, len, scale, signs);
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        pub(crate) fn inverse(x: &mut [f32], scale: f32, signs: $crate::signs::Signs) {
+            if x.len() < $crate::arch::hadamard::min_len::<$vector>() {
+                return $crate::scalar::rht::inverse(x, scale, signs);
+            }
+            let (p, len) = (x.as_mut_ptr(), x.len());
+            // SAFETY: as in `forward`.
+            unsafe {
+                $crate::arch::hadamard::inverse::<$vector, $lanes>(p, p, len, scale, signs);
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        pub(crate) fn inverse_into(x: &mut [f32], out: &mut [f32], scale: f32, signs: $crate::signs::Signs) {
+            let len = x.len();
+            if out.len() != len || len < $crate::arch::hadamard::min_len::<$vector>() {
+                inverse(x, scale, signs);
+                out.copy_from_slice(&x[..out.len()]);
+                return;
+            }
+            let (p, q) = (x.as_mut_ptr(), out.as_mut_ptr());
+            // SAFETY: as in `forward`; out is as long as x.
+            unsafe {
+                $crate::arch::hadamard::inverse::<$vector, $lanes>(p, q, len, scale, signs);
+            }
+        }
+    };
+}
+pub(super) use kernels;

@@ -1,0 +1,320 @@
+//! Every kernel of every instruction set against the scalar definition: all tail lengths, all
+//! alignments, bit for bit.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::{aggregate, norm, quantize, rht};
+use crate::isa::Isa;
+use crate::quantizer::{Quantizer, Span};
+use crate::rounding::Rounding;
+use crate::scalar;
+use crate::signs::{SignKey, Signs, mix};
+use crate::table::LookupTable;
+
+/// Floats from a seed: mostly moderate, some huge, tiny, zero or of either sign.
+fn floats(len: usize, seed: u64) -> Vec<f32> {
+    (0..len as u64)
+        .map(|i| {
+            let w = mix(seed.wrapping_add(mix(i)));
+            let v = (w >> 40) as f32 / (1 << 23) as f32 - 1.0;
+            match w & 63 {
+                0 => v * 1e18,
+                1 => v * 1e-30,
+                2 => 0.0,
+                3 => -0.0,
+                _ => v,
+            }
+        })
+        .collect()
+}
+
+fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    (0..len as u64).map(|i| mix(seed ^ mix(i)) as u8).collect()
+}
+
+fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|v| v.to_bits()).collect()
+}
+
+fn signs(seed: u64) -> Signs {
+    SignKey { job_seed: seed, round: 1, partition: 0 }.signs()
+}
+
+/// A copy of `x` in memory that begins `offset` elements after a 64-byte boundary.
+struct Misaligned<T> {
+    memory: Vec<T>,
+    start: usize,
+    len: usize,
+}
+
+impl<T: Copy + Default> Misaligned<T> {
+    fn new(x: &[T], offset: usize) -> Self {
+        let mut memory = vec![T::default(); x.len() + 128];
+        let start = memory.as_ptr().align_offset(64) + offset;
+        memory[start..start + x.len()].copy_from_slice(x);
+        Self { memory, start, len: x.len() }
+    }
+
+    fn get(&mut self) -> &mut [T] {
+        &mut self.memory[self.start..self.start + self.len]
+    }
+}
+
+fn check_rht(isa: Isa, log: u32, seed: u64, offset: usize) {
+    let d = 1 << log;
+    let (x, e) = (floats(d, seed), floats(d, !seed));
+    let (scale, signs) = (crate::rht::scale(d), signs(seed));
+
+    let mut want = x.clone();
+    scalar::rht::forward(&mut want, scale, signs);
+    let mut got = Misaligned::new(&x, offset);
+    rht::forward(isa, got.get(), scale, signs);
+    assert_eq!(bits(&want), bits(got.get()), "forward of 2^{log}");
+
+    let mut want = x.clone();
+    scalar::rht::inverse(&mut want, scale, signs);
+    let mut got = Misaligned::new(&x, offset);
+    rht::inverse(isa, got.get(), scale, signs);
+    assert_eq!(bits(&want), bits(got.get()), "inverse of 2^{log}");
+
+    for len in [d, d - d / 3] {
+        let mut out = Misaligned::new(&vec![7.0; len], offset);
+        rht::inverse_into(isa, &mut x.clone(), out.get(), scale, signs);
+        assert_eq!(bits(&want[..len]), bits(out.get()), "inverse_into {len} of 2^{log}");
+
+        let (mut x, mut e) = (Misaligned::new(&x[..len], offset), Misaligned::new(&e[..len], 3));
+        let mut want = vec![7.0; d];
+        scalar::rht::forward_sum(x.get(), e.get(), &mut want, scale, signs);
+        let mut got = vec![7.0; d];
+        rht::forward_sum(isa, x.get(), e.get(), &mut got, scale, signs);
+        assert_eq!(bits(&want), bits(&got), "forward_sum {len} of 2^{log}");
+    }
+}
+
+fn check_norm(isa: Isa, x: &[f32], e: &[f32], offset: usize) {
+    // NaN results may differ in payload.
+    let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+    let (mut mx, mut me) = (Misaligned::new(x, offset), Misaligned::new(e, offset + 1));
+    assert!(same(scalar::norm::squares(x), norm::squares(isa, mx.get())));
+    assert!(same(scalar::norm::squares_sum(x, e), norm::squares_sum(isa, mx.get(), me.get())));
+    assert_eq!(scalar::norm::max_abs_bits(x), norm::max_abs_bits(isa, mx.get()));
+}
+
+fn check_quantize(isa: Isa, table: &LookupTable, x: &[f32], lo: f32, hi: f32, first: u64, offset: usize) {
+    let quantizer = Quantizer::new(table);
+    let grid = quantizer.grid();
+    let span = Span::new(lo, hi, table.granularity() as u8).unwrap();
+    let rounding = Rounding::new(first ^ 99, 5, 1);
+
+    let mut want = x.to_vec();
+    let mut want_out = vec![0xEE; x.len()];
+    scalar::quantize::indices(grid, &span, &mut want, rounding, first, &mut want_out);
+    let mut got = Misaligned::new(x, offset);
+    let mut got_out = Misaligned::new(&vec![0xDD; x.len()], offset);
+    quantize::indices(isa, grid, &span, got.get(), rounding, first, got_out.get());
+    assert_eq!(want_out, got_out.get());
+    let same = |a: &[f32], b: &[f32]| {
+        a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
+    };
+    assert!(same(&want, got.get()));
+
+    if table.bits() <= 4 {
+        let x = &x[..x.len() & !1];
+        let mut want = x.to_vec();
+        let mut want_out = vec![0xEE; x.len() / 2];
+        scalar::quantize::packed4(grid, &span, &mut want, rounding, first, &mut want_out);
+        let mut got = Misaligned::new(x, offset);
+        let mut got_out = Misaligned::new(&vec![0xDD; x.len() / 2], offset);
+        quantize::packed4(isa, grid, &span, got.get(), rounding, first, got_out.get());
+        assert_eq!(want_out, got_out.get());
+        assert!(same(&want, got.get()));
+    }
+}
+
+fn check_dequantize(isa: Isa, len: usize, seed: u64, offset: usize) {
+    let sums = bytes(2 * len, seed);
+    let (step, lo) = (1.0 / (1.0 + (seed & 0xFF) as f32), -((seed >> 8 & 0xFF) as f32));
+    let mut input = Misaligned::new(&sums, offset);
+    let mut want = vec![7.0; len];
+    let mut got = Misaligned::new(&want, offset);
+    scalar::quantize::dequantize8(&sums[..len], step, lo, &mut want);
+    quantize::dequantize8(isa, &input.get()[..len], step, lo, got.get());
+    assert_eq!(bits(&want), bits(got.get()));
+    scalar::quantize::dequantize16(&sums, step, lo, &mut want);
+    quantize::dequantize16(isa, input.get(), step, lo, got.get());
+    assert_eq!(bits(&want), bits(got.get()));
+}
+
+fn check_aggregate(isa: Isa, len: usize, seed: u64, offset: usize) {
+    type Lookup = fn(&mut [u8], &[u8; 16], &[u8]);
+    type Dispatched = fn(Isa, &mut [u8], &[u8; 16], &[u8]);
+    let mut packed = Misaligned::new(&bytes(len, seed), offset);
+    let packed = packed.get();
+    let table: [u8; 16] = bytes(16, !seed).try_into().unwrap();
+    let lookups: [(usize, Lookup, Dispatched); 4] = [
+        (2, scalar::aggregate::lookup_set4, aggregate::lookup_set4),
+        (2, scalar::aggregate::lookup_add4, aggregate::lookup_add4),
+        (4, scalar::aggregate::lookup_set4_wide, aggregate::lookup_set4_wide),
+        (4, scalar::aggregate::lookup_add4_wide, aggregate::lookup_add4_wide),
+    ];
+    for (i, (lanes, plain, dispatched)) in lookups.into_iter().enumerate() {
+        let mut want = bytes(lanes * len, seed ^ 5);
+        let mut got = Misaligned::new(&want, offset + 1);
+        plain(&mut want, &table, packed);
+        dispatched(isa, got.get(), &table, packed);
+        assert_eq!(want, got.get(), "lookup {i}");
+    }
+    type Words = fn(&mut [u8], &[u8]);
+    type DispatchedWords = fn(Isa, &mut [u8], &[u8]);
+    let words: [(Words, DispatchedWords); 2] =
+        [(scalar::aggregate::raw_add, aggregate::raw_add), (scalar::aggregate::max_u32, aggregate::max_u32)];
+    let packed = &packed[..len & !3];
+    for (i, (plain, dispatched)) in words.into_iter().enumerate() {
+        let mut want = bytes(packed.len(), seed ^ 6);
+        let mut got = Misaligned::new(&want, offset + 1);
+        plain(&mut want, packed);
+        dispatched(isa, got.get(), packed);
+        assert_eq!(want, got.get(), "words {i}");
+    }
+}
+
+/// Tables at the edges of what vector kernels distinguish: few values, one word of cells, all.
+fn tables() -> Vec<LookupTable> {
+    let solve = |b, g| LookupTable::solve(b, g, 1.0 / 32.0).unwrap();
+    vec![
+        solve(1, 1),
+        solve(2, 9),
+        solve(3, 127),
+        solve(4, 15),
+        solve(4, 30),
+        solve(4, 51),
+        solve(4, 128),
+        solve(4, 255),
+        solve(5, 40),
+        solve(8, 255),
+    ]
+}
+
+/// The suite for one instruction set. `isa()` is `None` where the processor lacks it.
+macro_rules! suite {
+    ($isa:ident) => {
+        mod $isa {
+            use super::*;
+
+            fn isa() -> Option<Isa> {
+                let name = stringify!($isa);
+                let found = Isa::available().find(|i| i.name() == name);
+                if found.is_none() {
+                    println!("not run: no {name}");
+                }
+                found
+            }
+
+            #[test]
+            fn rht_of_every_length_and_alignment() {
+                let Some(isa) = isa() else { return };
+                for log in 0..=16 {
+                    for offset in 0..if log < 13 { 16 } else { 2 } {
+                        check_rht(isa, log, u64::from(log) + 100, offset);
+                    }
+                }
+                check_rht(isa, 20, 20, 0);
+                check_rht(isa, 22, 22, 1);
+            }
+
+            #[test]
+            fn norm_of_every_tail_and_alignment() {
+                let Some(isa) = isa() else { return };
+                for len in 0..140 {
+                    for offset in 0..16 {
+                        let seed = len as u64;
+                        check_norm(isa, &floats(len, seed), &floats(len, !seed), offset);
+                    }
+                }
+            }
+
+            #[test]
+            fn norm_of_non_finite_values() {
+                let Some(isa) = isa() else { return };
+                for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+                    for at in [0, 17, 31, 64, 99] {
+                        let mut x = floats(100, 1);
+                        x[at] = bad;
+                        check_norm(isa, &x, &floats(100, 2), 0);
+                    }
+                }
+            }
+
+            #[test]
+            fn quantize_every_tail_alignment_and_table() {
+                let Some(isa) = isa() else { return };
+                for table in tables() {
+                    for len in 0..70 {
+                        check_quantize(isa, &table, &floats(len, 3), -0.8, 0.8, 5, len % 16);
+                    }
+                    for offset in 0..16 {
+                        check_quantize(isa, &table, &floats(333, 4), -0.9, 1.1, 1 << 33, offset);
+                    }
+                    // Grid points themselves, and a range with and without width.
+                    let grid: Vec<f32> = (0..=100).map(|i| i as f32 / 50.0 - 1.0).collect();
+                    check_quantize(isa, &table, &grid, -1.0, 1.0, u64::MAX - 50, 0);
+                    check_quantize(isa, &table, &grid, -1e-44, 1e-44, 0, 0);
+                    check_quantize(isa, &table, &grid, 0.5, 0.5, 0, 0);
+                    check_quantize(isa, &table, &grid, -2e37, 2e37, 0, 0);
+                }
+            }
+
+            #[test]
+            fn dequantize_every_tail_and_alignment() {
+                let Some(isa) = isa() else { return };
+                for len in 0..70 {
+                    for offset in 0..16 {
+                        check_dequantize(isa, len, len as u64 * 77, offset);
+                    }
+                }
+            }
+
+            #[test]
+            fn aggregate_every_tail_and_alignment() {
+                let Some(isa) = isa() else { return };
+                for len in 0..150 {
+                    for offset in [0, 1, 7, 31, 63] {
+                        check_aggregate(isa, len, len as u64 * 31, offset);
+                    }
+                }
+            }
+
+            proptest! {
+                #[test]
+                fn any_bits(
+                    raw in prop::collection::vec(any::<u32>(), 0..100),
+                    table in prop::sample::select(tables()),
+                    lo in -1e30f32..1.0,
+                    width in 0.0f32..1e30,
+                    first: u64,
+                    offset in 0usize..16,
+                ) {
+                    if let Some(isa) = isa() {
+                        let x: Vec<f32> = raw.iter().copied().map(f32::from_bits).collect();
+                        check_quantize(isa, &table, &x, lo, lo + width, first, offset);
+                        check_norm(isa, &x, &x, offset);
+                        check_aggregate(isa, raw.len(), first, offset);
+                        check_dequantize(isa, raw.len(), first, offset);
+                    }
+                }
+
+                #[test]
+                fn rht_of_any_seed(log in 0u32..14, seed: u64, offset in 0usize..16) {
+                    if let Some(isa) = isa() {
+                        check_rht(isa, log, seed, offset);
+                    }
+                }
+            }
+        }
+    };
+}
+
+suite!(avx2);
+suite!(avx512);

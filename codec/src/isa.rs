@@ -1,0 +1,102 @@
+//! Which instruction set the kernels use.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Instruction sets with kernels, in ascending order of preference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Level {
+    Scalar,
+    Avx2,
+    Avx512,
+}
+
+const LEVELS: [Level; 3] = [Level::Scalar, Level::Avx2, Level::Avx512];
+
+impl Level {
+    /// Whether this processor has everything that the kernels of this level use.
+    fn present(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                Self::Avx2.present()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 => false,
+        }
+    }
+}
+
+/// An instruction set that this processor has: values of this type come from detection alone.
+///
+/// All instruction sets give the same bits, so this only matters for speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Isa(Level);
+
+/// Index into `LEVELS` plus one, 0 before the first use.
+static SELECTED: AtomicU8 = AtomicU8::new(0);
+
+impl Isa {
+    /// The instruction sets of this processor that have kernels, plain Rust first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        LEVELS.into_iter().filter(|l| l.present()).map(Self)
+    }
+
+    /// The one that all functions of this crate use: the best, unless [`select`](Self::select)
+    /// chose another.
+    #[inline]
+    #[must_use]
+    pub fn current() -> Self {
+        match SELECTED.load(Ordering::Relaxed) {
+            0 => Self::detect(),
+            i => Self(LEVELS[usize::from(i) - 1]),
+        }
+    }
+
+    #[cold]
+    fn detect() -> Self {
+        let best = Self::available().last().unwrap_or(Self(Level::Scalar));
+        best.select();
+        best
+    }
+
+    /// Makes all functions of this crate use this instruction set from now on, in all threads. For
+    /// benchmarks, and to rule an instruction set out when tracking down a fault.
+    pub fn select(self) {
+        SELECTED.store(self.0 as u8 + 1, Ordering::Relaxed);
+    }
+
+    /// `scalar`, `avx2` or `avx512`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Level::Scalar => "scalar",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+        }
+    }
+
+    pub(crate) fn level(self) -> Level {
+        self.0
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_is_current_and_scalar_is_always_there() {
+        let all: Vec<_> = Isa::available().collect();
+        assert_eq!(all[0].name(), "scalar");
+        assert!(all.is_sorted());
+        assert_eq!(Isa::current(), *all.last().unwrap());
+    }
+}
