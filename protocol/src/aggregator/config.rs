@@ -77,10 +77,12 @@ pub struct JobConfig {
 }
 
 impl JobConfig {
-    /// Bytes its slots need.
+    /// Bytes it needs: its slots and some 16 KiB for everything else.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.data_slots as usize * (MAX_PACKET + 24) + self.norm_slots as usize * (HEADER_LEN + NORM_LEN + 24)
+        (16 << 10)
+            + self.data_slots as usize * (MAX_PACKET + 24)
+            + self.norm_slots as usize * (HEADER_LEN + NORM_LEN + 24)
     }
 
     pub(super) fn same_slots(&self, other: &JobConfig) -> bool {

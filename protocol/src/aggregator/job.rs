@@ -5,13 +5,19 @@
 
 use super::slot::{SlotState, SlotView};
 use super::{DropReason, Endpoint, JobConfig, JobCounters, Kernels, Shard, Sink};
-use crate::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, NORM_LEN, Norm, RESULT_LEN};
+use crate::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, NORM_LEN, RESULT_LEN};
 use crate::{MAX_WORKERS, SlotId, WorkerId};
+use std::ops::Range;
 
 /// Marks a job number without a job.
-pub(super) const UNUSED: u16 = u16::MAX;
+pub(super) const UNUSED: u32 = u32::MAX;
 
 const NORM_PACKET: usize = HEADER_LEN + NORM_LEN;
+/// Where P3 has the value.
+const NORM_VALUE: Range<usize> = 4..8;
+
+/// What outlives a job's slots.
+pub(super) type Kept = (JobCounters, [Option<Endpoint>; MAX_WORKERS]);
 
 pub(super) struct Job {
     pub config: JobConfig,
@@ -28,11 +34,14 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub fn new(config: JobConfig, tables: &[Option<[u8; 16]>]) -> Job {
+    /// A job with empty slots, and with what is kept of the job that it replaces.
+    pub fn new(config: JobConfig, tables: &[Option<[u8; 16]>], kept: Option<Kept>) -> Job {
         let (s, n) = (config.data_slots as usize, config.norm_slots as usize);
+        let (counters, mut members) = kept.unwrap_or_else(|| (JobCounters::new(), [None; MAX_WORKERS]));
+        members[usize::from(config.workers)..].fill(None);
         let mut job = Job {
-            counters: JobCounters::new(),
-            members: [None; MAX_WORKERS],
+            counters,
+            members,
             group: Vec::with_capacity(MAX_WORKERS),
             tables: vec![None; 256],
             data: vec![SlotState::default(); s],
@@ -42,7 +51,12 @@ impl Job {
             config: config.clone(),
         };
         job.set_tables(&config, tables);
+        job.group.extend(job.members.iter().flatten());
         job
+    }
+
+    pub fn without_slots(self) -> Kept {
+        (self.counters, self.members)
     }
 
     pub fn set_tables(&mut self, config: &JobConfig, tables: &[Option<[u8; 16]>]) {
@@ -162,11 +176,9 @@ impl Job {
                 }
             }
             Kind::Norm if !fresh => {
-                // Only the value differs between payloads of one tag.
-                if let (Some(mine), Some(theirs)) = (Norm::parse(lanes), Norm::parse(payload))
-                    && theirs.value > mine.value
-                {
-                    lanes.copy_from_slice(payload);
+                // As big-endian bytes order like the u32; the rest stays that of the first (P10).
+                if payload[NORM_VALUE] > lanes[NORM_VALUE] {
+                    lanes[NORM_VALUE].copy_from_slice(&payload[NORM_VALUE]);
                 }
             }
             _ if fresh => lanes.copy_from_slice(payload),

@@ -16,7 +16,8 @@ pub use kernels::{Kernels, Scalar};
 pub use slot::SlotView;
 
 use crate::wire::{
-    FLAG_NUDGE, HEADER_LEN, Header, HeaderError, Kind, MAX_PACKET, Mismatch, NORM_LEN, Norm, Nudge, Straggler,
+    FLAG_NUDGE, HEADER_LEN, Header, HeaderError, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN, Norm, Nudge,
+    Straggler,
 };
 use crate::{JobId, SlotId, TableId, WorkerId};
 use job::{Job, UNUSED};
@@ -44,7 +45,7 @@ pub enum Outcome {
 pub struct Aggregator<K: Kernels = Scalar> {
     shard: Shard,
     /// Index into `jobs` by job number; `UNUSED` where there is none.
-    index: Vec<u16>,
+    index: Vec<u32>,
     jobs: Vec<Option<Box<Job>>>,
     tables: Vec<Option<[u8; 16]>>,
     counters: GlobalCounters,
@@ -102,7 +103,7 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     /// Installs or changes a job. Its slots keep their state if cookie, workers, quorum, slots
-    /// and lane stay the same, and are emptied otherwise (P24); members are removed by [`Self::remove_member`].
+    /// and lane stay the same, and are emptied otherwise (P24). Members below n and counters stay in any case.
     ///
     /// # Errors
     /// [`ConfigError`] if the numbers do not fit together, a table is missing or n·g overflows
@@ -115,7 +116,7 @@ impl<K: Kernels> Aggregator<K> {
         }
         let place = self.index[usize::from(config.job.0)];
         if place != UNUSED
-            && let Some(job) = self.jobs[usize::from(place)].as_mut()
+            && let Some(job) = self.jobs[place as usize].as_mut()
             && job.config.same_slots(&config)
         {
             job.set_tables(&config, &self.tables);
@@ -145,22 +146,19 @@ impl<K: Kernels> Aggregator<K> {
                 }
             }
         } else {
-            usize::from(place)
+            place as usize
         };
-        let old = self.jobs[place].take();
-        let mut job = Job::new(config, &self.tables);
-        if let Some(old) = old {
-            job.counters = old.counters;
-        }
-        self.index[usize::from(job.config.job.0)] = place as u16;
-        self.jobs[place] = Some(Box::new(job));
+        // The old slots' memory goes before the new slots' comes.
+        let kept = self.jobs[place].take().map(|old| old.without_slots());
+        self.index[usize::from(config.job.0)] = place as u32;
+        self.jobs[place] = Some(Box::new(Job::new(config, &self.tables, kept)));
         Ok(())
     }
 
     /// Removes a job with its members, slots and counters. Whether there was one.
     pub fn remove_job(&mut self, job: JobId) -> bool {
         let place = std::mem::replace(&mut self.index[usize::from(job.0)], UNUSED);
-        place != UNUSED && self.jobs[usize::from(place)].take().is_some()
+        place != UNUSED && self.jobs[place as usize].take().is_some()
     }
 
     /// Sets where a member of a job sends from and is sent to.
@@ -217,12 +215,12 @@ impl<K: Kernels> Aggregator<K> {
 
     fn job(&self, job: JobId) -> Option<&Job> {
         let place = self.index[usize::from(job.0)];
-        if place == UNUSED { None } else { self.jobs[usize::from(place)].as_deref() }
+        if place == UNUSED { None } else { self.jobs[place as usize].as_deref() }
     }
 
     fn job_mut(&mut self, job: JobId) -> Option<&mut Job> {
         let place = self.index[usize::from(job.0)];
-        if place == UNUSED { None } else { self.jobs[usize::from(place)].as_deref_mut() }
+        if place == UNUSED { None } else { self.jobs[place as usize].as_deref_mut() }
     }
 
     /// Handles one packet, P7 to P17.
@@ -245,7 +243,7 @@ impl<K: Kernels> Aggregator<K> {
         if place == UNUSED {
             return self.counters.drop(DropReason::Job);
         }
-        let Some(job) = self.jobs[usize::from(place)].as_deref_mut() else {
+        let Some(job) = self.jobs[place as usize].as_deref_mut() else {
             return self.counters.drop(DropReason::Job);
         };
         job.counters.count_packet(header.worker, packet.len());
@@ -279,10 +277,13 @@ impl Job {
         self.answer_all(bytes, sink);
     }
 
-    fn mismatch(&self, header: &Header, slot: Norm, refused: Norm, sink: &mut impl Sink) {
+    /// Both payloads go out as they came in, whatever tag they carry.
+    fn mismatch(&self, header: &Header, refused: &[u8; NORM_LEN], sink: &mut impl Sink) {
         let mut packet = [0; MAX_PACKET];
         let answer = Header { kind: Kind::Mismatch, flags: 0, count: 0, ..*header };
-        let body = Mismatch { slot, refused }.to_bytes();
+        let mut body = [0; MISMATCH_LEN];
+        body[..NORM_LEN].copy_from_slice(self.norm_payload(header.slot));
+        body[NORM_LEN..].copy_from_slice(refused);
         let bytes = answer.emit_packet(&mut packet, &body);
         self.answer_all(bytes, sink);
     }
@@ -305,10 +306,7 @@ impl Job {
         if header.kind == Kind::Norm {
             let body: &[u8; NORM_LEN] = payload.try_into().unwrap_or(&[0; NORM_LEN]);
             if !fresh && Norm::tag_of(body) != Norm::tag_of(self.norm_payload(header.slot)) {
-                let slot = Norm::parse(self.norm_payload(header.slot));
-                if let (Some(slot), Some(refused)) = (slot, Norm::parse(body)) {
-                    self.mismatch(header, slot, refused, sink);
-                }
+                self.mismatch(header, body, sink);
                 return Event::Mismatch;
             }
         }

@@ -68,7 +68,7 @@ impl Welcome {
             job_seed: u64_at(p, 48),
             nonce: u64_at(p, 56),
         };
-        let possible = |slots: u32| (2..=65536).contains(&slots) && slots % 2 == 0;
+        let possible = |slots: u32| (2..=65536).contains(&slots) && slots.is_multiple_of(2);
         let sound = possible(welcome.data_slots)
             && possible(welcome.norm_slots)
             && (1..=MAX_WORKERS).contains(&usize::from(welcome.quorum))

@@ -1,0 +1,207 @@
+//! Jobs, tables, members: P6, what reconfiguration keeps, the memory limit.
+
+use super::setup::{JOB, Setup, TABLE, To, VALUES, at, config};
+use thc_protocol::aggregator::{Aggregator, ConfigError, Event, JobConfig, Shard};
+use thc_protocol::wire::Kind;
+use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
+
+fn empty() -> Aggregator {
+    let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
+    aggregator.install_table(TABLE, VALUES).unwrap();
+    aggregator
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    let mut it = empty();
+    let good = config(4);
+    for workers in [0, 65, 255] {
+        let bad = JobConfig { workers, quorum: 1, ..good.clone() };
+        assert_eq!(it.install_job(bad), Err(ConfigError::Workers { job: JOB, workers }));
+    }
+    for quorum in [0, 5, 255] {
+        let bad = JobConfig { quorum, ..good.clone() };
+        assert_eq!(it.install_job(bad), Err(ConfigError::Quorum { job: JOB, quorum, workers: 4 }));
+    }
+    for slots in [0, 1, 3, 65535, 65537, 65538, u32::MAX] {
+        let bad = JobConfig { data_slots: slots, ..good.clone() };
+        assert_eq!(it.install_job(bad), Err(ConfigError::Slots { job: JOB, what: "data", slots }));
+        let bad = JobConfig { norm_slots: slots, ..good.clone() };
+        assert_eq!(it.install_job(bad), Err(ConfigError::Slots { job: JOB, what: "norm", slots }));
+    }
+    assert_eq!(it.jobs().count(), 0);
+    for (data_slots, norm_slots) in [(2, 2), (4096, 65536)] {
+        let fits = JobConfig { data_slots, norm_slots, ..good.clone() };
+        assert_eq!(it.install_job(fits), Ok(()));
+    }
+}
+
+#[test]
+fn sums_must_fit_the_lane() {
+    // g = 30: 8 · 30 = 240 fits, 9 · 30 = 270 does not.
+    let mut it = empty();
+    assert_eq!(it.install_job(config(8)), Ok(()));
+    let error = it.install_job(config(9)).unwrap_err();
+    let expected =
+        ConfigError::LaneOverflow { job: JOB, workers: 9, granularity: 30, sum: 270, bits: 8, max: 255 };
+    assert_eq!(error, expected);
+    assert!(error.to_string().contains("270") && error.to_string().contains("16-bit"));
+    // The job that was there stays.
+    assert_eq!(it.jobs().next().unwrap().workers, 8);
+    assert_eq!(it.install_job(JobConfig { lane: Lane::Bits16, ..config(64) }), Ok(()));
+    // Every table counts, and 255 · 64 still fits 16 bits.
+    it.install_table(TableId(9), [255; 16]).unwrap();
+    let two = JobConfig { tables: vec![TABLE, TableId(9)], ..config(2) };
+    assert!(matches!(it.install_job(two), Err(ConfigError::LaneOverflow { granularity: 255, .. })));
+    let wide = JobConfig { tables: vec![TABLE, TableId(9)], lane: Lane::Bits16, ..config(64) };
+    assert_eq!(it.install_job(wide), Ok(()));
+}
+
+#[test]
+fn tables_are_installed_first_and_fixed_while_in_use() {
+    let mut it = empty();
+    let other = TableId(4);
+    let bad = JobConfig { tables: vec![TABLE, other], ..config(2) };
+    assert_eq!(it.install_job(bad), Err(ConfigError::NoTable { table: other, job: JOB }));
+    it.install_job(config(2)).unwrap();
+    assert_eq!(it.install_table(TABLE, [9; 16]), Err(ConfigError::TableInUse { table: TABLE, job: JOB }));
+    assert_eq!(it.install_table(TABLE, VALUES), Ok(()));
+    assert_eq!(it.remove_table(TABLE), Err(ConfigError::TableInUse { table: TABLE, job: JOB }));
+    assert_eq!(it.table(TABLE), Some(&VALUES));
+    assert_eq!(it.install_table(other, [1; 16]), Ok(()));
+    assert_eq!(it.install_table(other, [2; 16]), Ok(()));
+    assert_eq!(it.remove_table(other), Ok(()));
+    assert_eq!(it.table(other), None);
+    assert!(it.remove_job(JOB));
+    assert!(!it.remove_job(JOB));
+    assert_eq!(it.remove_table(TABLE), Ok(()));
+}
+
+#[test]
+fn members_must_be_of_the_job() {
+    let mut it = empty();
+    assert_eq!(it.set_member(JOB, WorkerId(0), at(0)), Err(ConfigError::NoJob { job: JOB }));
+    it.install_job(config(3)).unwrap();
+    let error = it.set_member(JOB, WorkerId(3), at(0)).unwrap_err();
+    assert_eq!(error, ConfigError::NoSuchWorker { job: JOB, worker: WorkerId(3), workers: 3 });
+    assert!(error.to_string().contains("0 to 2"));
+    assert!(it.set_member(JOB, WorkerId(255), at(0)).is_err());
+    it.remove_member(JOB, WorkerId(255));
+    it.remove_member(JobId(1), WorkerId(0));
+}
+
+#[test]
+fn the_same_shape_keeps_the_slots() {
+    let mut setup = Setup::new(2);
+    setup.data(0, 3, 1, 2);
+    setup.aggregator.install_table(TableId(8), [0; 16]).unwrap();
+    setup.aggregator.install_job(JobConfig { tables: vec![TABLE, TableId(8)], ..config(2) }).unwrap();
+    assert_eq!(setup.slot(Kind::Data, 1).seen, 1);
+    // And the new table may be used, the old no more once it is taken away.
+    setup.aggregator.install_job(JobConfig { tables: vec![TableId(8)], ..config(2) }).unwrap();
+    let header = setup.header(Kind::Data, 1, 3, 1);
+    let dropped = thc_protocol::aggregator::Outcome::Dropped(thc_protocol::aggregator::DropReason::Table);
+    assert_eq!(setup.packet(header, &[0; 512]).0, dropped);
+    setup.aggregator.install_job(config(2)).unwrap();
+    assert_eq!(setup.data(1, 3, 1, 2).1[0].payload()[0], 2 * VALUES[2]);
+}
+
+#[test]
+fn another_shape_or_cookie_empties_the_slots_and_keeps_members_and_counters() {
+    for change in [
+        JobConfig { cookie: Cookie(1), ..config(3) },
+        JobConfig { quorum: 1, ..config(3) },
+        JobConfig { data_slots: 16, ..config(3) },
+        JobConfig { norm_slots: 8, ..config(3) },
+        JobConfig { lane: Lane::Bits16, ..config(3) },
+    ] {
+        let mut setup = Setup::new(3);
+        setup.data(0, 3, 1, 2);
+        setup.norm(1, 3, 1, super::setup::norm(1.0));
+        setup.aggregator.install_job(change.clone()).unwrap();
+        assert_eq!((setup.slot(Kind::Data, 1).seen, setup.slot(Kind::Norm, 1).seen), (0, 0), "{change:?}");
+        assert_eq!(setup.events(0), [(Event::Opened, 1)]);
+        let mut header = setup.header(Kind::Raw, 2, 0, 0);
+        header.cookie = change.cookie;
+        header.flags = 1;
+        let (_, sent) = setup.packet(header, &[0; 1024]);
+        assert_eq!(sent[0].to, setup.all(), "{change:?}");
+    }
+}
+
+#[test]
+fn fewer_workers_drop_the_members_above() {
+    let mut setup = Setup::new(3);
+    setup.aggregator.install_job(config(2)).unwrap();
+    setup.workers = 2;
+    setup.data(0, 0, 0, 1);
+    let (_, sent) = setup.data(1, 0, 0, 1);
+    assert_eq!(sent[0].to, To::All(JOB, vec![at(0), at(1)]));
+    // Growing again does not bring the third back.
+    setup.aggregator.install_job(config(3)).unwrap();
+    setup.workers = 3;
+    let header = setup.header(Kind::Data, 2, 0, 0);
+    let dropped = thc_protocol::aggregator::Outcome::Dropped(thc_protocol::aggregator::DropReason::Member);
+    assert_eq!(setup.packet(header, &[0; 512]).0, dropped);
+}
+
+#[test]
+fn jobs_are_apart() {
+    let mut setup = Setup::new(2);
+    let other = JobId(0xFFFF);
+    setup.aggregator.install_job(JobConfig { job: other, cookie: Cookie(77), ..config(2) }).unwrap();
+    for worker in 0..2 {
+        setup.aggregator.set_member(other, WorkerId(worker), at(worker + 10)).unwrap();
+    }
+    setup.data(0, 0, 0, 1);
+    let mut header = setup.header(Kind::Data, 1, 0, 0);
+    (header.job, header.cookie) = (other, Cookie(77));
+    let packet = super::setup::bytes(header, &[0x22; 512]);
+    let (outcome, sent) = setup.raw(at(11), &packet);
+    assert_eq!((outcome, sent), (thc_protocol::aggregator::Outcome::Handled(Event::Opened), vec![]));
+    assert_eq!(setup.slot(Kind::Data, 0).seen, 0b01);
+    assert_eq!(setup.aggregator.slot(other, Kind::Data, header.slot).unwrap().seen, 0b10);
+    assert!(setup.aggregator.remove_job(other));
+    assert_eq!(setup.slot(Kind::Data, 0).seen, 0b01);
+    assert!(setup.aggregator.slot(other, Kind::Data, header.slot).is_none());
+    assert!(setup.aggregator.job_counters(other).is_none());
+}
+
+#[test]
+fn the_memory_limit_holds_for_all_jobs_together() {
+    let size = config(2).memory();
+    let mut it = Aggregator::<thc_protocol::aggregator::Scalar>::new(Shard::WHOLE, 3 * size);
+    it.install_table(TABLE, VALUES).unwrap();
+    for job in 0..3 {
+        it.install_job(JobConfig { job: JobId(job), ..config(2) }).unwrap();
+    }
+    let error = it.install_job(JobConfig { job: JobId(3), ..config(2) }).unwrap_err();
+    assert_eq!(error, ConfigError::Memory { job: JobId(3), needs: size, free: 0 });
+    // A job that is replaced frees its own; one that grows too far stays as it was.
+    it.install_job(JobConfig { job: JobId(1), cookie: Cookie(5), ..config(2) }).unwrap();
+    let big = JobConfig { job: JobId(1), data_slots: 65536, ..config(2) };
+    assert!(matches!(it.install_job(big), Err(ConfigError::Memory { free, .. }) if free == size));
+    assert!(it.remove_job(JobId(0)));
+    it.install_job(JobConfig { job: JobId(3), ..config(2) }).unwrap();
+    let mut jobs: Vec<u16> = it.jobs().map(|job| job.job.0).collect();
+    jobs.sort_unstable();
+    assert_eq!(jobs, [1, 2, 3]);
+    assert_eq!(it.jobs().find(|job| job.job.0 == 1).unwrap().cookie, Cookie(5));
+}
+
+#[test]
+fn merged_counters_add_up() {
+    let mut a = Setup::new(2);
+    a.data(0, 0, 0, 1);
+    a.data(1, 0, 0, 1);
+    a.data(1, 0, 0, 1);
+    let mut b = Setup::new(2);
+    b.nudging_data(1, 0, 0, 1);
+    let mut sum = a.aggregator.job_counters(JOB).unwrap().clone();
+    sum.merge(b.aggregator.job_counters(JOB).unwrap());
+    assert_eq!((sum.results, sum.resent, sum.nudges), (1, 1, 1));
+    let one = sum.worker(WorkerId(1));
+    assert_eq!((one.packets, one.bytes), (3, 3 * 532));
+    assert_eq!(one.events[Event::Opened as usize], 1);
+    assert_eq!(one.events[Event::Duplicate as usize], 1);
+}

@@ -1,0 +1,247 @@
+//! P8–P13: slots, rounds, duplicates, completion, frozen results, quorum; DATA and RAW arithmetic.
+
+use super::setup::{JOB, Sent, Setup, To, VALUES, at, config, handled};
+use thc_protocol::aggregator::{Event, JobConfig};
+use thc_protocol::wire::{Header, Kind};
+use thc_protocol::{Lane, Round, WorkerId};
+
+fn only(sent: Vec<Sent>) -> Sent {
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    sent.into_iter().next().unwrap()
+}
+
+#[test]
+fn newer_is_serial_number_arithmetic() {
+    let half = 1u32 << 31;
+    for base in [0, 1, 5, half - 1, half, half + 1, u32::MAX - 1, u32::MAX] {
+        let round = Round(base);
+        assert!(!round.newer_than(round));
+        for ahead in [1, 2, 1000, half - 1] {
+            assert!(Round(base.wrapping_add(ahead)).newer_than(round), "{base} + {ahead}");
+            assert!(!round.newer_than(Round(base.wrapping_add(ahead))), "{base} + {ahead}");
+        }
+        // Exactly half way round is older both ways: never newer.
+        assert!(!Round(base.wrapping_add(half)).newer_than(round));
+        assert!(!Round(base.wrapping_add(half + 1)).newer_than(round));
+    }
+}
+
+#[test]
+fn an_empty_slot_takes_any_round() {
+    for round in [0, 1, 1 << 31, u32::MAX] {
+        let mut setup = Setup::new(2);
+        assert_eq!(setup.data(0, round, 5, 2), (Event::Opened, vec![]));
+        let slot = setup.slot(Kind::Data, 5);
+        assert_eq!((slot.round, slot.seen, slot.complete), (Round(round), 1, false));
+        assert!(slot.values.iter().all(|&lane| lane == VALUES[2]));
+    }
+}
+
+#[test]
+fn values_are_looked_up_and_added_once_each() {
+    let mut setup = Setup::new(3);
+    let mut expected = [0u8; 1024];
+    for worker in 0..3u8 {
+        let payload: Vec<u8> = (0..512u32).map(|i| (i * 37 + u32::from(worker) * 91 + i / 7) as u8).collect();
+        for (pair, byte) in expected.chunks_exact_mut(2).zip(&payload) {
+            pair[0] += VALUES[usize::from(byte >> 4)];
+            pair[1] += VALUES[usize::from(byte & 15)];
+        }
+        let header = setup.header(Kind::Data, worker, 4, 1);
+        let (event, sent) = handled(setup.packet(header, &payload));
+        assert_eq!(event, if worker == 0 { Event::Opened } else { Event::Added });
+        if worker < 2 {
+            assert_eq!(sent, vec![]);
+            assert_eq!(handled(setup.packet(header, &payload)), (Event::Duplicate, vec![]));
+        } else {
+            let result = only(sent);
+            assert_eq!(result.to, setup.all());
+            assert_eq!(result.payload(), expected);
+            let header = Header { kind: Kind::Result, worker: WorkerId::NONE, count: 3, ..header };
+            assert_eq!(result.header(), header);
+        }
+    }
+    assert_eq!(setup.slot(Kind::Data, 1).seen, 0b111);
+    assert_eq!(setup.aggregator.job_counters(JOB).unwrap().results, 1);
+}
+
+#[test]
+fn a_newer_round_overwrites_complete_and_incomplete_slots() {
+    let mut setup = Setup::new(2);
+    // Incomplete: worker 0 alone in round 7.
+    setup.data(0, 7, 0, 15);
+    assert_eq!(setup.data(1, 8, 0, 1), (Event::Opened, vec![]));
+    let slot = setup.slot(Kind::Data, 0);
+    assert_eq!((slot.round, slot.seen, slot.complete), (Round(8), 0b10, false));
+    assert!(slot.values.iter().all(|&lane| lane == VALUES[1]));
+    // Complete.
+    let (event, sent) = setup.data(0, 8, 0, 2);
+    assert_eq!((event, only(sent).payload()[1000]), (Event::Added, VALUES[1] + VALUES[2]));
+    assert!(setup.slot(Kind::Data, 0).complete);
+    assert_eq!(setup.data(0, 1000, 0, 3), (Event::Opened, vec![]));
+    let slot = setup.slot(Kind::Data, 0);
+    assert_eq!((slot.round, slot.seen, slot.complete), (Round(1000), 0b01, false));
+    assert!(slot.values.iter().all(|&lane| lane == VALUES[3]));
+}
+
+#[test]
+fn rounds_wrap() {
+    let mut setup = Setup::new(2);
+    for round in [u32::MAX - 1, u32::MAX, 0, 1] {
+        assert_eq!(setup.data(0, round, 0, 1), (Event::Opened, vec![]));
+        let (event, sent) = setup.data(1, round, 0, 2);
+        assert_eq!(event, Event::Added);
+        assert_eq!(only(sent).header().round, Round(round));
+    }
+    // What the wrap has passed is old.
+    assert_eq!(setup.data(0, u32::MAX, 0, 1).0, Event::Stale);
+    // Half the circle ahead is not newer; one less is.
+    assert_eq!(setup.data(0, 1 + (1 << 31), 0, 1).0, Event::Stale);
+    assert_eq!(setup.data(0, 1 + (1 << 31) - 1, 0, 1).0, Event::Opened);
+}
+
+#[test]
+fn a_duplicate_is_never_added_and_gets_the_result_alone() {
+    let mut setup = Setup::new(3);
+    setup.data(0, 0, 0, 1);
+    // Even with other contents it is not added.
+    assert_eq!(setup.data(0, 0, 0, 9), (Event::Duplicate, vec![]));
+    setup.data(1, 0, 0, 2);
+    let result = only(setup.data(2, 0, 0, 3).1);
+    assert_eq!(result.payload()[0], VALUES[1] + VALUES[2] + VALUES[3]);
+    for worker in [2, 0, 1, 0] {
+        let (event, sent) = setup.data(worker, 0, 0, 9);
+        assert_eq!(event, Event::Duplicate);
+        let again = only(sent);
+        assert_eq!(again.to, To::One(at(worker)));
+        assert_eq!(again.packet, result.packet);
+    }
+    let counters = setup.aggregator.job_counters(JOB).unwrap();
+    assert_eq!((counters.results, counters.resent), (1, 4));
+    assert_eq!(setup.events(0), [(Event::Opened, 1), (Event::Duplicate, 3)]);
+    assert_eq!(setup.events(1), [(Event::Added, 1), (Event::Duplicate, 1)]);
+}
+
+#[test]
+fn a_quorum_completes_and_the_late_get_the_same_result() {
+    let mut setup = Setup::with(JobConfig { quorum: 2, ..config(4) });
+    assert_eq!(setup.data(3, 0, 0, 1), (Event::Opened, vec![]));
+    let result = only(setup.data(1, 0, 0, 2).1);
+    assert_eq!((result.to.clone(), result.header().count), (setup.all(), 2));
+    for (worker, event) in [(0, Event::Late), (0, Event::Late), (2, Event::Late), (3, Event::Duplicate)] {
+        let (what, sent) = setup.data(worker, 0, 0, 15);
+        assert_eq!(what, event);
+        let copy = only(sent);
+        assert_eq!((copy.to, copy.packet), (To::One(at(worker)), result.packet.clone()));
+    }
+    // The late never join `seen`.
+    assert_eq!(setup.slot(Kind::Data, 0).seen, 0b1010);
+    assert_eq!(setup.events(0), [(Event::Late, 2)]);
+}
+
+#[test]
+fn one_worker_completes_alone() {
+    let mut setup = Setup::new(1);
+    let (event, sent) = setup.data(0, 9, 3, 4);
+    assert_eq!((event, only(sent).payload()[5]), (Event::Opened, VALUES[4]));
+    let mut setup = Setup::with(JobConfig { quorum: 1, ..config(3) });
+    let (event, sent) = setup.data(2, 9, 3, 4);
+    assert_eq!((event, only(sent).header().count), (Event::Opened, 1));
+    // Its NUDGE is answered by the result, not by a NUDGE.
+    let (event, sent) = setup.nudging_data(2, 10, 3, 4);
+    assert_eq!((event, only(sent).header().kind), (Event::Opened, Kind::Result));
+}
+
+#[test]
+fn sixty_four_workers_fill_seen() {
+    // 64 · 3 = 192 fits 8 bits.
+    let mut setup = Setup::with(JobConfig { tables: vec![], ..config(64) });
+    let thin = thc_protocol::TableId(4);
+    setup.aggregator.install_table(thin, [0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    setup.aggregator.install_job(JobConfig { tables: vec![thin], ..config(64) }).unwrap();
+    for worker in 0..64 {
+        let header = Header { table: thin, ..setup.header(Kind::Data, worker, 0, 0) };
+        let (event, sent) = handled(setup.packet(header, &[0x33; 512]));
+        assert_eq!(event, if worker == 0 { Event::Opened } else { Event::Added });
+        if worker == 63 {
+            let result = only(sent);
+            assert_eq!(result.header().count, 64);
+            assert!(result.payload().iter().all(|&lane| lane == 192));
+        } else {
+            assert_eq!(sent, vec![]);
+        }
+    }
+    assert_eq!(setup.slot(Kind::Data, 0).seen, u64::MAX);
+}
+
+#[test]
+fn sixteen_bit_lanes() {
+    let wide = JobConfig { lane: Lane::Bits16, ..config(20) };
+    let mut setup = Setup::with(wide);
+    let mut expected = [0u16; 512];
+    for worker in 0..20u8 {
+        let payload: Vec<u8> = (0..256u32).map(|i| (i * 53 + u32::from(worker) * 17) as u8).collect();
+        for (pair, byte) in expected.chunks_exact_mut(2).zip(&payload) {
+            pair[0] += u16::from(VALUES[usize::from(byte >> 4)]);
+            pair[1] += u16::from(VALUES[usize::from(byte & 15)]);
+        }
+        let (_, sent) = handled(setup.packet(setup.header(Kind::Data, worker, 0, 2), &payload));
+        if worker == 19 {
+            let result = only(sent);
+            let lanes: Vec<u16> =
+                result.payload().chunks_exact(2).map(|b| u16::from_be_bytes([b[0], b[1]])).collect();
+            assert_eq!(lanes, expected);
+            assert!(expected.iter().any(|&lane| lane > 255));
+        }
+    }
+}
+
+#[test]
+fn raw_words_add_and_wrap() {
+    let mut setup = Setup::new(3);
+    let words = [
+        [i32::MAX, -1, 0, i32::MIN, 0x0102_0304],
+        [1, -1, 0, i32::MIN, 0x1010_1010],
+        [i32::MAX, 5, 0, -1, 0x0102_0304],
+    ];
+    let mut result = Vec::new();
+    for (worker, words) in (0u8..).zip(words) {
+        let payload: Vec<u8> = (0..256).flat_map(|i| words[i % 5].to_be_bytes()).collect();
+        let (_, sent) = handled(setup.packet(setup.header(Kind::Raw, worker, 0, 0), &payload));
+        result.extend(sent);
+    }
+    let result = only(result);
+    assert_eq!(result.header().kind, Kind::RawResult);
+    for (i, word) in result.payload().chunks_exact(4).enumerate() {
+        let expected = words.iter().fold(0i32, |sum, of| sum.wrapping_add(of[i % 5]));
+        assert_eq!(word, expected.to_be_bytes());
+    }
+}
+
+#[test]
+fn data_and_raw_share_the_slots() {
+    let mut setup = Setup::new(2);
+    setup.data(0, 3, 0, 1);
+    let (event, sent) = handled(setup.packet(setup.header(Kind::Raw, 0, 2, 0), &[0; 1024]));
+    assert_eq!((event, only(sent).header().kind), (Event::Stale, Kind::Straggler));
+    let (event, _) = handled(setup.packet(setup.header(Kind::Raw, 0, 4, 0), &[7; 1024]));
+    assert_eq!(event, Event::Opened);
+    assert_eq!(setup.slot(Kind::Data, 0).values, [7; 1024]);
+    assert_eq!(setup.data(1, 3, 0, 1).0, Event::Stale);
+}
+
+#[test]
+fn forgotten_slots_are_empty_and_complete_again_to_the_same_result() {
+    let mut setup = Setup::new(2);
+    setup.data(0, 5, 0, 1);
+    let result = only(setup.data(1, 5, 0, 2).1);
+    setup.aggregator.forget_slots();
+    let slot = setup.slot(Kind::Data, 0);
+    assert_eq!((slot.seen, slot.complete), (0, false));
+    // An older round opens it as well, and the newer then overwrites that.
+    assert_eq!(setup.data(1, 4, 0, 9), (Event::Opened, vec![]));
+    assert_eq!(setup.data(1, 5, 0, 2), (Event::Opened, vec![]));
+    assert_eq!(only(setup.data(0, 5, 0, 1).1), result);
+    // Counters outlive it.
+    assert_eq!(setup.aggregator.job_counters(JOB).unwrap().results, 2);
+}
