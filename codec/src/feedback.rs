@@ -1,6 +1,7 @@
 //! Error feedback: what quantization lost in earlier rounds and is still to be sent
 //! (paper, section 5.1 and Algorithm 3).
 
+use crate::buffer::Buffer;
 use crate::error::CodecError;
 use crate::norm;
 
@@ -11,17 +12,18 @@ const VERSION: u32 = 1;
 /// Magic, version, number of coordinates.
 const HEADER: usize = 4 + 4 + 8;
 
-/// The error feedback of one tensor, one `f32` per coordinate, zero at first.
+/// The error feedback of one tensor, one `f32` per coordinate, zero at first,
+/// aligned to 64 bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ErrorFeedback {
-    residual: Vec<f32>,
+    residual: Buffer,
 }
 
 impl ErrorFeedback {
     /// Zero feedback for a tensor of `len` coordinates.
     #[must_use]
     pub fn new(len: usize) -> Self {
-        Self { residual: vec![0.0; len] }
+        Self { residual: Buffer::zeroed(len) }
     }
 
     /// Number of coordinates.
@@ -66,7 +68,7 @@ impl ErrorFeedback {
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&(self.residual.len() as u64).to_le_bytes());
-        for v in &self.residual {
+        for v in self.residual.iter() {
             bytes.extend_from_slice(&v.to_le_bytes());
         }
         bytes
@@ -94,8 +96,10 @@ impl ErrorFeedback {
         if body.len() as u64 != saved.saturating_mul(4) {
             return fail(format!("{} bytes of coordinates do not make {saved} coordinates", body.len()));
         }
-        let residual: Vec<f32> =
-            body.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let mut residual = Buffer::zeroed(len);
+        for (v, b) in residual.iter_mut().zip(body.chunks_exact(4)) {
+            *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+        }
         if let Some(at) = residual.iter().position(|v| !v.is_finite()) {
             return fail(format!("coordinate {at} is {}", residual[at]));
         }
