@@ -1,0 +1,94 @@
+# Everything a developer does, by name; `make` alone lists the targets.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint deps toolchain fmt clippy
+
+SHELL := /bin/sh
+
+# rustup installs cargo here, but not every shell looks there.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+# Absolute and exported, so that all benchmarks and this file agree on where results lie.
+ifndef CARGO_TARGET_DIR
+export CARGO_TARGET_DIR := $(CURDIR)/target
+endif
+
+# Arguments for `thc demo`: make demo ARGS="--steps 100 --plot loss.svg"
+ARGS ?=
+# Benchmarks to run, by name: make bench BENCH=codec
+BENCH ?= *
+# When a run of tests that hangs is ended; single tests end earlier (.config/nextest.toml).
+TEST_TIMEOUT ?= 40m
+
+# `timeout` ends all that it started, but must stay in the foreground for Ctrl-C to reach tests on a terminal.
+BOUNDED := bounded=; if command -v timeout >/dev/null; then \
+    if [ -t 0 ]; then bounded='timeout --foreground $(TEST_TIMEOUT)'; \
+    else bounded='timeout -k 30 $(TEST_TIMEOUT)'; fi; fi
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo 'Variables: ARGS (for thc demo), BENCH (a benchmark by name), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+
+demo: toolchain ## Build, then train a small model through THC and compare with exact averaging
+	cargo build --release --package thc-testbed --package thc-ps --package thc-worker --bins
+	@"$(CARGO_TARGET_DIR)"/release/thc demo $(ARGS)
+
+test: deps fmt clippy ## Formatting, clippy, all tests, doc tests
+	@$(BOUNDED); \
+	run() { echo "$$*"; "$$@"; }; \
+	if cargo nextest --version >/dev/null 2>&1; then \
+	    run cargo nextest run --workspace --no-run && \
+	    run $$bounded cargo nextest run --workspace --no-fail-fast; \
+	else \
+	    echo 'test: cargo-nextest is not installed; using cargo test, which is slower'; \
+	    run cargo test --workspace --tests --no-run && \
+	    run $$bounded cargo test --workspace --tests --no-fail-fast; \
+	fi
+	cargo test --workspace --doc
+
+bench: toolchain ## Run all benchmarks; results in target/bench/*.json and as one table
+	@rm -f "$(CARGO_TARGET_DIR)"/bench/*.json
+	@status=0; \
+	cargo bench --workspace --bench '$(BENCH)' --no-fail-fast || status=$$?; \
+	echo; awk -f .ci/bench-table.awk "$(CARGO_TARGET_DIR)"/bench/*.json || status=$$?; \
+	exit $$status
+
+lint: deps fmt clippy ## Formatting, clippy, and licences and advisories of all dependencies
+	@cargo deny --version >/dev/null 2>&1 || { \
+	    echo 'lint: cargo-deny is missing: installing it with cargo install (minutes)'; \
+	    cargo install --locked cargo-deny; }
+	cargo deny --workspace check
+
+fmt:
+	cargo fmt --all -- --check
+
+clippy:
+	cargo clippy --workspace --all-targets -- -D warnings
+
+deps: toolchain ## Check the toolchain and install what is missing of it
+	@for part in fmt:rustfmt clippy:clippy; do \
+	    cargo "$${part%:*}" --version >/dev/null 2>&1 && continue; \
+	    if ! command -v rustup >/dev/null; then \
+	        echo "deps: $${part#*:} is missing and there is no rustup to install it with;" \
+	             'install it the way cargo was installed' >&2; exit 1; \
+	    fi; \
+	    echo "deps: $${part#*:} is missing: installing it with rustup"; \
+	    rustup component add "$${part#*:}" || exit 1; \
+	done
+
+# What a build needs: cargo, new enough, and a linker.
+toolchain:
+	@command -v cargo >/dev/null || { \
+	    echo 'deps: cargo not found; install the Rust toolchain, for example with rustup:' >&2; \
+	    echo "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" >&2; exit 1; }
+	@wanted=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml); \
+	have=$$(cargo --version | cut -d ' ' -f 2); \
+	[ "$$(printf '%s\n' "$$wanted" "$$have" | sort -V | head -n 1)" = "$$wanted" ] || { \
+	    echo "deps: cargo $$have is too old, $$wanted is needed; with rustup: rustup update stable" >&2; exit 1; }
+	@command -v cc >/dev/null || { \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	        echo 'deps: there is no linker (cc): installing gcc with apt-get'; \
+	        apt-get update -q && apt-get install -q -y --no-install-recommends gcc libc6-dev; \
+	    else \
+	        echo 'deps: there is no linker (cc); on Debian: sudo apt-get install gcc libc6-dev' >&2; exit 1; \
+	    fi; }
