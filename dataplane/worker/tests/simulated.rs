@@ -73,10 +73,16 @@ impl Ps {
                 continue;
             }
             let random = &mut self.random;
-            let actions = self.registry.handle(now, from, &bytes, |_, _| None, || {
-                *random += 1;
-                *random
-            });
+            let actions = self.registry.handle(
+                now,
+                from,
+                &bytes,
+                |_, _| None,
+                || {
+                    *random += 1;
+                    *random
+                },
+            );
             for action in actions {
                 match action {
                     Action::Install(config, members) => {
@@ -379,7 +385,9 @@ fn different_lengths_are_an_error_that_shows_both() {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
     let mut data = vec![vec![1.0; 5000], vec![1.0; 6000]];
     for outcome in world.allreduce(&mut data, &[CallOptions::default(); 2], |_, _| {}) {
-        let Err(error @ WorkerError::Session(SessionError::Mismatch { .. })) = outcome else { panic!("{outcome:?}") };
+        let Err(error @ WorkerError::Session(SessionError::Mismatch { .. })) = outcome else {
+            panic!("{outcome:?}")
+        };
         let text = error.to_string();
         assert!(text.contains("5000") && text.contains("6000"), "{text}");
     }
@@ -413,6 +421,9 @@ fn best_effort_goes_on_without_lost_packets() {
         let lost = engine.stats().lost;
         assert!(lost > 0, "the network lost packets");
         let error = nmse(&mean, out);
-        assert!(error < 0.03 + lost as f64 * 1024.0 / LEN as f64 * 1.5, "NMSE {error} with {lost} packets lost");
+        assert!(
+            error < 0.03 + lost as f64 * 1024.0 / LEN as f64 * 1.5,
+            "NMSE {error} with {lost} packets lost"
+        );
     }
 }

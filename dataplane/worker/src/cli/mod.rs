@@ -1,0 +1,5 @@
+//! The command line of `thc-worker`.
+
+pub mod options;
+pub mod run;
+pub mod tensors;

@@ -1,0 +1,313 @@
+//! Flags and the TOML file, checked together into a [`Plan`].
+
+use clap::{Parser, ValueEnum};
+use serde::Deserialize;
+use std::fmt::Display;
+use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use thc_transport::{FaultRates, LossyConfig};
+use thc_worker::{GroupConfig, Mode};
+
+const EXAMPLES: &str = "\
+Examples:
+  A parameter server and two workers that average their gradients:
+    thc-ps --job 1 --workers 2 --cookie 0x1234 &
+    thc-worker --worker 0 --cookie 0x1234 --input a.npy --output mean-a.npy &
+    thc-worker --worker 1 --cookie 0x1234 --input b.npy --output mean-b.npy
+
+  How long 64 MiB take, ten times, without files:
+    thc-worker --worker 0 --cookie 0x1234 --coordinates 16777216 --repeat 10 --json
+
+  The same settings from a file, the cookie from the environment:
+    THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
+
+Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
+
+/// Average tensors with the other workers of a job, in compressed form, through a parameter server.
+#[derive(Debug, Parser)]
+#[command(name = "thc-worker", version, after_help = EXAMPLES)]
+pub struct Flags {
+    /// TOML file with the keys of "Group" and "Work" below, in snake case; flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    keys: Keys,
+    /// Print the report as JSON on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// How coordinates travel.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum Travel {
+    /// Compressed: 4 bits up, 8 or 16 down
+    Thc,
+    /// As 32-bit integers
+    Raw,
+}
+
+/// Every key, as written; a file and flags have the same.
+#[derive(Clone, Debug, Default, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+struct Keys {
+    /// The parameter server [default: 127.0.0.1:9000]
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
+    ps: Option<String>,
+    /// The job's number [default: 1]
+    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
+    job: Option<u16>,
+    /// This worker's number, 0 to workers - 1
+    #[arg(long, value_name = "NUMBER", env = "THC_WORKER", help_heading = "Group")]
+    worker: Option<u8>,
+    /// The job's cookie, as the parameter server has it
+    #[arg(long, value_name = "0x…", env = "THC_COOKIE", hide_env_values = true, help_heading = "Group")]
+    cookie: Option<String>,
+    /// Address and port to send from [default: 0.0.0.0:0]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
+    bind: Option<String>,
+    /// How long to wait for the other workers [default: 60s]
+    #[arg(long, value_name = "TIME", help_heading = "Group")]
+    join_timeout: Option<String>,
+    /// How long an all-reduce may stand still before it fails [default: 60s]
+    #[arg(long, value_name = "TIME", help_heading = "Group")]
+    timeout: Option<String>,
+    /// Shortest retransmission time-out [default: 20ms]
+    #[arg(long, value_name = "TIME", help_heading = "Group")]
+    min_rto: Option<String>,
+    /// Seed of this worker's rounding [default: from the job's seed and the worker's number]
+    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
+    seed: Option<u64>,
+    /// Faults to inject into this worker's packets, for tests: loss=0.01,duplicate=0.01,reorder=0.01
+    #[arg(long, value_name = "FAULTS", hide = true)]
+    inject: Option<String>,
+    /// Seed of the injected faults
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    inject_seed: Option<u64>,
+
+    /// Tensors to reduce: .npy, .safetensors, or raw little-endian f32 under any other name
+    #[arg(long, value_name = "FILE", help_heading = "Work")]
+    input: Option<PathBuf>,
+    /// Where the mean goes, in the input's format
+    #[arg(long, value_name = "FILE", requires = "input", help_heading = "Work")]
+    output: Option<PathBuf>,
+    /// Reduce so many made-up coordinates instead of a file
+    #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
+    coordinates: Option<usize>,
+    /// How often to reduce the same tensors [default: 1]
+    #[arg(long, value_name = "NUMBER", help_heading = "Work")]
+    repeat: Option<u32>,
+    /// How coordinates travel [default: thc]
+    #[arg(long, value_enum, help_heading = "Work")]
+    mode: Option<Travel>,
+    /// Keep error feedback between repetitions
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Work")]
+    error_feedback: Option<bool>,
+}
+
+impl Keys {
+    /// These keys, with those of a file where these are absent.
+    fn over(self, file: Keys) -> Keys {
+        macro_rules! over {
+            ($($key:ident),*) => { Keys { $($key: self.$key.or(file.$key)),* } };
+        }
+        over!(
+            ps,
+            job,
+            worker,
+            cookie,
+            bind,
+            join_timeout,
+            timeout,
+            min_rto,
+            seed,
+            inject,
+            inject_seed,
+            input,
+            output,
+            coordinates,
+            repeat,
+            mode,
+            error_feedback
+        )
+    }
+}
+
+/// What to reduce.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The tensors of a file; the mean goes to another, if any.
+    File { input: PathBuf, output: Option<PathBuf> },
+    /// So many made-up coordinates.
+    MadeUp(usize),
+}
+
+/// Everything that a run needs, checked.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The group to join.
+    pub group: GroupConfig,
+    /// What to reduce.
+    pub source: Source,
+    /// How often.
+    pub repeat: u32,
+    /// How coordinates travel.
+    pub mode: Mode,
+    /// Whether error feedback is kept between repetitions.
+    pub error_feedback: bool,
+    /// Whether to report as JSON.
+    pub json: bool,
+}
+
+impl Flags {
+    /// Reads the file, if any, and checks everything.
+    pub fn plan(self) -> Result<Plan, String> {
+        let file = match &self.config {
+            Some(path) => read(path)?,
+            None => Keys::default(),
+        };
+        let keys = self.keys.over(file);
+        let defaults = GroupConfig::default();
+        let faults = match &keys.inject {
+            None => None,
+            Some(text) => {
+                let rates: FaultRates = parse("inject", text)?;
+                let seed = keys.inject_seed.unwrap_or(0);
+                Some(LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() })
+            }
+        };
+        let group = GroupConfig {
+            ps: keys.ps.as_deref().map_or(Ok(defaults.ps), resolve)?,
+            job: keys.job.unwrap_or(defaults.job),
+            worker: keys
+                .worker
+                .ok_or("worker is missing: give this worker's number, --worker 0 to workers - 1")?,
+            cookie: cookie(keys.cookie.as_deref())?,
+            bind: keys.bind.as_deref().map_or(Ok(defaults.bind), |text| parse("bind", text))?,
+            join_timeout: time("join_timeout", keys.join_timeout.as_deref(), defaults.join_timeout)?,
+            timeout: time("timeout", keys.timeout.as_deref(), defaults.timeout)?,
+            min_rto: time("min_rto", keys.min_rto.as_deref(), defaults.min_rto)?,
+            seed: keys.seed,
+            faults,
+            ..defaults
+        };
+        let source = match (keys.input, keys.coordinates) {
+            (Some(input), None) => Source::File { input, output: keys.output },
+            (None, Some(0)) => return Err("coordinates is 0: give at least 1".into()),
+            (None, Some(count)) => Source::MadeUp(count),
+            (Some(_), Some(_)) => {
+                return Err("input and coordinates exclude each other: give one of them".into());
+            }
+            (None, None) => return Err("nothing to reduce: give --input FILE or --coordinates NUMBER".into()),
+        };
+        let repeat = keys.repeat.unwrap_or(1);
+        if repeat == 0 {
+            return Err("repeat is 0: give at least 1".into());
+        }
+        Ok(Plan {
+            group,
+            source,
+            repeat,
+            mode: if keys.mode == Some(Travel::Raw) { Mode::Raw } else { Mode::Compressed },
+            error_feedback: keys.error_feedback.unwrap_or(false),
+            json: self.json,
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Keys, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    toml::from_str(&text).map_err(|e| {
+        let line = e.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        format!("{}: line {line}: {}", path.display(), e.message())
+    })
+}
+
+fn parse<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|e| format!("{key} = {text:?}: {e}"))
+}
+
+fn time(key: &str, text: Option<&str>, default: Duration) -> Result<Duration, String> {
+    let Some(text) = text else { return Ok(default) };
+    let time = humantime::parse_duration(text)
+        .map_err(|e| format!("{key} = {text:?}: {e}; write a time like 200ms or 10s"))?;
+    if time.is_zero() { Err(format!("{key} is 0: give a time like 200ms or 10s")) } else { Ok(time) }
+}
+
+/// The cookie is not repeated in messages: it is a secret.
+fn cookie(text: Option<&str>) -> Result<u32, String> {
+    let text = text.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?.trim();
+    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| "cookie is no 32-bit number: write it like 0x1234abcd".into())
+}
+
+fn resolve(text: &str) -> Result<SocketAddrV4, String> {
+    let addresses =
+        text.to_socket_addrs().map_err(|e| format!("ps = {text:?}: {e}; write it like 10.0.0.1:9000"))?;
+    let v4 = addresses.filter_map(|a| match a {
+        SocketAddr::V4(v4) => Some(v4),
+        SocketAddr::V6(_) => None,
+    });
+    let mut v4 = v4;
+    v4.next().ok_or_else(|| format!("ps = {text:?} has no IPv4 address, and THC speaks IPv4"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn plan(args: &[&str]) -> Result<Plan, String> {
+        let all = ["thc-worker", "--worker", "1", "--cookie", "0x10"].iter().chain(args);
+        Flags::try_parse_from(all).map_err(|e| e.to_string())?.plan()
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "job = 5\nps = \"127.0.0.1:7000\"\ntimeout = \"3s\"\ncoordinates = 10").unwrap();
+        let plan = plan(&["--config", file.path().to_str().unwrap(), "--job", "6"]).unwrap();
+        assert_eq!(plan.group.job, 6);
+        assert_eq!(plan.group.ps.port(), 7000);
+        assert_eq!(plan.group.timeout, Duration::from_secs(3));
+        assert_eq!(plan.source, Source::MadeUp(10));
+    }
+
+    #[test]
+    fn errors_name_the_key() {
+        for (args, says) in [
+            (&[][..], "nothing to reduce"),
+            (&["--coordinates", "0"], "coordinates is 0"),
+            (&["--coordinates", "9", "--repeat", "0"], "repeat is 0"),
+            (&["--coordinates", "9", "--ps", "nowhere"], "ps = \"nowhere\""),
+            (&["--coordinates", "9", "--ps", "[::1]:9"], "no IPv4 address"),
+            (&["--coordinates", "9", "--timeout", "5"], "timeout = \"5\""),
+            (&["--coordinates", "9", "--bind", "x"], "bind = \"x\""),
+            (&["--coordinates", "9", "--inject", "loss=2"], "inject"),
+        ] {
+            let error = plan(args).unwrap_err();
+            assert!(error.contains(says), "{args:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_their_line() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "job = 5\nworkr = 3").unwrap();
+        let error = plan(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+        assert!(error.contains("line 2") && error.contains("workr"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_cookie_is_not_shown() {
+        let flags = ["thc-worker", "--worker", "1", "--cookie", "secret77", "--coordinates", "1"];
+        let error = Flags::try_parse_from(flags).unwrap().plan().unwrap_err();
+        assert!(error.contains("cookie") && !error.contains("secret77"), "{error}");
+    }
+}

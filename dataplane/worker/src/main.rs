@@ -1,0 +1,46 @@
+//! `thc-worker`: all-reduce of tensors in files, or of made-up ones, from the command line.
+
+mod cli;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use cli::options::Flags;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+/// Exit status of wrong flags and configuration.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let flags = match Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => {
+            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            // Nothing is left to do if the terminal is gone.
+            let _ = error.print();
+            return ExitCode::from(if told { 0 } else { USAGE });
+        }
+    };
+    let plan = match flags.plan() {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("thc-worker: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    match cli::run::run(&plan) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("thc-worker: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
