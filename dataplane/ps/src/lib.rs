@@ -1,1 +1,45 @@
-//! THC software parameter server.
+//! THC software parameter server: the aggregator of `thc-protocol` behind UDP ports.
+//!
+//! ```no_run
+//! use thc_ps::{JobOptions, Server, ServerOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let job = JobOptions {
+//!     job: Some(1),
+//!     workers: Some(4),
+//!     cookie: Some(0x1234_abcd.into()),
+//!     ..JobOptions::default()
+//! };
+//! let options = ServerOptions { job: vec![job], ..ServerOptions::default() };
+//! let server = Server::start(options.validate()?)?;
+//! println!("workers join at {}", server.local());
+//! let totals = server.shutdown();
+//! println!("{} results", totals.job(1).map_or(0, |job| job.results));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One thread per shard owns a UDP port and its part of every job's slots (P21); it receives a
+//! burst, lets the aggregator handle each packet, and sends the answers in runs. A
+//! control thread takes JOIN and LEAVE and tells the shards which session a job has (P22–P25).
+#![forbid(unsafe_code)]
+
+mod config;
+mod control;
+mod error;
+mod kernels;
+mod liveness;
+mod outbox;
+pub mod report;
+mod server;
+mod shard;
+mod stats;
+
+pub use config::{
+    ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, Place, PolicyName, Secret,
+    ServerConfig, ServerOptions, Size,
+};
+pub use error::PsError;
+pub use kernels::Simd;
+pub use server::Server;
+pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};

@@ -1,0 +1,220 @@
+//! Nanoseconds per packet of the aggregator with the server's kernels against the model's, packets
+//! handed over from memory: no device, no system call.
+//!
+//! Both take turns in one process and the median of the turns counts, so that other load on the
+//! machine meets both alike. Before anything is timed, both must have given the same packets out.
+//! Results go to `bench/ps.json` in the target directory and to the terminal. Without `--bench`
+//! (as `cargo test --benches` calls it) the turns are few and nothing is written.
+
+use std::error::Error;
+use std::fs;
+use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::time::Instant;
+
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Kernels, Outcome, Scalar, Shard, Sink};
+use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET};
+use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_ps::Simd;
+
+const JOB: JobId = JobId(1);
+const TABLE: [u8; 16] = [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30];
+const WORKERS: u8 = 4;
+/// Half of the default slots: what workers have under way at most, so the lanes' working set.
+const SLOTS: u16 = 512;
+
+/// What is timed: a kind of packet on a width of lanes.
+struct Case {
+    name: &'static str,
+    kind: Kind,
+    lane: Lane,
+}
+
+const CASES: [Case; 3] = [
+    Case { name: "DATA, 8-bit lanes", kind: Kind::Data, lane: Lane::Bits8 },
+    Case { name: "DATA, 16-bit lanes", kind: Kind::Data, lane: Lane::Bits16 },
+    Case { name: "RAW", kind: Kind::Raw, lane: Lane::Bits8 },
+];
+
+/// The ratio to reach, and the one below which the server would do better with the model.
+const AIM: f64 = 4.0;
+const FLOOR: f64 = 0.9;
+
+fn endpoint(worker: u8) -> Endpoint {
+    Endpoint::udp(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5000 + u16::from(worker)))
+}
+
+/// Adds up what is sent, so that nothing can be left out.
+#[derive(Default)]
+struct Digest {
+    packets: u64,
+    sum: u64,
+}
+
+impl Sink for Digest {
+    fn unicast(&mut self, _: Endpoint, packet: &[u8]) {
+        self.packets += 1;
+        self.sum = self.sum.wrapping_add(u64::from(black_box(packet)[HEADER_LEN]));
+    }
+
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+        self.unicast(members[0], packet);
+    }
+}
+
+/// Keeps what is sent, for comparing.
+#[derive(Default)]
+struct Recorder(Vec<Vec<u8>>);
+
+impl Sink for Recorder {
+    fn unicast(&mut self, _: Endpoint, packet: &[u8]) {
+        self.0.push(packet.to_vec());
+    }
+
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+        self.unicast(members[0], packet);
+    }
+}
+
+fn aggregator<K: Kernels>(lane: Lane) -> Result<Aggregator<K>, Box<dyn Error>> {
+    let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
+    aggregator.install_table(TableId(1), TABLE)?;
+    aggregator.install_job(JobConfig {
+        job: JOB,
+        cookie: Cookie(7),
+        workers: WORKERS,
+        quorum: WORKERS,
+        data_slots: u32::from(SLOTS),
+        norm_slots: 2,
+        lane,
+        tables: vec![TableId(1)],
+    })?;
+    for worker in 0..WORKERS {
+        aggregator.set_member(JOB, WorkerId(worker), endpoint(worker))?;
+    }
+    Ok(aggregator)
+}
+
+/// One round of every slot: all packets of worker 0, then those of worker 1, and so on.
+fn packets(case: &Case, round: u32) -> Vec<(Endpoint, Vec<u8>)> {
+    let mut random = fastrand::Rng::with_seed(u64::from(round));
+    let mut out = Vec::new();
+    for worker in 0..WORKERS {
+        for slot in 0..SLOTS {
+            let header = Header {
+                kind: case.kind,
+                flags: 0,
+                num_workers: WORKERS,
+                job: JOB,
+                worker: WorkerId(worker),
+                table: TableId(if case.kind == Kind::Data { 1 } else { 0 }),
+                cookie: Cookie(7),
+                round: Round(round),
+                slot: SlotId(slot),
+                count: 0,
+            };
+            let payload: Vec<u8> = (0..case.kind.payload_len(case.lane)).map(|_| random.u8(..)).collect();
+            let mut bytes = [0; MAX_PACKET];
+            out.push((endpoint(worker), header.emit_packet(&mut bytes, &payload).to_vec()));
+        }
+    }
+    out
+}
+
+/// Moves packets to another round without building them anew.
+fn advance(packets: &mut [(Endpoint, Vec<u8>)], round: u32) {
+    for (_, packet) in packets {
+        packet[12..16].copy_from_slice(&round.to_be_bytes());
+    }
+}
+
+/// Nanoseconds per packet of one turn.
+fn turn<K: Kernels>(
+    aggregator: &mut Aggregator<K>,
+    packets: &[(Endpoint, Vec<u8>)],
+    sink: &mut Digest,
+) -> Result<f64, String> {
+    let start = Instant::now();
+    let mut handled = 0;
+    for (from, packet) in packets {
+        handled += usize::from(matches!(aggregator.handle(*from, packet, sink), Outcome::Handled(_)));
+    }
+    let took = start.elapsed().as_nanos() as f64 / packets.len() as f64;
+    if handled != packets.len() {
+        return Err(format!("only {handled} of {} packets were let in", packets.len()));
+    }
+    Ok(took)
+}
+
+fn median(turns: &mut [f64]) -> f64 {
+    turns.sort_by(f64::total_cmp);
+    turns[turns.len() / 2]
+}
+
+/// Three rounds through both: every packet sent and every counter must be equal.
+fn check(case: &Case) -> Result<(), Box<dyn Error>> {
+    let (mut model, mut server) = (aggregator::<Scalar>(case.lane)?, aggregator::<Simd>(case.lane)?);
+    let (mut expected, mut got) = (Recorder::default(), Recorder::default());
+    for round in 0..3 {
+        for (from, packet) in packets(case, round) {
+            model.handle(from, &packet, &mut expected);
+            server.handle(from, &packet, &mut got);
+        }
+    }
+    if expected.0.len() != 3 * usize::from(SLOTS) {
+        return Err(format!("{}: {} results instead of {}", case.name, expected.0.len(), 3 * SLOTS).into());
+    }
+    if expected.0 != got.0 || model.job_counters(JOB) != server.job_counters(JOB) {
+        return Err(format!("{}: the server's kernels give other results than the model", case.name).into());
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let measure = std::env::args().any(|argument| argument == "--bench");
+    let turns = if measure { 400 } else { 3 };
+    let mut results = Vec::new();
+    println!("{WORKERS} workers, {SLOTS} slots, {turns} turns, median");
+    for case in &CASES {
+        check(case)?;
+        let (mut model, mut server) = (aggregator::<Scalar>(case.lane)?, aggregator::<Simd>(case.lane)?);
+        let mut packets = packets(case, 0);
+        let (mut slow, mut fast) = (Vec::with_capacity(turns), Vec::with_capacity(turns));
+        let (mut expected, mut got) = (Digest::default(), Digest::default());
+        for round in 0..=turns {
+            advance(&mut packets, round as u32);
+            let took = [turn(&mut model, &packets, &mut expected)?, turn(&mut server, &packets, &mut got)?];
+            // The first turn warms up.
+            if round > 0 {
+                slow.push(took[0]);
+                fast.push(took[1]);
+            }
+        }
+        if (expected.packets, expected.sum) != (got.packets, got.sum) {
+            return Err(format!("{}: other packets were sent than by the model", case.name).into());
+        }
+        let (slow, fast) = (median(&mut slow), median(&mut fast));
+        println!(
+            "{:<20} model {slow:>7.1} ns/packet, server {fast:>7.1} ns/packet, {:>5.2}x",
+            case.name,
+            slow / fast
+        );
+        results.push(serde_json::json!({
+            "name": format!("ps {}: server's kernels over the model's, packets per second", case.name),
+            "ratio": slow / fast,
+            "better": "higher",
+            "aim": AIM,
+            "floor": FLOOR,
+            "detail": format!("model {slow:.0} ns/packet, server {fast:.0} ns/packet"),
+        }));
+    }
+    if measure {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
+        fs::create_dir_all(&folder)?;
+        let file = folder.join("ps.json");
+        fs::write(&file, serde_json::to_string_pretty(&results)?)?;
+        println!("written to {}", file.display());
+    }
+    Ok(())
+}

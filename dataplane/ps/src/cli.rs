@@ -1,0 +1,93 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use thc_ps::{ConfigError, JobOptions, ServerOptions};
+use thc_transport::{FaultRates, LossyConfig};
+
+const EXAMPLES: &str = "\
+Examples:
+  A job of 4 workers on this machine; g and p are chosen for 4 workers:
+    thc-ps --job 1 --workers 4 --cookie 0x1234abcd
+
+  The same for other machines, with the paper's table and the secret out of sight:
+    THC_COOKIE=0x1234abcd thc-ps --listen 0.0.0.0:9000 --job 1 --workers 4 \\
+        --bits 4 --granularity 30 --fraction 1/32
+
+  Many workers need wider sums; two threads share the work (ports 9000 and 9001):
+    thc-ps --job 1 --workers 32 --cookie 0x1234abcd --lane 16 --shards 2
+
+  Go on when 9 of 10 workers have sent, and never send again:
+    thc-ps --job 1 --workers 10 --cookie 0x1234abcd --quorum 9 --policy best-effort --deadline 50ms
+
+  Several jobs, from a file; flags win over it:
+    thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
+
+Every long flag is also a key of the file, with _ for -: those under Server at its top, those under Job
+in a [[job]] section each (there --slots is data_slots).
+
+Output: `ready ADDRESS:PORT` on stdout once workers can join; events on stderr (RUST_LOG=debug for more);
+totals on stdout after SIGTERM or Ctrl-C. Exit status: 0 stopped by a signal, 1 cannot serve (for example
+because the port is in use), 2 wrong flags or configuration.";
+
+/// THC software parameter server: adds up the compressed gradients of training workers.
+#[derive(Parser, Debug)]
+#[command(name = "thc-ps", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Flags {
+    /// Read this TOML file; flags win over it
+    #[arg(long, short, value_name = "PATH")]
+    pub config: Option<PathBuf>,
+    /// Print the totals as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    job: JobOptions,
+    /// For tests: lose this share of the packets, in each direction
+    #[arg(long, hide = true, value_name = "P", value_parser = probability)]
+    inject_loss: Option<f64>,
+    /// For tests: double this share of the packets, in each direction
+    #[arg(long, hide = true, value_name = "P", value_parser = probability)]
+    inject_duplicate: Option<f64>,
+    /// For tests: delay this share of the packets behind later ones, in each direction
+    #[arg(long, hide = true, value_name = "P", value_parser = probability)]
+    inject_reorder: Option<f64>,
+    /// For tests: seed of the faults
+    #[arg(long, hide = true, value_name = "NUMBER", default_value_t = 0)]
+    inject_seed: u64,
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err("give a number from 0 to 1".to_owned()),
+    }
+}
+
+impl Flags {
+    /// File and flags together.
+    pub fn options(mut self) -> Result<ServerOptions, ConfigError> {
+        let file = match &self.config {
+            Some(path) => ServerOptions::read(path)?,
+            None => ServerOptions::default(),
+        };
+        self.server.faults = self.faults();
+        file.with_flags(self.server, self.job)
+    }
+
+    fn faults(&self) -> Option<LossyConfig> {
+        let rates = FaultRates {
+            loss: self.inject_loss.unwrap_or(0.0),
+            duplicate: self.inject_duplicate.unwrap_or(0.0),
+            reorder: self.inject_reorder.unwrap_or(0.0),
+        };
+        (rates != FaultRates::NONE).then_some(LossyConfig {
+            seed: self.inject_seed,
+            outgoing: rates,
+            incoming: rates,
+            ..LossyConfig::default()
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! What can be wrong with a configuration.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thc_codec::CodecError;
+use thc_protocol::aggregator::ConfigError as JobError;
+
+/// Where in a configuration something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Among the keys of the server.
+    Server,
+    /// In the section of the job of this number.
+    Job(u16),
+    /// In the so-and-so-many-th `[[job]]` section, whose number is not known.
+    Section(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Server => Ok(()),
+            Place::Job(job) => write!(f, "job {job}: "),
+            Place::Section(place) => write!(f, "[[job]] section {place}: "),
+        }
+    }
+}
+
+/// Why a configuration is refused: each is one line that says what to change. No message shows a
+/// cookie.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {cause}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        cause: io::Error,
+    },
+    /// The file is not TOML, or has a key that there is none of, or a value of another type.
+    #[error("line {line}: {}{message}", key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
+    Syntax {
+        /// Counted from 1.
+        line: usize,
+        /// The key on that line, if it looks like one.
+        key: Option<String>,
+        /// What is wrong.
+        message: String,
+    },
+    /// A key is not there.
+    #[error("{place}{key} is missing: {mend}")]
+    Missing {
+        /// Where it belongs.
+        place: Place,
+        /// The key.
+        key: &'static str,
+        /// What to do.
+        mend: &'static str,
+    },
+    /// A key's value is no good.
+    #[error("{place}{key} is {value}: {mend}")]
+    Value {
+        /// Where it is.
+        place: Place,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What to do.
+        mend: String,
+    },
+    /// A secret's value is no good; it is not shown.
+    #[error("{place}{key} is no number {range}: write it like 0x1234abcd or 305441741")]
+    Secret {
+        /// Where it is.
+        place: Place,
+        /// The key.
+        key: &'static str,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// There is nothing to serve.
+    #[error("no job is configured: add a [[job]] section, or --job, --workers and --cookie")]
+    NoJob,
+    /// Two sections of one number.
+    #[error("job {job} is configured twice: give each [[job]] section its own number")]
+    Duplicate {
+        /// The number.
+        job: u16,
+    },
+    /// Flags for a job when the file has several.
+    #[error("the flags of a job need --job, because the file configures {jobs} jobs")]
+    WhichJob {
+        /// How many.
+        jobs: usize,
+    },
+    /// n·g is more than a lane holds (P6).
+    #[error(
+        "job {job}: workers × granularity = {workers} × {granularity} = {sum} does not fit lanes of {bits} bits, which hold {max}: {mend}"
+    )]
+    LaneOverflow {
+        /// The job.
+        job: u16,
+        /// n.
+        workers: u8,
+        /// g.
+        granularity: u16,
+        /// n·g.
+        sum: u32,
+        /// Lane width.
+        bits: u8,
+        /// The largest sum that fits.
+        max: u32,
+        /// What to do.
+        mend: String,
+    },
+    /// No granularity fits.
+    #[error(
+        "job {job}: the sums of {workers} workers with bits = {bits} do not fit lanes of {lane} bits: {mend}"
+    )]
+    NoGranularity {
+        /// The job.
+        job: u16,
+        /// n.
+        workers: u8,
+        /// b.
+        bits: u8,
+        /// Lane width.
+        lane: u8,
+        /// What to do.
+        mend: &'static str,
+    },
+    /// The lookup table cannot be made.
+    #[error("job {job}: no lookup table: {cause}")]
+    Table {
+        /// The job.
+        job: u16,
+        /// Why.
+        cause: CodecError,
+    },
+    /// The job's numbers do not fit together in a way not named above.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// More tables than ids.
+    #[error("the jobs use {tables} different lookup tables, at most 255 fit: give some the same parameters")]
+    TooManyTables {
+        /// How many.
+        tables: usize,
+    },
+    /// The slots of all jobs are too many.
+    #[error(
+        "the slots of all jobs need {needs}, memory_limit is {limit}: raise memory_limit or lower data_slots"
+    )]
+    Memory {
+        /// What they need, in words.
+        needs: String,
+        /// What is allowed, in words.
+        limit: String,
+    },
+}

@@ -1,0 +1,325 @@
+//! What a server is told: as it is written ([`ServerOptions`]) and as it is used ([`ServerConfig`]).
+//! Defaults are here and nowhere else.
+
+mod error;
+mod options;
+mod text;
+
+pub use error::{ConfigError, Place};
+pub use options::{JobOptions, PolicyName, ServerOptions};
+pub use text::{Fraction, Interval, Secret, Size};
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use thc_codec::CodecError;
+use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
+use thc_protocol::aggregator::JobConfig;
+use thc_protocol::session::StaticJob;
+use thc_protocol::wire::Welcome;
+use thc_protocol::{Cookie, JobId, Lane, MAX_WORKERS, Policy, TableId};
+use thc_transport::LossyConfig;
+
+/// Where a server listens unless told otherwise.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
+const DEFAULT_RECV_BUFFER: usize = 8 << 20;
+const DEFAULT_SEND_BUFFER: usize = 4 << 20;
+const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
+const DEFAULT_BITS: u64 = 4;
+const DEFAULT_LANE: u64 = 8;
+const DEFAULT_DATA_SLOTS: u64 = 1024;
+const DEFAULT_NORM_SLOTS: u64 = 64;
+const DEFAULT_DEADLINE: Duration = Duration::from_millis(200);
+
+/// More shards than that find no slots (P21).
+const MAX_SHARDS: u64 = 64;
+/// The smallest buffer that holds a whole run of packets.
+const MIN_BUFFER: usize = 64 << 10;
+/// Indices on the wire have 4 bits (P2).
+const MAX_BITS: u64 = 4;
+/// What WELCOME can say (P23), rounded down.
+const MAX_DEADLINE: Duration = Duration::from_secs(3600);
+
+/// A checked configuration: [`ServerOptions::validate`] makes it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Address and port of the first shard; port 0 lets the system choose.
+    pub listen: SocketAddrV4,
+    /// Threads and ports, at least 1.
+    pub shards: u8,
+    /// Bytes, of each port.
+    pub recv_buffer: usize,
+    /// Bytes, of each port.
+    pub send_buffer: usize,
+    /// Bytes, for the slots of all jobs.
+    pub memory_limit: usize,
+    /// Spin instead of sleeping.
+    pub busy_poll: bool,
+    /// Cores of the shards; empty leaves them where the system likes.
+    pub pin: Vec<usize>,
+    /// At least one.
+    pub jobs: Vec<JobSetup>,
+    /// Faults to inject on every port, for tests.
+    pub faults: Option<LossyConfig>,
+}
+
+/// A checked job.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct JobSetup {
+    /// Its shape, with the cookie that workers join with.
+    pub config: JobConfig,
+    /// What its workers are told, but for session and nonce.
+    pub welcome: Welcome,
+}
+
+impl JobSetup {
+    /// As the session registry wants it.
+    #[must_use]
+    pub fn to_static(&self) -> StaticJob {
+        StaticJob { config: self.config.clone(), welcome: self.welcome }
+    }
+}
+
+impl ServerOptions {
+    /// Checks everything, fills in defaults, and solves or chooses the lookup tables.
+    ///
+    /// # Errors
+    /// The [`ConfigError`] of the first thing that is wrong.
+    pub fn validate(&self) -> Result<ServerConfig, ConfigError> {
+        let place = Place::Server;
+        let listen_text = self.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
+        let listen: SocketAddrV4 = listen_text.parse().map_err(|_| {
+            let mend = "give an IPv4 address and a port, such as 0.0.0.0:9000".to_owned();
+            ConfigError::Value { place, key: "listen", value: format!("{listen_text:?}"), mend }
+        })?;
+        let shards = number(place, "shards", self.shards, 1, 1..=MAX_SHARDS)? as u8;
+        if listen.port() != 0 && usize::from(listen.port()) + usize::from(shards) - 1 > usize::from(u16::MAX)
+        {
+            let mend =
+                format!("{shards} shards need as many ports, give one up to {}", 65536 - u32::from(shards));
+            return Err(ConfigError::Value { place, key: "listen", value: listen.to_string(), mend });
+        }
+        let buffer = |key, size: Option<Size>, default| match size {
+            Some(Size(bytes)) if bytes < MIN_BUFFER => {
+                let mend = "give at least 64KiB".to_owned();
+                Err(ConfigError::Value { place, key, value: format!("{bytes} bytes"), mend })
+            }
+            size => Ok(size.map_or(default, |Size(bytes)| bytes)),
+        };
+        let pin = self.pin.clone().unwrap_or_default();
+        if !pin.is_empty() && pin.len() != usize::from(shards) {
+            let mend = format!("name one core for each of the {shards} shards");
+            return Err(ConfigError::Value { place, key: "pin", value: format!("{pin:?}"), mend });
+        }
+        let mut config = ServerConfig {
+            listen,
+            shards,
+            recv_buffer: buffer("recv_buffer", self.recv_buffer, DEFAULT_RECV_BUFFER)?,
+            send_buffer: buffer("send_buffer", self.send_buffer, DEFAULT_SEND_BUFFER)?,
+            memory_limit: self.memory_limit.map_or(DEFAULT_MEMORY_LIMIT, |Size(bytes)| bytes),
+            busy_poll: self.busy_poll.unwrap_or(false),
+            pin,
+            jobs: Vec::new(),
+            faults: self.faults,
+        };
+        if self.job.is_empty() {
+            return Err(ConfigError::NoJob);
+        }
+        for (section, job) in self.job.iter().enumerate() {
+            let setup = job.validate(section + 1, shards)?;
+            let number = setup.config.job;
+            if config.jobs.iter().any(|other| other.config.job == number) {
+                return Err(ConfigError::Duplicate { job: number.0 });
+            }
+            config.jobs.push(setup);
+        }
+        config.number_tables()?;
+        let needs: usize = config.jobs.iter().map(|job| job.config.memory()).sum();
+        if needs > config.memory_limit {
+            let words = |bytes: usize| ByteSize::b(bytes as u64).to_string();
+            return Err(ConfigError::Memory { needs: words(needs), limit: words(config.memory_limit) });
+        }
+        Ok(config)
+    }
+}
+
+impl ServerConfig {
+    /// Gives every different table an id, from 1 up in the order of the jobs, so that a server started
+    /// again with the same configuration gives the same.
+    fn number_tables(&mut self) -> Result<(), ConfigError> {
+        let mut tables: Vec<[u8; 16]> = Vec::new();
+        let mut ids = Vec::new();
+        for job in &self.jobs {
+            let known = tables.iter().position(|values| *values == job.welcome.values);
+            ids.push(known.unwrap_or(tables.len()) + 1);
+            if known.is_none() {
+                tables.push(job.welcome.values);
+            }
+        }
+        for (job, id) in self.jobs.iter_mut().zip(ids) {
+            let id = u8::try_from(id).map_err(|_| ConfigError::TooManyTables { tables: tables.len() })?;
+            job.welcome.table = TableId(id);
+            job.config.tables = vec![TableId(id)];
+        }
+        Ok(())
+    }
+}
+
+/// A key that is a number in a range.
+fn number(
+    place: Place,
+    key: &'static str,
+    given: Option<u64>,
+    default: u64,
+    range: std::ops::RangeInclusive<u64>,
+) -> Result<u64, ConfigError> {
+    let value = given.unwrap_or(default);
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let mend = format!("use {} to {}", range.start(), range.end());
+    Err(ConfigError::Value { place, key, value: value.to_string(), mend })
+}
+
+fn slots(place: Place, key: &'static str, given: Option<u64>, default: u64) -> Result<u32, ConfigError> {
+    let value = number(place, key, given, default, 2..=65536)?;
+    if value % 2 != 0 {
+        let mend = format!("use an even number, such as {}", value + 1);
+        return Err(ConfigError::Value { place, key, value: value.to_string(), mend });
+    }
+    Ok(value as u32)
+}
+
+impl JobOptions {
+    fn validate(&self, section: usize, shards: u8) -> Result<JobSetup, ConfigError> {
+        let missing = |place, key, mend| ConfigError::Missing { place, key, mend };
+        let place = Place::Section(section);
+        let job = self.job.ok_or_else(|| missing(place, "job", "give the job a number, 0 to 65535"))?;
+        let job = number(place, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
+        let place = Place::Job(job);
+        let workers = self
+            .workers
+            .ok_or_else(|| missing(place, "workers", "say how many workers the job has, 1 to 64"))?;
+        let workers = number(place, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)? as u8;
+        let cookie = self
+            .cookie
+            .as_ref()
+            .ok_or_else(|| missing(place, "cookie", "give a secret number that the workers give too"))?;
+        let range = "from 1 to 0xffffffff";
+        let cookie = cookie
+            .number()
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|&number| number != 0)
+            .ok_or(ConfigError::Secret { place, key: "cookie", range })?;
+        let seed = match &self.seed {
+            None => default_seed(cookie, job),
+            Some(seed) => seed.number().ok_or(ConfigError::Secret {
+                place,
+                key: "seed",
+                range: "from 0 to 0xffffffffffffffff",
+            })?,
+        };
+        let all = u64::from(workers);
+        let quorum = number(place, "quorum", self.quorum, all, 1..=all)? as u8;
+        let bits = number(place, "bits", self.bits, DEFAULT_BITS, 1..=MAX_BITS)? as u8;
+        let lane = self.lane.unwrap_or(DEFAULT_LANE);
+        let lane = u8::try_from(lane).ok().and_then(Lane::from_bits).ok_or_else(|| {
+            let mend = "use 8 or 16".to_owned();
+            ConfigError::Value { place, key: "lane", value: lane.to_string(), mend }
+        })?;
+        let data_slots = slots(place, "data_slots", self.data_slots, DEFAULT_DATA_SLOTS)?;
+        let norm_slots = slots(place, "norm_slots", self.norm_slots, DEFAULT_NORM_SLOTS)?;
+        let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
+        if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
+            let value = humantime::format_duration(deadline).to_string();
+            let mend = "use 1ms to 1h".to_owned();
+            return Err(ConfigError::Value { place, key: "deadline", value, mend });
+        }
+        let table = self.table(job, workers, bits, lane)?;
+        let config = JobConfig {
+            job: JobId(job),
+            cookie: Cookie(cookie),
+            workers,
+            quorum,
+            data_slots,
+            norm_slots,
+            lane,
+            tables: Vec::new(),
+        };
+        config.check()?;
+        let welcome = Welcome {
+            session: Cookie(0),
+            data_slots,
+            norm_slots,
+            quorum,
+            lane,
+            policy: Policy::from(self.policy.unwrap_or_default()),
+            shards,
+            deadline,
+            table: TableId(0),
+            bits,
+            granularity: table.granularity(),
+            fraction: table.fraction(),
+            values: table.values16(),
+            job_seed: seed,
+            nonce: 0,
+        };
+        Ok(JobSetup { config, welcome })
+    }
+
+    /// The job's lookup table: as told, or the best for so many workers.
+    fn table(&self, job: u16, workers: u8, bits: u8, lane: Lane) -> Result<LookupTable, ConfigError> {
+        let place = Place::Job(job);
+        let missing = |key| ConfigError::Missing {
+            place,
+            key,
+            mend: "give granularity and fraction, or neither to have both chosen",
+        };
+        let (granularity, Fraction(fraction)) = match (self.granularity, self.fraction) {
+            (Some(granularity), Some(fraction)) => (granularity, fraction),
+            (Some(_), None) => return Err(missing("fraction")),
+            (None, Some(_)) => return Err(missing("granularity")),
+            (None, None) => {
+                return choose(bits, lane.bits(), u32::from(workers)).map(|choice| choice.table).map_err(
+                    |cause| match cause {
+                        CodecError::LaneTooNarrow { .. } => {
+                            let mend = "use lane = 16, fewer bits or fewer workers";
+                            ConfigError::NoGranularity { job, workers, bits, lane: lane.bits(), mend }
+                        }
+                        cause => ConfigError::Table { job, cause },
+                    },
+                );
+            }
+        };
+        let least = (1u64 << bits) - 1;
+        let granularity =
+            number(place, "granularity", Some(granularity), 0, least..=u64::from(MAX_GRANULARITY))? as u16;
+        let (sum, max) = (u32::from(granularity) * u32::from(workers), lane.max_sum());
+        if sum > max {
+            let fits = u64::from(max) / u64::from(workers);
+            let mend = if fits >= least {
+                format!("use a granularity of at most {fits}, or lane = 16")
+            } else {
+                "use lane = 16, or fewer bits with a smaller granularity".to_owned()
+            };
+            let bits = lane.bits();
+            return Err(ConfigError::LaneOverflow { job, workers, granularity, sum, bits, max, mend });
+        }
+        LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
+    }
+}
+
+/// The seed of the signs if none is given. It must be the same after a restart in the middle of a
+/// session (P24), so it is not random: the finalizer of SplitMix64 over cookie and job number.
+fn default_seed(cookie: u32, job: u16) -> u64 {
+    let mut z = (u64::from(cookie) << 16 | u64::from(job)).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! A configuration as it is written, in a file or as flags: every key may be absent and nothing is
+//! checked yet.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use thc_protocol::Policy;
+use thc_transport::LossyConfig;
+
+use super::error::ConfigError;
+use super::text::{Fraction, Interval, Secret, Size};
+
+/// The keys of a server, and its jobs.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerOptions {
+    /// Address and UDP port to listen on; shards take the ports behind it. Port 0 lets the system choose
+    /// [default: 127.0.0.1:9000]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
+    pub listen: Option<String>,
+    /// Threads, each with its own port and its part of the slots [default: 1]
+    #[arg(long, value_name = "NUMBER", help_heading = "Server")]
+    pub shards: Option<u64>,
+    /// Receive buffer of each port [default: 8MiB]
+    #[arg(long, value_name = "BYTES", help_heading = "Server")]
+    pub recv_buffer: Option<Size>,
+    /// Send buffer of each port [default: 4MiB]
+    #[arg(long, value_name = "BYTES", help_heading = "Server")]
+    pub send_buffer: Option<Size>,
+    /// What the slots of all jobs may take [default: 1GiB]
+    #[arg(long, value_name = "BYTES", help_heading = "Server")]
+    pub memory_limit: Option<Size>,
+    /// Never sleep: the lowest latency, for whole cores
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        help_heading = "Server"
+    )]
+    pub busy_poll: Option<bool>,
+    /// Cores to pin the shards to, one each [default: none]
+    #[arg(long, value_name = "CORES", value_delimiter = ',', help_heading = "Server")]
+    pub pin: Option<Vec<usize>>,
+    /// Print a line of statistics to stderr so often [default: never]
+    #[arg(long, value_name = "TIME", help_heading = "Server")]
+    pub stats_interval: Option<Interval>,
+    /// Write all statistics to this file, at each interval and at the end
+    #[arg(long, value_name = "PATH", help_heading = "Server")]
+    pub stats_json: Option<PathBuf>,
+    /// The `[[job]]` sections.
+    #[arg(skip)]
+    pub job: Vec<JobOptions>,
+    /// Faults to inject, for tests; in no file.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub faults: Option<LossyConfig>,
+}
+
+/// The keys of a job.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct JobOptions {
+    /// The job's number, 0 to 65535
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub job: Option<u64>,
+    /// The secret with which workers join, 32 bits, as 0x1234abcd or decimal
+    #[arg(long, value_name = "NUMBER", env = "THC_COOKIE", hide_env_values = true, help_heading = "Job")]
+    pub cookie: Option<Secret>,
+    /// How many workers the job has, 1 to 64
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub workers: Option<u64>,
+    /// How many workers complete a sum [default: all]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub quorum: Option<u64>,
+    /// Bit budget b: bits per coordinate sent up, 1 to 4 [default: 4]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub bits: Option<u64>,
+    /// Granularity g, the largest table value [default: the best for the number of workers]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub granularity: Option<u64>,
+    /// Share p of the coordinates that is truncated, such as 1/32 [default: the best for the number of
+    /// workers]
+    #[arg(long, value_name = "FRACTION", help_heading = "Job")]
+    pub fraction: Option<Fraction>,
+    /// Bits per summed coordinate sent down, 8 or 16; workers × granularity must fit [default: 8]
+    #[arg(long, value_name = "BITS", help_heading = "Job")]
+    pub lane: Option<u64>,
+    /// Slots for coordinates; workers may have half as many packets under way [default: 1024]
+    #[arg(long = "slots", alias = "data-slots", value_name = "NUMBER", help_heading = "Job")]
+    pub data_slots: Option<u64>,
+    /// Slots for norms [default: 64]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub norm_slots: Option<u64>,
+    /// What workers do about lost packets [default: reliable]
+    #[arg(long, value_name = "POLICY", help_heading = "Job")]
+    pub policy: Option<PolicyName>,
+    /// When best-effort gives a packet up [default: 200ms]
+    #[arg(long, value_name = "TIME", help_heading = "Job")]
+    pub deadline: Option<Interval>,
+    /// Seed of the signs that all workers share, 64 bits [default: from cookie and job]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub seed: Option<Secret>,
+}
+
+/// A loss policy by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyName {
+    /// Packets are sent again until the result comes
+    #[default]
+    Reliable,
+    /// Packets are sent once, and what is missing at the deadline counts as zero
+    BestEffort,
+}
+
+impl From<PolicyName> for Policy {
+    fn from(name: PolicyName) -> Policy {
+        match name {
+            PolicyName::Reliable => Policy::Reliable,
+            PolicyName::BestEffort => Policy::BestEffort,
+        }
+    }
+}
+
+/// The fields of `$over` win where they are there.
+macro_rules! lay_over {
+    ($over:ident, $under:ident: $($field:ident),*) => {
+        $(if $over.$field.is_some() { $under.$field = $over.$field; })*
+    };
+}
+
+impl ServerOptions {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Read`] or [`ConfigError::Syntax`].
+    pub fn read(path: &Path) -> Result<ServerOptions, ConfigError> {
+        let text =
+            fs::read_to_string(path).map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })?;
+        ServerOptions::parse(&text)
+    }
+
+    /// Reads TOML.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`].
+    pub fn parse(text: &str) -> Result<ServerOptions, ConfigError> {
+        toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let before = text.get(..at).unwrap_or(text);
+            let line = before.matches('\n').count();
+            let message = error.message().replace('\n', " ");
+            ConfigError::Syntax { line: line + 1, key: text.lines().nth(line).and_then(key_of), message }
+        })
+    }
+
+    /// Lays flags over a file: what they say wins. The flags of a job belong to the file's job of that
+    /// number, or to its only one, or make a new one.
+    ///
+    /// # Errors
+    /// [`ConfigError::WhichJob`].
+    pub fn with_flags(
+        mut self,
+        server: ServerOptions,
+        job: JobOptions,
+    ) -> Result<ServerOptions, ConfigError> {
+        lay_over!(server, self: listen, shards, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
+                  stats_interval, stats_json, faults);
+        // A secret in the environment alone is no wish for a job.
+        let wanted = JobOptions { cookie: None, ..job.clone() };
+        let only_cookie = wanted.is_empty();
+        if only_cookie && (job.cookie.is_none() || self.job.is_empty()) {
+            return Ok(self);
+        }
+        let place = match job.job {
+            Some(_) => self.job.iter().position(|known| known.job == job.job),
+            None if self.job.len() > 1 => return Err(ConfigError::WhichJob { jobs: self.job.len() }),
+            None => (!self.job.is_empty()).then_some(0),
+        };
+        let place = place.unwrap_or_else(|| {
+            self.job.push(JobOptions::default());
+            self.job.len() - 1
+        });
+        self.job[place].lay(job);
+        Ok(self)
+    }
+}
+
+impl JobOptions {
+    fn is_empty(&self) -> bool {
+        let JobOptions {
+            job,
+            cookie,
+            workers,
+            quorum,
+            bits,
+            granularity,
+            fraction,
+            lane,
+            data_slots,
+            norm_slots,
+            policy,
+            deadline,
+            seed,
+        } = self;
+        let numbers = [job, workers, quorum, bits, granularity, lane, data_slots, norm_slots];
+        numbers.iter().all(|number| number.is_none())
+            && cookie.is_none()
+            && fraction.is_none()
+            && policy.is_none()
+            && deadline.is_none()
+            && seed.is_none()
+    }
+
+    fn lay(&mut self, over: JobOptions) {
+        lay_over!(over, self: job, cookie, workers, quorum, bits, granularity, fraction, lane, data_slots,
+                  norm_slots, policy, deadline, seed);
+    }
+}
+
+/// The key that a line of TOML sets, if it sets one. Never more of the line: it may hold a secret.
+fn key_of(line: &str) -> Option<String> {
+    let key = line.split_once('=')?.0.trim();
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    (!key.is_empty() && key.chars().all(plain)).then(|| key.to_owned())
+}

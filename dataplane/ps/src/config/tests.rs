@@ -1,0 +1,317 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../thc-ps.example.toml");
+/// The smallest file that is complete.
+const SMALL: &str = "[[job]]\njob = 1\ncookie = 0x77\nworkers = 4\n";
+
+fn check(text: &str) -> Result<ServerConfig, String> {
+    ServerOptions::parse(text).and_then(|options| options.validate()).map_err(|error| error.to_string())
+}
+
+/// A file with the small job and more keys of it.
+fn job(more: &str) -> String {
+    format!("{SMALL}{more}\n")
+}
+
+#[test]
+fn the_example_is_a_configuration() {
+    let config = check(EXAMPLE).unwrap();
+    assert_eq!(config.listen.to_string(), "0.0.0.0:9000");
+    let [first, second] = &config.jobs[..] else { panic!("{} jobs", config.jobs.len()) };
+    assert_eq!((first.config.job, first.config.workers, first.config.quorum), (JobId(1), 4, 4));
+    assert_eq!(first.config.cookie, Cookie(0x5eed_0001));
+    let values = [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30];
+    assert_eq!((first.welcome.values, first.welcome.granularity), (values, 30));
+    assert_eq!(first.welcome.fraction, 1.0 / 32.0);
+    assert_eq!((first.welcome.policy, first.welcome.deadline), (Policy::Reliable, DEFAULT_DEADLINE));
+    assert_eq!((second.config.lane, second.config.quorum), (Lane::Bits16, 29));
+    assert_eq!(second.welcome.policy, Policy::BestEffort);
+    assert_eq!(second.welcome.deadline, Duration::from_millis(50));
+}
+
+/// What the example shows as default must be one: with those lines read, nothing changes.
+#[test]
+fn the_examples_defaults_are_the_defaults() {
+    let keys = [
+        "shards",
+        "busy_poll",
+        "recv_buffer",
+        "send_buffer",
+        "memory_limit",
+        "quorum",
+        "lane",
+        "data_slots",
+        "norm_slots",
+        "policy",
+    ];
+    let mut shown = 0;
+    let text: Vec<String> = EXAMPLE
+        .lines()
+        .map(|line| {
+            let key = line.strip_prefix("# ").and_then(|rest| rest.split(" = ").next());
+            if key.is_some_and(|key| keys.contains(&key)) {
+                shown += 1;
+                line[2..].to_owned()
+            } else {
+                line.to_owned()
+            }
+        })
+        .collect();
+    assert_eq!(shown, keys.len());
+    let (plain, full) = (check(EXAMPLE).unwrap(), check(&text.join("\n")).unwrap());
+    assert_eq!(format!("{plain:?}"), format!("{full:?}"));
+}
+
+#[test]
+fn left_out_keys_get_defaults() {
+    let config = check(SMALL).unwrap();
+    assert_eq!(config.listen.to_string(), DEFAULT_LISTEN);
+    assert_eq!((config.shards, config.busy_poll, config.pin.len()), (1, false, 0));
+    assert_eq!((config.recv_buffer, config.send_buffer), (8 << 20, 4 << 20));
+    assert_eq!(config.memory_limit, 1 << 30);
+    let [job] = &config.jobs[..] else { panic!("{} jobs", config.jobs.len()) };
+    assert_eq!((job.config.data_slots, job.config.norm_slots), (1024, 64));
+    assert_eq!((job.config.lane, job.welcome.bits, job.welcome.shards), (Lane::Bits8, 4, 1));
+    // Chosen for 4 workers: it must fit, and be the codec's choice.
+    let chosen = choose(4, 8, 4).unwrap().table;
+    assert_eq!((job.welcome.granularity, job.welcome.fraction), (chosen.granularity(), chosen.fraction()));
+    assert!(u32::from(job.welcome.granularity) * 4 <= 255);
+    assert_eq!(job.welcome.values, chosen.values16());
+    assert_eq!((job.config.tables.clone(), job.welcome.table), (vec![TableId(1)], TableId(1)));
+}
+
+#[test]
+fn numbers_may_be_text() {
+    for cookie in ["0x5eed", "24301", "\"0x5eed\"", "\"24301\"", "\"0x0000_5EED\""] {
+        let text = format!("[[job]]\njob = 1\nworkers = 1\ncookie = {cookie}\n");
+        assert_eq!(check(&text).unwrap().jobs[0].config.cookie, Cookie(0x5eed), "{cookie}");
+    }
+    for fraction in ["\"1/32\"", "0.03125", "\"0.03125\""] {
+        let config = check(&job(&format!("granularity = 30\nfraction = {fraction}"))).unwrap();
+        assert_eq!(config.jobs[0].welcome.fraction, 0.03125, "{fraction}");
+    }
+    for size in ["1048576", "\"1MiB\"", "\"1048576\""] {
+        assert_eq!(check(&format!("recv_buffer = {size}\n{SMALL}")).unwrap().recv_buffer, 1 << 20);
+    }
+    let seeded = check(&job("seed = \"0xffffffffffffffff\"")).unwrap();
+    assert_eq!(seeded.jobs[0].welcome.job_seed, u64::MAX);
+}
+
+#[test]
+fn the_default_seed_depends_on_cookie_and_job_alone() {
+    let seed = |text: &str| check(text).unwrap().jobs[0].welcome.job_seed;
+    assert_eq!(seed(SMALL), seed(&job("data_slots = 8\nquorum = 2")));
+    assert_ne!(seed(SMALL), seed(&SMALL.replace("0x77", "0x78")));
+    assert_ne!(seed(SMALL), seed(&SMALL.replace("job = 1", "job = 2")));
+}
+
+#[test]
+fn equal_tables_share_an_id() {
+    let same = "granularity = 30\nfraction = 0.1\n";
+    let text = format!(
+        "{}{same}{}{}{same}",
+        SMALL,
+        SMALL.replace("job = 1", "job = 2"),
+        SMALL.replace("job = 1", "job = 3"),
+    );
+    let ids: Vec<TableId> = check(&text).unwrap().jobs.iter().map(|job| job.welcome.table).collect();
+    assert_eq!(ids, [TableId(1), TableId(2), TableId(1)]);
+}
+
+#[test]
+fn shards_are_told_to_the_workers() {
+    assert_eq!(check(&format!("shards = 3\n{SMALL}")).unwrap().jobs[0].welcome.shards, 3);
+}
+
+/// Every way to get it wrong: one line that names the key, the value (unless secret) and the mend.
+#[test]
+fn every_mistake_has_its_message() {
+    let top = |line: &str| format!("{line}\n{SMALL}");
+    let cases = [
+        (String::new(), "no job is configured: add a [[job]] section"),
+        (top("listen = \"here\""), "listen is \"here\": give an IPv4 address and a port"),
+        (top("listen = \"[::1]:9000\""), "give an IPv4 address"),
+        (top("listen = 9000"), "line 1: listen: invalid type: integer `9000`, expected a string"),
+        (
+            top("listen = \"127.0.0.1:65535\"\nshards = 2"),
+            "2 shards need as many ports, give one up to 65534",
+        ),
+        (top("shards = 0"), "shards is 0: use 1 to 64"),
+        (top("shards = 65"), "shards is 65: use 1 to 64"),
+        (top("shards = -1"), "line 1: shards: invalid value: integer `-1`"),
+        (top("recv_buffer = 10"), "recv_buffer is 10 bytes: give at least 64KiB"),
+        (top("send_buffer = \"1kB\""), "send_buffer is 1000 bytes: give at least 64KiB"),
+        (top("recv_buffer = \"lots\""), "line 1: recv_buffer: \"lots\" is no size: write it like 8MiB"),
+        (top("memory_limit = \"1MiB\""), "memory_limit is 1.0 MiB: raise memory_limit or lower data_slots"),
+        (top("busy_poll = 1"), "line 1: busy_poll: invalid type"),
+        (top("pin = [0, 1]"), "pin is [0, 1]: name one core for each of the 1 shards"),
+        (top("stats_interval = \"10\""), "stats_interval: \"10\" is no time: write it with its unit"),
+        (top("stats_interval = 10"), "stats_interval: \"10\" is no time: write it with its unit"),
+        (top("worker = 4"), "line 1: worker: unknown field `worker`, expected one of `listen`"),
+        (top("faults = 1"), "unknown field `faults`"),
+        (top("listen = "), "line 1: listen: "),
+        (top("just words"), "line 1: "),
+        (job("slots = 3"), "line 5: slots: unknown field `slots`, expected one of `job`"),
+        (
+            "[[job]]\ncookie = 1\nworkers = 4".to_owned(),
+            "[[job]] section 1: job is missing: give the job a number",
+        ),
+        ("[[job]]\njob = 5\ncookie = 1".to_owned(), "job 5: workers is missing: say how many"),
+        ("[[job]]\njob = 5\nworkers = 1".to_owned(), "job 5: cookie is missing: give a secret number"),
+        (SMALL.replace("job = 1", "job = 65536"), "[[job]] section 1: job is 65536: use 0 to 65535"),
+        (format!("{SMALL}{SMALL}"), "job 1 is configured twice"),
+        (SMALL.replace("workers = 4", "workers = 0"), "job 1: workers is 0: use 1 to 64"),
+        (SMALL.replace("workers = 4", "workers = 65"), "job 1: workers is 65: use 1 to 64"),
+        (
+            SMALL.replace("workers = 4", "workers = \"four\""),
+            "line 4: workers: invalid type: string \"four\"",
+        ),
+        (job("quorum = 0"), "job 1: quorum is 0: use 1 to 4"),
+        (job("quorum = 5"), "job 1: quorum is 5: use 1 to 4"),
+        (job("bits = 0"), "job 1: bits is 0: use 1 to 4"),
+        (job("bits = 5"), "job 1: bits is 5: use 1 to 4"),
+        (job("lane = 12"), "job 1: lane is 12: use 8 or 16"),
+        (job("lane = 264"), "job 1: lane is 264: use 8 or 16"),
+        (job("data_slots = 7"), "job 1: data_slots is 7: use an even number, such as 8"),
+        (job("data_slots = 0"), "job 1: data_slots is 0: use 2 to 65536"),
+        (job("norm_slots = 65538"), "job 1: norm_slots is 65538: use 2 to 65536"),
+        (
+            job("policy = \"hopeful\""),
+            "line 5: policy: unknown variant `hopeful`, expected `reliable` or `best-effort`",
+        ),
+        (job("deadline = \"0ms\""), "job 1: deadline is 0s: use 1ms to 1h"),
+        (job("deadline = \"2h\""), "job 1: deadline is 2h: use 1ms to 1h"),
+        (job("deadline = \"soon\""), "line 5: deadline: \"soon\" is no time"),
+        (job("seed = \"tulip\""), "job 1: seed is no number from 0 to 0xffffffffffffffff"),
+        (job("granularity = 30"), "job 1: fraction is missing: give granularity and fraction, or neither"),
+        (job("fraction = 0.1"), "job 1: granularity is missing: give granularity and fraction, or neither"),
+        (job("fraction = 1.5\ngranularity = 30"), "line 5: fraction: \"1.5\" is not between 0 and 1"),
+        (job("fraction = \"1/\"\ngranularity = 30"), "line 5: fraction: \"1/\" is no fraction"),
+        (job("granularity = 14\nfraction = 0.1"), "job 1: granularity is 14: use 15 to 255"),
+        (job("granularity = 256\nfraction = 0.1"), "job 1: granularity is 256: use 15 to 255"),
+        (
+            job("granularity = 64\nfraction = 0.1"),
+            "workers × granularity = 4 × 64 = 256 does not fit lanes of 8 bits, which hold 255: \
+             use a granularity of at most 63, or lane = 16",
+        ),
+        (
+            SMALL.replace("workers = 4", "workers = 20\ngranularity = 15\nfraction = 0.1"),
+            "= 300 does not fit lanes of 8 bits, which hold 255: use lane = 16, or fewer bits",
+        ),
+        (
+            SMALL.replace("workers = 4", "workers = 20"),
+            "the sums of 20 workers with bits = 4 do not fit lanes of 8 bits: use lane = 16",
+        ),
+    ];
+    for (text, message) in cases {
+        let error = check(&text).expect_err(&text);
+        assert!(error.contains(message), "\n{text}\ngave: {error}\nnot:  {message}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn cookies_never_show() {
+    for cookie in ["\"c0ffee-secret\"", "0x1_0000_0000", "0", "-5", "1.5", "\"\""] {
+        let text = SMALL.replace("0x77", cookie);
+        let error = check(&text).unwrap_err();
+        assert_eq!(
+            error, "job 1: cookie is no number from 1 to 0xffffffff: write it like 0x1234abcd or 305441741",
+            "{cookie}"
+        );
+    }
+    for broken in ["\"c0ffee-secret", "[ \"c0ffee-secret\" ]", "{ c0ffee = 1 }", "c0ffee"] {
+        let error = check(&SMALL.replace("0x77", broken)).unwrap_err();
+        assert!(!error.contains("c0ffee"), "{error}");
+        assert!(error.starts_with("line 3: cookie: "), "{error}");
+    }
+    let options = ServerOptions::parse(&SMALL.replace("0x77", "0x5eed5eed")).unwrap();
+    for shown in [format!("{options:?}"), format!("{:?}", options.validate().unwrap())] {
+        assert!(!shown.to_lowercase().contains("5eed5eed") && !shown.contains("1592614637"), "{shown}");
+    }
+}
+
+#[test]
+fn an_unreadable_file_is_named() {
+    let error = ServerOptions::read(std::path::Path::new("/no/such/thc-ps.toml")).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read /no/such/thc-ps.toml: "), "{error}");
+}
+
+#[test]
+fn a_broken_table_choice_tells_why() {
+    let odd = ConfigError::Table { job: 3, cause: CodecError::EmptySum };
+    assert!(odd.to_string().starts_with("job 3: no lookup table: "));
+}
+
+#[test]
+fn more_tables_than_ids_are_refused() {
+    let mut config = check(SMALL).unwrap();
+    let first = config.jobs[0].clone();
+    config.jobs = (0..=255u8)
+        .map(|number| {
+            let mut job = first.clone();
+            job.welcome.values[1] = number;
+            job
+        })
+        .collect();
+    let error = config.clone().number_tables().unwrap_err().to_string();
+    assert!(error.contains("256 different lookup tables, at most 255 fit"), "{error}");
+    config.jobs.pop();
+    config.number_tables().unwrap();
+    assert_eq!(config.jobs.last().unwrap().welcome.table, TableId(255));
+}
+
+mod flags {
+    use super::*;
+
+    fn laid(file: &str, server: ServerOptions, job: JobOptions) -> Result<ServerConfig, String> {
+        ServerOptions::parse(file)
+            .and_then(|options| options.with_flags(server, job))
+            .and_then(|options| options.validate())
+            .map_err(|error| error.to_string())
+    }
+
+    fn no_server() -> ServerOptions {
+        ServerOptions::default()
+    }
+
+    #[test]
+    fn win_over_the_file() {
+        let server = ServerOptions { listen: Some("127.0.0.1:1".into()), ..no_server() };
+        let flags = JobOptions { workers: Some(2), ..JobOptions::default() };
+        let config = laid(&format!("listen = \"127.0.0.1:2\"\nshards = 2\n{SMALL}"), server, flags).unwrap();
+        assert_eq!((config.listen.port(), config.shards), (1, 2));
+        assert_eq!((config.jobs.len(), config.jobs[0].config.workers), (1, 2));
+    }
+
+    #[test]
+    fn make_a_job_without_a_file() {
+        let flags =
+            JobOptions { job: Some(3), cookie: Some(5.into()), workers: Some(2), ..JobOptions::default() };
+        assert_eq!(laid("", no_server(), flags.clone()).unwrap().jobs[0].config.job, JobId(3));
+        // One that the file does not have is added to it.
+        let both = laid(SMALL, no_server(), flags).unwrap();
+        assert_eq!(both.jobs.iter().map(|job| job.config.job.0).collect::<Vec<_>>(), [1, 3]);
+        let incomplete = JobOptions { workers: Some(2), ..JobOptions::default() };
+        assert!(laid("", no_server(), incomplete).unwrap_err().contains("job is missing"));
+    }
+
+    #[test]
+    fn name_their_job_where_there_are_several() {
+        let two = format!("{SMALL}{}", SMALL.replace("job = 1", "job = 2"));
+        let flags = JobOptions { quorum: Some(2), ..JobOptions::default() };
+        let error = laid(&two, no_server(), flags.clone()).unwrap_err();
+        assert_eq!(error, "the flags of a job need --job, because the file configures 2 jobs");
+        let config = laid(&two, no_server(), JobOptions { job: Some(2), ..flags }).unwrap();
+        assert_eq!(config.jobs.iter().map(|job| job.config.quorum).collect::<Vec<_>>(), [4, 2]);
+    }
+
+    #[test]
+    fn a_cookie_alone_makes_no_job() {
+        let cookie = JobOptions { cookie: Some(9.into()), ..JobOptions::default() };
+        assert!(laid("", no_server(), cookie.clone()).unwrap_err().contains("no job is configured"));
+        assert_eq!(laid(SMALL, no_server(), cookie).unwrap().jobs[0].config.cookie, Cookie(9));
+    }
+}

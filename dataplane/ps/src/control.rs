@@ -1,0 +1,308 @@
+//! The control thread: JOINs and LEAVEs come in, sessions begin and end (P22–P25).
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use thc_protocol::JobId;
+use thc_protocol::aggregator::ConfigError;
+use thc_protocol::session::{Action, Registry};
+use thc_protocol::wire::{HEADER_LEN, Header, JOIN_LEN, Kind, RefuseReason, Refused};
+use thc_transport::Peer;
+
+use crate::liveness::Watch;
+use crate::server::Shared;
+use crate::shard::Command;
+
+/// The longest packet that workers send to the control plane.
+const MAX_CONTROL: usize = HEADER_LEN + JOIN_LEN;
+/// How often the thread looks whether workers live and whether the server stops.
+const TICK: Duration = Duration::from_millis(50);
+/// At most one log line about refused workers in so long.
+const COMPLAIN: Duration = Duration::from_secs(1);
+/// How long a shard may take to confirm a command before the control thread says so.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A packet for the control plane, copied without allocating.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlPacket {
+    from: Peer,
+    len: usize,
+    bytes: [u8; MAX_CONTROL],
+}
+
+impl ControlPacket {
+    /// A copy; `None` if it is longer than any control packet.
+    #[must_use]
+    pub fn new(from: Peer, packet: &[u8]) -> Option<ControlPacket> {
+        let mut bytes = [0; MAX_CONTROL];
+        bytes.get_mut(..packet.len())?.copy_from_slice(packet);
+        Some(ControlPacket { from, len: packet.len(), bytes })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Where the first shard hands control packets in.
+#[derive(Debug)]
+pub struct ControlPort(Sender<ControlPacket>);
+
+impl ControlPort {
+    /// A port and what comes out of it, with room for so many packets.
+    #[must_use]
+    pub fn new(room: usize) -> (ControlPort, Receiver<ControlPacket>) {
+        let (sender, receiver) = bounded(room);
+        (ControlPort(sender), receiver)
+    }
+
+    /// Hands a packet in unless there is no room: JOINs are repeated. Whether there was.
+    #[must_use]
+    pub fn offer(&self, packet: ControlPacket) -> bool {
+        self.0.try_send(packet).is_ok()
+    }
+}
+
+/// A job's session as reports show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionView {
+    /// Whether it runs.
+    pub running: bool,
+    /// One bit per worker that has joined.
+    pub joined: u64,
+    /// Sessions begun so far, resumed ones included.
+    pub begun: u64,
+}
+
+/// What the control thread counts and shows.
+#[derive(Debug, Default)]
+pub struct ControlCounters {
+    /// Control packets taken.
+    pub packets: AtomicU64,
+    /// REFUSED sent because a worker may not join.
+    pub refused: AtomicU64,
+}
+
+/// The control thread's state.
+pub struct Control {
+    registry: Registry,
+    packets: Receiver<ControlPacket>,
+    shards: Vec<Sender<Command>>,
+    shared: Arc<Shared>,
+    watch: Watch,
+    started: Instant,
+    views: BTreeMap<JobId, SessionView>,
+    complained: Option<Duration>,
+}
+
+impl Control {
+    /// For the jobs of `registry`, whose packets come from `packets` and whose sessions the
+    /// `shards` are told of; the first of them sends.
+    #[must_use]
+    pub fn new(
+        registry: Registry,
+        packets: Receiver<ControlPacket>,
+        shards: Vec<Sender<Command>>,
+        shared: Arc<Shared>,
+    ) -> Control {
+        let watch = Watch::new(&shared.liveness);
+        let views = shared.liveness.jobs().iter().map(|&job| (job, SessionView::default())).collect();
+        Control { registry, packets, shards, shared, watch, started: Instant::now(), views, complained: None }
+    }
+
+    /// Runs until the server stops.
+    pub fn run(mut self) {
+        let mut refreshed = Duration::ZERO;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let packet = match self.packets.recv_timeout(TICK) {
+                Ok(packet) => Some(packet),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let now = self.started.elapsed();
+            if now.saturating_sub(refreshed) >= TICK {
+                self.watch.refresh(&self.shared.liveness, now);
+                refreshed = now;
+            }
+            if let Some(packet) = packet {
+                self.handle(now, &packet);
+            }
+        }
+    }
+
+    fn handle(&mut self, now: Duration, packet: &ControlPacket) {
+        self.shared.control.packets.fetch_add(1, Ordering::Relaxed);
+        let Ok((header, _)) = Header::parse(packet.bytes()) else { return };
+        let (watch, liveness) = (&self.watch, &self.shared.liveness);
+        let actions = self.registry.handle(
+            now,
+            packet.from,
+            packet.bytes(),
+            |job, worker| watch.ago(liveness, job, worker, now),
+            random,
+        );
+        let removed = actions.iter().any(|action| matches!(action, Action::Remove(_)));
+        if removed && header.kind == Kind::Join {
+            tracing::info!("job {}: re-forming, because worker {} joins anew", header.job, header.worker);
+        }
+        for action in actions {
+            match action {
+                Action::Install(config, members) => {
+                    let job = config.job;
+                    let resumed = claims(packet.bytes()) == Some(config.cookie.0);
+                    let installed =
+                        self.tell(job, |done| Command::Install(config.clone(), members.clone(), done));
+                    if !installed {
+                        // No WELCOME for a job that is not everywhere: the workers go on asking.
+                        return;
+                    }
+                    let workers = config.workers;
+                    let what = if resumed { "goes on after a restart" } else { "formed" };
+                    tracing::info!("job {job}: session {what}, {workers} workers");
+                    self.views.entry(job).or_default().begun += 1;
+                }
+                Action::Move(job, worker, at) => {
+                    tracing::info!("job {job}: worker {worker} has moved to {}", at.addr);
+                    self.tell(job, |done| Command::Move(job, worker, at, done));
+                }
+                Action::Remove(job) => {
+                    self.tell(job, |done| Command::Remove(job, done));
+                }
+                Action::Send(to, bytes) => self.send(now, to, bytes),
+            }
+        }
+        self.view(&header, packet.from, removed);
+    }
+
+    /// Gives a command to every shard and waits until all have followed it. Whether all did.
+    fn tell(&self, job: JobId, command: impl Fn(Sender<Result<(), ConfigError>>) -> Command) -> bool {
+        let (done, answers) = bounded(self.shards.len());
+        for shard in &self.shards {
+            if shard.send(command(done.clone())).is_err() {
+                return false;
+            }
+        }
+        drop(done);
+        for _ in &self.shards {
+            match answers.recv_timeout(PATIENCE) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::error!("{error}");
+                    return false;
+                }
+                // The shard ended: so does the server.
+                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) => {
+                    tracing::error!("job {job}: a shard does not answer; is the machine overloaded?");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn send(&mut self, now: Duration, to: Peer, bytes: Vec<u8>) {
+        if let Ok((header, payload)) = Header::parse(&bytes)
+            && header.kind == Kind::Refused
+            && let Some(refused) = Refused::parse(payload)
+            && refused.reason != RefuseReason::Reforming
+        {
+            let before = self.shared.control.refused.fetch_add(1, Ordering::Relaxed);
+            // Anybody can make this happen, so it must not fill the log.
+            if self.complained.is_none_or(|last| now.saturating_sub(last) >= COMPLAIN) {
+                self.complained = Some(now);
+                tracing::warn!(
+                    "job {}: refused worker {} at {to}: {} ({} refusals so far)",
+                    header.job,
+                    refused.worker,
+                    refused.reason,
+                    before + 1,
+                );
+            }
+        }
+        if let Some(first) = self.shards.first() {
+            // A shard that is gone has ended the server.
+            let _ = first.send(Command::Send(to, bytes));
+        }
+    }
+
+    /// Notes and logs how a job's session stands after a packet.
+    fn view(&mut self, header: &Header, from: Peer, removed: bool) {
+        let (Some((joined, running)), Some(view)) =
+            (self.registry.status(header.job), self.views.get_mut(&header.job))
+        else {
+            return;
+        };
+        let new = joined & !view.joined & header.worker.bit() != 0;
+        let gone = view.joined & !joined & header.worker.bit() != 0;
+        if removed && !running && header.kind == Kind::Leave {
+            tracing::info!("job {}: session ended, all workers have left", header.job);
+        } else if gone && header.kind == Kind::Leave {
+            tracing::info!("job {}: worker {} has left", header.job, header.worker);
+        } else if new && header.kind == Kind::Join {
+            let count = joined.count_ones();
+            tracing::info!(
+                "job {}: worker {} joined from {from}, {count} are here",
+                header.job,
+                header.worker
+            );
+        }
+        view.joined = joined;
+        view.running = running;
+        self.shared.show(header.job, *view);
+    }
+}
+
+/// The session cookie that a JOIN claims.
+fn claims(packet: &[u8]) -> Option<u32> {
+    let (header, payload) = Header::parse(packet).ok()?;
+    let join = (header.kind == Kind::Join).then(|| thc_protocol::wire::Join::parse(payload))??;
+    Some(join.session.0)
+}
+
+/// A session cookie must not be guessed, so it comes from the operating system.
+fn random() -> u32 {
+    use rustix::rand::{GetRandomFlags, getrandom};
+    let mut bytes = [0; 4];
+    // So few bytes come whole or not at all, and fail only before the system has gathered
+    // randomness at boot or on a kernel older than 3.17; std has its own way then.
+    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+        Ok(4) => u32::from_ne_bytes(bytes),
+        _ => RandomState::new().hash_one(Instant::now()) as u32,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, SocketAddrV4};
+
+    const FROM: Peer = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5);
+
+    #[test]
+    fn a_full_port_refuses_instead_of_blocking() {
+        let (port, packets) = ControlPort::new(1);
+        let packet = ControlPacket::new(FROM, &[1, 2, 3]).unwrap();
+        assert!(port.offer(packet));
+        assert!(!port.offer(packet));
+        assert_eq!(packets.recv().unwrap().bytes(), [1, 2, 3]);
+        assert!(port.offer(packet));
+    }
+
+    #[test]
+    fn only_short_packets_are_control_packets() {
+        assert!(ControlPacket::new(FROM, &[0; MAX_CONTROL]).is_some());
+        assert!(ControlPacket::new(FROM, &[0; MAX_CONTROL + 1]).is_none());
+    }
+
+    #[test]
+    fn random_numbers_differ() {
+        let numbers: std::collections::BTreeSet<u32> = (0..8).map(|_| random()).collect();
+        assert!(numbers.len() >= 7, "{numbers:?}");
+    }
+}

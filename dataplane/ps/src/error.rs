@@ -1,0 +1,55 @@
+//! Why a server does not start, or stops.
+
+use std::io;
+
+use thc_transport::TransportError;
+
+/// An error of a running or starting server. What is wrong with its configuration is a
+/// [`ConfigError`](crate::ConfigError).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PsError {
+    /// A port cannot be opened, or not as asked.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// No run of ports is free.
+    #[error("no {shards} consecutive UDP ports are free on {ip}: give a port, or use fewer shards")]
+    NoPorts {
+        /// Ports asked for.
+        shards: u8,
+        /// The address.
+        ip: std::net::Ipv4Addr,
+    },
+    /// A core to pin to does not exist or is not ours.
+    #[error("cannot pin to core {core}: this process may use {allowed}")]
+    Core {
+        /// As asked.
+        core: usize,
+        /// The cores it may use.
+        allowed: String,
+    },
+    /// Pinning failed.
+    #[error("cannot pin shard {shard} to core {core}: {cause}")]
+    Pin {
+        /// The shard.
+        shard: u8,
+        /// As asked.
+        core: usize,
+        /// What the operating system said.
+        cause: io::Error,
+    },
+    /// No thread.
+    #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u)")]
+    Thread(io::Error),
+    /// A lookup table or job does not fit together; validated configurations do.
+    #[error(transparent)]
+    Job(#[from] thc_protocol::aggregator::ConfigError),
+    /// A shard's port is of no use any more.
+    #[error("shard {shard} stopped: {cause}")]
+    Receive {
+        /// The shard.
+        shard: u8,
+        /// What the operating system said.
+        cause: io::Error,
+    },
+}

@@ -1,0 +1,130 @@
+//! The software parameter server.
+#![forbid(unsafe_code)]
+
+mod cli;
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Parser;
+use clap::error::ErrorKind;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use thc_ps::{Interval, Server, ServerOptions, ServerStats, report};
+
+/// How often signals and the server's health are looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// Exit status: what was asked makes no sense.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let flags = match cli::Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => {
+            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let _ = error.print();
+            return ExitCode::from(if told { 0 } else { USAGE });
+        }
+    };
+    let json = flags.json;
+    let file = flags.config.clone();
+    let configured = flags.options().and_then(|options| Ok((options.validate()?, options)));
+    let (config, options) = match configured {
+        Ok(configured) => configured,
+        Err(error) => {
+            let file = file.filter(|_| !matches!(error, thc_ps::ConfigError::Read { .. }));
+            match file {
+                Some(file) => eprintln!("thc-ps: {}: {error}", file.display()),
+                None => eprintln!("thc-ps: {error}"),
+            }
+            return ExitCode::from(USAGE);
+        }
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    match run(config, &options, json) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("thc-ps: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The second one ends the process at once, should the first get stuck.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot handle signals")?;
+    }
+    let server = Server::start(config)?;
+    let greeting = report::greeting(server.config(), server.local());
+    if json {
+        eprintln!("{greeting}");
+        print(&format!("ready {}", server.local()));
+    } else {
+        print(&format!("{greeting}\nready {}", server.local()));
+    }
+    let interval = options.stats_interval.map(|Interval(time)| time.max(TICK));
+    let mut last = server.stats();
+    let mut next = interval.map(|time| Instant::now() + time);
+    while !stop.load(Ordering::Relaxed) && !server.has_failed() {
+        std::thread::sleep(TICK);
+        if let (Some(due), Some(interval)) = (next, interval)
+            && Instant::now() >= due
+        {
+            let now = server.stats();
+            eprintln!("{}", report::line(&last, &now));
+            if let Some(path) = &options.stats_json {
+                // A full disk must not stop the aggregation; the last write tells whether it lasts.
+                if let Err(error) = save(path, &now) {
+                    tracing::warn!("{error:#}");
+                }
+            }
+            last = now;
+            next = Some(due.max(Instant::now()) + interval);
+        }
+    }
+    let failure = server.failure();
+    let totals = server.shutdown();
+    print(&if json {
+        serde_json::to_string(&totals).context("cannot write the totals")?
+    } else {
+        report::table(&totals).trim_end().to_owned()
+    });
+    if let Some(path) = &options.stats_json {
+        save(path, &totals)?;
+    }
+    failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Prints a line; nobody may be listening, which is no reason to stop.
+fn print(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Writes statistics so that a reader finds either the old or the new ones whole.
+fn save(path: &Path, stats: &ServerStats) -> anyhow::Result<()> {
+    let write = || {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let new = path.with_file_name(name);
+        fs::write(&new, serde_json::to_vec_pretty(stats)?)?;
+        fs::rename(&new, path)
+    };
+    write().with_context(|| format!("cannot write statistics to {}", path.display()))
+}

@@ -1,0 +1,230 @@
+//! What a burst of packets answers, gathered into runs.
+//!
+//! An aggregator answers while its packets still lie in the receive buffers, so nothing can be
+//! sent at that moment; and sending packet by packet would cost a system call each. So answers are
+//! copied here, those of one length to the same receivers side by side, and go out as one
+//! run per length and receivers once the burst is handled (`UDP_SEGMENT` takes a run in one piece).
+
+use std::io;
+use std::net::SocketAddrV4;
+
+use thc_protocol::JobId;
+use thc_protocol::aggregator::{Endpoint, Sink};
+use thc_protocol::wire::MAX_PACKET;
+use thc_transport::{PacketIo, Peer};
+
+/// Room that a new run starts with: the results of a full GSO run.
+const RUN_CAPACITY: usize = 64 * MAX_PACKET;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receivers {
+    One(SocketAddrV4),
+    Members(JobId),
+}
+
+/// Packets of one length to the same receivers.
+#[derive(Debug)]
+struct Run {
+    to: Receivers,
+    /// The receivers' addresses.
+    peers: Vec<Peer>,
+    segment: usize,
+    packets: Vec<u8>,
+}
+
+/// The answers to one burst. Its memory grows to what the largest burst needed, which the backend
+/// bounds, and is then reused: in the long run nothing is allocated.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    runs: Vec<Run>,
+    /// How many of `runs` are in use, from the front.
+    open: usize,
+    /// The run used last: most packets follow one of their kind.
+    last: usize,
+}
+
+/// Datagrams that could not be sent to one receiver, and why.
+#[derive(Debug)]
+pub struct SendFailure {
+    /// The receiver.
+    pub to: Peer,
+    /// Datagrams it did not get.
+    pub datagrams: u64,
+    /// Why.
+    pub cause: io::Error,
+}
+
+impl Outbox {
+    /// An empty outbox.
+    #[must_use]
+    pub fn new() -> Outbox {
+        Outbox::default()
+    }
+
+    /// Whether nothing waits to be sent.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.open == 0
+    }
+
+    fn stage(&mut self, to: Receivers, peers: impl Iterator<Item = Peer>, packet: &[u8]) {
+        let fits = |run: &Run| run.to == to && run.segment == packet.len();
+        if self.last >= self.open || !fits(&self.runs[self.last]) {
+            self.last = match self.runs[..self.open].iter().position(fits) {
+                Some(found) => found,
+                None => self.begin(to, peers, packet.len()),
+            };
+        }
+        self.runs[self.last].packets.extend_from_slice(packet);
+    }
+
+    /// Opens a run; returns its place.
+    fn begin(&mut self, to: Receivers, peers: impl Iterator<Item = Peer>, segment: usize) -> usize {
+        if self.open == self.runs.len() {
+            let packets = Vec::with_capacity(RUN_CAPACITY);
+            self.runs.push(Run { to, peers: Vec::new(), segment, packets });
+        }
+        let run = &mut self.runs[self.open];
+        run.to = to;
+        run.segment = segment;
+        // Copied for each run, so that a change of membership between bursts cannot be missed.
+        run.peers.clear();
+        run.peers.extend(peers);
+        run.packets.clear();
+        self.open += 1;
+        self.open - 1
+    }
+
+    /// Sends everything. A receiver that cannot be sent to is reported and does not keep the others
+    /// from getting theirs: one worker with a wrong address must not stop a server of many.
+    pub fn flush(&mut self, io: &mut impl PacketIo, failed: &mut impl FnMut(SendFailure)) {
+        for run in &self.runs[..self.open] {
+            let datagrams = (run.packets.len() / run.segment.max(1)) as u64;
+            if run.peers.len() > 1 && io.send_run_to_all(&run.peers, &run.packets, run.segment).is_ok() {
+                continue;
+            }
+            // One receiver, or a group in which one fails and hides those behind it: those before it
+            // get copies, which are harmless (P13).
+            for &to in &run.peers {
+                if let Err(cause) = io.send_run(to, &run.packets, run.segment) {
+                    failed(SendFailure { to, datagrams, cause });
+                }
+            }
+        }
+        self.open = 0;
+        self.last = 0;
+    }
+}
+
+impl Sink for Outbox {
+    #[inline]
+    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+        self.stage(Receivers::One(to.addr), std::iter::once(to.addr), packet);
+    }
+
+    #[inline]
+    fn multicast(&mut self, job: JobId, members: &[Endpoint], packet: &[u8]) {
+        self.stage(Receivers::Members(job), members.iter().map(|member| member.addr), packet);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+    use thc_transport::IoStats;
+
+    fn at(port: u16) -> Endpoint {
+        Endpoint::udp(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+    }
+
+    /// Records runs; sending to port 13 fails.
+    #[derive(Default)]
+    struct Recorder {
+        runs: Vec<(u16, Vec<u8>, usize)>,
+    }
+
+    impl PacketIo for Recorder {
+        fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+            Ok(0)
+        }
+        fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+            if to.port() == 13 {
+                return Err(io::Error::other("no way"));
+            }
+            self.runs.push((to.port(), contents.to_vec(), segment));
+            Ok(())
+        }
+        fn wait(&mut self, _: Duration) -> io::Result<bool> {
+            Ok(false)
+        }
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+        fn local(&self) -> Peer {
+            SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)
+        }
+        fn stats(&self) -> IoStats {
+            IoStats::default()
+        }
+    }
+
+    fn no_failure(failure: SendFailure) {
+        panic!("{failure:?}");
+    }
+
+    #[test]
+    fn equal_packets_become_one_run() {
+        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
+        let group = [at(1), at(2)];
+        for value in 0..3 {
+            outbox.multicast(JobId(1), &group, &[value; 4]);
+            outbox.unicast(at(2), &[10 + value; 4]);
+            outbox.unicast(at(1), &[20 + value; 2]);
+        }
+        assert!(!outbox.is_empty());
+        outbox.flush(&mut io, &mut no_failure);
+        assert!(outbox.is_empty());
+        let run = |first: u8, len| (0..3u8).flat_map(|value| vec![first + value; len]).collect::<Vec<u8>>();
+        assert_eq!(io.runs, [(1, run(0, 4), 4), (2, run(0, 4), 4), (2, run(10, 4), 4), (1, run(20, 2), 2)]);
+        outbox.flush(&mut io, &mut no_failure);
+        assert_eq!(io.runs.len(), 4);
+    }
+
+    #[test]
+    fn jobs_and_changed_members_do_not_mix() {
+        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
+        outbox.multicast(JobId(1), &[at(1)], &[1]);
+        outbox.multicast(JobId(2), &[at(2)], &[2]);
+        outbox.flush(&mut io, &mut no_failure);
+        outbox.multicast(JobId(1), &[at(3)], &[3]);
+        outbox.flush(&mut io, &mut no_failure);
+        assert_eq!(io.runs, [(1, vec![1], 1), (2, vec![2], 1), (3, vec![3], 1)]);
+    }
+
+    #[test]
+    fn a_receiver_that_fails_does_not_hide_those_behind_it() {
+        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
+        outbox.multicast(JobId(1), &[at(13), at(2)], &[1, 1]);
+        outbox.multicast(JobId(1), &[at(13), at(2)], &[2, 2]);
+        outbox.unicast(at(13), &[3; 5]);
+        let mut failures = Vec::new();
+        outbox.flush(&mut io, &mut |failure| failures.push((failure.to.port(), failure.datagrams)));
+        assert_eq!(failures, [(13, 2), (13, 1)]);
+        assert_eq!(io.runs, [(2, vec![1, 1, 2, 2], 2)]);
+    }
+
+    #[test]
+    fn memory_is_reused() {
+        let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
+        for burst in 0..100u16 {
+            for worker in 0..8 {
+                outbox.unicast(at(100 + (burst + worker) % 50), &[0; 40]);
+            }
+            outbox.flush(&mut io, &mut no_failure);
+        }
+        assert_eq!(outbox.runs.len(), 8);
+    }
+}

@@ -1,0 +1,149 @@
+//! Statistics for people: a line now and then, and a table at the end.
+
+use std::fmt::Write;
+
+use bytesize::ByteSize;
+use thc_protocol::Policy;
+use thc_protocol::aggregator::Event;
+
+use crate::config::{JobSetup, ServerConfig};
+use crate::stats::{JobStats, ServerStats, WorkerStats};
+
+/// What a server tells when it starts, on one line: "thc-ps listening on …, job 1: 4 workers, …".
+#[must_use]
+pub fn greeting(config: &ServerConfig, listen: std::net::SocketAddrV4) -> String {
+    let mut line = format!("thc-ps listening on {listen}");
+    if config.shards > 1 {
+        let _ = write!(line, " and the {} ports behind it", config.shards - 1);
+    }
+    for job in &config.jobs {
+        let _ = write!(line, ", {}", describe(job));
+    }
+    if config.faults.is_some() {
+        line += ", injecting faults";
+    }
+    line
+}
+
+fn describe(job: &JobSetup) -> String {
+    let (config, welcome) = (&job.config, &job.welcome);
+    let mut text = format!(
+        "job {}: {} workers, b={} g={} p={}, {} slots, ",
+        config.job,
+        config.workers,
+        welcome.bits,
+        welcome.granularity,
+        fraction(welcome.fraction),
+        config.data_slots
+    );
+    if config.quorum < config.workers {
+        let _ = write!(text, "quorum {}, ", config.quorum);
+    }
+    if config.lane.bits() != 8 {
+        let _ = write!(text, "{}-bit lanes, ", config.lane.bits());
+    }
+    match welcome.policy {
+        Policy::Reliable => text += "reliable",
+        Policy::BestEffort => {
+            let _ = write!(text, "best-effort after {}", humantime::format_duration(welcome.deadline));
+        }
+    }
+    text
+}
+
+/// p as people write it: 1/32 where that is what it is.
+fn fraction(p: f64) -> String {
+    let inverse = (1.0 / p).round();
+    if (inverse * p - 1.0).abs() < 1e-12 { format!("1/{inverse}") } else { format!("{p:.4e}") }
+}
+
+fn bytes(count: u64) -> String {
+    ByteSize::b(count).display().si().to_string()
+}
+
+/// What happened between two reports, on one line.
+#[must_use]
+pub fn line(before: &ServerStats, now: &ServerStats) -> String {
+    let seconds = (now.seconds - before.seconds).max(1e-9);
+    let (a, b) = (&before.network, &now.network);
+    let rate = |from: u64, to: u64| (to - from) as f64 / seconds;
+    let mut line = format!(
+        "{:.0} s: in {:.0} packets/s {:.3} Gbit/s, out {:.0} packets/s {:.3} Gbit/s",
+        now.seconds,
+        rate(a.packets_in, b.packets_in),
+        rate(a.bytes_in, b.bytes_in) * 8e-9,
+        rate(a.packets_out, b.packets_out),
+        rate(a.bytes_out, b.bytes_out) * 8e-9,
+    );
+    for (old, new) in before.jobs.iter().zip(&now.jobs) {
+        let state = if new.running { "running" } else { "waiting" };
+        let dropped = |job: &JobStats| {
+            job.strangers.dropped() + job.members.iter().map(WorkerStats::dropped).sum::<u64>()
+        };
+        let _ = write!(
+            line,
+            "; job {} {state} {}/{}: {} results, {} resent, {} dropped",
+            new.job,
+            new.joined.len(),
+            new.workers,
+            new.results - old.results,
+            new.resent - old.resent,
+            dropped(new) - dropped(old),
+        );
+    }
+    line
+}
+
+/// Totals per job and worker as a table.
+#[must_use]
+pub fn table(stats: &ServerStats) -> String {
+    let mut text = format!("totals of {} after {:.1} s\n", stats.listen, stats.seconds);
+    for job in &stats.jobs {
+        let _ = writeln!(
+            text,
+            "job {}: {} workers, sessions {}, results {}, resent {}, nudges {}",
+            job.job, job.workers, job.sessions, job.results, job.resent, job.nudges
+        );
+        let _ = write!(text, "{:>8} {:>12} {:>10}", "worker", "packets", "bytes");
+        for event in Event::ALL {
+            let _ = write!(text, " {:>10}", event.name());
+        }
+        let _ = writeln!(text, " {:>10}  reasons", "dropped");
+        for worker in &job.members {
+            row(&mut text, &worker.worker.to_string(), worker);
+        }
+        if job.strangers.packets > 0 {
+            row(&mut text, "others", &job.strangers);
+        }
+    }
+    let n = &stats.network;
+    let _ = writeln!(
+        text,
+        "network: in {} packets, {}; out {} packets, {}; send errors {}, receive overflows {}",
+        n.packets_in,
+        bytes(n.bytes_in),
+        n.packets_out,
+        bytes(n.bytes_out),
+        n.send_errors + n.send_failures,
+        n.recv_overflows
+    );
+    let c = &stats.control;
+    let _ = writeln!(text, "control: {} packets, {} dropped, {} refused", c.packets, c.dropped, c.refused);
+    let drops: Vec<String> = stats.drops.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    let _ = writeln!(text, "dropped, of no job: {}", drops.join(", "));
+    text
+}
+
+fn row(text: &mut String, name: &str, worker: &WorkerStats) {
+    let _ = write!(text, "{name:>8} {:>12} {:>10}", worker.packets, bytes(worker.bytes));
+    for event in Event::ALL {
+        let _ = write!(text, " {:>10}", worker.count(event));
+    }
+    let reasons: Vec<String> = worker
+        .drops
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(reason, count)| format!("{reason} {count}"))
+        .collect();
+    let _ = writeln!(text, " {:>10}  {}", worker.dropped(), reasons.join(", "));
+}

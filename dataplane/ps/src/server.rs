@@ -1,0 +1,326 @@
+//! The server: its threads, from start to shutdown.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, bounded};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use thc_protocol::JobId;
+use thc_protocol::aggregator::{Aggregator, Shard};
+use thc_protocol::session::Registry;
+use thc_protocol::wire::MAX_PACKET;
+use thc_transport::{LossyIo, Peer, TransportError, UdpConfig, UdpIo};
+
+use crate::config::ServerConfig;
+use crate::control::{Control, ControlCounters, ControlPort, SessionView};
+use crate::error::PsError;
+use crate::liveness::Liveness;
+use crate::shard::{Command, ShardIo, ShardReport, Worker};
+use crate::stats::ServerStats;
+
+/// Control packets that may wait. Far more than there are workers; beyond it, JOINs are repeated.
+const CONTROL_ROOM: usize = 1024;
+/// Commands that may wait for a shard.
+const COMMAND_ROOM: usize = 256;
+/// How long a report may take before the shard's last one is used.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Tries to find consecutive free ports when the kernel chooses the first.
+const PORT_TRIES: usize = 64;
+
+/// What the threads of one server share. Nothing here is touched per packet but `stop`, read
+/// once per burst.
+#[derive(Debug)]
+pub struct Shared {
+    /// Ends all threads.
+    pub stop: AtomicBool,
+    /// Who is heard.
+    pub liveness: Liveness,
+    /// The control thread's counters.
+    pub control: ControlCounters,
+    failure: Mutex<Option<PsError>>,
+    sessions: Mutex<BTreeMap<JobId, SessionView>>,
+    /// Reports of shards that have ended.
+    last: Mutex<Vec<Option<ShardReport>>>,
+}
+
+/// No thread panics while it holds one of these locks, and if one did, the data would be whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn new(jobs: Vec<JobId>, shards: usize) -> Shared {
+        Shared {
+            stop: AtomicBool::new(false),
+            liveness: Liveness::new(jobs, shards),
+            control: ControlCounters::default(),
+            failure: Mutex::new(None),
+            sessions: Mutex::new(BTreeMap::new()),
+            last: Mutex::new(vec![None; shards]),
+        }
+    }
+
+    /// Stops the server because of an error; the first one counts.
+    pub fn fail(&self, error: PsError) {
+        tracing::error!("{error}");
+        lock(&self.failure).get_or_insert(error);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Shows how a job's session stands.
+    pub fn show(&self, job: JobId, view: SessionView) {
+        lock(&self.sessions).insert(job, view);
+    }
+
+    /// Keeps the report of a shard that ends.
+    pub fn leave_report(&self, shard: usize, report: ShardReport) {
+        lock(&self.last)[shard] = Some(report);
+    }
+}
+
+/// A running parameter server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    local: Peer,
+    shared: Arc<Shared>,
+    commands: Vec<Sender<Command>>,
+    threads: Vec<JoinHandle<()>>,
+    started: Instant,
+}
+
+impl Server {
+    /// Opens the ports and starts the threads; workers can join from then on.
+    ///
+    /// # Errors
+    /// [`PsError::Transport`] if a port is in use or cannot be opened, [`PsError::NoPorts`],
+    /// [`PsError::Core`], [`PsError::Pin`] or [`PsError::Thread`] for what the machine refuses.
+    pub fn start(config: ServerConfig) -> Result<Server, PsError> {
+        check_cores(&config.pin)?;
+        let ports = open(&config)?;
+        let local = ports[0].1;
+        for (port, _) in &ports {
+            warn_if_small(&config, port);
+        }
+        let jobs = config.jobs.iter().map(|job| job.config.job).collect();
+        let shared = Arc::new(Shared::new(jobs, ports.len()));
+        let (control_port, control_packets) = ControlPort::new(CONTROL_ROOM);
+        let mut server = Server {
+            local,
+            shared: Arc::clone(&shared),
+            commands: Vec::new(),
+            threads: Vec::new(),
+            started: Instant::now(),
+            config,
+        };
+        let mut control_port = Some(control_port);
+        for (index, (port, _)) in (0u8..).zip(ports) {
+            let control = control_port.take();
+            match server.config.faults {
+                Some(mut faults) => {
+                    // Each shard its own sequence of faults.
+                    faults.seed = faults.seed.wrapping_add(u64::from(index));
+                    server.spawn_shard(index, LossyIo::new(port, faults)?, control)?;
+                }
+                None => server.spawn_shard(index, port, control)?,
+            }
+        }
+        let registry = Registry::new(server.config.jobs.iter().map(crate::JobSetup::to_static));
+        let control = Control::new(registry, control_packets, server.commands.clone(), shared);
+        server.spawn("thc-ps-control".to_owned(), move || control.run())?;
+        Ok(server)
+    }
+
+    fn spawn_shard<T: ShardIo + Send + 'static>(
+        &mut self,
+        index: u8,
+        io: T,
+        control: Option<ControlPort>,
+    ) -> Result<(), PsError> {
+        let shard = Shard { index, count: self.config.shards };
+        let mut aggregator = Aggregator::new(shard, self.config.memory_limit);
+        for job in &self.config.jobs {
+            aggregator.install_table(job.welcome.table, job.welcome.values)?;
+        }
+        let (sender, commands) = bounded(COMMAND_ROOM);
+        self.commands.push(sender);
+        let worker = Worker {
+            index,
+            io,
+            aggregator,
+            commands,
+            control,
+            busy_poll: self.config.busy_poll,
+            shared: Arc::clone(&self.shared),
+        };
+        let core = self.config.pin.get(usize::from(index)).copied();
+        let (pinned, result) = bounded(1);
+        self.spawn(format!("thc-ps-{index}"), move || {
+            let _ = pinned.send(core.map_or(Ok(()), |core| pin(index, core)));
+            worker.run();
+        })?;
+        // A thread that is gone left no answer and a report of its failure.
+        result.recv().unwrap_or(Ok(()))
+    }
+
+    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> Result<(), PsError> {
+        self.threads.push(thread::Builder::new().name(name).spawn(body).map_err(PsError::Thread)?);
+        Ok(())
+    }
+
+    /// The address and port that workers join at; further shards have the ports behind it.
+    #[must_use]
+    pub fn local(&self) -> SocketAddrV4 {
+        self.local
+    }
+
+    /// What it was started with.
+    #[must_use]
+    pub fn config(&self) -> &ServerConfig {
+        &self.config
+    }
+
+    /// Whether it has stopped by itself, because of an error that the log shows and
+    /// [`Self::failure`] gives.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        lock(&self.shared.failure).is_some()
+    }
+
+    /// Takes the error that stopped it, if one did.
+    #[must_use]
+    pub fn failure(&self) -> Option<PsError> {
+        lock(&self.shared.failure).take()
+    }
+
+    /// Counters up to now.
+    #[must_use]
+    pub fn stats(&self) -> ServerStats {
+        let asked: Vec<_> = self
+            .commands
+            .iter()
+            .map(|shard| {
+                let (sender, report) = bounded(1);
+                shard.send_timeout(Command::Report(sender), PATIENCE).ok().map(|()| report)
+            })
+            .collect();
+        let mut reports: Vec<Option<ShardReport>> = asked
+            .into_iter()
+            .map(|report| report.and_then(|report| report.recv_timeout(PATIENCE).ok()))
+            .collect();
+        for (report, last) in reports.iter_mut().zip(lock(&self.shared.last).iter()) {
+            if last.is_some() {
+                report.clone_from(last);
+            }
+        }
+        let reports: Vec<ShardReport> = reports.into_iter().flatten().collect();
+        let sessions = lock(&self.shared.sessions).clone();
+        ServerStats::gather(
+            &self.config,
+            self.local,
+            self.started.elapsed(),
+            &reports,
+            &sessions,
+            &self.shared.control,
+        )
+    }
+
+    /// Stops the threads, in the middle of whatever sessions run, and gives the last counters.
+    #[must_use]
+    pub fn shutdown(mut self) -> ServerStats {
+        self.stop();
+        self.stats()
+    }
+
+    fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the server panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Opens a port per shard, one behind the other (P21).
+fn open(config: &ServerConfig) -> Result<Vec<(UdpIo, Peer)>, PsError> {
+    if config.listen.port() != 0 {
+        return Ok(open_from(config, config.listen)?);
+    }
+    for _ in 0..PORT_TRIES {
+        match open_from(config, config.listen) {
+            Err(TransportError::AddressInUse { .. }) => {}
+            other => return Ok(other?),
+        }
+    }
+    Err(PsError::NoPorts { shards: config.shards, ip: *config.listen.ip() })
+}
+
+fn open_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<(UdpIo, Peer)>, TransportError> {
+    let bind = |addr| {
+        let buffers = UdpConfig {
+            recv_buffer: config.recv_buffer,
+            send_buffer: config.send_buffer,
+            ..UdpConfig::new(addr)
+        };
+        let io = UdpIo::bind(buffers)?;
+        let local = thc_transport::PacketIo::local(&io);
+        Ok((io, local))
+    };
+    let first: (UdpIo, Peer) = bind(base)?;
+    let local = first.1;
+    let mut ports = vec![first];
+    for shard in 1..u16::from(config.shards) {
+        // Past the last port there is none that is free.
+        let addr = SocketAddrV4::new(*base.ip(), local.port().saturating_add(shard));
+        ports.push(bind(addr)?);
+    }
+    Ok(ports)
+}
+
+/// Full windows of all workers must fit the receive buffer, or packets get lost on arrival.
+fn warn_if_small(config: &ServerConfig, port: &UdpIo) {
+    let window = |job: &crate::JobSetup| job.config.data_slots as usize / 2 * usize::from(job.config.workers);
+    let under_way = config.jobs.iter().map(window).sum::<usize>() / usize::from(config.shards);
+    let room = port.recv_capacity(MAX_PACKET);
+    if room < under_way {
+        tracing::warn!(
+            "workers may have {under_way} packets under way to a port whose receive buffer holds {room}: \
+             raise recv_buffer or lower data_slots, or some will get lost and be sent again",
+        );
+    }
+}
+
+fn check_cores(cores: &[usize]) -> Result<(), PsError> {
+    if cores.is_empty() {
+        return Ok(());
+    }
+    // Failing here would mean that nothing is known; pinning itself tells then.
+    let Ok(set) = sched_getaffinity(None) else { return Ok(()) };
+    let may = |core: usize| core < CpuSet::MAX_CPU && set.is_set(core);
+    match cores.iter().find(|&&core| !may(core)) {
+        None => Ok(()),
+        Some(&core) => {
+            let allowed: Vec<String> =
+                (0..CpuSet::MAX_CPU).filter(|&core| may(core)).map(|core| core.to_string()).collect();
+            Err(PsError::Core { core, allowed: allowed.join(", ") })
+        }
+    }
+}
+
+/// Pins the calling thread.
+fn pin(shard: u8, core: usize) -> Result<(), PsError> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).map_err(|cause| PsError::Pin { shard, core, cause: cause.into() })
+}

@@ -1,0 +1,294 @@
+//! One shard: a thread that owns a UDP port and the slots that belong to it (P21).
+//!
+//! It runs to completion: receive a burst, handle every packet, send the answers, and only then look
+//! whether the control thread wants something. Nothing in a burst blocks, allocates, locks or logs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, GlobalCounters, JobConfig, JobCounters};
+use thc_protocol::wire::Header;
+use thc_protocol::{JobId, WorkerId};
+use thc_transport::{IoStats, LossyIo, PacketIo, Peer, UdpIo};
+
+use crate::control::{ControlPacket, ControlPort};
+use crate::error::PsError;
+use crate::kernels::Simd;
+use crate::liveness::admitted;
+use crate::outbox::{Outbox, SendFailure};
+use crate::server::Shared;
+
+/// How long an idle shard sleeps while something happened lately: what a command waits at most.
+const DOZE: Duration = Duration::from_millis(1);
+/// How long it sleeps when nothing has happened for [`QUIET`].
+const SLEEP: Duration = Duration::from_millis(20);
+const QUIET: Duration = Duration::from_secs(2);
+/// How often it says which workers it hears.
+const PUBLISH: Duration = Duration::from_millis(50);
+/// How often it may log that sending fails.
+const COMPLAIN: Duration = Duration::from_secs(10);
+
+/// What the control thread or the server asks of a shard.
+#[derive(Debug)]
+pub enum Command {
+    /// Install a job with these members; the answer says whether that worked.
+    Install(JobConfig, Vec<(WorkerId, Endpoint)>, Sender<Result<(), ConfigError>>),
+    /// A member sends from elsewhere now.
+    Move(JobId, WorkerId, Endpoint, Sender<Result<(), ConfigError>>),
+    /// Remove a job.
+    Remove(JobId, Sender<Result<(), ConfigError>>),
+    /// Send a packet of the control plane.
+    Send(Peer, Vec<u8>),
+    /// Report counters.
+    Report(Sender<ShardReport>),
+}
+
+/// A shard's counters.
+#[derive(Clone, Debug, Default)]
+pub struct ShardReport {
+    /// Of its socket.
+    pub io: IoStats,
+    /// How often its socket's receive buffer overflowed.
+    pub recv_overflows: u64,
+    /// Datagrams that could not be sent and would not be the next time.
+    pub send_failures: u64,
+    /// Control packets dropped because the control thread was behind.
+    pub control_dropped: u64,
+    /// Packets of no job.
+    pub globals: GlobalCounters,
+    /// By job, sessions that are over included.
+    pub jobs: BTreeMap<JobId, JobCounters>,
+}
+
+/// A backend that a shard can report on.
+pub trait ShardIo: PacketIo {
+    /// How often the receive buffer overflowed.
+    fn recv_overflows(&self) -> u64;
+}
+
+impl ShardIo for UdpIo {
+    fn recv_overflows(&self) -> u64 {
+        UdpIo::recv_overflows(self).unwrap_or(0)
+    }
+}
+
+impl ShardIo for LossyIo<UdpIo> {
+    fn recv_overflows(&self) -> u64 {
+        self.inner().recv_overflows().unwrap_or(0)
+    }
+}
+
+/// A shard's state, moved into its thread.
+pub struct Worker<T> {
+    /// Its number.
+    pub index: u8,
+    /// Its port.
+    pub io: T,
+    /// Its slots, tables installed.
+    pub aggregator: Aggregator<Simd>,
+    /// What it is asked.
+    pub commands: Receiver<Command>,
+    /// Where control packets go; only the first shard has one.
+    pub control: Option<ControlPort>,
+    /// Spin instead of sleeping when idle.
+    pub busy_poll: bool,
+    /// Of the whole server.
+    pub shared: Arc<Shared>,
+}
+
+struct State<T> {
+    worker: Worker<T>,
+    outbox: Outbox,
+    /// Counters of sessions that are over.
+    past: BTreeMap<JobId, JobCounters>,
+    send_failures: u64,
+    complained: Option<Duration>,
+    control_dropped: u64,
+}
+
+impl<T: ShardIo> Worker<T> {
+    /// Runs until the server stops or the port fails; leaves a last report behind.
+    pub fn run(self) {
+        let shared = Arc::clone(&self.shared);
+        let index = usize::from(self.index);
+        let mut state = State {
+            worker: self,
+            outbox: Outbox::new(),
+            past: BTreeMap::new(),
+            send_failures: 0,
+            complained: None,
+            control_dropped: 0,
+        };
+        if let Err(cause) = state.serve() {
+            shared.fail(PsError::Receive { shard: state.worker.index, cause });
+        }
+        shared.leave_report(index, state.report());
+    }
+}
+
+impl<T: ShardIo> State<T> {
+    fn serve(&mut self) -> std::io::Result<()> {
+        let mut busy = self.worker.io.now();
+        let mut published = busy;
+        while !self.worker.shared.stop.load(Ordering::Relaxed) {
+            let packets = self.burst()?;
+            let now = self.worker.io.now();
+            let commands = self.obey();
+            if packets > 0 || commands {
+                busy = now;
+            }
+            if now.saturating_sub(published) >= PUBLISH {
+                self.publish();
+                published = now;
+            }
+            if packets > 0 {
+                continue;
+            }
+            if self.worker.busy_poll {
+                std::hint::spin_loop();
+            } else {
+                let idle = now.saturating_sub(busy);
+                self.worker.io.wait(if idle < QUIET { DOZE } else { SLEEP })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives and handles one burst, and sends what it answers.
+    fn burst(&mut self) -> std::io::Result<usize> {
+        let Worker { io, aggregator, control, .. } = &mut self.worker;
+        let (outbox, dropped) = (&mut self.outbox, &mut self.control_dropped);
+        let packets = io.recv_burst(&mut |from, packet| {
+            if let Some(port) = control
+                && let Some(packet) = ControlPacket::recognise(from, packet)
+            {
+                *dropped += u64::from(!port.offer(packet));
+            } else {
+                aggregator.handle(Endpoint::udp(from), packet, outbox);
+            }
+        })?;
+        if !self.outbox.is_empty() {
+            self.flush();
+        }
+        Ok(packets)
+    }
+
+    fn flush(&mut self) {
+        let mut latest: Option<SendFailure> = None;
+        let failures = &mut self.send_failures;
+        self.outbox.flush(&mut self.worker.io, &mut |failure| {
+            *failures += failure.datagrams;
+            latest = Some(failure);
+        });
+        if let Some(failure) = latest {
+            self.complain(&failure);
+        }
+    }
+
+    fn complain(&mut self, failure: &SendFailure) {
+        let now = self.worker.io.now();
+        if self.complained.is_none_or(|before| now.saturating_sub(before) >= COMPLAIN) {
+            self.complained = Some(now);
+            tracing::warn!(to = %failure.to, "{}; {} datagrams lost so", failure.cause, self.send_failures);
+        }
+    }
+
+    /// Does what the control thread wants. Whether it wanted something.
+    fn obey(&mut self) -> bool {
+        let mut any = false;
+        while let Ok(command) = self.worker.commands.try_recv() {
+            any = true;
+            // Whoever asked may be gone by now, and an answer to nobody is no loss.
+            match command {
+                Command::Install(config, members, done) => {
+                    let _ = done.send(self.install(config, &members));
+                }
+                Command::Move(job, worker, at, done) => {
+                    let _ = done.send(self.worker.aggregator.set_member(job, worker, at));
+                }
+                Command::Remove(job, done) => {
+                    self.remove(job);
+                    let _ = done.send(Ok(()));
+                }
+                Command::Send(to, packet) => self.send(to, &packet),
+                Command::Report(to) => {
+                    let _ = to.send(self.report());
+                }
+            }
+        }
+        any
+    }
+
+    fn install(&mut self, config: JobConfig, members: &[(WorkerId, Endpoint)]) -> Result<(), ConfigError> {
+        let job = config.job;
+        self.worker.aggregator.install_job(config)?;
+        members.iter().try_for_each(|&(worker, at)| self.worker.aggregator.set_member(job, worker, at))
+    }
+
+    /// Removes a job but not what was counted for it.
+    fn remove(&mut self, job: JobId) {
+        if let Some(counters) = self.worker.aggregator.job_counters(job) {
+            match self.past.get_mut(&job) {
+                Some(past) => past.merge(counters),
+                None => {
+                    self.past.insert(job, counters.clone());
+                }
+            }
+        }
+        self.worker.aggregator.remove_job(job);
+    }
+
+    fn send(&mut self, to: Peer, packet: &[u8]) {
+        if let Err(cause) = self.worker.io.send_run(to, packet, packet.len()) {
+            self.send_failures += 1;
+            self.complain(&SendFailure { to, datagrams: 1, cause });
+        }
+    }
+
+    fn publish(&self) {
+        let liveness = &self.worker.shared.liveness;
+        for (place, &job) in liveness.jobs().iter().enumerate() {
+            let counters = [self.past.get(&job), self.worker.aggregator.job_counters(job)];
+            for worker in (0..thc_protocol::MAX_WORKERS as u8).map(WorkerId) {
+                let packets = counters.iter().flatten().map(|c| admitted(c.worker(worker))).sum();
+                liveness.publish(usize::from(self.worker.index), place, worker, packets);
+            }
+        }
+    }
+
+    fn report(&self) -> ShardReport {
+        let mut jobs = self.past.clone();
+        for job in self.worker.aggregator.jobs().map(|config| config.job) {
+            if let Some(counters) = self.worker.aggregator.job_counters(job) {
+                jobs.entry(job).and_modify(|past| past.merge(counters)).or_insert_with(|| counters.clone());
+            }
+        }
+        ShardReport {
+            io: self.worker.io.stats(),
+            recv_overflows: self.worker.io.recv_overflows(),
+            send_failures: self.send_failures,
+            control_dropped: self.control_dropped,
+            globals: *self.worker.aggregator.counters(),
+            jobs,
+        }
+    }
+}
+
+impl ControlPacket {
+    /// The packet, if it is one that the control plane answers (P2); all others are the
+    /// aggregator's.
+    fn recognise(from: Peer, packet: &[u8]) -> Option<ControlPacket> {
+        // JOIN and LEAVE; looked at first because nearly no packet is one.
+        if !matches!(packet.get(1), Some(0x21 | 0x22)) {
+            return None;
+        }
+        let (header, payload) = Header::parse(packet).ok()?;
+        // A control packet's length does not depend on the lane.
+        (payload.len() == header.kind.payload_len(thc_protocol::Lane::Bits8))
+            .then(|| ControlPacket::new(from, packet))
+            .flatten()
+    }
+}

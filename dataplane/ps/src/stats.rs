@@ -1,0 +1,233 @@
+//! What a server reports.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thc_protocol::aggregator::{DropReason, Event, JobCounters, WorkerCounters};
+use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
+
+use crate::config::ServerConfig;
+use crate::control::{ControlCounters, SessionView};
+use crate::shard::ShardReport;
+
+/// Counters of a whole server since its start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerStats {
+    /// Where it listens.
+    pub listen: SocketAddrV4,
+    /// Its shards.
+    pub shards: u8,
+    /// Seconds since its start.
+    pub seconds: f64,
+    /// Its sockets.
+    pub network: NetworkStats,
+    /// Its control plane.
+    pub control: ControlStats,
+    /// Packets dropped that belong to no job, by reason (P7).
+    pub drops: BTreeMap<String, u64>,
+    /// Its jobs, in the order of their configuration.
+    pub jobs: Vec<JobStats>,
+}
+
+/// All sockets of a server together. Bytes are counted from the IPv4 header upwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkStats {
+    /// Datagrams received.
+    pub packets_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Datagrams sent.
+    pub packets_out: u64,
+    /// Their bytes.
+    pub bytes_out: u64,
+    /// Datagrams refused by the network for a passing reason.
+    pub send_errors: u64,
+    /// Datagrams that can't be sent, whenever it is tried.
+    pub send_failures: u64,
+    /// Receive calls that yielded something.
+    pub recv_bursts: u64,
+    /// System calls that sent something.
+    pub send_calls: u64,
+    /// How often a receive buffer was full and the kernel dropped a datagram or a run of them.
+    pub recv_overflows: u64,
+}
+
+/// The control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlStats {
+    /// JOIN and LEAVE packets taken.
+    pub packets: u64,
+    /// Those dropped because too many came at once.
+    pub dropped: u64,
+    /// Workers that were refused, counted by packet.
+    pub refused: u64,
+}
+
+/// One job, all its sessions together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobStats {
+    /// Its number.
+    pub job: u16,
+    /// n.
+    pub workers: u8,
+    /// Workers that complete a slot.
+    pub quorum: u8,
+    /// Whether a session runs.
+    pub running: bool,
+    /// The workers that have joined it.
+    pub joined: Vec<u8>,
+    /// Sessions begun.
+    pub sessions: u64,
+    /// Slots completed.
+    pub results: u64,
+    /// RESULTs sent again to one worker.
+    pub resent: u64,
+    /// NUDGEs passed on.
+    pub nudges: u64,
+    /// By worker number, 0 to n − 1.
+    pub members: Vec<WorkerStats>,
+    /// Packets that named a worker that the job does not have.
+    pub strangers: WorkerStats,
+}
+
+/// One worker of a job. Only packets that reached the job are counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStats {
+    /// Its number.
+    pub worker: u8,
+    /// Packets that named it.
+    pub packets: u64,
+    /// Their bytes, from the protocol's header upwards.
+    pub bytes: u64,
+    /// What became of those let in, by event.
+    pub events: BTreeMap<String, u64>,
+    /// Those dropped, by reason.
+    pub drops: BTreeMap<String, u64>,
+}
+
+impl WorkerStats {
+    fn of(worker: u8, counters: &WorkerCounters) -> WorkerStats {
+        WorkerStats {
+            worker,
+            packets: counters.packets,
+            bytes: counters.bytes,
+            events: named(Event::ALL.iter().map(|event| event.name()).zip(counters.events)),
+            drops: named(DropReason::ALL.iter().map(|reason| reason.name()).zip(counters.drops)),
+        }
+    }
+
+    /// How many of its packets were dropped.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.drops.values().sum()
+    }
+
+    /// How many of its packets ended in `event`.
+    #[must_use]
+    pub fn count(&self, event: Event) -> u64 {
+        self.events.get(event.name()).copied().unwrap_or(0)
+    }
+}
+
+fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    counts.map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+impl ServerStats {
+    pub(crate) fn gather(
+        config: &ServerConfig,
+        listen: SocketAddrV4,
+        elapsed: Duration,
+        shards: &[ShardReport],
+        sessions: &BTreeMap<JobId, SessionView>,
+        control: &ControlCounters,
+    ) -> ServerStats {
+        let mut network = NetworkStats::default();
+        let mut drops = [0; 4];
+        for shard in shards {
+            network.add(shard);
+            drops.iter_mut().zip(shard.globals.drops).for_each(|(sum, count)| *sum += count);
+        }
+        let jobs = config.jobs.iter().map(|job| {
+            let number = job.config.job;
+            let mut merged: Option<JobCounters> = None;
+            for counters in shards.iter().filter_map(|shard| shard.jobs.get(&number)) {
+                match &mut merged {
+                    Some(sum) => sum.merge(counters),
+                    None => merged = Some(counters.clone()),
+                }
+            }
+            let view = sessions.get(&number).copied().unwrap_or_default();
+            JobStats::of(job.config.workers, job.config.quorum, number, view, merged.as_ref())
+        });
+        ServerStats {
+            listen,
+            shards: config.shards,
+            seconds: elapsed.as_secs_f64(),
+            network,
+            control: ControlStats {
+                packets: control.packets.load(Ordering::Relaxed),
+                dropped: shards.iter().map(|shard| shard.control_dropped).sum(),
+                refused: control.refused.load(Ordering::Relaxed),
+            },
+            drops: named(DropReason::ALL.iter().map(|reason| reason.name()).zip(drops)),
+            jobs: jobs.collect(),
+        }
+    }
+
+    /// One job's counters.
+    #[must_use]
+    pub fn job(&self, job: u16) -> Option<&JobStats> {
+        self.jobs.iter().find(|stats| stats.job == job)
+    }
+}
+
+impl NetworkStats {
+    fn add(&mut self, shard: &ShardReport) {
+        self.packets_in += shard.io.packets_in;
+        self.bytes_in += shard.io.bytes_in;
+        self.packets_out += shard.io.packets_out;
+        self.bytes_out += shard.io.bytes_out;
+        self.send_errors += shard.io.send_errors;
+        self.recv_bursts += shard.io.recv_bursts;
+        self.send_calls += shard.io.send_calls;
+        self.send_failures += shard.send_failures;
+        self.recv_overflows += shard.recv_overflows;
+    }
+}
+
+impl JobStats {
+    fn of(
+        workers: u8,
+        quorum: u8,
+        job: JobId,
+        view: SessionView,
+        counters: Option<&JobCounters>,
+    ) -> JobStats {
+        let none = WorkerCounters::default();
+        let worker = |number: u8| counters.map_or(none, |counters| *counters.worker(WorkerId(number)));
+        let mut strangers = WorkerCounters::default();
+        for number in workers..=MAX_WORKERS as u8 {
+            let stranger = worker(number);
+            strangers.packets += stranger.packets;
+            strangers.bytes += stranger.bytes;
+            strangers.drops.iter_mut().zip(stranger.drops).for_each(|(sum, count)| *sum += count);
+        }
+        JobStats {
+            job: job.0,
+            workers,
+            quorum,
+            running: view.running,
+            joined: (0..workers).filter(|&number| view.joined & WorkerId(number).bit() != 0).collect(),
+            sessions: view.begun,
+            results: counters.map_or(0, |counters| counters.results),
+            resent: counters.map_or(0, |counters| counters.resent),
+            nudges: counters.map_or(0, |counters| counters.nudges),
+            members: (0..workers).map(|number| WorkerStats::of(number, &worker(number))).collect(),
+            strangers: WorkerStats::of(WorkerId::NONE.0, &strangers),
+        }
+    }
+}
