@@ -129,8 +129,9 @@ pub struct Worker {
     data_call: usize,
     /// When the aggregator was last heard.
     heard: Duration,
-    /// Workers that an answer to a NUDGE has shown to be missing.
-    missing: u64,
+    /// Workers that the latest NUDGE has shown to be missing, by stream.
+    missing_norm: u64,
+    missing_data: u64,
     failure: Option<SessionError>,
     stats: WorkerStats,
 }
@@ -151,7 +152,8 @@ impl Worker {
             norm_call: 0,
             data_call: 0,
             heard: now,
-            missing: 0,
+            missing_norm: 0,
+            missing_data: 0,
             failure: None,
             stats: WorkerStats::default(),
         }
@@ -200,15 +202,29 @@ impl Worker {
     /// Workers the others wait for, as an aggregator last reported, and for how long nothing has moved.
     #[must_use]
     pub fn waiting_for(&self, now: Duration) -> Option<(u64, Duration)> {
-        let stalled = self.norm.stalled(now).max(self.data.stalled(now));
-        (self.missing != 0 && stalled > Duration::ZERO).then_some((self.missing, stalled))
+        let stalled = self.stalled(now);
+        (self.missing() != 0 && stalled > Duration::ZERO).then_some((self.missing(), stalled))
+    }
+
+    /// Who is missing. Data in flight belong to an earlier call than norms in flight, and who waits
+    /// there may be why others are missing here.
+    fn missing(&self) -> u64 {
+        if self.missing_data != 0 { self.missing_data } else { self.missing_norm }
+    }
+
+    /// For how long nothing has moved, in either stream.
+    fn stalled(&self, now: Duration) -> Duration {
+        let progress = [self.norm.progress(), self.data.progress()].into_iter().flatten().max();
+        progress.map_or(Duration::ZERO, |progress| now.saturating_sub(progress))
     }
 
     /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
     #[must_use]
     pub fn suspects_restart(&self, now: Duration) -> bool {
-        [&self.norm, &self.data].iter().any(|s| {
-            s.timeouts() >= 2 && now.saturating_sub(self.heard) >= s.stalled(now).min(self.params.min_rto * 4)
+        let silent = now.saturating_sub(self.heard);
+        [&self.norm, &self.data].into_iter().filter(|stream| stream.timeouts() >= 2).any(|stream| {
+            let stalled = stream.progress().map(|progress| now.saturating_sub(progress));
+            stalled.is_some_and(|stalled| silent >= stalled.min(self.params.min_rto * 4))
         })
     }
 
@@ -229,7 +245,9 @@ impl Worker {
             key: spec.key,
         };
         self.calls.push_back(Call::new(spec, norm));
-        self.send_norms(now, tx);
+        if self.failure.is_none() {
+            self.send_norms(now, tx);
+        }
         number
     }
 
@@ -322,6 +340,8 @@ impl Worker {
     }
 
     /// Takes one packet from the aggregator's address. After a burst of them call [`Self::tick`].
+    /// Once the session has failed there are no more events, but other workers' NUDGEs are still
+    /// answered: they may not know yet.
     pub fn handle(&mut self, now: Duration, packet: &[u8], events: &mut impl Events, tx: &mut impl Tx) {
         let Ok((header, payload)) = Header::parse(packet) else {
             self.stats.foreign += 1;
@@ -335,23 +355,27 @@ impl Worker {
             return;
         }
         self.heard = now;
+        if self.failure.is_some() && header.kind != Kind::Nudge {
+            return;
+        }
         let (slot, round) = (header.slot, header.round);
         match header.kind {
             Kind::NormResult => {
                 if let Some(norm) = Norm::parse(payload)
-                    && let Finish::First(place) = self.norm.finish(now, slot, round)
+                    && let Finish::First(place) = self.norm.finish(now, Form::Usual, slot, round)
                 {
-                    self.missing = 0;
+                    self.missing_norm = 0;
                     self.norm_result(place, norm.value, events);
                 }
             }
             Kind::Result | Kind::RawResult => {
-                if header.count == 0 || header.count > self.params.workers {
+                if header.count < self.params.quorum.max(1) || header.count > self.params.workers {
                     self.stats.foreign += 1;
                     return;
                 }
-                if let Finish::First(place) = self.data.finish(now, slot, round) {
-                    self.missing = 0;
+                let form = if header.kind == Kind::Result { Form::Usual } else { Form::Raw };
+                if let Finish::First(place) = self.data.finish(now, form, slot, round) {
+                    self.missing_data = 0;
                     events.result(place, header.count, payload);
                     self.data_done(place);
                 }
@@ -363,7 +387,7 @@ impl Worker {
             }
             Kind::Mismatch => {
                 if let Some(Mismatch { slot: theirs, refused }) = Mismatch::parse(payload) {
-                    let mine = self.calls.iter().map(|call| call.norm).find(|norm| norm.call == theirs.call);
+                    let mine = self.norm.kept_payload(slot, round).and_then(Norm::parse);
                     self.fail(SessionError::Mismatch { mine, worker: header.worker, slot: theirs, refused });
                 }
             }
@@ -427,7 +451,9 @@ impl Worker {
     fn nudged(&mut self, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
         if stream.is_outstanding(header.slot, header.round) {
-            self.missing = self.params.members() & !nudge.seen;
+            let missing = self.params.members() & !nudge.seen;
+            *(if nudge.kind == Kind::Norm { &mut self.missing_norm } else { &mut self.missing_data }) =
+                missing;
         }
         if header.worker != self.params.worker
             && nudge.seen & self.params.worker.bit() == 0
@@ -454,14 +480,14 @@ impl Worker {
                 self.data_done(place);
             }
         }
-        let waited = self.norm.stalled(now).max(self.data.stalled(now));
+        let waited = self.stalled(now);
         if waited >= self.params.timeout {
             let silent = now.saturating_sub(self.heard);
-            let missing = self.missing & !self.params.worker.bit();
+            let missing = self.missing() & !self.params.worker.bit();
             if missing != 0 && silent < self.params.max_rto * 4 {
                 self.fail(SessionError::Missing { missing, waited });
             } else {
-                self.fail(SessionError::Silent { waited: silent });
+                self.fail(SessionError::Silent { waited });
             }
         }
     }

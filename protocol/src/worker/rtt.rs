@@ -1,12 +1,25 @@
-//! Retransmission time-out by the estimator of RFC 6298 (P20).
+//! Retransmission time-out (P20).
 
 use std::time::Duration;
 
-/// Smoothed round-trip time and the time-out that follows from it.
+/// Samples that each half of the sliding minimum covers.
+const SPAN: u32 = 32;
+/// The time-out is at most so many times the shortest recent round trip.
+const CAP: u32 = 4;
+
+/// Round-trip times of packets sent once, and the time-out that follows from them.
+///
+/// A round trip here includes the wait for the slowest worker, and so for other workers' time-outs.
+/// By RFC 6298 alone every worker would learn the others' time-outs as round trips and wait
+/// still longer, up to the longest time-out; so the shortest recent round trip bounds it.
 #[derive(Clone, Debug)]
 pub struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
+    /// The shortest of the latest samples, and how many these are.
+    latest: (Duration, u32),
+    /// The shortest of the [`SPAN`] samples before those.
+    earlier: Duration,
     min: Duration,
     max: Duration,
     initial: Duration,
@@ -16,7 +29,15 @@ impl Rtt {
     /// No sample yet; time-outs stay within `min..=max` and start with `initial`.
     #[must_use]
     pub fn new(initial: Duration, min: Duration, max: Duration) -> Rtt {
-        Rtt { smoothed: None, variation: Duration::ZERO, min, max, initial }
+        Rtt {
+            smoothed: None,
+            variation: Duration::ZERO,
+            latest: (Duration::MAX, 0),
+            earlier: Duration::MAX,
+            min,
+            max,
+            initial,
+        }
     }
 
     /// Takes one round trip of a packet that was sent once.
@@ -31,6 +52,12 @@ impl Rtt {
                 self.smoothed = Some((smoothed * 7 + rtt) / 8);
             }
         }
+        let (shortest, count) = self.latest;
+        self.latest = (shortest.min(rtt), count + 1);
+        if self.latest.1 == SPAN {
+            self.earlier = self.latest.0;
+            self.latest = (Duration::MAX, 0);
+        }
     }
 
     /// The smoothed round-trip time.
@@ -39,12 +66,27 @@ impl Rtt {
         self.smoothed
     }
 
+    /// The shortest round trip of the last 32 to 64 samples.
+    #[must_use]
+    pub fn shortest(&self) -> Option<Duration> {
+        self.smoothed.map(|_| self.latest.0.min(self.earlier))
+    }
+
+    /// How long results of packets not repeated are waited for before more is repeated: about one
+    /// round trip, at most the shortest time-out.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        self.smoothed.unwrap_or(self.min).min(self.min)
+    }
+
     /// The time-out after `doublings` time-outs in a row.
     #[must_use]
     pub fn timeout(&self, doublings: u32) -> Duration {
-        let base = match self.smoothed {
-            None => self.initial,
-            Some(smoothed) => smoothed + self.variation * 4,
+        let base = match (self.smoothed, self.shortest()) {
+            (Some(smoothed), Some(shortest)) => {
+                (smoothed + self.variation * 4).min(shortest.saturating_mul(CAP))
+            }
+            _ => self.initial,
         };
         base.clamp(self.min, self.max).saturating_mul(1 << doublings.min(16)).min(self.max)
     }

@@ -14,6 +14,10 @@ use std::time::Duration;
 const REORDER: u64 = 64;
 /// Time-outs in a row after which repeated packets carry NUDGE (P20).
 const NUDGE_AFTER: u32 = 3;
+/// Doublings of the time-out that stay when a repeated packet's result comes. Some must, or a time-out
+/// below the round-trip time would repeat every packet and never be corrected by a sample; all must
+/// not, or a lossy network would be waited for at the longest time-out while results do come.
+const KEPT_DOUBLINGS: u32 = 1;
 const NIL: u32 = u32::MAX;
 
 /// Sends packets of one shard: `contents` is a whole number of packets of `segment` bytes.
@@ -73,8 +77,8 @@ struct Entry {
     state: State,
     /// Sent more than once.
     repeated: bool,
-    /// Repeated in the recovery that is under way.
-    in_recovery: bool,
+    /// The recovery that repeated it, by number.
+    recovery: u64,
     form: Form,
     prev: u32,
     next: u32,
@@ -84,8 +88,24 @@ struct Entry {
 struct Recovery {
     /// The next seq to repeat.
     cursor: u64,
-    /// How many may be repeated now.
+    /// The first seq that was not yet sent at the time-out.
+    end: u64,
+    /// Order number of the last transmission before the time-out.
+    order: u64,
+    /// How many may be repeated,
     budget: u32,
+    /// but not before this time: if nothing was lost, a result of a packet not repeated comes first.
+    not_before: Duration,
+}
+
+impl Recovery {
+    fn has_more(&self) -> bool {
+        self.budget > 0 && self.cursor < self.end
+    }
+
+    fn is_due(&self, now: Duration) -> bool {
+        self.has_more() && now >= self.not_before
+    }
 }
 
 /// Counts of a stream.
@@ -130,11 +150,15 @@ pub struct Stream {
     answered: u64,
     rtt: Rtt,
     timeouts: u32,
+    /// Whether repeated packets carry NUDGE.
+    nudging: bool,
     /// When the timer was last restarted.
     since: Duration,
     /// When something last finished, or the stream last went from idle to busy.
     progress: Duration,
     recovery: Option<Recovery>,
+    /// Number of the latest recovery.
+    recoveries: u64,
     stats: StreamStats,
 }
 
@@ -150,7 +174,7 @@ impl Stream {
             place: Place::default(),
             state: State::Unused,
             repeated: false,
-            in_recovery: false,
+            recovery: 0,
             form: Form::Usual,
             prev: NIL,
             next: NIL,
@@ -171,9 +195,11 @@ impl Stream {
             answered: 0,
             rtt,
             timeouts: 0,
+            nudging: false,
             since: Duration::ZERO,
             progress: Duration::ZERO,
             recovery: None,
+            recoveries: 0,
             stats: StreamStats::default(),
         }
     }
@@ -245,7 +271,7 @@ impl Stream {
                 place: place(i),
                 state: State::Outstanding,
                 repeated: false,
-                in_recovery: false,
+                recovery: 0,
                 form,
                 prev: NIL,
                 next: NIL,
@@ -277,30 +303,51 @@ impl Stream {
         self.find(slot, round).is_some_and(|i| self.entries[i].state == State::Outstanding)
     }
 
-    /// A result for (slot, round) has come.
-    pub fn finish(&mut self, now: Duration, slot: SlotId, round: Round) -> Finish {
+    /// The payload that was sent to (slot, round), if it is still kept.
+    #[must_use]
+    pub fn kept_payload(&self, slot: SlotId, round: Round) -> Option<&[u8]> {
+        let index = self.find(slot, round)?;
+        let ring = &self.rings[self.entries[index].form as usize];
+        ring.bytes.get(index * ring.stride + HEADER_LEN..(index + 1) * ring.stride)
+    }
+
+    /// A result for (slot, round), of a packet of this form, has come.
+    pub fn finish(&mut self, now: Duration, form: Form, slot: SlotId, round: Round) -> Finish {
         let Some(index) = self.find(slot, round) else { return Finish::Nothing };
         let entry = self.entries[index];
-        if entry.state != State::Outstanding {
+        if entry.state != State::Outstanding || entry.form != form {
             return Finish::Nothing;
         }
-        if !entry.repeated {
+        if entry.repeated {
+            self.timeouts = self.timeouts.min(KEPT_DOUBLINGS);
+            if let Some(recovery) = &mut self.recovery
+                && entry.recovery == self.recoveries
+            {
+                recovery.budget = (recovery.budget + 2).min(REORDER as u32);
+                recovery.not_before = now + self.rtt.grace();
+            }
+        } else {
             self.answered = self.answered.max(entry.order);
             self.rtt.sample(now.saturating_sub(entry.sent));
-        }
-        if entry.in_recovery {
-            if let Some(recovery) = &mut self.recovery {
-                recovery.budget = (recovery.budget + 2).min(REORDER as u32);
+            // Its only transmission got through: what was outstanding then was not lost as a whole.
+            // One sent after the time-out says nothing of those before.
+            if self.recovery.is_none_or(|recovery| entry.order <= recovery.order) {
+                self.timeouts = 0;
+                self.stop_recovery();
             }
-        } else if !entry.repeated {
-            // Its only transmission got through: what is outstanding was not lost as a whole.
-            self.recovery = None;
-            self.timeouts = 0;
         }
         self.close(index);
+        if self.recovery.is_some_and(|recovery| self.base >= recovery.end) {
+            self.stop_recovery();
+        }
         self.since = now;
         self.progress = now;
         Finish::First(entry.place)
+    }
+
+    fn stop_recovery(&mut self) {
+        self.recovery = None;
+        self.nudging = false;
     }
 
     /// Gives the packet of (slot, round) up: it counts as finished.
@@ -345,6 +392,8 @@ impl Stream {
     /// Somebody waits for (slot, round): sends that packet again if it is kept (P20). Whether it was.
     pub fn resend_kept(&mut self, slot: SlotId, round: Round, tx: &mut impl Tx) -> bool {
         let Some(index) = self.find(slot, round) else { return false };
+        // Its result will not tell which of the transmissions it answers.
+        self.entries[index].repeated = true;
         self.transmit(index, 0, tx);
         true
     }
@@ -360,26 +409,27 @@ impl Stream {
             }
             self.again(now, index, tx);
         }
-        if let Some(deadline) = self.deadline()
-            && deadline <= now
-        {
+        if self.timeout().is_some_and(|timeout| timeout <= now) {
             self.timeouts += 1;
+            self.nudging |= self.timeouts >= NUDGE_AFTER;
             self.stats.timeouts += 1;
             self.since = now;
-            for entry in &mut self.entries {
-                entry.in_recovery = false;
-            }
-            self.recovery = Some(Recovery { cursor: self.base, budget: 1 });
+            self.recoveries += 1;
+            self.recovery = Some(Recovery {
+                cursor: self.base,
+                end: self.next,
+                order: self.order,
+                budget: 1,
+                not_before: now,
+            });
         }
-        while let Some(Recovery { cursor, budget }) = self.recovery {
-            if budget == 0 || cursor >= self.next {
-                break;
-            }
-            let index = (cursor % self.slots) as usize;
+        while let Some(recovery) = self.recovery.as_mut().filter(|recovery| recovery.is_due(now)) {
+            let index = (recovery.cursor % self.slots) as usize;
             let open = self.entries[index].state == State::Outstanding;
-            self.recovery = Some(Recovery { cursor: cursor + 1, budget: budget - u32::from(open) });
+            recovery.cursor += 1;
+            recovery.budget -= u32::from(open);
             if open {
-                self.entries[index].in_recovery = true;
+                self.entries[index].recovery = self.recoveries;
                 self.again(now, index, tx);
             }
         }
@@ -393,7 +443,7 @@ impl Stream {
         entry.sent = now;
         entry.repeated = true;
         self.push(index as u32);
-        let flags = if self.timeouts >= NUDGE_AFTER { FLAG_NUDGE } else { 0 };
+        let flags = if self.nudging { FLAG_NUDGE } else { 0 };
         self.transmit(index, flags, tx);
     }
 
@@ -404,9 +454,16 @@ impl Stream {
         tx.send(Shard::of(SlotId(index as u16), self.shards), packet, packet.len());
     }
 
-    /// When the time-out strikes, if anything is outstanding.
+    /// When [`Self::repeat`] has something to do, if anything is outstanding.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
+        let timeout = self.timeout()?;
+        let recovery = self.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before);
+        Some(recovery.map_or(timeout, |time| time.min(timeout)))
+    }
+
+    /// When the time-out strikes, if anything is outstanding.
+    fn timeout(&self) -> Option<Duration> {
         (self.base < self.next).then(|| self.since + self.rtt.timeout(self.timeouts))
     }
 
@@ -416,13 +473,13 @@ impl Stream {
         self.entries.get(self.head as usize).map(|entry| entry.sent)
     }
 
-    /// How long the stream has been waiting without any progress.
+    /// When something last finished, or the stream last went from idle to busy, if anything is outstanding.
     #[must_use]
-    pub fn stalled(&self, now: Duration) -> Duration {
-        if self.base < self.next { now.saturating_sub(self.progress) } else { Duration::ZERO }
+    pub fn progress(&self) -> Option<Duration> {
+        (self.base < self.next).then_some(self.progress)
     }
 
-    /// Time-outs since a packet last got through at its first try.
+    /// Time-outs in a row, as far as they still count.
     #[must_use]
     pub fn timeouts(&self) -> u32 {
         self.timeouts

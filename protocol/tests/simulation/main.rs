@@ -1,0 +1,9 @@
+//! Seeded simulations of whole groups: workers, a faulty network, an aggregator that forgets.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod client;
+mod plan;
+mod reliable;
+mod rng;
+mod scenario;
+mod world;

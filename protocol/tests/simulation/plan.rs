@@ -1,0 +1,215 @@
+//! What the workers of a job reduce, and what must come out.
+
+use crate::rng::Rng;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+use thc_protocol::aggregator::JobConfig;
+use thc_protocol::wire::{Mode, Norm};
+use thc_protocol::worker::{CallSpec, Parameters, Place};
+use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
+
+/// One all-reduce as each worker calls it.
+#[derive(Clone, Debug)]
+pub struct CallPlan {
+    pub mode: Mode,
+    pub length: u32,
+    pub key: u32,
+    /// Packets by partition.
+    pub packets: Vec<u32>,
+    /// Norms by worker and partition.
+    pub norms: Vec<Vec<u32>>,
+}
+
+impl CallPlan {
+    /// A call of random size and norms, with zero partitions; `nan` is the chance that it must fail.
+    pub fn random(rng: &mut Rng, workers: u8, largest: u64, nan: f64) -> CallPlan {
+        let partitions = rng.pick(&[1, 1, 1, 2, 3, 7]);
+        let packets: Vec<u32> = (0..partitions).map(|_| rng.between(1, largest) as u32).collect();
+        let zero: Vec<bool> = (0..partitions).map(|_| rng.chance(0.15)).collect();
+        let mut norms: Vec<Vec<u32>> = (0..workers)
+            .map(|_| {
+                let value = |&zero: &bool, rng: &mut Rng| {
+                    if zero || rng.chance(0.1) { 0 } else { (rng.below(1 << 20) as f32 + 0.5).to_bits() }
+                };
+                zero.iter().map(|zero| value(zero, rng)).collect()
+            })
+            .collect();
+        while rng.chance(nan) {
+            let worker = rng.below(u64::from(workers)) as usize;
+            norms[worker][rng.below(partitions) as usize] = Norm::non_finite(WorkerId(worker as u8));
+        }
+        CallPlan {
+            mode: if rng.chance(0.3) { Mode::Raw } else { Mode::Compressed },
+            length: packets.iter().sum::<u32>() * 1024,
+            key: rng.next() as u32,
+            packets,
+            norms,
+        }
+    }
+
+    pub fn spec(&self, worker: u8) -> CallSpec<'_> {
+        CallSpec {
+            mode: self.mode,
+            length: self.length,
+            key: self.key,
+            packets: &self.packets,
+            norms: &self.norms[usize::from(worker)],
+        }
+    }
+
+    /// The maximum of a partition.
+    pub fn maximum(&self, partition: usize) -> u32 {
+        self.norms.iter().map(|of| of[partition]).max().unwrap()
+    }
+
+    /// The worker that the error must name, if the call must fail: that of the first such partition.
+    pub fn non_finite(&self) -> Option<WorkerId> {
+        (0..self.packets.len()).find_map(|p| Norm::non_finite_worker(self.maximum(p)))
+    }
+}
+
+/// A job and its calls.
+#[derive(Clone, Debug)]
+pub struct JobPlan {
+    pub config: JobConfig,
+    pub policy: Policy,
+    pub deadline: Duration,
+    pub timeout: Duration,
+    pub min_rto: Duration,
+    pub max_rto: Duration,
+    pub first_seq: u64,
+    pub values: [u8; 16],
+    pub calls: Vec<CallPlan>,
+}
+
+impl JobPlan {
+    /// A reliable job of full quorum without calls.
+    pub fn new(job: u16, workers: u8, data_slots: u32, norm_slots: u32, lane: Lane) -> JobPlan {
+        let mut values = [0; 16];
+        for (i, value) in (0u8..).zip(&mut values) {
+            *value = if lane == Lane::Bits8 { i } else { i * 17 };
+        }
+        let table = TableId(if lane == Lane::Bits8 { 1 } else { 2 });
+        JobPlan {
+            config: JobConfig {
+                job: JobId(job),
+                cookie: Cookie(0xABCD_0000 + u32::from(job)),
+                workers,
+                quorum: workers,
+                data_slots,
+                norm_slots,
+                lane,
+                tables: vec![table],
+            },
+            policy: Policy::Reliable,
+            deadline: Duration::from_millis(50),
+            timeout: Duration::from_secs(30),
+            min_rto: Duration::from_millis(20),
+            max_rto: Duration::from_secs(1),
+            first_seq: 0,
+            values,
+            calls: Vec::new(),
+        }
+    }
+
+    /// Starts both streams so that rounds wrap after `rounds` rounds of the data slots.
+    pub fn wrap_after(&mut self, rounds: u64) {
+        let slots = u64::from(self.config.data_slots) * u64::from(self.config.norm_slots);
+        self.first_seq = (slots << 32) - rounds * slots;
+    }
+
+    pub fn parameters(&self, worker: u8, shards: u8) -> Parameters {
+        Parameters {
+            job: self.config.job,
+            cookie: self.config.cookie,
+            worker: WorkerId(worker),
+            workers: self.config.workers,
+            quorum: self.config.quorum,
+            data_slots: self.config.data_slots,
+            norm_slots: self.config.norm_slots,
+            lane: self.config.lane,
+            policy: self.policy,
+            deadline: self.deadline,
+            table: self.config.tables[0],
+            shards,
+            timeout: self.timeout,
+            min_rto: self.min_rto,
+            max_rto: self.max_rto,
+            first_seq: self.first_seq,
+        }
+    }
+
+    /// What a worker sends: random, and different for every worker, call, partition and packet.
+    pub fn contribution(&self, worker: u8, place: Place, payload: &mut [u8]) {
+        let mut rng = Rng::new(
+            u64::from(self.config.job.0) << 56
+                ^ u64::from(worker) << 48
+                ^ place.call << 32
+                ^ u64::from(place.partition) << 24
+                ^ u64::from(place.packet),
+        );
+        for chunk in payload.chunks_exact_mut(8) {
+            chunk.copy_from_slice(&rng.next().to_be_bytes());
+        }
+    }
+
+    /// The exact sums of these workers' packets, as a RESULT carries them.
+    pub fn sums(&self, workers: impl Iterator<Item = u8>, place: Place) -> Vec<u8> {
+        let mode = self.calls[place.call as usize].mode;
+        let mut words = vec![0u32; 1024];
+        let length = if mode == Mode::Raw { 1024 } else { self.config.lane.data_len() };
+        let mut payload = vec![0; length];
+        for worker in workers {
+            self.contribution(worker, place, &mut payload);
+            if mode == Mode::Raw {
+                for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(4)) {
+                    let value = u32::from_be_bytes(bytes.try_into().unwrap());
+                    *word = word.wrapping_add(value);
+                }
+            } else {
+                for (pair, byte) in words.chunks_exact_mut(2).zip(&payload) {
+                    pair[0] += u32::from(self.values[usize::from(byte >> 4)]);
+                    pair[1] += u32::from(self.values[usize::from(byte & 15)]);
+                }
+            }
+        }
+        match (mode, self.config.lane) {
+            (Mode::Raw, _) => words[..256].iter().flat_map(|word| word.to_be_bytes()).collect(),
+            (_, Lane::Bits8) => words.iter().map(|&word| word as u8).collect(),
+            (_, Lane::Bits16) => words[..512].iter().flat_map(|&word| (word as u16).to_be_bytes()).collect(),
+        }
+    }
+}
+
+/// A job's plan with the exact sums that have been worked out already.
+#[derive(Debug)]
+pub struct Truth {
+    pub plan: JobPlan,
+    full: RefCell<HashMap<(u64, u32, u32), Rc<[u8]>>>,
+}
+
+impl Truth {
+    pub fn new(plan: JobPlan) -> Truth {
+        Truth { plan, full: RefCell::default() }
+    }
+
+    /// Checks that `sums` is the sum of exactly `count` different workers' packets of this place.
+    pub fn check(&self, place: Place, count: u8, sums: &[u8]) {
+        let n = self.plan.config.workers;
+        if count == n {
+            let key = (place.call, place.partition, place.packet);
+            let mut full = self.full.borrow_mut();
+            let expected = full.entry(key).or_insert_with(|| self.plan.sums(0..n, place).into());
+            assert!(**expected == *sums, "job {}: wrong sum of {place:?}", self.plan.config.job);
+            return;
+        }
+        assert!(count >= self.plan.config.quorum, "{place:?}: {count} workers are no quorum");
+        let matching = (0u64..1 << n)
+            .filter(|set| set.count_ones() == u32::from(count))
+            .filter(|set| self.plan.sums((0..n).filter(|w| set >> w & 1 == 1), place) == sums)
+            .count();
+        assert_eq!(matching, 1, "{place:?}: sums of {count} workers are those of no such set");
+    }
+}
