@@ -1,1 +1,11 @@
-//! THC testbed: demo, tables, error figures.
+//! THC's testbed: the demo, lookup tables and error figures behind the program `thc`.
+
+pub mod cli;
+pub mod demo;
+pub mod distribution;
+pub mod error;
+pub mod fraction;
+pub mod loopback;
+pub mod nmse;
+pub mod sweep;
+pub mod table;

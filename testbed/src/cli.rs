@@ -1,0 +1,312 @@
+//! The command line of `thc`.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
+
+use crate::demo::plan::{Plan, WorkerPlan};
+use crate::demo::{exact, processes, run, shared};
+use crate::distribution::Distribution;
+use crate::error::{Error, Result};
+use crate::fraction::Fraction;
+use crate::nmse::{Experiment, Vectors};
+use crate::sweep;
+use crate::table::TableReport;
+
+/// The text that every Debian machine has.
+const TEXT: &str = "/usr/share/common-licenses/GPL-3";
+
+#[derive(Parser)]
+#[command(
+    name = "thc",
+    version,
+    about = "Compressed all-reduce for training: see it work, and see its tables and errors",
+    after_help = "Start with `thc demo`: it trains a small language model on four workers whose gradients\n\
+                  are averaged in compressed form, and compares with exact averaging.\n\n\
+                  Examples:\n  \
+                  thc demo\n  \
+                  thc table -b 4 -g 30 -p 1/32\n  \
+                  thc table -b 4 --workers 4\n  \
+                  thc nmse -b 4 -g 30 -p 1/32 -n 4\n\n\
+                  Exit status: 0 success, 1 failure, 2 wrong arguments, 130 interrupted."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+#[derive(Subcommand)]
+enum Subcommands {
+    /// Train a small language model through THC and compare with exact averaging
+    Demo(DemoArgs),
+    /// Compute an optimal lookup table, or choose the best one for a number of workers
+    Table(TableArgs),
+    /// Measure the error of the mean through codec and aggregator model, against theory
+    Nmse(NmseArgs),
+    /// A worker process of the demo
+    #[command(hide = true)]
+    DemoWorker(ChildArgs),
+    /// The exact run of the demo
+    #[command(hide = true)]
+    DemoExact(ChildArgs),
+    /// The parameter server of the demo: becomes the program given
+    #[command(hide = true)]
+    DemoServer(ServerArgs),
+}
+
+#[derive(Args)]
+#[command(after_help = "Starts a parameter server (thc-ps) and worker processes on this machine, trains a \
+                        character-level\nlanguage model of about half a million parameters data-parallel through \
+                        THC, then repeats the run with\nexact averaging: same initial parameters, same batches.\n\n\
+                        Examples:\n  \
+                        thc demo\n  \
+                        thc demo --workers 8 --steps 200 --plot loss.svg\n  \
+                        thc demo --text book.txt --json > report.json\n  \
+                        thc demo --save-gradients gradients/     (.npy files, for error studies)")]
+struct DemoArgs {
+    /// Worker processes
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+    workers: u8,
+    /// Optimizer steps
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    steps: u32,
+    /// Text to learn: any file of at least 2 KiB
+    #[arg(long, value_name = "FILE", default_value = TEXT)]
+    text: PathBuf,
+    /// Seed of initial parameters and batches
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Bit budget b: bits per coordinate on the way up that carry information
+    #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
+    bits: u8,
+    /// Draw both loss curves into this SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Keep the gradients of sampled steps in this folder, as .npy files
+    #[arg(long, value_name = "DIR")]
+    save_gradients: Option<PathBuf>,
+    /// Print the report as JSON, and no progress
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "A table maps the 2^b indices that workers send to values 0..g that the aggregator adds up.\n\
+                  The one computed here is provably optimal for normally distributed coordinates.\n\n\
+                  Examples:\n  \
+                  thc table -b 4 -g 30 -p 1/32          the table of the paper's testbed\n  \
+                  thc table -b 4 --workers 10           best g and p for sums of 10 workers in 8 bits\n  \
+                  thc table -b 4 --workers 10 --lane 16 --json\n  \
+                  thc table sweep                       thousands of tables, timed"
+)]
+struct TableArgs {
+    #[command(subcommand)]
+    sweep: Option<TableSubcommands>,
+    /// Bit budget b, 1 to 8
+    #[arg(short, long, default_value_t = 4)]
+    bits: u8,
+    /// Granularity g, the largest value: 2^b - 1 to 255
+    #[arg(short, long, requires = "fraction")]
+    granularity: Option<u16>,
+    /// Fraction p of coordinates that is truncated, such as 1/32
+    #[arg(short = 'p', long, requires = "granularity")]
+    fraction: Option<Fraction>,
+    /// Choose g and p with the least error for the mean of this many workers
+    #[arg(short = 'n', long, conflicts_with_all = ["granularity", "fraction"])]
+    workers: Option<u32>,
+    /// Bits of a summed coordinate, 8 or 16
+    #[arg(long, default_value_t = 8, requires = "workers")]
+    lane: u8,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum TableSubcommands {
+    /// Solve all tables of 2 to 4 bits, g up to 60, 40 fractions from 1/4096 to 1/8
+    Sweep {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Every worker transforms, quantizes and packs its vector; real packets go through the \
+                        aggregator model;\nthe decoded mean is compared with the exact one. Sums that exceed 8 bits \
+                        use 16-bit lanes.\nWith copies, theory says quantization error / n + truncation error.\n\n\
+                        Examples:\n  \
+                        thc nmse -b 4 -g 30 -p 1/32 -n 4\n  \
+                        thc nmse -b 4 -g 30 -p 1/32 -n 8 --independent --dist normal\n  \
+                        thc nmse -b 2 -g 34 -p 1/512 -n 10 --trials 100 --json"
+)]
+struct NmseArgs {
+    /// Bit budget b, 1 to 4
+    #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
+    bits: u8,
+    /// Granularity g
+    #[arg(short, long, default_value_t = 30)]
+    granularity: u16,
+    /// Fraction p of coordinates that is truncated
+    #[arg(short = 'p', long, default_value = "1/32")]
+    fraction: Fraction,
+    /// Workers
+    #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    workers: u8,
+    /// Coordinates of a vector
+    #[arg(short, long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 28))]
+    dimension: u32,
+    /// Distribution of the coordinates
+    #[arg(long = "dist", value_enum, default_value_t = Distribution::Lognormal)]
+    distribution: Distribution,
+    /// All workers hold the same vector (the default, as in the paper)
+    #[arg(long, conflicts_with = "independent")]
+    copies: bool,
+    /// Every worker holds its own vector
+    #[arg(long)]
+    independent: bool,
+    /// Repetitions, each with new vectors, signs and roundings
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    trials: u32,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct ChildArgs {
+    #[arg(long)]
+    parent: u32,
+    order: String,
+}
+
+#[derive(Args)]
+struct ServerArgs {
+    #[arg(long)]
+    parent: u32,
+    program: PathBuf,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Parses the arguments, does what they ask, and reports an error as one line.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    match execute(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("thc: {error}");
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+/// Shows help as it is, and anything else as one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let shown = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if shown {
+        // A reader that closes the pipe early has seen enough.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    let text = error.to_string();
+    let lines: Vec<&str> = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let line = lines.join(" ");
+    eprintln!("thc: {} (see --help)", line.strip_prefix("error: ").unwrap_or(&line));
+    ExitCode::from(2)
+}
+
+fn print(report: &(impl Serialize + std::fmt::Display), json: bool) -> Result<()> {
+    let text =
+        if json { serde_json::to_string_pretty(report).map_err(Error::Event)? } else { report.to_string() };
+    writeln!(std::io::stdout(), "{text}").map_err(Error::Output)
+}
+
+fn execute(command: Subcommands) -> Result<()> {
+    match command {
+        Subcommands::Table(TableArgs { sweep: Some(TableSubcommands::Sweep { json }), .. }) => {
+            print(&sweep::run()?, json)
+        }
+        Subcommands::Table(args) => print(&table(&args)?, args.json),
+        Subcommands::Nmse(args) => {
+            let experiment = Experiment {
+                bits: args.bits,
+                granularity: args.granularity,
+                fraction: args.fraction,
+                workers: args.workers,
+                dimension: args.dimension as usize,
+                distribution: args.distribution,
+                vectors: if args.independent { Vectors::Independent } else { Vectors::Copies },
+                trials: args.trials,
+                seed: args.seed,
+            };
+            print(&experiment.run()?, args.json)
+        }
+        Subcommands::Demo(args) => {
+            let plan = Plan {
+                text: args.text,
+                workers: args.workers,
+                steps: args.steps,
+                batch: 128,
+                seed: args.seed,
+                learning_rate: 0.002,
+            };
+            let options = run::Options {
+                plan,
+                bits: args.bits,
+                plot: args.plot,
+                save_gradients: args.save_gradients,
+                quiet: args.json,
+            };
+            print(&run::run(&options)?, args.json)
+        }
+        Subcommands::DemoWorker(args) => {
+            processes::tie_to_parent(args.parent)?;
+            let order: WorkerPlan = serde_json::from_str(&args.order).map_err(Error::Event)?;
+            shared::run(&order)
+        }
+        Subcommands::DemoExact(args) => {
+            processes::tie_to_parent(args.parent)?;
+            let order: Plan = serde_json::from_str(&args.order).map_err(Error::Event)?;
+            exact::run(&order)
+        }
+        Subcommands::DemoServer(args) => {
+            processes::tie_to_parent(args.parent)?;
+            let source = Command::new(&args.program).args(args.arguments).exec();
+            Err(Error::Start { name: args.program.display().to_string(), source })
+        }
+    }
+}
+
+fn table(args: &TableArgs) -> Result<TableReport> {
+    match (args.workers, args.granularity, args.fraction) {
+        (Some(workers), ..) => TableReport::choose(args.bits, args.lane, workers),
+        (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction),
+        _ => Err(Error::WhichTable),
+    }
+}

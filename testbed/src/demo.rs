@@ -1,0 +1,18 @@
+//! `thc demo`: a small language model trained data-parallel through THC, and the same run
+//! with exact averaging to compare with.
+
+pub mod curve;
+pub mod error_sample;
+pub mod event;
+pub mod exact;
+pub mod gradient_file;
+pub mod model;
+pub mod plan;
+pub mod processes;
+pub mod progress;
+pub mod report;
+pub mod run;
+pub mod server;
+pub mod shared;
+pub mod text;
+pub mod training;

@@ -1,0 +1,111 @@
+//! The loss curve of one run, for a line of text and for an SVG file.
+
+use std::path::Path;
+
+use plotters::prelude::*;
+
+use crate::error::{Error, Result};
+
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The mean of the last twentieth of a run's losses (at least one step).
+pub fn final_loss(losses: &[f32]) -> f32 {
+    let tail = &losses[losses.len() - losses.len().div_ceil(20)..];
+    mean(tail)
+}
+
+fn mean(values: &[f32]) -> f32 {
+    (values.iter().map(|&v| f64::from(v)).sum::<f64>() / values.len() as f64) as f32
+}
+
+/// `losses` averaged into at most `points` equal stretches: (last step of the stretch,
+/// counted from 1, its mean).
+pub fn thin(losses: &[f32], points: usize) -> Vec<(usize, f32)> {
+    let points = points.min(losses.len());
+    (0..points)
+        .map(|i| (i * losses.len() / points, (i + 1) * losses.len() / points))
+        .map(|(from, to)| (to, mean(&losses[from..to])))
+        .collect()
+}
+
+/// One character per stretch of the curve, all curves of `range` on the same scale.
+pub fn sparkline(losses: &[f32], width: usize, range: (f32, f32)) -> String {
+    let (low, high) = range;
+    let height = |loss: f32| {
+        let part = if high > low { (loss - low) / (high - low) } else { 0.0 };
+        ((part * 7.0).round().clamp(0.0, 7.0)) as usize
+    };
+    thin(losses, width).iter().map(|&(_, loss)| BLOCKS[height(loss)]).collect()
+}
+
+/// Lowest and highest point of several curves averaged to `width` points.
+pub fn range(curves: &[&[f32]], width: usize) -> (f32, f32) {
+    curves
+        .iter()
+        .flat_map(|losses| thin(losses, width))
+        .fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), (_, loss)| (low.min(loss), high.max(loss)))
+}
+
+/// Draws the two runs' curves into an SVG file.
+pub fn plot(path: &Path, thc: &[f32], exact: &[f32]) -> Result<()> {
+    draw(path, thc, exact).map_err(|reason| Error::Plot { path: path.to_owned(), reason: reason.to_string() })
+}
+
+fn draw(path: &Path, thc: &[f32], exact: &[f32]) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let width = 200;
+    let (_, high) = range(&[thc, exact], width);
+    let root = SVGBackend::new(path, (800, 480)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption("Training loss, nats per character", ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(36)
+        .y_label_area_size(44)
+        .build_cartesian_2d(0..thc.len().max(exact.len()), 0f32..high * 1.05)?;
+    chart.configure_mesh().x_desc("step").light_line_style(WHITE).draw()?;
+    let runs = [("exact mean", exact, RGBColor(120, 120, 120), 4), ("THC", thc, RGBColor(200, 60, 20), 2)];
+    for (name, losses, color, stroke) in runs {
+        let style = color.stroke_width(stroke);
+        chart
+            .draw_series(LineSeries::new(thin(losses, width), style))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+    }
+    chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.3)).draw()?;
+    root.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_ends_and_means() {
+        let losses: Vec<f32> = (0..100).map(|i| i as f32).collect();
+        assert_eq!(thin(&losses, 4), [(25, 12.0), (50, 37.0), (75, 62.0), (100, 87.0)]);
+        assert_eq!(thin(&losses[..3], 10), [(1, 0.0), (2, 1.0), (3, 2.0)]);
+        assert_eq!(final_loss(&losses), 97.0);
+        assert_eq!(final_loss(&losses[..1]), 0.0);
+    }
+
+    #[test]
+    fn a_falling_curve_falls() {
+        let losses: Vec<f32> = (0..80).map(|i| 4.0 - i as f32 * 0.04).collect();
+        let line = sparkline(&losses, 8, range(&[&losses], 8));
+        assert_eq!(line, "█▇▆▅▄▃▂▁");
+    }
+
+    #[test]
+    fn the_plot_is_an_svg_with_both_curves() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("loss.svg");
+        plot(&path, &[4.0, 3.0, 2.0], &[4.0, 2.9, 1.9]).unwrap();
+        let svg = std::fs::read_to_string(&path).unwrap();
+        assert!(svg.starts_with("<svg") && svg.contains("exact mean") && svg.contains("THC"));
+        assert!(svg.matches("<polyline").count() >= 2);
+        let missing = folder.path().join("no/such/folder/loss.svg");
+        assert!(matches!(plot(&missing, &[1.0], &[1.0]), Err(Error::Plot { .. })));
+    }
+}

@@ -1,0 +1,103 @@
+//! What a child process tells the demo: JSON lines on its standard output.
+
+use std::io::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Seconds that a worker spent, by what it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Forward, backward and optimizer.
+    pub computing: f64,
+    /// Transform, quantization, packing and their inverses.
+    pub compression: f64,
+    /// Sending and receiving packets.
+    pub communication: f64,
+    /// Idle in the all-reduce: for other workers or the parameter server.
+    pub waiting: f64,
+}
+
+/// What a worker sent and received in the all-reduces of the training (not in those that
+/// measure it). Bytes count from the IP header on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Coordinates all-reduced.
+    pub coordinates: u64,
+    /// Bytes to the parameter server.
+    pub bytes_up: u64,
+    /// Bytes from the parameter server.
+    pub bytes_down: u64,
+    /// Packets to the parameter server.
+    pub packets_up: u64,
+    /// Packets from the parameter server.
+    pub packets_down: u64,
+    /// Packets sent more than once.
+    pub retransmissions: u64,
+}
+
+impl Traffic {
+    /// Adds another worker's traffic.
+    pub fn add(&mut self, other: &Self) {
+        self.coordinates += other.coordinates;
+        self.bytes_up += other.bytes_up;
+        self.bytes_down += other.bytes_down;
+        self.packets_up += other.packets_up;
+        self.packets_down += other.packets_down;
+        self.retransmissions += other.retransmissions;
+    }
+}
+
+/// What a run ended with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Loss on the held-out part of the text, nats per character.
+    pub held_out: f32,
+    /// Digest of the final parameters' bits; equal on all workers if they stayed in step.
+    pub digest: String,
+    /// Where the time went.
+    pub times: Times,
+    /// Network use; none in the exact run.
+    pub traffic: Option<Traffic>,
+}
+
+/// One line from a child process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// The process is about to take its first step.
+    Ready {
+        /// Parameters of the model.
+        parameters: usize,
+    },
+    /// A step is done.
+    Step {
+        /// Its number, from 0.
+        step: u32,
+        /// Training loss before the update, nats per character.
+        loss: f32,
+    },
+    /// The gradients of a step lie in the samples folder.
+    Sample {
+        /// The step's number.
+        step: u32,
+    },
+    /// The run is over.
+    Done(Outcome),
+}
+
+impl Event {
+    /// Writes the event as one line to standard output.
+    pub fn emit(&self) -> Result<()> {
+        let mut line = serde_json::to_string(self).map_err(Error::Event)?;
+        line.push('\n');
+        let mut out = std::io::stdout().lock();
+        out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Error::Output)
+    }
+
+    /// Reads a line that a child wrote.
+    pub fn parse(line: &str) -> Result<Self> {
+        serde_json::from_str(line).map_err(Error::Event)
+    }
+}

@@ -1,0 +1,59 @@
+//! The run to compare with: one process computes all workers' gradients on the same
+//! batches and takes their exact mean.
+
+use std::thread;
+
+use super::event::{Times, Traffic};
+use super::model::{Gradient, Model};
+use super::plan::Plan;
+use super::text::Text;
+use super::training::{GradientSource, train};
+use crate::error::Result;
+
+/// Averages all workers' gradients in this process, in f64.
+pub struct ExactMean<'a> {
+    plan: &'a Plan,
+}
+
+impl GradientSource for ExactMean<'_> {
+    fn gradient(&mut self, model: &Model, text: &Text, step: u32) -> Result<Gradient> {
+        let plan = self.plan;
+        let one = |worker| {
+            let context = model.context();
+            model.gradient(&text.batch(plan.seed, step, worker, plan.batch, context))
+        };
+        let all: Vec<u8> = (0..plan.workers).collect();
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let share = all.len().div_ceil(threads);
+        let gradients: Result<Vec<Gradient>> = thread::scope(|scope| {
+            let parts: Vec<_> = all
+                .chunks(share)
+                .map(|part| scope.spawn(move || part.iter().map(|&w| one(w)).collect::<Vec<_>>()))
+                .collect();
+            parts.into_iter().flat_map(|part| part.join().expect("a gradient returns errors")).collect()
+        });
+        mean(gradients?)
+    }
+
+    fn account(&self) -> (Times, Option<Traffic>) {
+        (Times::default(), None)
+    }
+}
+
+/// The mean of the gradients and of their losses, in f64, in the first one's place.
+fn mean(mut gradients: Vec<Gradient>) -> Result<Gradient> {
+    let count = gradients.len() as f64;
+    let mut first = gradients.remove(0);
+    for (i, coordinate) in first.coordinates.iter_mut().enumerate() {
+        let others: f64 = gradients.iter().map(|g| f64::from(g.coordinates[i])).sum();
+        *coordinate = ((f64::from(*coordinate) + others) / count) as f32;
+    }
+    let losses: f64 = gradients.iter().map(|g| f64::from(g.loss)).sum();
+    first.loss = ((f64::from(first.loss) + losses) / count) as f32;
+    Ok(first)
+}
+
+/// The child process of the exact run.
+pub fn run(plan: &Plan) -> Result<()> {
+    train(plan, &mut ExactMean { plan })
+}

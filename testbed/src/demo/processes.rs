@@ -1,0 +1,320 @@
+//! The demo's child processes: started, listened to, and always ended.
+//!
+//! A child is in its own process group, so that Ctrl-C reaches the demo alone, which then
+//! ends its children in order. Should the demo itself be killed, the kernel ends them:
+//! every child asks for that before it does anything else ([`tie_to_parent`]).
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::error::{Error, Result};
+
+/// How long a child asked to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Silence of all children together that ends the demo with an error.
+const STALL: Duration = Duration::from_secs(90);
+
+/// Lines of a child's standard error that are kept.
+const KEPT_LINES: usize = 20;
+
+/// Asks the kernel to end this process when its parent ends; does so itself if `parent`
+/// is gone already.
+pub fn tie_to_parent(parent: u32) -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(|errno| Error::Process(errno.into()))?;
+    let now = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    if i64::from(now) != i64::from(parent) {
+        return Err(Error::Orphaned);
+    }
+    Ok(())
+}
+
+/// What a child did.
+pub enum Message {
+    /// It wrote a line to its standard output.
+    Line(String),
+    /// It closed its standard output: it has ended or is about to.
+    Closed,
+}
+
+struct Running {
+    name: String,
+    child: Child,
+    complaints: Arc<Mutex<VecDeque<String>>>,
+    ended: Option<ExitStatus>,
+}
+
+/// All children of one demo. Dropping it ends them.
+pub struct Children {
+    running: Vec<Running>,
+    messages: Receiver<(usize, Message)>,
+    sender: Sender<(usize, Message)>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Children {
+    /// No children yet; `interrupted` is watched while waiting for messages.
+    pub fn new(interrupted: Arc<AtomicBool>) -> Self {
+        let (sender, messages) = channel();
+        Self { running: Vec::new(), messages, sender, interrupted }
+    }
+
+    /// Starts a child and returns its number. `name` is what messages call it.
+    pub fn start(&mut self, name: String, command: &mut Command) -> Result<usize> {
+        let number = self.running.len();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|source| Error::Start { name: name.clone(), source })?;
+        let complaints = Arc::new(Mutex::new(VecDeque::new()));
+        if let Some(stdout) = child.stdout.take() {
+            let sender = self.sender.clone();
+            thread::spawn(move || {
+                for line in lines(stdout) {
+                    if sender.send((number, Message::Line(line))).is_err() {
+                        return;
+                    }
+                }
+                // The receiver may be gone at the end of the demo.
+                let _ = sender.send((number, Message::Closed));
+            });
+        }
+        if let Some(stderr) = child.stderr.take() {
+            let complaints = Arc::clone(&complaints);
+            thread::spawn(move || {
+                for line in lines(stderr) {
+                    let mut kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+                    if kept.len() == KEPT_LINES {
+                        kept.pop_front();
+                    }
+                    kept.push_back(line);
+                }
+            });
+        }
+        self.running.push(Running { name, child, complaints, ended: None });
+        Ok(number)
+    }
+
+    /// The next message of any child. Fails when the demo is interrupted, when a child
+    /// ends with an error, or when all have been silent for long.
+    pub fn message(&mut self) -> Result<(usize, Message)> {
+        let asked = Instant::now();
+        loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            match self.messages.recv_timeout(Duration::from_millis(50)) {
+                Ok(message) => return Ok(message),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            for number in 0..self.running.len() {
+                self.check(number)?;
+            }
+            if asked.elapsed() > STALL {
+                return Err(Error::Stalled { seconds: STALL.as_secs() });
+            }
+        }
+    }
+
+    /// Fails if child `number` has ended with an error.
+    fn check(&mut self, number: usize) -> Result<()> {
+        let running = &mut self.running[number];
+        if running.ended.is_some() {
+            return Ok(());
+        }
+        if let Some(status) = running.child.try_wait().map_err(Error::Process)? {
+            running.ended = Some(status);
+            if !status.success() {
+                return Err(running.failure(status));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a child that has said all it will say has ended; fails if it did so
+    /// with an error.
+    pub fn finish(&mut self, number: usize) -> Result<()> {
+        let asked = Instant::now();
+        while self.running[number].ended.is_none() {
+            self.check(number)?;
+            if asked.elapsed() > GRACE {
+                let name = self.running[number].name.clone();
+                return Err(Error::Lingers { name });
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Asks a child to end, waits, and kills it if it doesn't. Returns the lines it wrote
+    /// while ending; messages of other children in that time are lost.
+    pub fn stop(&mut self, number: usize) -> Vec<String> {
+        self.running[number].ask();
+        self.running[number].end(Instant::now() + GRACE);
+        let mut last = Vec::new();
+        while let Ok((from, message)) = self.messages.recv_timeout(Duration::from_millis(500)) {
+            match message {
+                Message::Line(line) if from == number => last.push(line),
+                Message::Closed if from == number => break,
+                _ => {}
+            }
+        }
+        last
+    }
+
+    /// The name a child was started with.
+    pub fn name(&self, number: usize) -> &str {
+        &self.running[number].name
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for running in &mut self.running {
+            running.ask();
+        }
+        let deadline = Instant::now() + GRACE;
+        for running in &mut self.running {
+            running.end(deadline);
+        }
+    }
+}
+
+impl Running {
+    /// Sends SIGTERM unless the child has ended and was waited for.
+    fn ask(&mut self) {
+        if self.ended.is_none() && matches!(self.child.try_wait(), Ok(None)) {
+            // It may end by itself just now; then there is nobody to ask.
+            let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
+        }
+    }
+
+    /// Waits until `deadline`, then kills; in any case the child is waited for.
+    fn end(&mut self, deadline: Instant) {
+        while self.ended.is_none() {
+            match self.child.try_wait() {
+                Ok(Some(status)) => self.ended = Some(status),
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+                Ok(None) | Err(_) => {
+                    // Only a process that is gone can't be killed.
+                    let _ = self.child.kill();
+                    self.ended = self.child.wait().ok();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn failure(&self, status: ExitStatus) -> Error {
+        // Its last words may still be in the pipe.
+        thread::sleep(Duration::from_millis(50));
+        let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = kept.iter().rev().find(|line| !line.trim().is_empty());
+        Error::Child {
+            name: self.name.clone(),
+            status: status.to_string(),
+            complaint: last.map_or_else(|| "it said nothing".to_owned(), Clone::clone),
+        }
+    }
+}
+
+fn lines(stream: impl Read) -> impl Iterator<Item = String> {
+    BufReader::new(stream)
+        .split(b'\n')
+        .map_while(std::result::Result::ok)
+        .map(|line| String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn exists(pid: u32) -> bool {
+        std::path::Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn lines_arrive_and_a_good_end_is_no_error() {
+        let mut children = Children::new(Arc::default());
+        let number = children.start("talker".into(), &mut shell("echo a; echo b")).unwrap();
+        let mut heard = Vec::new();
+        while let (from, Message::Line(line)) = children.message().unwrap() {
+            assert_eq!(from, number);
+            heard.push(line);
+        }
+        assert_eq!(heard, ["a", "b"]);
+        children.finish(number).unwrap();
+    }
+
+    #[test]
+    fn a_failure_names_the_child_and_its_last_words() {
+        let mut children = Children::new(Arc::default());
+        let script = "echo 'no such thing' >&2; exit 3";
+        let number = children.start("worker 7".into(), &mut shell(script)).unwrap();
+        let error = loop {
+            match children.message() {
+                Ok((_, Message::Closed)) => match children.finish(number) {
+                    Err(error) => break error,
+                    Ok(()) => panic!("a failure went unseen"),
+                },
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        let text = error.to_string();
+        assert!(text.contains("worker 7") && text.contains("no such thing"), "{text}");
+    }
+
+    #[test]
+    fn dropping_ends_even_those_that_will_not() {
+        let mut children = Children::new(Arc::default());
+        let stubborn = "trap '' TERM; echo ready; while :; do sleep 1; done";
+        children.start("stubborn".into(), &mut shell(stubborn)).unwrap();
+        assert!(matches!(children.message().unwrap(), (0, Message::Line(_))));
+        children.start("quick".into(), &mut shell("exec sleep 100")).unwrap();
+        let pids: Vec<u32> = children.running.iter().map(|r| r.child.id()).collect();
+        assert!(pids.iter().all(|&pid| exists(pid)));
+        let started = Instant::now();
+        drop(children);
+        assert!(started.elapsed() < GRACE + Duration::from_secs(2));
+        assert!(!pids.iter().any(|&pid| exists(pid)));
+    }
+
+    #[test]
+    fn an_interrupt_is_noticed_at_once() {
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut children = Children::new(Arc::clone(&flag));
+        children.start("sleeper".into(), &mut shell("exec sleep 100")).unwrap();
+        flag.store(true, Ordering::Relaxed);
+        assert!(matches!(children.message(), Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn stop_returns_what_is_said_at_the_end() {
+        let mut children = Children::new(Arc::default());
+        let script = "trap 'echo total 5; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+        let number = children.start("server".into(), &mut shell(script)).unwrap();
+        assert!(matches!(children.message().unwrap(), (0, Message::Line(_))));
+        assert_eq!(children.stop(number), ["total 5"]);
+    }
+}

@@ -1,0 +1,188 @@
+//! The demo from start to end: both runs, their child processes, and the report.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::curve::{final_loss, plot};
+use super::error_sample::ErrorSample;
+use super::event::{Event, Outcome};
+use super::plan::{Plan, WorkerPlan};
+use super::processes::{Children, Message};
+use super::progress::Progress;
+use super::report::{Report, Run};
+use super::server;
+use super::text::Text;
+use crate::error::{Error, Result};
+
+/// What `thc demo` was asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The training.
+    pub plan: Plan,
+    /// Bit budget b of the compression.
+    pub bits: u8,
+    /// Where to draw the loss curves.
+    pub plot: Option<PathBuf>,
+    /// Where to keep the sampled gradients.
+    pub save_gradients: Option<PathBuf>,
+    /// No progress, nothing but the report.
+    pub quiet: bool,
+}
+
+/// Runs the demo. All child processes have ended when this returns, however it returns.
+pub fn run(options: &Options) -> Result<Report> {
+    // A wrong text is found out before anything is started.
+    Text::read(&options.plan.text)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Error::Process)?;
+    }
+    let temporary = tempfile::tempdir().map_err(Error::Process)?;
+    let samples = options.save_gradients.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(samples).map_err(|source| Error::File { path: samples.to_owned(), source })?;
+
+    let thc = compressed(options, samples, Arc::clone(&interrupted))?;
+    let exact = exact(options, interrupted)?;
+    if let Some(path) = &options.plot {
+        plot(path, &thc.run.losses, &exact.run.losses)?;
+    }
+    Ok(Report::new(&options.plan, thc.parameters, thc.run, exact.run, thc.errors, &thc.outcomes))
+}
+
+/// What was heard from the processes of one run.
+struct Heard {
+    parameters: usize,
+    run: Run,
+    errors: Vec<ErrorSample>,
+    outcomes: Vec<Outcome>,
+}
+
+/// The run through THC: a parameter server and a process per worker.
+fn compressed(options: &Options, samples: &Path, interrupted: Arc<AtomicBool>) -> Result<Heard> {
+    let plan = &options.plan;
+    let program = server::find()?;
+    let address = server::free_address()?;
+    let cookie = rand::random();
+    let mut children = Children::new(interrupted);
+    let arguments = server::arguments(address, plan.workers, options.bits, cookie);
+    let ps = children.start("thc-ps".to_owned(), own("demo-server")?.arg(program).args(arguments))?;
+    let mut workers = Vec::new();
+    for worker in 0..plan.workers {
+        let order =
+            WorkerPlan { plan: plan.clone(), worker, server: address, cookie, samples: samples.to_owned() };
+        let order = serde_json::to_string(&order).map_err(Error::Event)?;
+        // Each process gets one thread: the workers already fill the processor.
+        let mut command = own("demo-worker")?;
+        command.env("RAYON_NUM_THREADS", "1").arg(order);
+        workers.push(children.start(format!("worker {worker}"), &mut command)?);
+    }
+    let progress = Progress::new("THC", plan.steps, options.quiet);
+    let sampled = Some((samples, options.save_gradients.is_some()));
+    let heard = listen(&mut children, plan, &workers, Some(ps), &progress, sampled)?;
+    children.stop(ps);
+    if let Some((worker, other)) =
+        heard.outcomes.iter().enumerate().find(|(_, o)| o.digest != heard.outcomes[0].digest)
+    {
+        return Err(Error::Diverged {
+            worker,
+            digest: other.digest.clone(),
+            first: heard.outcomes[0].digest.clone(),
+        });
+    }
+    Ok(heard)
+}
+
+/// The run with exact averaging, in one process.
+fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<Heard> {
+    let mut children = Children::new(interrupted);
+    let order = serde_json::to_string(&options.plan).map_err(Error::Event)?;
+    let mut command = own("demo-exact")?;
+    command.env("RAYON_NUM_THREADS", "1").arg(order);
+    let only = children.start("the exact run".to_owned(), &mut command)?;
+    let progress = Progress::new("exact", options.plan.steps, options.quiet);
+    listen(&mut children, &options.plan, &[only], None, &progress, None)
+}
+
+/// This program again, with a hidden subcommand that ends when this process does.
+fn own(subcommand: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().map_err(Error::Process)?);
+    command.arg(subcommand).arg("--parent").arg(std::process::id().to_string());
+    Ok(command)
+}
+
+/// Listens until every one of `trainers` has reported its outcome and ended. `sampled` is where their
+/// gradients lie and whether they are kept.
+fn listen(
+    children: &mut Children,
+    plan: &Plan,
+    trainers: &[usize],
+    server: Option<usize>,
+    progress: &Progress,
+    sampled: Option<(&Path, bool)>,
+) -> Result<Heard> {
+    let steps = plan.steps as usize;
+    let mut parameters = 0;
+    let mut sums = vec![(0.0f64, 0usize); steps];
+    let mut samples = vec![0usize; steps];
+    let mut errors = Vec::new();
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; trainers.len()];
+    let mut started = None;
+    let mut seconds = 0.0;
+    while outcomes.iter().any(Option::is_none) {
+        let (from, message) = children.message()?;
+        let Some(trainer) = trainers.iter().position(|&trainer| trainer == from) else {
+            if matches!(message, Message::Closed) && Some(from) == server {
+                children.finish(from)?;
+                return Err(Error::Silent { name: children.name(from).to_owned() });
+            }
+            continue;
+        };
+        let line = match message {
+            Message::Line(line) => line,
+            Message::Closed if outcomes[trainer].is_some() => continue,
+            Message::Closed => {
+                children.finish(from)?;
+                return Err(Error::Silent { name: children.name(from).to_owned() });
+            }
+        };
+        match Event::parse(&line)? {
+            Event::Ready { parameters: count } => {
+                parameters = count;
+                started.get_or_insert_with(Instant::now);
+            }
+            Event::Step { step, loss } => {
+                let Some(sum) = sums.get_mut(step as usize) else { continue };
+                *sum = (sum.0 + f64::from(loss), sum.1 + 1);
+                if sum.1 == trainers.len() {
+                    progress.step(step, (sum.0 / sum.1 as f64) as f32);
+                    seconds = started.map_or(0.0, |start| start.elapsed().as_secs_f64());
+                }
+            }
+            Event::Sample { step } => {
+                let Some(count) = samples.get_mut(step as usize) else { continue };
+                *count += 1;
+                if let (true, Some((folder, keep))) = (*count == trainers.len(), sampled) {
+                    errors.push(ErrorSample::measure(folder, step, plan.workers, keep)?);
+                }
+            }
+            Event::Done(outcome) => outcomes[trainer] = Some(outcome),
+        }
+    }
+    for &trainer in trainers {
+        children.finish(trainer)?;
+    }
+    let losses: Vec<f32> = sums.iter().map(|&(sum, count)| (sum / count as f64) as f32).collect();
+    let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
+    let held_out = outcomes.iter().map(|o| f64::from(o.held_out)).sum::<f64>() / outcomes.len() as f64;
+    Ok(Heard {
+        parameters,
+        run: Run { final_loss: final_loss(&losses), losses, held_out_loss: held_out as f32, seconds },
+        errors,
+        outcomes,
+    })
+}

@@ -1,0 +1,146 @@
+//! The training text: any bytes, numbered by a vocabulary of those that occur.
+
+use std::path::{Path, PathBuf};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::error::{Error, Result};
+
+/// The part of a text that is kept from training and measures what was learned.
+const HELD_OUT: usize = 10;
+
+/// The shortest text that gives a training and a held-out part worth the name.
+pub const SHORTEST: usize = 2048;
+
+/// One batch of a character model: `contexts` is `batch × context` characters row by
+/// row, `targets` the character that follows each row.
+pub struct Batch {
+    /// Characters as vocabulary numbers, `targets.len() × context`.
+    pub contexts: Vec<u32>,
+    /// The next character of each row.
+    pub targets: Vec<u32>,
+}
+
+/// A text as vocabulary numbers, split into a training part and a held-out tail.
+pub struct Text {
+    characters: Vec<u32>,
+    training: usize,
+    /// How many different characters there are.
+    pub vocabulary: usize,
+}
+
+impl Text {
+    /// Reads `path` as bytes; any bytes are fine, none are decoded.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(|source| Error::Text { path: path.to_owned(), source })?;
+        Self::from_bytes(&bytes, path.to_owned())
+    }
+
+    fn from_bytes(bytes: &[u8], path: PathBuf) -> Result<Self> {
+        if bytes.len() < SHORTEST {
+            return Err(Error::TextTooShort { path, length: bytes.len(), shortest: SHORTEST });
+        }
+        let mut number = [u32::MAX; 256];
+        for &byte in bytes {
+            number[usize::from(byte)] = 0;
+        }
+        let mut vocabulary = 0;
+        for entry in number.iter_mut().filter(|entry| **entry == 0) {
+            *entry = vocabulary;
+            vocabulary += 1;
+        }
+        if vocabulary < 2 {
+            return Err(Error::TextMonotone { path });
+        }
+        Ok(Self {
+            characters: bytes.iter().map(|&b| number[usize::from(b)]).collect(),
+            training: bytes.len() - bytes.len() / HELD_OUT,
+            vocabulary: vocabulary as usize,
+        })
+    }
+
+    /// Length in characters, training and held-out part together.
+    pub fn len(&self) -> usize {
+        self.characters.len()
+    }
+
+    /// True for a text without characters (which [`Text::read`] never returns).
+    pub fn is_empty(&self) -> bool {
+        self.characters.is_empty()
+    }
+
+    fn gather(&self, ends: impl Iterator<Item = usize>, context: usize) -> Batch {
+        let mut contexts = Vec::new();
+        let mut targets = Vec::new();
+        for end in ends {
+            contexts.extend_from_slice(&self.characters[end - context..end]);
+            targets.push(self.characters[end]);
+        }
+        Batch { contexts, targets }
+    }
+
+    /// The batch of `worker` in `step`: random places of the training part, a function of
+    /// its arguments alone, so that every run of the same seed sees the same batches.
+    pub fn batch(&self, seed: u64, step: u32, worker: u8, batch: usize, context: usize) -> Batch {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(u64::from(step) << 8 | u64::from(worker));
+        let training = self.training;
+        self.gather((0..batch).map(|_| random.random_range(context..training)), context)
+    }
+
+    /// At most `most` evenly spread places of the held-out part.
+    pub fn held_out(&self, most: usize, context: usize) -> Batch {
+        let first = self.training.max(context);
+        let stride = (self.len() - first).div_ceil(most).max(1);
+        self.gather((first..self.len()).step_by(stride), context)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn text() -> Text {
+        let bytes: Vec<u8> = (0..4000u32).map(|i| (i * i % 251) as u8).collect();
+        Text::from_bytes(&bytes, PathBuf::from("memory")).unwrap()
+    }
+
+    #[test]
+    fn targets_follow_their_contexts() {
+        let text = text();
+        let batch = text.batch(1, 2, 3, 50, 5);
+        assert_eq!(batch.contexts.len(), 250);
+        for (context, &target) in batch.contexts.chunks(5).zip(&batch.targets) {
+            let mut row = context.to_vec();
+            row.push(target);
+            assert!(text.characters[..text.training].windows(6).any(|w| w == row));
+        }
+    }
+
+    #[test]
+    fn batches_depend_on_seed_step_and_worker_only() {
+        let text = text();
+        let of = |seed, step, worker| text.batch(seed, step, worker, 16, 4).contexts;
+        assert_eq!(of(1, 2, 3), of(1, 2, 3));
+        for other in [of(2, 2, 3), of(1, 3, 3), of(1, 2, 2)] {
+            assert_ne!(of(1, 2, 3), other);
+        }
+    }
+
+    #[test]
+    fn the_held_out_part_is_never_trained_on() {
+        let text = text();
+        let held = text.held_out(1000, 4);
+        assert_eq!(held.targets.len(), 400);
+        assert_eq!(held.targets, text.characters[3600..]);
+    }
+
+    #[test]
+    fn short_and_monotone_texts_are_refused() {
+        let refuse = |bytes: &[u8]| Text::from_bytes(bytes, PathBuf::from("t")).err().unwrap();
+        assert!(matches!(refuse(b"abc"), Error::TextTooShort { length: 3, .. }));
+        assert!(matches!(refuse(&[7; 5000]), Error::TextMonotone { .. }));
+    }
+}

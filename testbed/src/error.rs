@@ -1,0 +1,182 @@
+//! Everything that can go wrong in the testbed, each one line.
+
+use std::path::PathBuf;
+
+/// The result of testbed functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, with the values needed to mend it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The text cannot be read.
+    #[error("cannot read the text {}: {source} (choose another file with --text)", path.display())]
+    Text {
+        /// The file asked for.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The text has too few bytes to train on.
+    #[error("the text {} has {length} bytes, at least {shortest} are needed (choose a longer file with --text)", path.display())]
+    TextTooShort {
+        /// The file asked for.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+        /// The least length accepted.
+        shortest: usize,
+    },
+    /// The text repeats a single byte.
+    #[error("the text {} repeats a single byte, there is nothing to learn (choose another file with --text)", path.display())]
+    TextMonotone {
+        /// The file asked for.
+        path: PathBuf,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file is not a gradient that the testbed wrote.
+    #[error("{} is not a one-dimensional .npy file of f32", path.display())]
+    NotAGradient {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The plot cannot be drawn.
+    #[error("cannot draw the plot {}: {reason}", path.display())]
+    Plot {
+        /// The file asked for.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A table was asked for without saying which.
+    #[error("give -g and -p for a certain table, or --workers to choose the best (see thc table --help)")]
+    WhichTable,
+    /// The codec refuses parameters.
+    #[error(transparent)]
+    Codec(#[from] thc_codec::CodecError),
+    /// The aggregator model refuses a job.
+    #[error(transparent)]
+    Job(#[from] thc_protocol::aggregator::ConfigError),
+    /// The wire carries at most 4 bits per coordinate.
+    #[error("a bit budget of {bits} does not fit the wire's 4 bits per coordinate; choose -b 1 to 4")]
+    TooManyBits {
+        /// As asked.
+        bits: u8,
+    },
+    /// The vectors given to an in-process all-reduce do not fit the job.
+    #[error("{vectors} vectors for {workers} workers, or of different lengths")]
+    Vectors {
+        /// The job's workers.
+        workers: u8,
+        /// Vectors given.
+        vectors: usize,
+    },
+    /// The aggregator model dropped a worker's packet.
+    #[error("the aggregator model dropped a packet: {reason}")]
+    ModelDropped {
+        /// Its reason.
+        reason: String,
+    },
+    /// The aggregator model did not answer with a result of all workers.
+    #[error("the aggregator model answered {answer} where a result of all workers was due")]
+    ModelAnswer {
+        /// What it answered.
+        answer: String,
+    },
+    /// The model failed.
+    #[error("the model failed: {0}")]
+    Model(#[from] candle_core::Error),
+    /// A line between processes is not an event.
+    #[error(
+        "a child process and the demo do not understand each other: {0} (are all programs of the same build?)"
+    )]
+    Event(serde_json::Error),
+    /// Standard output is closed.
+    #[error("cannot write to standard output: {0}")]
+    Output(std::io::Error),
+    /// The system refused something about processes, signals or sockets.
+    #[error("the system refused: {0}")]
+    Process(std::io::Error),
+    /// The parent is gone before the child began.
+    #[error("this subcommand belongs to `thc demo` and ends with it; run `thc demo`")]
+    Orphaned,
+    /// A program cannot be started.
+    #[error("cannot start {name}: {source}")]
+    Start {
+        /// What it is.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The parameter server's program is not there.
+    #[error("{} does not exist; build it with: cargo build --release -p thc-ps", program.display())]
+    NoServer {
+        /// Where it should be.
+        program: PathBuf,
+    },
+    /// The parameter server cannot be built.
+    #[error("cannot build thc-ps: {complaint}")]
+    Build {
+        /// The compiler's first error.
+        complaint: String,
+    },
+    /// A child ended with an error.
+    #[error("{name} ended with {status}: {complaint}")]
+    Child {
+        /// Which child.
+        name: String,
+        /// Its exit status.
+        status: String,
+        /// The last line of its standard error.
+        complaint: String,
+    },
+    /// A child ended early without an error.
+    #[error("{name} ended before its work was done")]
+    Silent {
+        /// Which child.
+        name: String,
+    },
+    /// A child has said that it is done and does not end.
+    #[error("{name} is done but does not end")]
+    Lingers {
+        /// Which child.
+        name: String,
+    },
+    /// Nothing happens.
+    #[error("no process has made progress for {seconds} s")]
+    Stalled {
+        /// How long.
+        seconds: u64,
+    },
+    /// Workers ended with different models.
+    #[error("worker {worker} ended with the model {digest}, worker 0 with {first}: their averages differed")]
+    Diverged {
+        /// The first worker that differs from worker 0.
+        worker: usize,
+        /// Its model's digest.
+        digest: String,
+        /// Worker 0's.
+        first: String,
+    },
+    /// Ctrl-C or a request to end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    /// The exit status of a command that ends with this error: 2 if its arguments are wrong, 130 if it
+    /// was interrupted, 1 otherwise.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::WhichTable | Self::Codec(_) | Self::Job(_) | Self::TooManyBits { .. } => 2,
+            Self::Interrupted => 130,
+            _ => 1,
+        }
+    }
+}

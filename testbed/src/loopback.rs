@@ -1,0 +1,296 @@
+//! n workers and the aggregator model in one process: real packets, no network.
+//!
+//! Each worker does what `thc-worker` does for one all-reduce (P4, P5), the packets go
+//! straight into [`thc_protocol::aggregator::Aggregator`], and the RESULTs are decoded.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use thc_codec::quantizer::{Quantizer, dequantize8, dequantize16};
+use thc_codec::rounding::Rounding;
+use thc_codec::signs::SignKey;
+use thc_codec::table::LookupTable;
+use thc_codec::{norm, partition, rht};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Outcome, Shard, Sink};
+use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm};
+use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+
+use crate::error::{Error, Result};
+
+const JOB: JobId = JobId(1);
+const TABLE: TableId = TableId(1);
+const COOKIE: Cookie = Cookie(0x7463_6801);
+const SLOTS: u32 = 64;
+const MEMORY: usize = 1 << 20;
+
+/// A job of n workers on an aggregator model, all in this process.
+pub struct Loopback {
+    aggregator: Aggregator,
+    table: LookupTable,
+    quantizer: Quantizer,
+    workers: u8,
+    lane: Lane,
+    seed: u64,
+    calls: u64,
+    norms: u32,
+    packets: u32,
+    answer: LastAnswer,
+}
+
+/// The last packet that went to all members.
+#[derive(Default)]
+struct LastAnswer(Vec<u8>);
+
+impl Sink for LastAnswer {
+    fn unicast(&mut self, _: Endpoint, _: &[u8]) {}
+
+    fn multicast(&mut self, _: JobId, _: &[Endpoint], packet: &[u8]) {
+        self.0.clear();
+        self.0.extend_from_slice(packet);
+    }
+}
+
+fn endpoint(worker: u8) -> Endpoint {
+    Endpoint::udp(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 10_000 + u16::from(worker)))
+}
+
+impl Loopback {
+    /// A job with `table` (at most 4 bits) and lanes just wide enough. `seed` decides the shared signs
+    /// and the workers' private roundings.
+    pub fn new(table: &LookupTable, workers: u8, seed: u64) -> Result<Self> {
+        if table.bits() > 4 {
+            return Err(Error::TooManyBits { bits: table.bits() });
+        }
+        let sum = u32::from(table.granularity()) * u32::from(workers);
+        let lane = if sum <= Lane::Bits8.max_sum() { Lane::Bits8 } else { Lane::Bits16 };
+        let mut aggregator = Aggregator::new(Shard::WHOLE, MEMORY);
+        aggregator.install_table(TABLE, table.values16())?;
+        aggregator.install_job(JobConfig {
+            job: JOB,
+            cookie: COOKIE,
+            workers,
+            quorum: workers,
+            data_slots: SLOTS,
+            norm_slots: SLOTS,
+            lane,
+            tables: vec![TABLE],
+        })?;
+        for worker in 0..workers {
+            aggregator.set_member(JOB, WorkerId(worker), endpoint(worker))?;
+        }
+        Ok(Self {
+            aggregator,
+            quantizer: Quantizer::new(table),
+            table: table.clone(),
+            workers,
+            lane,
+            seed,
+            calls: 0,
+            norms: 0,
+            packets: 0,
+            answer: LastAnswer::default(),
+        })
+    }
+
+    /// Width of the sums: 8 bits unless n·g needs 16.
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// One all-reduce: the workers' vectors, all of one length, to the estimate of their mean.
+    pub fn allreduce(&mut self, vectors: &[&[f32]]) -> Result<Vec<f32>> {
+        let length = vectors.first().map_or(0, |vector| vector.len());
+        if vectors.len() != usize::from(self.workers) || vectors.iter().any(|v| v.len() != length) {
+            return Err(Error::Vectors { workers: self.workers, vectors: vectors.len() });
+        }
+        let mut mean = vec![0.0; length];
+        for part in partition::split(length) {
+            let range = part.offset..part.offset + part.len;
+            let parts: Vec<&[f32]> = vectors.iter().map(|vector| &vector[range.clone()]).collect();
+            self.partition(&parts, part.index, part.padded, length, &mut mean[range])?;
+        }
+        self.calls += 1;
+        Ok(mean)
+    }
+
+    fn partition(
+        &mut self,
+        parts: &[&[f32]],
+        index: u32,
+        padded: usize,
+        length: usize,
+        mean: &mut [f32],
+    ) -> Result<()> {
+        let largest = self.largest_norm(parts, length)?;
+        if largest == 0.0 {
+            mean.fill(0.0);
+            return Ok(());
+        }
+        let range = (self.table.t_p() / (padded as f64).sqrt() * f64::from(largest)) as f32;
+        let key = SignKey { job_seed: self.seed, round: self.calls, partition: index };
+        let mut rotated = vec![0.0f32; padded];
+        let mut packed = Vec::with_capacity(parts.len());
+        for (worker, part) in (0u64..).zip(parts) {
+            rotated[..part.len()].copy_from_slice(part);
+            rotated[part.len()..].fill(0.0);
+            rht::forward(&mut rotated, key)?;
+            let private = self.seed.wrapping_add(worker + 1);
+            let rounding = Rounding::new(private, self.calls, index);
+            let mut indices = vec![0; padded / 2];
+            self.quantizer.quantize_packed4(&mut rotated, range, &rounding, 0, &mut indices)?;
+            packed.push(indices);
+        }
+        let sums = self.sums(&packed)?;
+        let (count, granularity) = (u32::from(self.workers), u32::from(self.table.granularity()));
+        match self.lane {
+            Lane::Bits8 => dequantize8(&sums, count, granularity, range, &mut rotated)?,
+            Lane::Bits16 => dequantize16(&sums, count, granularity, range, &mut rotated)?,
+        }
+        Ok(rht::inverse_into(&mut rotated, mean, key)?)
+    }
+
+    /// The norm stage of one partition: the largest norm of all workers.
+    fn largest_norm(&mut self, parts: &[&[f32]], length: usize) -> Result<f32> {
+        let seq = self.norms;
+        self.norms += 1;
+        for (worker, part) in (0..self.workers).zip(parts) {
+            let norm = Norm {
+                value: norm::l2(part).to_bits(),
+                length: length as u32,
+                call: self.calls as u16,
+                table: TABLE,
+                mode: Mode::Compressed as u8,
+                key: 0,
+            };
+            self.send(Kind::Norm, worker, seq, &norm.to_bytes())?;
+        }
+        let (_, payload) = self.result(Kind::NormResult)?;
+        let value = Norm::parse(payload).map_or(0, |norm| norm.value);
+        Ok(f32::from_bits(value))
+    }
+
+    /// All workers' packed indices to the sums as they are on the wire.
+    fn sums(&mut self, packed: &[Vec<u8>]) -> Result<Vec<u8>> {
+        let bytes = self.lane.data_len();
+        let packets = packed.first().map_or(0, Vec::len) / bytes;
+        let mut sums = Vec::new();
+        for packet in 0..packets {
+            let seq = self.packets;
+            self.packets = self.packets.wrapping_add(1);
+            for (worker, indices) in (0..self.workers).zip(packed) {
+                self.send(Kind::Data, worker, seq, &indices[packet * bytes..][..bytes])?;
+            }
+            let (_, payload) = self.result(Kind::Result)?;
+            sums.extend_from_slice(payload);
+        }
+        Ok(sums)
+    }
+
+    /// One packet into the aggregator.
+    fn send(&mut self, kind: Kind, worker: u8, seq: u32, payload: &[u8]) -> Result<()> {
+        let header = Header {
+            kind,
+            flags: 0,
+            num_workers: self.workers,
+            job: JOB,
+            worker: WorkerId(worker),
+            table: if kind == Kind::Data { TABLE } else { TableId(0) },
+            cookie: COOKIE,
+            round: Round(seq / SLOTS),
+            slot: SlotId((seq % SLOTS) as u16),
+            count: 0,
+        };
+        let mut buffer = [0; MAX_PACKET];
+        let packet = header.emit_packet(&mut buffer, payload);
+        match self.aggregator.handle(endpoint(worker), packet, &mut self.answer) {
+            Outcome::Handled(_) => Ok(()),
+            Outcome::Dropped(reason) => Err(Error::ModelDropped { reason: format!("{reason:?}") }),
+        }
+    }
+
+    /// The answer that all members got, which must be of this kind and of all workers.
+    fn result(&self, kind: Kind) -> Result<(Header, &[u8])> {
+        match Header::parse(&self.answer.0) {
+            Ok((header, payload))
+                if header.kind == kind
+                    && header.count == self.workers
+                    && self.answer.0.len() > HEADER_LEN =>
+            {
+                Ok((header, payload))
+            }
+            other => Err(Error::ModelAnswer { answer: format!("{:?}", other.map(|(header, _)| header)) }),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::distribution::Distribution;
+
+    #[test]
+    fn sums_are_those_of_the_table_values() {
+        for (workers, wide) in [(4u8, false), (17, true)] {
+            let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+            let mut loopback = Loopback::new(&table, workers, 1).unwrap();
+            assert_eq!(loopback.lane() == Lane::Bits16, wide);
+            let packed: Vec<Vec<u8>> = (0..workers)
+                .map(|w| (0..2048u32).map(|i| (i * 37 + u32::from(w) * 101) as u8).collect())
+                .collect();
+            // Three times round the slots, to see that nothing stays from the last use.
+            for _ in 0..48 {
+                let sums = loopback.sums(&packed).unwrap();
+                for coordinate in 0..4096 {
+                    let expected: u32 = packed
+                        .iter()
+                        .map(|bytes| bytes[coordinate / 2] >> (4 - 4 * (coordinate % 2)) & 15)
+                        .map(|index| u32::from(table.values()[usize::from(index)]))
+                        .sum();
+                    let sum = if wide {
+                        u32::from(u16::from_be_bytes([sums[2 * coordinate], sums[2 * coordinate + 1]]))
+                    } else {
+                        u32::from(sums[coordinate])
+                    };
+                    assert_eq!(sum, expected, "coordinate {coordinate} of {workers} workers");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_mean_is_estimated_whatever_the_length() {
+        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        for length in [1usize, 1000, 1025, 7000] {
+            let vectors: Vec<Vec<f32>> = (0..4).map(|w| Distribution::Normal.sample(length, 9, w)).collect();
+            let vectors: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).collect();
+            let mut loopback = Loopback::new(&table, 4, 2).unwrap();
+            // The mean over many all-reduces is near the exact mean, truncation aside.
+            let trials = 400;
+            let mut average = vec![0.0f64; length];
+            for _ in 0..trials {
+                for (sum, x) in average.iter_mut().zip(loopback.allreduce(&vectors).unwrap()) {
+                    *sum += f64::from(x) / f64::from(trials);
+                }
+            }
+            let mut error = 0.0;
+            let mut norm = 0.0;
+            for i in 0..length {
+                let exact: f64 = vectors.iter().map(|v| f64::from(v[i]) / 4.0).sum();
+                error += (average[i] - exact).powi(2);
+                norm += exact * exact;
+            }
+            assert!(error / norm < 0.01, "length {length}: {}", error / norm);
+        }
+    }
+
+    #[test]
+    fn zeros_stay_zeros_and_wrong_vectors_are_refused() {
+        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        let mut loopback = Loopback::new(&table, 2, 2).unwrap();
+        assert_eq!(loopback.allreduce(&[&[0.0; 5000], &[0.0; 5000]]).unwrap(), [0.0; 5000]);
+        assert!(matches!(loopback.allreduce(&[&[1.0]]), Err(Error::Vectors { .. })));
+        assert!(matches!(loopback.allreduce(&[&[1.0], &[1.0, 2.0]]), Err(Error::Vectors { .. })));
+        let wide = LookupTable::solve(5, 60, 0.1).unwrap();
+        assert!(matches!(Loopback::new(&wide, 2, 0), Err(Error::TooManyBits { bits: 5 })));
+    }
+}
