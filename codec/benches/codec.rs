@@ -73,7 +73,15 @@ impl Figure {
     }
 }
 
+/// How often the scheduler has taken the processor from this thread, where the system tells.
+fn preemptions() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("nonvoluntary_ctxt_switches"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Times `work` against `yardstick`, interleaved; the ratio of a repetition is of its two times.
+/// Repetitions in which another thread got the processor are discarded, unless all are.
 fn against(
     name: &'static str,
     aim: f64,
@@ -81,26 +89,40 @@ fn against(
     mut yardstick: impl FnMut(),
     mut work: impl FnMut(),
 ) -> Figure {
-    let (mut ratios, mut works, mut yards) = (Vec::new(), Vec::new(), Vec::new());
-    for i in 0..REPETITIONS + 3 {
-        // Warm the yardstick's memory, which the work displaced, before timing it.
+    let (mut clean, mut all) = (Vec::new(), Vec::new());
+    work();
+    while clean.len() < REPETITIONS && all.len() < 10 * REPETITIONS {
+        // Warm the memory, which the other displaced, before timing.
         yardstick();
+        yardstick();
+        let before = preemptions();
         let yard = seconds(&mut yardstick);
+        let between = preemptions();
         work();
+        let after = preemptions();
         let time = seconds(&mut work);
-        if i >= 3 {
-            ratios.push(time / yard);
-            works.push(time);
-            yards.push(yard);
+        all.push((time, yard));
+        if before == between && after == preemptions() {
+            clean.push((time, yard));
         }
     }
-    let (time, yard) = (median(works), median(yards));
+    let interrupted = all.len() - clean.len();
+    let kept = if clean.is_empty() { all } else { clean };
+    let ratio = median(kept.iter().map(|(time, yard)| time / yard).collect());
+    let time = median(kept.iter().map(|k| k.0).collect());
+    let yard = median(kept.iter().map(|k| k.1).collect());
     Figure {
         name,
-        ratio: median(ratios),
+        ratio,
         aim,
         floor,
-        detail: format!("{:.0} us against {:.0} us, {}", time * 1e6, yard * 1e6, Isa::current().name()),
+        detail: format!(
+            "{:.0} us against {:.0} us, {}, median of {} repetitions ({interrupted} interrupted)",
+            time * 1e6,
+            yard * 1e6,
+            Isa::current().name(),
+            kept.len(),
+        ),
     }
 }
 
@@ -108,7 +130,6 @@ fn against(
 struct Worker {
     gradient: Buffer,
     feedback: Buffer,
-    rotated: Buffer,
     packed: Vec<u8>,
     quantizer: Quantizer,
     table: LookupTable,
@@ -120,7 +141,6 @@ impl Worker {
         Self {
             gradient: gradient(1),
             feedback: Buffer::zeroed(LEN),
-            rotated: Buffer::zeroed(LEN),
             packed: vec![0; LEN / 2],
             quantizer: Quantizer::new(&table),
             table,
@@ -129,19 +149,18 @@ impl Worker {
 
     /// Gradient and feedback to packed indices and new feedback.
     fn compress(&mut self, rounding: &Rounding) -> f32 {
-        let norm = norm::l2_sum(&self.gradient, &self.feedback);
-        rht::forward_sum(&self.gradient, &self.feedback, &mut self.rotated, KEY).unwrap();
+        let norm = norm::l2_add(&mut self.feedback, &self.gradient).unwrap();
+        rht::forward(&mut self.feedback, KEY).unwrap();
         let range = self.table.t_p() as f32 * rht::scale(LEN) * norm;
-        self.quantizer.quantize_packed4(&mut self.rotated, range, rounding, 0, &mut self.packed).unwrap();
-        rht::inverse_into(&mut self.rotated, &mut self.feedback, KEY).unwrap();
+        self.quantizer.quantize_packed4(&mut self.feedback, range, rounding, 0, &mut self.packed).unwrap();
+        rht::inverse(&mut self.feedback, KEY).unwrap();
         range
     }
 
     /// Sums to the mean gradient.
-    fn decompress(&mut self, sums: &[u8], count: u32, range: f32, out: &mut [f32]) {
-        let g = self.quantizer.granularity();
-        dequantize8(sums, count, g, range, &mut self.rotated).unwrap();
-        rht::inverse_into(&mut self.rotated, out, KEY).unwrap();
+    fn decompress(&self, sums: &[u8], count: u32, range: f32, out: &mut [f32]) {
+        dequantize8(sums, count, self.quantizer.granularity(), range, out).unwrap();
+        rht::inverse(out, KEY).unwrap();
     }
 }
 
@@ -166,10 +185,10 @@ fn transform(figures: &mut Vec<Figure>) {
     rht::inverse(&mut y, KEY).unwrap();
     assert!(nmse(&x, &y) < 1e-12);
     figures.push(against("rht forward, 2^20, over memcpy of 4 MiB", 4.0, 5.5, copy_of(LEN), || {
-        rht::forward(black_box(&mut y), KEY).unwrap()
+        rht::forward(black_box(&mut y), KEY).unwrap();
     }));
     figures.push(against("rht inverse, 2^20, over memcpy of 4 MiB", 4.0, 5.5, copy_of(LEN), || {
-        rht::inverse(black_box(&mut y), KEY).unwrap()
+        rht::inverse(black_box(&mut y), KEY).unwrap();
     }));
 }
 
@@ -193,27 +212,21 @@ fn whole_worker(figures: &mut Vec<Figure>) {
         black_box(worker.compress(black_box(&rounding)));
     }));
     figures.push(against("decompress, 2^20, over memcpy of 4 MiB", 5.0, 7.0, copy_of(LEN), || {
-        worker.decompress(black_box(&sums), 1, range, &mut out)
+        worker.decompress(black_box(&sums), 1, range, &mut out);
     }));
     let mut part = |name, aim, floor, work: &mut dyn FnMut()| {
         figures.push(against(name, aim, floor, copy_of(LEN), work));
     };
-    part("part of compress: norm of the sum", 1.0, 2.0, &mut || {
-        black_box(norm::l2_sum(&worker.gradient, &worker.feedback));
+    part("part of compress: sum and its norm", 1.5, 3.0, &mut || {
+        black_box(norm::l2_add(&mut worker.feedback, &worker.gradient)).unwrap();
     });
-    part("part of compress: rht of the sum", 4.0, 5.5, &mut || {
-        rht::forward_sum(&worker.gradient, &worker.feedback, &mut worker.rotated, KEY).unwrap();
-    });
-    let y = worker.rotated.clone();
+    let mut rotated = worker.gradient.clone();
+    rht::forward(&mut rotated, KEY).unwrap();
     part("part of compress: quantize and pack", 2.0, 4.0, &mut || {
-        worker
-            .quantizer
-            .quantize_packed4(&mut worker.rotated, range, &rounding, 0, &mut worker.packed)
-            .unwrap();
+        worker.quantizer.quantize_packed4(&mut rotated, range, &rounding, 0, &mut worker.packed).unwrap();
     });
-    worker.rotated.copy_from_slice(&y);
     part("part of decompress: dequantize", 1.0, 2.0, &mut || {
-        dequantize8(black_box(&sums), 1, 30, range, &mut worker.rotated).unwrap();
+        dequantize8(black_box(&sums), 1, 30, range, &mut out).unwrap();
     });
 }
 

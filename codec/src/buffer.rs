@@ -69,7 +69,7 @@ mod tests {
             let mut buffer = Buffer::zeroed(len);
             assert_eq!(buffer.len(), len);
             assert!(buffer.iter().all(|v| *v == 0.0));
-            assert!(len == 0 || buffer.as_ptr().addr() % 64 == 0);
+            assert!(len == 0 || buffer.as_ptr().addr().is_multiple_of(64));
             buffer.fill(2.0);
             assert_eq!(buffer, Buffer::from(&vec![2.0; len][..]));
         }
