@@ -11,7 +11,7 @@ Examples:
   A job of 4 workers on this machine; g and p are chosen for 4 workers:
     thc-ps --job 1 --workers 4 --cookie 0x1234abcd
 
-  The same for other machines, with the paper's table and the secret out of sight:
+  The same for other machines, with the paper's table, and the secret out of sight:
     THC_COOKIE=0x1234abcd thc-ps --listen 0.0.0.0:9000 --job 1 --workers 4 \\
         --bits 4 --granularity 30 --fraction 1/32
 
@@ -19,17 +19,19 @@ Examples:
     thc-ps --job 1 --workers 32 --cookie 0x1234abcd --lane 16 --shards 2
 
   Go on when 9 of 10 workers have sent, and never send again:
-    thc-ps --job 1 --workers 10 --cookie 0x1234abcd --quorum 9 --policy best-effort --deadline 50ms
+    thc-ps --job 1 --workers 10 --cookie 0x1234abcd --quorum 9 \\
+        --policy best-effort --deadline 50ms
 
   Several jobs, from a file; flags win over it:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
-Every long flag is also a key of the file, with _ for -: those under Server at its top, those under Job
-in a [[job]] section each (there --slots is data_slots).
+Every flag of Server is also a key at the top of the file, every flag of Job one in its
+[[job]] sections, with _ for - (--slots is data_slots there).
 
-Output: `ready ADDRESS:PORT` on stdout once workers can join; events on stderr (RUST_LOG=debug for more);
-totals on stdout after SIGTERM or Ctrl-C. Exit status: 0 stopped by a signal, 1 cannot serve (for example
-because the port is in use), 2 wrong flags or configuration.";
+Output: `ready ADDRESS:PORT` on stdout once workers can join; events on stderr
+(RUST_LOG=debug for more); totals on stdout after SIGTERM or Ctrl-C.
+Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use;
+2 wrong flags or configuration.";
 
 /// THC software parameter server: adds up the compressed gradients of training workers.
 #[derive(Parser, Debug)]

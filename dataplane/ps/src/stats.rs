@@ -13,6 +13,9 @@ use crate::config::ServerConfig;
 use crate::control::{ControlCounters, SessionView};
 use crate::shard::ShardReport;
 
+/// The first reasons of P7 drop packets before it is known whose they are.
+const GLOBAL_REASONS: usize = 4;
+
 /// Counters of a whole server since its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStats {
@@ -104,7 +107,7 @@ pub struct WorkerStats {
     pub bytes: u64,
     /// What became of those let in, by event.
     pub events: BTreeMap<String, u64>,
-    /// Those dropped, by reason.
+    /// Those dropped, by reason (P7, from the cookie on).
     pub drops: BTreeMap<String, u64>,
 }
 
@@ -115,7 +118,9 @@ impl WorkerStats {
             packets: counters.packets,
             bytes: counters.bytes,
             events: named(Event::ALL.iter().map(|event| event.name()).zip(counters.events)),
-            drops: named(DropReason::ALL.iter().map(|reason| reason.name()).zip(counters.drops)),
+            drops: named(
+                DropReason::ALL.iter().map(|reason| reason.name()).zip(counters.drops).skip(GLOBAL_REASONS),
+            ),
         }
     }
 
@@ -146,7 +151,7 @@ impl ServerStats {
         control: &ControlCounters,
     ) -> ServerStats {
         let mut network = NetworkStats::default();
-        let mut drops = [0; 4];
+        let mut drops = [0; GLOBAL_REASONS];
         for shard in shards {
             network.add(shard);
             drops.iter_mut().zip(shard.globals.drops).for_each(|(sum, count)| *sum += count);

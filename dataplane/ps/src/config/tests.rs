@@ -85,7 +85,7 @@ fn left_out_keys_get_defaults() {
 #[test]
 fn numbers_may_be_text() {
     for cookie in ["0x5eed", "24301", "\"0x5eed\"", "\"24301\"", "\"0x0000_5EED\""] {
-        let text = format!("[[job]]\njob = 1\nworkers = 1\ncookie = {cookie}\n");
+        let text = format!("[[job]]\njob = 1\nworkers = 4\ncookie = {cookie}\n");
         assert_eq!(check(&text).unwrap().jobs[0].config.cookie, Cookie(0x5eed), "{cookie}");
     }
     for fraction in ["\"1/32\"", "0.03125", "\"0.03125\""] {

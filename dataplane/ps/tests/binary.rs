@@ -1,0 +1,295 @@
+//! The program itself: what it prints, how it ends, and that it can be killed.
+#![allow(clippy::unwrap_used)]
+
+mod session;
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use session::{COOKIE, Model, PATIENCE, indices, join_all, norm, packet, session};
+use thc_protocol::wire::Kind;
+use thc_ps::ServerStats;
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thc-ps"));
+    // What is around here must not change what is tested.
+    command.env_remove("RUST_LOG").env_remove("THC_COOKIE");
+    command
+}
+
+/// Runs it with flags that it refuses.
+fn fails(flags: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = command().args(flags).output().unwrap();
+    assert!(stdout.is_empty(), "{}", String::from_utf8_lossy(&stdout));
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+/// A server that runs, and is killed when the test ends.
+struct Running {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    /// What it printed before it was ready.
+    greeting: Vec<String>,
+    address: SocketAddrV4,
+}
+
+impl Running {
+    fn start(flags: &[&str]) -> Running {
+        let mut child = command().args(flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let unknown = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let mut running = Running { child, out, greeting: Vec::new(), address: unknown };
+        loop {
+            let mut line = String::new();
+            let read = running.out.read_line(&mut line).unwrap();
+            assert_ne!(read, 0, "it ended before it was ready: {:?}", running.greeting);
+            let line = line.trim_end();
+            if let Some(address) = line.strip_prefix("ready ") {
+                running.address = address.parse().unwrap();
+                return running;
+            }
+            running.greeting.push(line.to_owned());
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the end: how, and what it wrote since it was ready to stdout and at all to stderr.
+    fn end(mut self) -> (ExitStatus, String, String) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        (self.child.wait().unwrap(), out, err)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const JOB: [&str; 6] = ["--job", "1", "--workers", "2", "--cookie", "0x0badcafe"];
+const TABLE: [&str; 4] = ["--granularity", "30", "--fraction", "1/32"];
+
+fn flags<'a>(listen: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    ["--listen", listen].into_iter().chain(JOB).chain(TABLE).chain(more.iter().copied()).collect()
+}
+
+#[test]
+fn sigterm_ends_it_with_totals() {
+    let server = Running::start(&flags("127.0.0.1:0", &["--slots", "256"]));
+    let expected = format!(
+        "thc-ps listening on {}, job 1: 2 workers, b=4 g=30 p=1/32, 256 slots, reliable",
+        server.address
+    );
+    assert_eq!(server.greeting, [expected]);
+    let workers = session(2, server.address);
+    let mut model = Model::of(&workers);
+    for worker in &workers {
+        let bytes = packet(&worker.header(Kind::Norm, 0, 0), &norm(1.0, 1024));
+        worker.send(&bytes, 0);
+        model.handle(0, worker.address(), &bytes);
+    }
+    for worker in &workers {
+        assert_eq!(model.take(worker.address()), [worker.expect()]);
+    }
+    server.signal(Signal::TERM);
+    let (status, out, err) = server.end();
+    assert_eq!(status.code(), Some(0), "{err}");
+    for part in [
+        "job 1: 2 workers, sessions 1, results 1, resent 0, nudges 0",
+        "network: in ",
+        "dropped, of no job: ",
+    ] {
+        assert!(out.contains(part), "{out}");
+    }
+    // A row per worker with its packet.
+    let rows = |number: &str| out.lines().any(|line| line.split_whitespace().take(2).eq([number, "1"]));
+    assert!(rows("0") && rows("1"), "{out}");
+    for event in ["worker 0 joined from 127.0.0.1:", "session formed, 2 workers"] {
+        assert!(err.contains(event), "{err}");
+    }
+    assert!(!format!("{out}{err}").to_lowercase().contains("badcafe"), "the cookie shows");
+}
+
+#[test]
+fn json_totals_on_stdout_and_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ps.json");
+    let more =
+        ["--json", "--shards", "2", "--stats-json", path.to_str().unwrap(), "--stats-interval", "50ms"];
+    let server = Running::start(&flags("127.0.0.1:0", &more));
+    assert!(server.greeting.is_empty(), "stdout is for programs now: {:?}", server.greeting);
+    session(2, server.address);
+    let start = Instant::now();
+    while !path.exists() {
+        assert!(start.elapsed() < PATIENCE, "no statistics are written");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let address = server.address;
+    server.signal(Signal::INT);
+    let (status, out, err) = server.end();
+    assert_eq!(status.code(), Some(0), "{err}");
+    let totals: ServerStats = serde_json::from_str(out.trim_end()).unwrap();
+    assert_eq!((totals.listen, totals.shards, totals.jobs.len()), (address, 2, 1));
+    assert_eq!((totals.jobs[0].sessions, totals.jobs[0].joined.as_slice()), (1, &[0, 1][..]));
+    let written: ServerStats = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(written, totals);
+    assert!(err.contains("thc-ps listening on "), "{err}");
+    assert!(err.contains(" s: in "), "no line of statistics: {err}");
+}
+
+/// P24 on the wire: killed in the middle of a slot, started again on the same port, and the workers,
+/// who repeat what they sent, get the sum as if nothing had been.
+#[test]
+fn sigkill_and_a_restart_keep_the_session() {
+    // An address of its own, so that nobody takes the ports in between.
+    let server = Running::start(&flags("127.21.33.7:0", &["--shards", "2"]));
+    let mut workers = session(2, server.address);
+    let welcome = workers[0].welcome.unwrap();
+    let mut model = Model::of(&workers);
+    let mut random = fastrand::Rng::with_seed(4);
+    let payloads: Vec<Vec<u8>> = workers.iter().map(|_| indices(&mut random, welcome.lane)).collect();
+    let data = |worker: &session::RawWorker| {
+        packet(&worker.header(Kind::Data, 70, 5), &payloads[usize::from(worker.number.0)])
+    };
+    workers[0].send(&data(&workers[0]), 70);
+    server.signal(Signal::KILL);
+    let listen = server.address.to_string();
+    let (status, out, _) = server.end();
+    assert_eq!((status.code(), out.as_str()), (None, ""));
+
+    let server = Running::start(&flags(&listen, &["--shards", "2"]));
+    for worker in &mut workers {
+        worker.resume();
+    }
+    join_all(&mut workers);
+    assert!(workers.iter().all(|worker| {
+        let now = worker.welcome.unwrap();
+        now.session == welcome.session && now.table == welcome.table && now.job_seed == welcome.job_seed
+    }));
+    for worker in &workers {
+        let bytes = data(worker);
+        worker.send(&bytes, 70);
+        model.handle(1, worker.address(), &bytes);
+    }
+    for worker in &workers {
+        assert_eq!(model.take(worker.address()), [worker.expect()]);
+    }
+    server.signal(Signal::TERM);
+    let (_, _, err) = server.end();
+    assert!(err.contains("session goes on after a restart, 2 workers"), "{err}");
+}
+
+#[test]
+fn a_port_in_use_is_one_clear_line() {
+    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let (code, err) = fails(&flags(&listen, &[]));
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        err,
+        format!("thc-ps: address {listen} is in use: stop the other process or choose another port\n")
+    );
+}
+
+#[test]
+fn sums_that_do_not_fit_their_lanes_are_refused() {
+    let nine = ["--job", "1", "--workers", "9", "--cookie", "1", "--granularity", "30", "--fraction", "1/32"];
+    let (code, err) = fails(&nine);
+    assert_eq!(code, Some(2));
+    assert_eq!(
+        err,
+        "thc-ps: job 1: workers × granularity = 9 × 30 = 270 does not fit lanes of 8 bits, which hold 255: \
+         use a granularity of at most 28, or lane = 16\n"
+    );
+}
+
+#[test]
+fn a_wrong_file_is_named_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("thc-ps.toml");
+    let name = path.to_str().unwrap();
+    let cases = [
+        (
+            "listen = \"127.0.0.1:0\"\n[[job]]\njob = 1\nworker = 4\n",
+            ": line 4: worker: unknown field `worker`, expected",
+        ),
+        ("[[job]]\njob = 1\nworkers = 4\n", ": job 1: cookie is missing: give a secret number"),
+        ("shards = 2\n", ": no job is configured"),
+    ];
+    for (text, message) in cases {
+        std::fs::write(&path, text).unwrap();
+        let (code, err) = fails(&["--config", name]);
+        assert_eq!(code, Some(2));
+        assert!(err.starts_with(&format!("thc-ps: {name}{message}")), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    let (code, err) = fails(&["--config", "/no/such/file.toml"]);
+    assert_eq!(code, Some(2));
+    assert!(err.starts_with("thc-ps: cannot read /no/such/file.toml: "), "{err}");
+}
+
+#[test]
+fn flags_that_make_no_sense_end_with_2_and_keep_the_secret() {
+    for (wrong, named) in [
+        (["--fraction", "3"], "--fraction"),
+        (["--policy", "hopeful"], "--policy"),
+        (["--recv-buffer", "lots"], "--recv-buffer"),
+        (["--inject-loss", "7"], "--inject-loss"),
+        (["--nonsense", "1"], "--nonsense"),
+    ] {
+        let (code, err) = fails(&[&wrong[..], &JOB].concat());
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains(named), "{err}");
+    }
+    let (code, err) = fails(&["--job", "1", "--workers", "2", "--cookie", "hunter2"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("job 1: cookie is no number") && !err.contains("hunter2"), "{err}");
+}
+
+#[test]
+fn the_cookie_may_come_from_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("thc-ps.toml");
+    std::fs::write(&path, "[[job]]\njob = 1\nworkers = 2\n").unwrap();
+    let help = command().env("THC_COOKIE", "hunter2").arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(help.contains("THC_COOKIE") && !help.contains("hunter2"), "{help}");
+    assert!(help.contains("Examples:") && help.contains("thc-ps --job 1 --workers 4"), "{help}");
+    assert!(!help.contains("inject"), "{help}");
+    let output = command()
+        .env("THC_COOKIE", COOKIE.to_string())
+        .args(["--config", path.to_str().unwrap(), "--shards", "99"])
+        .output()
+        .unwrap();
+    // It got past the cookie to the next mistake.
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("shards is 99: use 1 to 64"), "{err}");
+}
+
+/// With half of the packets lost each way, JOINs get through in the end.
+#[test]
+fn faults_can_be_injected() {
+    let more = [
+        "--inject-loss",
+        "0.5",
+        "--inject-duplicate",
+        "0.1",
+        "--inject-reorder",
+        "0.1",
+        "--inject-seed",
+        "7",
+    ];
+    let server = Running::start(&flags("127.0.0.1:0", &more));
+    assert!(server.greeting[0].ends_with("reliable, injecting faults"), "{:?}", server.greeting);
+    session(2, server.address);
+}
