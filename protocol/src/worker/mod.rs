@@ -133,6 +133,8 @@ pub struct Worker {
     missing_norm: u64,
     missing_data: u64,
     failure: Option<SessionError>,
+    /// Where a NORM of this worker was refused (P14).
+    refused: Option<(SlotId, Round)>,
     stats: WorkerStats,
 }
 
@@ -143,9 +145,12 @@ impl Worker {
         let rtt = || Rtt::new((params.min_rto * 5).min(params.max_rto), params.min_rto, params.max_rto);
         let norm_len = HEADER_LEN + NORM_LEN;
         let data_len = [HEADER_LEN + params.lane.data_len(), HEADER_LEN + RAW_LEN];
+        let mut data = Stream::new(params.data_slots, params.shards, data_len, params.first_seq, rtt());
+        // Workers send data when they have each other's norms, so at about the same time.
+        data.set_probing();
         Worker {
             norm: Stream::new(params.norm_slots, params.shards, [norm_len; 2], params.first_seq, rtt()),
-            data: Stream::new(params.data_slots, params.shards, data_len, params.first_seq, rtt()),
+            data,
             params,
             calls: VecDeque::new(),
             first_call: 0,
@@ -155,6 +160,7 @@ impl Worker {
             missing_norm: 0,
             missing_data: 0,
             failure: None,
+            refused: None,
             stats: WorkerStats::default(),
         }
     }
@@ -387,6 +393,7 @@ impl Worker {
             }
             Kind::Mismatch => {
                 if let Some(Mismatch { slot: theirs, refused }) = Mismatch::parse(payload) {
+                    self.refused = (header.worker == self.params.worker).then_some((slot, round));
                     let mine = self.norm.kept_payload(slot, round).and_then(Norm::parse);
                     self.fail(SessionError::Mismatch { mine, worker: header.worker, slot: theirs, refused });
                 }
@@ -455,10 +462,15 @@ impl Worker {
             *(if nudge.kind == Kind::Norm { &mut self.missing_norm } else { &mut self.missing_data }) =
                 missing;
         }
-        if header.worker != self.params.worker
-            && nudge.seen & self.params.worker.bit() == 0
-            && stream.resend_kept(header.slot, header.round, tx)
+        if header.worker == self.params.worker {
+            return;
+        }
+        if nudge.seen & self.params.worker.bit() == 0 && stream.resend_kept(header.slot, header.round, tx) {
+            self.stats.nudged += 1;
+        } else if let Some((slot, round)) = self.refused
+            && self.norm.resend_kept(slot, round, tx)
         {
+            // Whoever still waits has lost the MISMATCH: being refused again, this packet brings another.
             self.stats.nudged += 1;
         }
     }

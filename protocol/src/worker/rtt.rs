@@ -79,6 +79,13 @@ impl Rtt {
         self.smoothed.unwrap_or(self.min).min(self.min)
     }
 
+    /// After how long without any result packets are missing that were to come: four of the shortest
+    /// round trips, from an 80th of the shortest time-out to all of it. None without a sample.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        self.shortest().map(|shortest| shortest.saturating_mul(CAP).clamp(self.min / 80, self.min))
+    }
+
     /// The time-out after `doublings` time-outs in a row.
     #[must_use]
     pub fn timeout(&self, doublings: u32) -> Duration {

@@ -77,6 +77,8 @@ struct Entry {
     state: State,
     /// Sent more than once.
     repeated: bool,
+    /// Results have shown that a transmission of it was lost.
+    lost: bool,
     /// The recovery that repeated it, by number.
     recovery: u64,
     form: Form,
@@ -96,6 +98,14 @@ struct Recovery {
     budget: u32,
     /// but not before this time: if nothing was lost, a result of a packet not repeated comes first.
     not_before: Duration,
+}
+
+/// What happens when results that were coming cease (P20).
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    at: Duration,
+    /// How often it has struck since the last result.
+    strikes: u32,
 }
 
 impl Recovery {
@@ -138,6 +148,8 @@ pub struct Stream {
     /// Most packets outstanding at once, at most `window`.
     limit: u64,
     shards: u8,
+    /// Whether results that cease to come are a sign of loss.
+    probing: bool,
     base: u64,
     next: u64,
     entries: Vec<Entry>,
@@ -156,6 +168,7 @@ pub struct Stream {
     since: Duration,
     /// When something last finished, or the stream last went from idle to busy.
     progress: Duration,
+    probe: Option<Probe>,
     recovery: Option<Recovery>,
     /// Number of the latest recovery.
     recoveries: u64,
@@ -174,6 +187,7 @@ impl Stream {
             place: Place::default(),
             state: State::Unused,
             repeated: false,
+            lost: false,
             recovery: 0,
             form: Form::Usual,
             prev: NIL,
@@ -185,6 +199,7 @@ impl Stream {
             window: slots / 2,
             limit: slots / 2,
             shards: shards.max(1),
+            probing: false,
             base: first,
             next: first,
             entries: vec![empty; slots as usize],
@@ -198,6 +213,7 @@ impl Stream {
             nudging: false,
             since: Duration::ZERO,
             progress: Duration::ZERO,
+            probe: None,
             recovery: None,
             recoveries: 0,
             stats: StreamStats::default(),
@@ -207,6 +223,11 @@ impl Stream {
     /// Bounds the packets outstanding below the window of P18 (a small receive buffer).
     pub fn set_limit(&mut self, packets: u64) {
         self.limit = packets.clamp(1, self.window);
+    }
+
+    /// Takes results that cease to come as a sign of loss, not of a slow worker (P20).
+    pub fn set_probing(&mut self) {
+        self.probing = true;
     }
 
     /// Counts.
@@ -271,12 +292,16 @@ impl Stream {
                 place: place(i),
                 state: State::Outstanding,
                 repeated: false,
+                lost: false,
                 recovery: 0,
                 form,
                 prev: NIL,
                 next: NIL,
             };
             self.push(index as u32);
+        }
+        if self.base == self.next {
+            self.expect(now);
         }
         self.next += count as u64;
         self.stats.sent += count as u64;
@@ -342,7 +367,17 @@ impl Stream {
         }
         self.since = now;
         self.progress = now;
+        self.expect(now);
         Finish::First(entry.place)
+    }
+
+    /// More results should come soon.
+    fn expect(&mut self, now: Duration) {
+        self.probe = self
+            .rtt
+            .silence()
+            .filter(|_| self.probing)
+            .map(|silence| Probe { at: now + silence, strikes: 0 });
     }
 
     fn stop_recovery(&mut self) {
@@ -407,7 +442,11 @@ impl Stream {
             if self.entries[index].order + REORDER * u64::from(self.shards) > self.answered {
                 break;
             }
+            self.entries[index].lost = true;
             self.again(now, index, tx);
+        }
+        if self.base < self.next && self.probe.is_some_and(|probe| probe.at <= now) {
+            self.probe(now, tx);
         }
         if self.timeout().is_some_and(|timeout| timeout <= now) {
             self.timeouts += 1;
@@ -435,6 +474,30 @@ impl Stream {
         }
     }
 
+    /// Results have ceased to come: what was sent before something answered is lost, however little
+    /// before; and if there is nothing of the sort, the lowest may be lost, once.
+    fn probe(&mut self, now: Duration, tx: &mut impl Tx) {
+        let (Some(probe), Some(silence)) = (self.probe, self.rtt.silence()) else { return };
+        let mut any = false;
+        let mut next = self.head;
+        while let Some(entry) =
+            self.entries.get_mut(next as usize).filter(|entry| entry.sent + silence <= now)
+        {
+            let index = next as usize;
+            next = entry.next;
+            entry.lost |= entry.order < self.answered;
+            if entry.lost {
+                any = true;
+                self.again(now, index, tx);
+            }
+        }
+        if !any && probe.strikes == 0 && self.recovery.is_none() {
+            self.again(now, (self.base % self.slots) as usize, tx);
+        }
+        let strikes = probe.strikes + 1;
+        self.probe = any.then(|| Probe { at: now + silence * (1 << strikes.min(8)), strikes });
+    }
+
     fn again(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
         self.unlink(index as u32);
         self.order += 1;
@@ -459,7 +522,8 @@ impl Stream {
     pub fn deadline(&self) -> Option<Duration> {
         let timeout = self.timeout()?;
         let recovery = self.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before);
-        Some(recovery.map_or(timeout, |time| time.min(timeout)))
+        let probe = self.probe.map(|probe| probe.at);
+        [Some(timeout), recovery, probe].into_iter().flatten().min()
     }
 
     /// When the time-out strikes, if anything is outstanding.

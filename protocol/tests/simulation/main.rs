@@ -2,6 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod client;
+mod failures;
+mod numbers;
 mod plan;
 mod reliable;
 mod rng;

@@ -1,6 +1,6 @@
 //! Random scenarios.
 
-use crate::client::Manner;
+use crate::client::{Client, Manner};
 use crate::plan::{CallPlan, JobPlan};
 use crate::rng::Rng;
 use crate::world::{Network, Restarts, World};
@@ -89,12 +89,13 @@ pub fn world(rng: &mut Rng, seed: u64, jobs: u16, nan: f64, network: Network, re
 
 /// How long the slowest job may take: some time-outs for every window of its packets, and no more.
 pub fn patience(world: &World) -> Duration {
-    let of = |plan: &JobPlan| {
+    let of = |client: &Client| {
+        let plan = &client.truth.plan;
         let norms: u64 = plan.calls.iter().map(|call| call.packets.len() as u64).sum();
         let data: u64 = plan.calls.iter().flat_map(|call| &call.packets).map(|&count| u64::from(count)).sum();
-        let windows =
-            2 * norms / u64::from(plan.config.norm_slots) + 2 * data / u64::from(plan.config.data_slots);
-        plan.max_rto * (windows as u32 * 3 + 30)
+        let window = u64::from(plan.config.data_slots / 2).min(client.manner.limit.unwrap_or(u64::MAX));
+        let windows = 2 * norms / u64::from(plan.config.norm_slots) + data / window;
+        plan.max_rto * (windows as u32 * 3 + plan.calls.len() as u32 * 10 + 50)
     };
-    world.clients.iter().map(|client| of(&client.truth.plan)).max().unwrap_or_default()
+    world.clients.iter().map(of).max().unwrap_or_default()
 }

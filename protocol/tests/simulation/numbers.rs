@@ -1,0 +1,89 @@
+//! How well it does: needless repeats, and goodput under loss.
+
+use crate::client::Manner;
+use crate::plan::{CallPlan, JobPlan};
+use crate::rng::Rng;
+use crate::scenario::us;
+use crate::world::{Network, Restarts, World};
+use std::time::Duration;
+use thc_protocol::Lane;
+use thc_protocol::wire::Mode;
+
+/// 100 Gbit/s: 1 KB in some 100 ns; 20 µs one way.
+const FAST: Network = Network {
+    delay: Duration::from_micros(20),
+    jitter: Duration::from_micros(5),
+    loss: 0.0,
+    duplicate: 0.0,
+    late: 0.0,
+    late_by: Duration::ZERO,
+    corrupt: 0.0,
+    wire_time: Duration::from_nanos(100),
+};
+
+fn plan(workers: u8, calls: usize, partitions: usize, packets: u32) -> JobPlan {
+    let mut plan = JobPlan::new(1, workers, 1024, 256, Lane::Bits8);
+    let call = CallPlan {
+        mode: Mode::Compressed,
+        length: 1,
+        key: 7,
+        packets: vec![packets; partitions],
+        norms: vec![vec![1f32.to_bits(); partitions]; usize::from(workers)],
+    };
+    plan.calls = vec![call; calls];
+    plan
+}
+
+/// Runs it; returns the time, packets sent once and packets repeated.
+fn run(plan: &JobPlan, manners: Vec<Manner>, network: Network) -> (Duration, u64, u64) {
+    let mut world = World::new(1, 1, network, Restarts::default());
+    world.add_job(plan, manners, &[]);
+    world.run(Duration::from_secs(60), Duration::ZERO);
+    let stats = world.clients.iter().map(|client| client.worker.stats());
+    let (mut sent, mut repeated) = (0, 0);
+    for stats in stats {
+        sent += stats.norm.sent + stats.data.sent;
+        repeated += stats.norm.repeated + stats.data.repeated;
+    }
+    (world.now, sent, repeated)
+}
+
+#[test]
+fn without_loss_uneven_workers_repeat_next_to_nothing() {
+    for (what, skew) in
+        [("no skew", 0), ("skew to 1 ms", 1_000), ("skew to 10 ms", 10_000), ("skew to 100 ms", 100_000)]
+    {
+        let mut rng = Rng::new(skew);
+        let plan = plan(8, 8, 4, 500);
+        let manners = (0..8)
+            .map(|_| Manner {
+                start: us(rng.below(skew + 1)),
+                compute: (0..8).map(|_| us(rng.below(skew + 1))).collect(),
+                gaps: (0..8).map(|_| us(rng.below(skew + 1))).collect(),
+                latency: us(rng.between(1, 40)),
+                ..Manner::prompt(8)
+            })
+            .collect();
+        let (time, sent, repeated) = run(&plan, manners, FAST);
+        println!("{what}: {sent} packets in {time:?}, {repeated} repeated");
+        assert!(repeated * 200 <= sent, "{what}: {repeated} of {sent} repeated");
+    }
+}
+
+#[test]
+fn goodput_under_loss() {
+    let base = plan(4, 4, 4, 1000);
+    let manners = || vec![Manner::prompt(4); 4];
+    let (ideal, sent, _) = run(&base, manners(), FAST);
+    for (loss, least) in [(0.0001, 0.5), (0.001, 0.25), (0.01, 0.1)] {
+        let (time, _, repeated) = run(&base, manners(), Network { loss, ..FAST });
+        let share = ideal.as_secs_f64() / time.as_secs_f64();
+        println!(
+            "loss {loss}: {:.0} % of the goodput without ({time:?}), {repeated} of {sent} repeated",
+            share * 100.0
+        );
+        assert!(share > least, "loss {loss}: only {share} of the goodput");
+        // Every worker repeats what one of them lost, or did not get.
+        assert!((repeated as f64) < 12.0 * loss * sent as f64 + 300.0, "loss {loss}: {repeated} repeated");
+    }
+}
