@@ -34,7 +34,10 @@ pub(super) struct Call {
     pub norms_in: usize,
     /// The next packet to send: partition and packet.
     pub cursor: (usize, u32),
+    /// Failed on all workers: nobody sends data of it.
     pub failed: bool,
+    /// Failed here only: the others send data of it, and this worker must not (P19).
+    pub withheld: bool,
 }
 
 impl Call {
@@ -48,6 +51,7 @@ impl Call {
             norms_in: 0,
             cursor: (0, 0),
             failed: false,
+            withheld: false,
         }
     }
 

@@ -308,6 +308,17 @@ impl Worker {
             }
             if !call.skip_sent() {
                 let (partition, packet) = call.cursor;
+                if call.withheld {
+                    let part = &mut call.parts[partition];
+                    let passed = self.data.pass_over((part.packets - packet) as usize) as u32;
+                    if passed == 0 {
+                        return None;
+                    }
+                    part.finished += passed;
+                    call.cursor.1 += passed;
+                    self.retire();
+                    continue;
+                }
                 let number = self.first_call + self.data_call as u64;
                 return Some(Place { call: number, partition: partition as u32, packet });
             }
@@ -409,7 +420,11 @@ impl Worker {
 
     fn norm_result(&mut self, place: Place, value: u32, events: &mut impl Events) {
         let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) else { return };
-        call.parts[place.partition as usize].norm = value;
+        let part = &mut call.parts[place.partition as usize];
+        let own = Norm::non_finite_worker(part.norm);
+        part.norm = value;
+        // With a quorum below n the others may have gone on before this worker's NaN came.
+        call.withheld |= own.is_some() && Norm::non_finite_worker(value).is_none();
         call.norms_in += 1;
         if !call.has_norms() {
             return;
@@ -418,6 +433,9 @@ impl Worker {
             Some(worker) => {
                 call.failed = true;
                 events.failed(place.call, CallError::NonFinite { worker });
+            }
+            None if call.withheld => {
+                events.failed(place.call, CallError::NonFinite { worker: self.params.worker });
             }
             None => events.norms(place.call, &mut call.parts.iter().map(|part| part.norm)),
         }

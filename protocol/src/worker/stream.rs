@@ -310,6 +310,19 @@ impl Stream {
         tx.send(Shard::of(SlotId(first as u16), self.shards), ring.run(first, count), stride);
     }
 
+    /// Passes over up to `count` seqs without sending anything: they count as finished. Returns how many.
+    pub fn pass_over(&mut self, count: usize) -> usize {
+        let count = count.min(self.room());
+        for _ in 0..count {
+            let index = (self.next % self.slots) as usize;
+            // There is nothing that could be sent again.
+            self.entries[index].state = State::Unused;
+            self.next += 1;
+        }
+        self.advance();
+        count
+    }
+
     fn address(&self, seq: u64) -> (SlotId, Round) {
         (SlotId((seq % self.slots) as u16), Round((seq / self.slots) as u32))
     }
@@ -343,6 +356,12 @@ impl Stream {
         if entry.state != State::Outstanding || entry.form != form {
             return Finish::Nothing;
         }
+        Finish::First(self.answer(now, index))
+    }
+
+    /// The aggregator has answered an outstanding packet for good.
+    fn answer(&mut self, now: Duration, index: usize) -> Place {
+        let entry = self.entries[index];
         if entry.repeated {
             self.timeouts = self.timeouts.min(KEPT_DOUBLINGS);
             if let Some(recovery) = &mut self.recovery
@@ -361,14 +380,12 @@ impl Stream {
                 self.stop_recovery();
             }
         }
-        self.close(index);
+        self.close(now, index);
         if self.recovery.is_some_and(|recovery| self.base >= recovery.end) {
             self.stop_recovery();
         }
-        self.since = now;
-        self.progress = now;
         self.expect(now);
-        Finish::First(entry.place)
+        entry.place
     }
 
     /// More results should come soon.
@@ -385,36 +402,36 @@ impl Stream {
         self.nudging = false;
     }
 
-    /// Gives the packet of (slot, round) up: it counts as finished.
+    /// A STRAGGLER for (slot, round) has come: gives that packet up, as finished.
     pub fn give_up(&mut self, now: Duration, slot: SlotId, round: Round) -> Finish {
         let Some(index) = self.find(slot, round) else { return Finish::Nothing };
         if self.entries[index].state != State::Outstanding {
             return Finish::Nothing;
         }
-        let place = self.entries[index].place;
         self.stats.given_up += 1;
-        self.close(index);
-        self.since = now;
-        self.progress = now;
-        Finish::First(place)
+        Finish::First(self.answer(now, index))
     }
 
     /// Gives up one packet that was sent `age` or longer ago, the oldest first.
     pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<Place> {
-        let entry = self.entries.get(self.head as usize)?;
+        let entry = *self.entries.get(self.head as usize)?;
         if entry.sent + age > now {
             return None;
         }
-        let (slot, round) = self.address(entry.seq);
-        match self.give_up(now, slot, round) {
-            Finish::First(place) => Some(place),
-            Finish::Nothing => None,
-        }
+        self.stats.given_up += 1;
+        self.close(now, self.head as usize);
+        Some(entry.place)
     }
 
-    fn close(&mut self, index: usize) {
+    fn close(&mut self, now: Duration, index: usize) {
         self.unlink(index as u32);
         self.entries[index].state = State::Finished;
+        self.since = now;
+        self.progress = now;
+        self.advance();
+    }
+
+    fn advance(&mut self) {
         while self.base < self.next {
             let entry = &self.entries[(self.base % self.slots) as usize];
             if entry.seq == self.base && entry.state == State::Outstanding {

@@ -211,12 +211,14 @@ impl Client {
         self.record.over |= self.worker.failure().is_some();
         let mut next = None;
         let mut at = |time: Duration| next = Some(next.map_or(time, |other: Duration| other.min(time)));
-        if self.worker.failure().is_none() {
-            if let Some(time) = self.submit(now, out) {
+        while self.worker.failure().is_none() {
+            let before = (self.submitted, self.worker.pending());
+            for time in [self.submit(now, out), self.fill(now, out)].into_iter().flatten() {
                 at(time);
             }
-            if let Some(time) = self.fill(now, out) {
-                at(time);
+            // A call that ends in the middle of this makes room for another.
+            if before == (self.submitted, self.worker.pending()) {
+                break;
             }
         }
         if self.ended.is_none() && (self.worker.failure().is_some() || self.is_through()) {

@@ -3,6 +3,7 @@
 
 mod client;
 mod failures;
+mod lossy_policies;
 mod numbers;
 mod plan;
 mod reliable;

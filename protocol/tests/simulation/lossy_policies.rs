@@ -1,0 +1,184 @@
+//! `best-effort`, and quorums below n: what may be missing, and that nothing else is.
+
+use crate::client::Manner;
+use crate::plan::{CallPlan, JobPlan};
+use crate::rng::{Rng, for_seeds};
+use crate::scenario::{job, manners, ms, network, patience, restarts, us};
+use crate::world::{Network, Restarts, World};
+use std::time::Duration;
+use thc_protocol::wire::Norm;
+use thc_protocol::worker::{CallError, SessionError};
+use thc_protocol::{Policy, WorkerId};
+
+fn quorum_job(rng: &mut Rng, nan: f64) -> JobPlan {
+    loop {
+        let mut plan = job(rng, 9, nan);
+        if plan.config.workers >= 3 {
+            plan.config.quorum = rng.between(1, u64::from(plan.config.workers) - 1) as u8;
+            plan.max_rto = ms(100);
+            return plan;
+        }
+    }
+}
+
+#[test]
+fn best_effort_ends_in_time_whatever_is_lost() {
+    let (mut results, mut lost) = (0, 0);
+    for_seeds("best_effort_ends_in_time_whatever_is_lost", 120, |seed| {
+        let mut rng = Rng::new(seed);
+        let network = network(&mut rng);
+        let mut plan = job(&mut rng, 2, 0.1);
+        plan.policy = Policy::BestEffort;
+        plan.deadline = ms(rng.pick(&[1, 10, 100]));
+        let restarts = restarts(&mut rng, 3);
+        let manners = manners(&mut rng, &plan);
+        let mut world = World::new(seed, rng.pick(&[1, 2]), network, restarts);
+        world.add_job(&plan, manners, &[]);
+        world.run(patience(&world) + deadlines(&world), ms(50));
+        for client in &world.clients {
+            assert_eq!(client.worker.failure(), None);
+            results += client.record.results.len();
+            lost += client.record.lost.len();
+        }
+    });
+    println!("{results} results, {lost} given up");
+    assert!(lost > 0 && results > lost);
+}
+
+/// The time that best-effort may take if every packet is lost: a deadline for every window.
+fn deadlines(world: &World) -> Duration {
+    let of = |plan: &JobPlan, limit: Option<u64>| {
+        let window = limit.unwrap_or(u64::MAX).min(u64::from(plan.config.data_slots / 2)) as u32;
+        plan.calls
+            .iter()
+            .flat_map(|call| &call.packets)
+            .map(|packets| plan.deadline * (packets / window + 2))
+            .sum()
+    };
+    world.clients.iter().map(|client| of(&client.truth.plan, client.manner.limit)).max().unwrap_or_default()
+}
+
+#[test]
+fn best_effort_data_are_given_up_at_the_deadline_and_not_before() {
+    // The aggregator goes deaf once the norms are in: every window of 4 takes one deadline.
+    let mut plan = JobPlan::new(1, 2, 8, 8, thc_protocol::Lane::Bits8);
+    plan.policy = Policy::BestEffort;
+    plan.deadline = ms(40);
+    let norms = vec![vec![1f32.to_bits()]; 2];
+    plan.calls = vec![CallPlan { mode: Default::default(), length: 1, key: 0, packets: vec![10], norms }];
+    let network = Network { delay: us(100), ..Network::default() };
+    let restarts = Restarts { at: vec![us(250)], outage: Duration::from_secs(100), ..Restarts::default() };
+    let mut world = World::new(0, 1, network, restarts);
+    let slow = Manner { compute: vec![ms(1)], ..Manner::prompt(1) };
+    world.add_job(&plan, vec![slow.clone(), slow], &[]);
+    world.run(Duration::from_secs(1), Duration::ZERO);
+    for client in &world.clients {
+        assert_eq!((client.record.lost.len(), client.worker.stats().data.given_up), (10, 10));
+        assert_eq!(client.worker.stats().data.repeated, 0);
+        let took = client.ended.unwrap();
+        assert!(took >= ms(120) && took < ms(123), "{took:?}");
+    }
+}
+
+#[test]
+fn without_loss_best_effort_loses_nothing() {
+    for_seeds("without_loss_best_effort_loses_nothing", 30, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut plan = job(&mut rng, 2, 0.1);
+        plan.policy = Policy::BestEffort;
+        plan.deadline = Duration::from_secs(5);
+        let manners = manners(&mut rng, &plan);
+        let network = Network { delay: us(50), jitter: us(5), wire_time: us(1), ..Network::default() };
+        let mut world = World::new(seed, 1, network, Restarts::default());
+        world.add_job(&plan, manners, &[]);
+        world.run(patience(&world), Duration::ZERO);
+        for client in &world.clients {
+            assert_eq!(client.worker.failure(), None);
+            assert_eq!((client.record.lost.len(), client.worker.stats().data.repeated), (0, 0));
+        }
+    });
+}
+
+#[test]
+fn a_quorum_goes_on_and_its_sums_are_of_exactly_those_it_counts() {
+    let (mut partial, mut behind) = (0, 0);
+    for_seeds("a_quorum_goes_on_and_its_sums_are_of_exactly_those_it_counts", 150, |seed| {
+        let mut rng = Rng::new(seed);
+        let network = network(&mut rng);
+        let mut plan = quorum_job(&mut rng, 0.1);
+        if rng.chance(0.3) {
+            plan.policy = Policy::BestEffort;
+        }
+        let manners = manners(&mut rng, &plan);
+        let mut world = World::new(seed, rng.pick(&[1, 2]), network, Restarts::default());
+        world.add_job(&plan, manners, &[]);
+        world.run(patience(&world) + deadlines(&world), ms(50));
+        let mut well = 0;
+        for client in &world.clients {
+            match client.worker.failure() {
+                None => well += 1,
+                Some(failure) => {
+                    assert_eq!(failure, SessionError::LeftBehind);
+                    behind += 1;
+                }
+            }
+            partial += client.record.lost.len();
+        }
+        assert!(well >= usize::from(plan.config.quorum), "only {well} workers got through");
+    });
+    println!("{partial} packets given up, {behind} workers left behind");
+}
+
+#[test]
+fn a_quorum_goes_on_without_crashed_workers() {
+    for_seeds("a_quorum_goes_on_without_crashed_workers", 80, |seed| {
+        let mut rng = Rng::new(seed);
+        let network = network(&mut rng);
+        let mut plan = quorum_job(&mut rng, 0.0);
+        // So many that nobody is left behind, and the living are a quorum.
+        plan.config.norm_slots = 256;
+        let manners = manners(&mut rng, &plan);
+        let mut world = World::new(seed, 1, network, Restarts::default());
+        world.add_job(&plan, manners, &[]);
+        for dead in 0..plan.config.workers - plan.config.quorum {
+            let at = us(rng.pick(&[0, 300, 2_000, 30_000]));
+            world.crash_at(usize::from(dead), at);
+        }
+        world.run(patience(&world), ms(50));
+        for client in world.clients.iter().filter(|client| !client.crashed) {
+            assert_eq!(client.worker.failure(), None);
+        }
+    });
+}
+
+#[test]
+fn a_nan_that_comes_after_the_quorum_fails_the_call_on_its_own_worker_and_spoils_no_sum() {
+    // Worker 2 starts late, with a NaN in the middle one of three calls: the others never see it.
+    for_seeds(
+        "a_nan_that_comes_after_the_quorum_fails_the_call_on_its_own_worker_and_spoils_no_sum",
+        40,
+        |seed| {
+            let mut rng = Rng::new(seed);
+            let slots = rng.pick(&[8, 64, 256]);
+            let mut plan = JobPlan::new(1, 3, slots, 16, thc_protocol::Lane::Bits8);
+            plan.config.quorum = 2;
+            plan.calls = (0..3).map(|_| CallPlan::random(&mut rng, 3, 40, 0.0)).collect();
+            plan.calls[1].norms[2][0] = Norm::non_finite(WorkerId(2));
+            let network = Network { delay: us(20), ..Network::default() };
+            let mut world = World::new(seed, 1, network, Restarts::default());
+            let mut manners = vec![Manner { flight: 3, ..Manner::prompt(3) }; 3];
+            manners[2].start = us(rng.pick(&[200, 1_000]));
+            manners[2].latency = us(rng.pick(&[0, 100]));
+            world.add_job(&plan, manners, &[]);
+            world.run(Duration::from_secs(20), ms(50));
+            for client in &world.clients {
+                assert!(matches!(client.worker.failure(), None | Some(SessionError::LeftBehind)));
+                let error = CallError::NonFinite { worker: WorkerId(2) };
+                match client.record.failed.get(&1) {
+                    Some(&failed) => assert_eq!((client.number, failed), (2, error)),
+                    None => assert!(client.number != 2 || client.worker.failure().is_some()),
+                }
+            }
+        },
+    );
+}
