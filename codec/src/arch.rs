@@ -9,8 +9,10 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod hadamard;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +42,11 @@ macro_rules! kernels {
                     Level::Avx2 => {
                         // SAFETY: as above.
                         unsafe { super::avx2::$module::$kernel($($name),*) }
+                    }
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => {
+                        // SAFETY: as above.
+                        unsafe { super::neon::$module::$kernel($($name),*) }
                     }
                     _ => crate::scalar::$module::$kernel($($name),*),
                 }

@@ -2,15 +2,16 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Instruction sets with kernels, in ascending order of preference.
+/// Instruction sets with kernels; those of one architecture in ascending order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
     Scalar,
     Avx2,
     Avx512,
+    Neon,
 }
 
-const LEVELS: [Level; 3] = [Level::Scalar, Level::Avx2, Level::Avx512];
+const LEVELS: [Level; 4] = [Level::Scalar, Level::Avx2, Level::Avx512, Level::Neon];
 
 impl Level {
     /// Whether this processor has everything that the kernels of this level use.
@@ -29,6 +30,10 @@ impl Level {
             }
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx2 | Self::Avx512 => false,
+            // Part of every 64-bit ARM target that has floating point.
+            Self::Neon => {
+                cfg!(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))
+            }
         }
     }
 }
@@ -72,13 +77,14 @@ impl Isa {
         SELECTED.store(self.0 as u8 + 1, Ordering::Relaxed);
     }
 
-    /// `scalar`, `avx2` or `avx512`.
+    /// `scalar`, `avx2`, `avx512` or `neon`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
             Level::Scalar => "scalar",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
+            Level::Neon => "neon",
         }
     }
 

@@ -1,8 +1,7 @@
 //! The Hadamard transform on vectors of any width.
 //!
 //! Strides are taken three stages (radix 8) at a time, eight streams of a block side by side in
-//! registers, until a block is a leaf of LANES² coordinates, which fits the registers whole and is
-//! finished there. Blocks are visited depth first, so that all stages of a block follow each other
+//! registers, until a block is a leaf, which fits the registers whole and is finished there. Blocks are visited depth first, so that all stages of a block follow each other
 //! while it is in cache: a transform of 2^20 coordinates moves 4 MiB through the second-level
 //! cache twice. Every element sees its stages in the order that `crate::rht` defines.
 
@@ -191,28 +190,28 @@ unsafe fn last_pass<V: Vector, const R: usize>(x: *const f32, out: *mut f32, len
     }
 }
 
-/// All remaining stages of a leaf of R² floats, R = LANES, after scaling by `scale` if ascending.
+/// All remaining stages of a leaf of `R` vectors, after scaling by `scale` if ascending.
 #[inline(always)]
 unsafe fn leaf<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: f32) {
-    // SAFETY: the leaf has R vectors of R floats; the caller has V's features.
+    // SAFETY: the leaf has R vectors of floats; the caller has V's features.
     unsafe {
         let mut a = [V::splat(scale); R];
         if descending {
             for j in 0..R {
-                a[j] = V::load(x.add(j * R));
+                a[j] = V::load(x.add(j * V::LANES));
             }
             stages(&mut a, true);
             for j in 0..R {
-                a[j].within(true).store(x.add(j * R));
+                a[j].within(true).store(x.add(j * V::LANES));
             }
         } else {
             let scale = V::splat(scale);
             for j in 0..R {
-                a[j] = V::load(x.add(j * R)).mul(scale).within(false);
+                a[j] = V::load(x.add(j * V::LANES)).mul(scale).within(false);
             }
             stages(&mut a, false);
             for j in 0..R {
-                a[j].store(x.add(j * R));
+                a[j].store(x.add(j * V::LANES));
             }
         }
     }
@@ -220,25 +219,28 @@ unsafe fn leaf<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: 
 
 /// log2 of the radix of the outermost pass, so that radix 8 covers the rest down to the leaves.
 #[inline(always)]
-fn outer_log<V: Vector>(len: usize) -> u32 {
-    let above_leaf = len.ilog2() - 2 * V::LANES.ilog2();
+fn outer_log(len: usize, leaf_len: usize) -> u32 {
+    let above_leaf = len.ilog2() - leaf_len.ilog2();
     match above_leaf % 3 {
         0 if above_leaf > 0 => 3,
         r => r,
     }
 }
 
-/// Smallest transform that these kernels do.
-pub(super) const fn min_len<V: Vector>() -> usize {
-    V::LANES * V::LANES
+/// Coordinates in a leaf of `R` vectors, and the smallest transform that these kernels do. At
+/// least 64, so that no word of signs straddles the streams of the outermost pass.
+pub(super) const fn leaf_len<V: Vector, const R: usize>() -> usize {
+    let len = R * V::LANES;
+    assert!(len >= 64 && len.is_power_of_two());
+    len
 }
 
 /// Forward transform of `len` floats from `source` to `x`, which may be the source.
 ///
 /// # Safety
 ///
-/// `len` must be a power of two of at least [`min_len`], R equal to V's LANES, all pointers valid
-/// for `len` floats, and the caller must have V's features.
+/// `len` must be a power of two of at least [`leaf_len`], all pointers valid for `len` floats, and
+/// the caller must have V's features.
 #[inline(always)]
 pub(super) unsafe fn forward<V: Vector, const R: usize>(
     source: Source,
@@ -247,7 +249,8 @@ pub(super) unsafe fn forward<V: Vector, const R: usize>(
     scale: f32,
     signs: Signs,
 ) {
-    let outer = outer_log::<V>(len);
+    let leaf_len = leaf_len::<V, R>();
+    let outer = outer_log(len, leaf_len);
     // SAFETY: blocks are aligned parts of the `len` floats; the rest is passed on.
     unsafe {
         match outer {
@@ -260,14 +263,14 @@ pub(super) unsafe fn forward<V: Vector, const R: usize>(
         let mut at = 0;
         while at < len {
             let mut part = block;
-            while part > R * R {
+            while part > leaf_len {
                 if at & (part - 1) == 0 {
                     pass::<V, 8>(x.add(at), part, true);
                 }
                 part >>= 3;
             }
             leaf::<V, R>(x.add(at), true, scale);
-            at += R * R;
+            at += leaf_len;
         }
     }
 }
@@ -285,15 +288,16 @@ pub(super) unsafe fn inverse<V: Vector, const R: usize>(
     scale: f32,
     signs: Signs,
 ) {
-    let outer = outer_log::<V>(len);
+    let leaf_len = leaf_len::<V, R>();
+    let outer = outer_log(len, leaf_len);
     // SAFETY: as in `forward`.
     unsafe {
         let block = len >> outer;
         let mut at = 0;
         while at < len {
             leaf::<V, R>(x.add(at), false, scale);
-            at += R * R;
-            let mut part = 8 * R * R;
+            at += leaf_len;
+            let mut part = 8 * leaf_len;
             while part <= block && at & (part - 1) == 0 {
                 pass::<V, 8>(x.add(at - part), part, false);
                 part <<= 3;
@@ -308,12 +312,12 @@ pub(super) unsafe fn inverse<V: Vector, const R: usize>(
     }
 }
 
-/// Defines the transform's kernels for one instruction set.
+/// Defines the transform's kernels for one instruction set, with leaves of `$leaf` vectors.
 macro_rules! kernels {
-    ($vector:ty, $lanes:expr, $features:literal) => {
+    ($vector:ty, $leaf:expr, $features:literal) => {
         #[target_feature(enable = $features)]
         pub(crate) fn forward(x: &mut [f32], scale: f32, signs: $crate::signs::Signs) {
-            if x.len() < $crate::arch::hadamard::min_len::<$vector>() {
+            if x.len() < $crate::arch::hadamard::leaf_len::<$vector, $leaf>() {
                 return $crate::scalar::rht::forward(x, scale, signs);
             }
             let (p, len) = (x.as_mut_ptr(), x.len());
@@ -321,7 +325,7 @@ macro_rules! kernels {
             // SAFETY: the length is a power of two (the caller checked) of at least the minimum;
             // this function has the vector's features.
             unsafe {
-                $crate::arch::hadamard::forward::<$vector, $lanes>(source, p, len, scale, signs);
+                $crate::arch::hadamard::forward::<$vector, $leaf>(source, p, len, scale, signs);
             }
         }
 
@@ -334,7 +338,8 @@ macro_rules! kernels {
             signs: $crate::signs::Signs,
         ) {
             let len = out.len();
-            if x.len() != len || e.len() != len || len < $crate::arch::hadamard::min_len::<$vector>() {
+            if x.len() != len || e.len() != len || len < $crate::arch::hadamard::leaf_len::<$vector, $leaf>()
+            {
                 $crate::scalar::rht::padded_sum(x, e, out);
                 return forward(out, scale, signs);
             }
@@ -342,26 +347,26 @@ macro_rules! kernels {
             let p = out.as_mut_ptr();
             // SAFETY: as in `forward`; x and e are as long as out.
             unsafe {
-                $crate::arch::hadamard::forward::<$vector, $lanes>(source, p, len, scale, signs);
+                $crate::arch::hadamard::forward::<$vector, $leaf>(source, p, len, scale, signs);
             }
         }
 
         #[target_feature(enable = $features)]
         pub(crate) fn inverse(x: &mut [f32], scale: f32, signs: $crate::signs::Signs) {
-            if x.len() < $crate::arch::hadamard::min_len::<$vector>() {
+            if x.len() < $crate::arch::hadamard::leaf_len::<$vector, $leaf>() {
                 return $crate::scalar::rht::inverse(x, scale, signs);
             }
             let (p, len) = (x.as_mut_ptr(), x.len());
             // SAFETY: as in `forward`.
             unsafe {
-                $crate::arch::hadamard::inverse::<$vector, $lanes>(p, p, len, scale, signs);
+                $crate::arch::hadamard::inverse::<$vector, $leaf>(p, p, len, scale, signs);
             }
         }
 
         #[target_feature(enable = $features)]
         pub(crate) fn inverse_into(x: &mut [f32], out: &mut [f32], scale: f32, signs: $crate::signs::Signs) {
             let len = x.len();
-            if out.len() != len || len < $crate::arch::hadamard::min_len::<$vector>() {
+            if out.len() != len || len < $crate::arch::hadamard::leaf_len::<$vector, $leaf>() {
                 inverse(x, scale, signs);
                 out.copy_from_slice(&x[..out.len()]);
                 return;
@@ -369,7 +374,7 @@ macro_rules! kernels {
             let (p, q) = (x.as_mut_ptr(), out.as_mut_ptr());
             // SAFETY: as in `forward`; out is as long as x.
             unsafe {
-                $crate::arch::hadamard::inverse::<$vector, $lanes>(p, q, len, scale, signs);
+                $crate::arch::hadamard::inverse::<$vector, $leaf>(p, q, len, scale, signs);
             }
         }
     };

@@ -328,3 +328,4 @@ macro_rules! suite {
 
 suite!(avx2);
 suite!(avx512);
+suite!(neon);

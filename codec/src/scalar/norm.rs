@@ -45,7 +45,7 @@ pub(crate) fn add_squares_sum_into(lanes: &mut [f64; LANES], x: &[f32], e: &[f32
 /// [`add_squares_sum`] that also adds `x` to `sum`, which is as long.
 pub(crate) fn add_squares_add(lanes: &mut [f64; LANES], sum: &mut [f32], x: &[f32]) {
     for (sum, x) in sum.iter_mut().zip(x) {
-        *sum = x + *sum;
+        *sum += x;
     }
     add_squares(lanes, sum);
 }

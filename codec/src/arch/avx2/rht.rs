@@ -4,7 +4,8 @@ use std::arch::x86_64::*;
 
 use crate::arch::hadamard::{self, Vector};
 
-const LANES: usize = 8;
+/// Vectors in a leaf: half of the registers.
+const LEAF: usize = 8;
 
 #[derive(Clone, Copy)]
 struct Floats(__m256);
@@ -19,7 +20,7 @@ macro_rules! within {
 }
 
 impl Vector for Floats {
-    const LANES: usize = LANES;
+    const LANES: usize = 8;
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
@@ -91,4 +92,4 @@ impl Vector for Floats {
     }
 }
 
-hadamard::kernels!(Floats, LANES, "avx2,fma");
+hadamard::kernels!(Floats, LEAF, "avx2,fma");

@@ -4,7 +4,8 @@ use std::arch::x86_64::*;
 
 use crate::arch::hadamard::{self, Vector};
 
-const LANES: usize = 16;
+/// Vectors in a leaf: half of the registers.
+const LEAF: usize = 16;
 
 #[derive(Clone, Copy)]
 struct Floats(__m512);
@@ -20,7 +21,7 @@ macro_rules! within {
 }
 
 impl Vector for Floats {
-    const LANES: usize = LANES;
+    const LANES: usize = 16;
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
@@ -85,4 +86,4 @@ impl Vector for Floats {
     }
 }
 
-hadamard::kernels!(Floats, LANES, "avx512f,avx512bw,avx512dq,avx512vl");
+hadamard::kernels!(Floats, LEAF, "avx512f,avx512bw,avx512dq,avx512vl");
