@@ -1,1 +1,227 @@
-//! Tests that cross THC's crates.
+//! What the tests that cross crates share: real processes of `thc-ps` and `thc-worker`.
+//!
+//! The binaries are those that cargo built next to the test; every process is ended when its value is dropped.
+#![allow(clippy::unwrap_used, reason = "only tests use it")]
+#![forbid(unsafe_code)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddrV4, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// The cookie of all test jobs, as flags take it.
+pub const COOKIE: &str = "0x5EED1234";
+/// The same as a number.
+pub const COOKIE_NUMBER: u32 = 0x5EED_1234;
+
+/// A binary of the workspace.
+///
+/// # Panics
+/// If it has not been built.
+#[must_use]
+pub fn binary(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap().join(name);
+    assert!(built.is_file(), "{} is missing: run `cargo build --workspace --bins` first", built.display());
+    built
+}
+
+/// A UDP port of the loopback that was free a moment ago.
+#[must_use]
+pub fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A running parameter server.
+pub struct Ps {
+    child: Child,
+    /// Where workers join.
+    pub addr: SocketAddrV4,
+    args: Vec<String>,
+    errors: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Ps {
+    /// Starts one for job 1 with a fixed table, on a free port, and waits until it is ready.
+    #[must_use]
+    pub fn start(workers: u8, more: &[&str]) -> Ps {
+        let addr = SocketAddrV4::new([127, 0, 0, 1].into(), free_port());
+        let mut args: Vec<String> =
+            ["--job", "1", "--cookie", COOKIE, "--workers"].map(String::from).to_vec();
+        args.extend([workers.to_string(), "--listen".into(), addr.to_string()]);
+        if !more.contains(&"--granularity") {
+            args.extend(["--granularity", "30", "--fraction", "1/32"].map(String::from));
+        }
+        args.extend(more.iter().map(|s| (*s).to_string()));
+        let dir = tempfile::tempdir().unwrap();
+        let errors = dir.path().join("stderr");
+        let child = spawn_ps(&args, &errors);
+        Ps { child, addr, args, errors, _dir: dir }
+    }
+
+    /// SIGKILL, and a new process with the same arguments.
+    pub fn kill_and_restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = spawn_ps(&self.args, &self.errors);
+    }
+
+    /// SIGKILL without a successor.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// What it wrote to stderr so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.errors).unwrap_or_default()
+    }
+}
+
+fn spawn_ps(args: &[String], errors: &Path) -> Child {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(errors).unwrap();
+    let mut child =
+        Command::new(binary("thc-ps")).args(args).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        while out.read_line(&mut line).is_ok_and(|n| n > 0) {
+            if line.starts_with("ready") {
+                let _ = sender.send(());
+            }
+            line.clear();
+        }
+    });
+    if receiver.recv_timeout(Duration::from_secs(20)).is_err() {
+        let _ = child.kill();
+        panic!("thc-ps did not get ready: {}", std::fs::read_to_string(errors).unwrap_or_default());
+    }
+    child
+}
+
+impl Drop for Ps {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A running worker.
+pub struct Worker(Option<Child>);
+
+impl Worker {
+    /// Starts worker `number` of job 1 at `ps`.
+    #[must_use]
+    pub fn start(ps: SocketAddrV4, number: u8, more: &[&str]) -> Worker {
+        let mut command = Command::new(binary("thc-worker"));
+        command.args(["--ps", &ps.to_string(), "--worker", &number.to_string()]);
+        if !more.contains(&"--cookie") {
+            command.args(["--cookie", COOKIE]);
+        }
+        command
+            .args(more)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Worker(Some(command.spawn().unwrap()))
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.0.as_mut().unwrap().kill().unwrap();
+    }
+
+    /// Waits for its end, a minute and a half at most.
+    #[must_use]
+    pub fn finish(mut self) -> Finished {
+        let mut child = self.0.take().unwrap();
+        let (out, err) = (drain(child.stdout.take().unwrap()), drain(child.stderr.take().unwrap()));
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if started.elapsed() > Duration::from_secs(90) {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("a worker hangs: {}", err.join().unwrap());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        Finished { code: status.code(), out: out.join().unwrap(), err: err.join().unwrap() }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn drain(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = from.read_to_string(&mut text);
+        text
+    })
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Exit status; `None` after a signal.
+    pub code: Option<i32>,
+    /// Its stdout.
+    pub out: String,
+    /// Its stderr.
+    pub err: String,
+}
+
+impl Finished {
+    /// Its last line on stderr.
+    #[must_use]
+    pub fn last_error(&self) -> &str {
+        self.err.lines().last().unwrap_or("")
+    }
+
+    /// Its report, from `--json`.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+}
+
+/// Runs a binary to its end.
+#[must_use]
+pub fn run(name: &str, args: &[&str]) -> Output {
+    Command::new(binary(name)).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Writes raw f32 coordinates that look like a gradient and differ between `seed`s.
+pub fn write_gradient(path: &Path, coordinates: usize, seed: u64) {
+    std::fs::write(
+        path,
+        gradient(coordinates, seed).iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>(),
+    )
+    .unwrap();
+}
+
+/// Coordinates that look like a gradient: products of three uniform numbers.
+#[must_use]
+pub fn gradient(coordinates: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed ^ 0x9E37_79B9_7F4A_7C15;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 40) as f32 / (1u64 << 23) as f32) - 1.0
+    };
+    (0..coordinates).map(|_| next() * next() * next()).collect()
+}

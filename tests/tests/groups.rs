@@ -1,0 +1,206 @@
+//! The library in one process: several groups and a parameter server on threads.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::time::Duration;
+use thc_ps::{JobOptions, Server, ServerOptions};
+use thc_tests::{COOKIE_NUMBER, gradient};
+use thc_worker::{CallOptions, Group, GroupConfig, Mode, WorkerError};
+
+fn server(jobs: &[(u16, u64)]) -> Server {
+    let job = jobs.iter().map(|&(job, workers)| JobOptions {
+        job: Some(u64::from(job)),
+        workers: Some(workers),
+        cookie: Some(u64::from(COOKIE_NUMBER).into()),
+        ..JobOptions::default()
+    });
+    let options =
+        ServerOptions { listen: Some("127.0.0.1:0".into()), job: job.collect(), ..ServerOptions::default() };
+    Server::start(options.validate().unwrap()).unwrap()
+}
+
+fn config(ps: SocketAddrV4, job: u16, worker: u8) -> GroupConfig {
+    GroupConfig {
+        ps,
+        job,
+        worker,
+        cookie: COOKIE_NUMBER,
+        timeout: Duration::from_secs(20),
+        ..GroupConfig::default()
+    }
+}
+
+/// Runs `work` on a thread for each worker of a job and returns what each gives.
+fn on_all<T: Send + 'static>(
+    ps: SocketAddrV4,
+    job: u16,
+    workers: u8,
+    work: impl Fn(u8, Group) -> T + Send + Sync + 'static,
+) -> Vec<T> {
+    let work = Arc::new(work);
+    let threads: Vec<_> = (0..workers)
+        .map(|w| {
+            let work = Arc::clone(&work);
+            std::thread::spawn(move || work(w, Group::join(config(ps, job, w)).unwrap()))
+        })
+        .collect();
+    threads.into_iter().map(|t| t.join().unwrap()).collect()
+}
+
+fn nmse(truth: &[f32], estimate: &[f32]) -> f64 {
+    let error: f64 = truth.iter().zip(estimate).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    error / truth.iter().map(|a| f64::from(*a).powi(2)).sum::<f64>()
+}
+
+#[test]
+fn several_tensors_in_flight_complete_in_order() {
+    let server = server(&[(1, 3)]);
+    let lengths = [1, 1024, 5_000, 1_200_000, 17, 70_000];
+    let results = on_all(server.local(), 1, 3, move |w, group| {
+        let handles: Vec<_> = (0u64..)
+            .zip(lengths)
+            .map(|(i, n)| {
+                let options = CallOptions { mode: Mode::Compressed, feedback: Some(i) };
+                group.allreduce_async(gradient(n, i * 10 + u64::from(w)), options).unwrap()
+            })
+            .collect();
+        handles.into_iter().map(|h| h.wait().unwrap()).collect::<Vec<_>>()
+    });
+    for (i, n) in lengths.into_iter().enumerate() {
+        assert!(results.iter().all(|r| r[i] == results[0][i]));
+        let mean: Vec<f32> = (0..n)
+            .map(|c| (0..3).map(|w| gradient(n, i as u64 * 10 + w)[c]).sum::<f32>() / 3.0)
+            .take(if n > 100_000 { 1 } else { n })
+            .collect();
+        if mean.len() == n && n >= 1024 {
+            assert!(nmse(&mean, &results[0][i]) < 0.05);
+        }
+    }
+}
+
+#[test]
+fn mixed_modes_on_one_group() {
+    let server = server(&[(1, 2)]);
+    let results = on_all(server.local(), 1, 2, |w, group| {
+        let mut out = Vec::new();
+        for round in 0..6 {
+            let mut data = gradient(40_000, round * 2 + u64::from(w));
+            let mode = if round % 2 == 0 { Mode::Raw } else { Mode::Compressed };
+            group.allreduce_with(&mut data, CallOptions { mode, feedback: None }).unwrap();
+            out.push(data);
+        }
+        out
+    });
+    for round in 0..6 {
+        assert_eq!(results[0][round], results[1][round]);
+        let (a, b) = (gradient(40_000, round as u64 * 2), gradient(40_000, round as u64 * 2 + 1));
+        let mean: Vec<f32> = a.iter().zip(&b).map(|(a, b)| (a + b) / 2.0).collect();
+        let error = nmse(&mean, &results[0][round]);
+        assert!(error < if round % 2 == 0 { 1e-12 } else { 0.05 }, "round {round}: {error}");
+    }
+}
+
+#[test]
+fn jobs_on_one_server_do_not_disturb_each_other() {
+    let server = server(&[(1, 2), (2, 3)]);
+    let ps = server.local();
+    let other = std::thread::spawn(move || {
+        on_all(ps, 2, 3, |_, group| {
+            for _ in 0..5 {
+                let mut data = vec![2.0f32; 300_000];
+                group.allreduce(&mut data).unwrap();
+                let mean = data.iter().sum::<f32>() / 300_000.0;
+                assert!((mean - 2.0).abs() < 0.05, "{mean}");
+            }
+        })
+    });
+    on_all(ps, 1, 2, |_, group| {
+        for _ in 0..5 {
+            let mut data = vec![-1.0f32; 300_000];
+            group.allreduce(&mut data).unwrap();
+            let mean = data.iter().sum::<f32>() / 300_000.0;
+            assert!((mean + 1.0).abs() < 0.05, "{mean}");
+        }
+    });
+    other.join().unwrap();
+    let stats = server.shutdown();
+    assert!(stats.job(1).unwrap().results > 0 && stats.job(2).unwrap().results > 0);
+}
+
+#[test]
+fn a_failed_call_is_followed_by_a_good_one() {
+    let server = server(&[(1, 2)]);
+    let errors = on_all(server.local(), 1, 2, |w, group| {
+        let mut data = gradient(9_000, u64::from(w));
+        if w == 0 {
+            data[8_999] = f32::INFINITY;
+        }
+        let before = data.clone();
+        let error = group.allreduce(&mut data).unwrap_err();
+        assert_eq!(data, before);
+        let mut data = gradient(9_000, u64::from(w));
+        group.allreduce(&mut data).unwrap();
+        error.to_string()
+    });
+    assert_eq!(errors[0], errors[1]);
+    assert!(errors[0].contains("worker 0"), "{}", errors[0]);
+}
+
+#[test]
+fn a_worker_that_restarts_ends_the_session_and_all_join_anew() {
+    let server = server(&[(1, 2)]);
+    let ps = server.local();
+    let survivor = std::thread::spawn(move || {
+        let group = Group::join(config(ps, 1, 0)).unwrap();
+        let mut data = gradient(20_000, 0);
+        group.allreduce(&mut data).unwrap();
+        // The other one is gone and comes back: this call cannot succeed in the old session.
+        let error = group.allreduce(&mut data).unwrap_err();
+        assert!(matches!(error, WorkerError::Session(_)), "{error}");
+        group.rejoin().unwrap();
+        let mut data = gradient(20_000, 0);
+        group.allreduce(&mut data).unwrap();
+        data
+    });
+    let group = Group::join(config(ps, 1, 1)).unwrap();
+    let mut data = gradient(20_000, 1);
+    group.allreduce(&mut data).unwrap();
+    // A crash does not say good-bye.
+    std::mem::forget(group);
+    std::thread::sleep(Duration::from_millis(1500));
+    let group = Group::join(config(ps, 1, 1)).unwrap();
+    let mut data = gradient(20_000, 1);
+    group.allreduce(&mut data).unwrap();
+    assert_eq!(data, survivor.join().unwrap());
+}
+
+#[test]
+fn error_feedback_can_be_saved_and_restored() {
+    let server = server(&[(1, 2)]);
+    on_all(server.local(), 1, 2, |w, group| {
+        let options = CallOptions { mode: Mode::Compressed, feedback: Some(77) };
+        let mut data = gradient(5_000, u64::from(w));
+        group.allreduce_with(&mut data, options).unwrap();
+        let saved = group.save_feedback().unwrap();
+        assert_eq!(saved.len(), 1);
+        group.reset_feedback(77).unwrap();
+        assert!(group.save_feedback().unwrap().is_empty());
+        group.restore_feedback(77, 5_000, &saved[0].1).unwrap();
+        assert_eq!(group.save_feedback().unwrap(), saved);
+        let error = group.restore_feedback(77, 4_999, &saved[0].1).unwrap_err();
+        assert!(error.to_string().contains("4999"), "{error}");
+        let mut short = vec![1.0; 10];
+        let error = group.allreduce_with(&mut short, options).unwrap_err();
+        assert!(matches!(error, WorkerError::FeedbackLength { before: 5_000, now: 10, .. }), "{error}");
+    });
+}
+
+#[test]
+fn an_empty_tensor_is_an_error_of_its_own() {
+    let server = server(&[(1, 1)]);
+    on_all(server.local(), 1, 1, |_, group| {
+        assert!(matches!(group.allreduce(&mut []), Err(WorkerError::Empty)));
+        group.allreduce(&mut [1.0, 2.0]).unwrap();
+    });
+}

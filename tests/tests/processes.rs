@@ -1,0 +1,254 @@
+//! Worker processes and a parameter server process over the loopback.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thc_tests::{Finished, Ps, Worker, free_port, write_gradient};
+
+/// Runs one worker per input file; returns how each ended.
+fn all_reduce(ps: &Ps, inputs: &[PathBuf], more: &[&str]) -> Vec<Finished> {
+    let workers: Vec<Worker> = (0u8..)
+        .zip(inputs)
+        .map(|(number, input)| {
+            let output = input.with_extension("out");
+            let mut args =
+                vec!["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap(), "--json"];
+            args.extend(more);
+            Worker::start(ps.addr, number, &args)
+        })
+        .collect();
+    workers.into_iter().map(Worker::finish).collect()
+}
+
+fn inputs(dir: &Path, lengths: &[usize]) -> Vec<PathBuf> {
+    (0u64..)
+        .zip(lengths)
+        .map(|(seed, &length)| {
+            let path = dir.join(format!("{seed}.f32"));
+            write_gradient(&path, length, seed);
+            path
+        })
+        .collect()
+}
+
+fn outputs(inputs: &[PathBuf]) -> Vec<Vec<u8>> {
+    inputs.iter().map(|input| std::fs::read(input.with_extension("out")).unwrap()).collect()
+}
+
+fn all_well(ends: &[Finished]) {
+    for end in ends {
+        assert_eq!(end.code, Some(0), "{end:?}");
+    }
+}
+
+/// The mean that three calls with error feedback end with, on a network without faults.
+fn reference(dir: &Path, workers: u8, length: usize, repeat: &str) -> (Vec<PathBuf>, Vec<u8>) {
+    let ps = Ps::start(workers, &[]);
+    let inputs = inputs(dir, &vec![length; usize::from(workers)]);
+    all_well(&all_reduce(&ps, &inputs, &["--repeat", repeat, "--error-feedback"]));
+    let outputs = outputs(&inputs);
+    assert!(outputs.iter().all(|o| o == &outputs[0]), "all workers have the same mean");
+    (inputs, outputs.into_iter().next().unwrap())
+}
+
+#[test]
+fn bytes_on_the_wire_of_64_mib_by_four_workers() {
+    let ps = Ps::start(4, &[]);
+    let workers: Vec<Worker> =
+        (0..4).map(|w| Worker::start(ps.addr, w, &["--coordinates", "16777216", "--json"])).collect();
+    for end in workers.into_iter().map(Worker::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}");
+        let report = end.json();
+        let (up, down) = (&report["bytes_per_coordinate_up"], &report["bytes_per_coordinate_down"]);
+        println!("{up} up, {down} down, {} sent again", report["stats"]["retransmissions"]);
+        assert!(up.as_f64().unwrap() <= 0.56, "{report}");
+        assert!(down.as_f64().unwrap() <= 1.08, "{report}");
+    }
+}
+
+#[test]
+fn injected_faults_change_no_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (inputs, clean) = reference(dir.path(), 4, 1_500_000, "3");
+    let ps = Ps::start(4, &[]);
+    let faults = ["--repeat", "3", "--error-feedback", "--inject", "loss=0.01,duplicate=0.01,reorder=0.01"];
+    let ends = all_reduce(&ps, &inputs, &faults);
+    all_well(&ends);
+    let repeated = ends.iter().map(|e| e.json()["stats"]["retransmissions"].as_u64().unwrap()).sum::<u64>();
+    assert!(repeated > 0, "faults were injected");
+    assert!(outputs(&inputs).iter().all(|o| *o == clean));
+}
+
+#[test]
+fn shards_change_no_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (inputs, clean) = reference(dir.path(), 3, 700_001, "2");
+    let ps = Ps::start(3, &["--shards", "2"]);
+    all_well(&all_reduce(&ps, &inputs, &["--repeat", "2", "--error-feedback"]));
+    assert!(outputs(&inputs).iter().all(|o| *o == clean));
+}
+
+#[test]
+fn a_killed_and_restarted_parameter_server_changes_no_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (inputs, clean) = reference(dir.path(), 3, 3_000_000, "12");
+    let mut ps = Ps::start(3, &[]);
+    let addr = ps.addr;
+    let files = inputs.clone();
+    let running = std::thread::spawn(move || {
+        let workers: Vec<Worker> = (0u8..)
+            .zip(&files)
+            .map(|(w, input)| {
+                let output = input.with_extension("out");
+                let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
+                Worker::start(
+                    addr,
+                    w,
+                    &["--input", input, "--output", output, "--json", "--repeat", "12", "--error-feedback"],
+                )
+            })
+            .collect();
+        workers.into_iter().map(Worker::finish).collect::<Vec<_>>()
+    });
+    // The session must have begun, or there is nothing to resume.
+    while !ps.log().contains("session formed") {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut kills = 0;
+    for pause in [15, 60, 40] {
+        std::thread::sleep(Duration::from_millis(pause));
+        if running.is_finished() {
+            break;
+        }
+        ps.kill_and_restart();
+        kills += 1;
+    }
+    let ends = running.join().unwrap();
+    all_well(&ends);
+    assert!(kills > 0);
+    assert!(outputs(&inputs).iter().all(|o| *o == clean));
+    let repeated: u64 = ends.iter().map(|e| e.json()["stats"]["retransmissions"].as_u64().unwrap()).sum();
+    println!("{kills} kills, {repeated} packets sent again");
+    assert!(repeated > 0, "a kill in the middle loses something");
+}
+
+#[test]
+fn a_dead_worker_is_named_and_the_others_end() {
+    let ps = Ps::start(3, &[]);
+    let args = ["--coordinates", "4000000", "--repeat", "100000", "--timeout", "2s"];
+    let mut workers: Vec<Worker> = (0..3).map(|w| Worker::start(ps.addr, w, &args)).collect();
+    while !ps.log().contains("session formed") {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let mut victim = workers.remove(1);
+    victim.kill();
+    for end in workers.into_iter().map(Worker::finish) {
+        assert_eq!(end.code, Some(1), "{end:?}");
+        assert!(end.last_error().contains("worker 1") && end.last_error().contains("missing"), "{end:?}");
+    }
+}
+
+#[test]
+fn by_quorum_the_others_go_on() {
+    let ps = Ps::start(3, &["--quorum", "2"]);
+    let args = ["--coordinates", "1000000", "--repeat", "60"];
+    let mut workers: Vec<Worker> = (0..3).map(|w| Worker::start(ps.addr, w, &args)).collect();
+    while !ps.log().contains("session formed") {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut victim = workers.pop().unwrap();
+    victim.kill();
+    for end in workers.into_iter().map(Worker::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}");
+    }
+}
+
+#[test]
+fn a_nan_fails_every_worker_with_the_same_error() {
+    let ps = Ps::start(3, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = inputs(dir.path(), &[50_000; 3]);
+    let mut bytes = std::fs::read(&inputs[2]).unwrap();
+    bytes[4 * 40_000..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(&inputs[2], bytes).unwrap();
+    let ends = all_reduce(&ps, &inputs, &[]);
+    for end in &ends {
+        assert_eq!(end.code, Some(1), "{end:?}");
+        assert_eq!(end.last_error(), ends[0].last_error());
+        assert!(end.last_error().contains("worker 2 has a NaN"), "{end:?}");
+    }
+}
+
+#[test]
+fn different_lengths_show_both() {
+    let ps = Ps::start(2, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = inputs(dir.path(), &[30_000, 31_000]);
+    for end in all_reduce(&ps, &inputs, &[]) {
+        assert_eq!(end.code, Some(1), "{end:?}");
+        assert!(end.last_error().contains("30000") && end.last_error().contains("31000"), "{end:?}");
+    }
+}
+
+#[test]
+fn nobody_answers() {
+    let addr = format!("127.0.0.1:{}", free_port()).parse().unwrap();
+    let end = Worker::start(addr, 0, &["--coordinates", "10", "--join-timeout", "1s"]).finish();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.last_error().contains("no parameter server answers"), "{end:?}");
+    assert_eq!(end.err.lines().count(), 1, "{end:?}");
+}
+
+#[test]
+fn missing_workers_are_named() {
+    let ps = Ps::start(3, &[]);
+    let end = Worker::start(ps.addr, 1, &["--coordinates", "10", "--join-timeout", "1s"]).finish();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.last_error().contains("workers 0, 2 did not join job 1"), "{end:?}");
+}
+
+#[test]
+fn wrong_job_cookie_and_number_are_refused() {
+    let ps = Ps::start(2, &[]);
+    for (args, says) in [
+        (&["--coordinates", "10", "--job", "9"][..], "unknown job"),
+        (&["--coordinates", "10", "--cookie", "0x99"], "wrong cookie"),
+    ] {
+        let end = Worker::start(ps.addr, 0, args).finish();
+        assert_eq!(end.code, Some(1), "{end:?}");
+        assert!(end.last_error().contains(says), "{end:?}");
+    }
+    let end = Worker::start(ps.addr, 5, &["--coordinates", "10"]).finish();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.last_error().contains("worker number out of range"), "{end:?}");
+}
+
+#[test]
+fn a_truncated_npy_is_one_clear_line() {
+    let ps = Ps::start(1, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cut.npy");
+    std::fs::write(&path, b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'sha").unwrap();
+    let end = Worker::start(ps.addr, 0, &["--input", path.to_str().unwrap()]).finish();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.last_error().contains("cut.npy"), "{end:?}");
+    assert_eq!(end.err.lines().count(), 1, "{end:?}");
+}
+
+#[test]
+fn usage_errors_exit_with_2() {
+    for args in [&["--coordinates", "10"][..], &["--nonsense"], &["--worker", "0", "--cookie", "1"]] {
+        let end = thc_tests::run("thc-worker", args);
+        assert_eq!(end.status.code(), Some(2), "{end:?}");
+    }
+}
+
+#[test]
+fn a_granularity_that_overflows_the_lane_is_refused() {
+    let args = ["--job", "1", "--cookie", "1", "--workers", "9", "--granularity", "30", "--fraction", "1/32"];
+    let end = thc_tests::run("thc-ps", &args);
+    let error = String::from_utf8_lossy(&end.stderr);
+    assert_eq!(end.status.code(), Some(2), "{error}");
+    assert!(error.contains("270") && error.contains("lane"), "{error}");
+}
