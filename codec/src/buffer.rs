@@ -1,7 +1,7 @@
 //! Memory for coordinates that begins on a cache line.
 //!
 //! Vectors of 64 bytes that straddle cache lines cost two accesses each, which slows the transform
-//! down by about a third; the allocator only promises the 4 bytes of an `f32`.
+//! down by about a fifth; the allocator only promises the 4 bytes of an `f32`.
 
 use std::ops::{Deref, DerefMut};
 

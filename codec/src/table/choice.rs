@@ -7,9 +7,16 @@ use crate::error::CodecError;
 const LOG_RANGE: (f64, f64) = (-0.7, -14.0);
 /// Points of the first search over the logarithm of the fraction.
 const COARSE: u32 = 20;
-/// Width of the last bracket around the logarithm of the best fraction. The error is flat there:
-/// it changes by less than one part in 10^6.
-const WIDTH: f64 = 1e-3;
+/// Width of the last bracket around the logarithm of the best fraction while comparing
+/// granularities. The error is flat there: it changes by about one part in 10^6.
+const WIDTH: f64 = 1e-2;
+/// The same for the chosen granularity.
+const FINAL_WIDTH: f64 = 1e-4;
+/// Up to this granularity the best fraction jumps from one granularity to the next; beyond, it
+/// moves so little that the search starts from the previous one.
+const JUMPY: u32 = 64;
+/// How far around its starting point the second search looks: a step of the first.
+const NEAR: f64 = 0.7;
 
 /// A table chosen by [`choose`].
 #[derive(Debug, Clone, PartialEq)]
@@ -22,10 +29,11 @@ pub struct Choice {
 }
 
 /// Chooses the granularity g and fraction p that minimise quantization error / `workers` +
-/// truncation error, among those whose sums fit: g · `workers` < 2^`lane_bits`, g ≤ 255.
+/// truncation error, among those whose sums fit: g · `workers` < 2^`lane_bits`, g ≤ 255. A larger g
+/// is not always better: how well the cells divide among the indices matters as much.
 ///
-/// `bits` is 1 to 8 and `lane_bits` 8 or 16. For each g, p is found by a grid over log p followed
-/// by golden section around its best point.
+/// `bits` is 1 to 8 and `lane_bits` 8 or 16. For each g, p is found by a grid over log p, or
+/// from the previous g's, and golden section around its best point.
 pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<Choice, CodecError> {
     let min = u32::from(min_granularity(bits)?);
     let largest_sum: u32 = match lane_bits {
@@ -35,11 +43,23 @@ pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<Choice, CodecErro
     };
     let max = largest_sum.checked_div(workers).ok_or(CodecError::EmptySum)?.min(255);
     let mut search = Search { solver: Solver::new(), edges: (1 << bits) - 1, workers: f64::from(workers) };
-    let best =
-        (min..=max).map(|g| (g, search.fraction(g as usize))).min_by(|a, b| a.1.error.total_cmp(&b.1.error));
+    let mut best: Option<(u32, Point)> = None;
+    let mut previous = None;
+    for g in min..=max {
+        let start = match previous {
+            Some(log) if g > JUMPY => Point { log, error: f64::INFINITY },
+            _ => search.coarse(g),
+        };
+        let point = search.golden(g, start, NEAR, WIDTH);
+        previous = Some(point.log);
+        if best.is_none_or(|(_, b)| point.error < b.error) {
+            best = Some((g, point));
+        }
+    }
     let Some((g, point)) = best else {
         return Err(CodecError::LaneTooNarrow { bits, lane_bits, workers });
     };
+    let point = search.golden(g, point, WIDTH, FINAL_WIDTH);
     Ok(Choice { table: LookupTable::solve(bits, g as u16, point.log.exp())?, expected_nmse: point.error })
 }
 
@@ -57,15 +77,15 @@ struct Search {
 }
 
 impl Search {
-    fn at(&mut self, g: usize, log: f64) -> Point {
+    fn at(&mut self, g: u32, log: f64) -> Point {
         let t = normal::threshold(log.exp());
-        self.solver.grid(g, t);
+        self.solver.grid(g as usize, t);
         let error = self.solver.least(self.edges) / self.workers + normal::truncation(t);
         Point { log, error }
     }
 
-    /// The best log fraction for granularity `g`.
-    fn fraction(&mut self, g: usize) -> Point {
+    /// The best of a grid of log fractions for granularity `g`.
+    fn coarse(&mut self, g: u32) -> Point {
         let (from, to) = LOG_RANGE;
         let step = (to - from) / f64::from(COARSE - 1);
         let mut best = self.at(g, from);
@@ -75,11 +95,17 @@ impl Search {
                 best = point;
             }
         }
+        best
+    }
+
+    /// Golden section for granularity `g` within `radius` of `start`, down to a bracket of `width`.
+    fn golden(&mut self, g: u32, start: Point, radius: f64, width: f64) -> Point {
         let ratio = 0.5 * (5.0_f64.sqrt() - 1.0);
-        let (mut low, mut high) = (best.log - step.abs(), (best.log + step.abs()).min(from));
+        let mut low = (start.log - radius).max(LOG_RANGE.1);
+        let mut high = (start.log + radius).min(LOG_RANGE.0);
         let mut left = self.at(g, high - ratio * (high - low));
         let mut right = self.at(g, low + ratio * (high - low));
-        while high - low > WIDTH {
+        while high - low > width {
             if left.error < right.error {
                 high = right.log;
                 right = left;
@@ -90,8 +116,8 @@ impl Search {
                 right = self.at(g, low + ratio * (high - low));
             }
         }
-        // The error has kinks where the optimal table changes, so compare with the grid's best.
-        [best, left, right].into_iter().min_by(|a, b| a.error.total_cmp(&b.error)).unwrap_or(best)
+        // The error has kinks where the optimal table changes, so the start may still be better.
+        [left, right].into_iter().fold(start, |best, p| if p.error < best.error { p } else { best })
     }
 }
 
@@ -118,7 +144,7 @@ mod tests {
 
     #[test]
     fn no_fraction_on_a_fine_grid_is_better() {
-        for (bits, workers) in [(2, 60), (3, 20), (4, 16)] {
+        for (bits, workers) in [(2, 60), (3, 20), (4, 16), (4, 8), (2, 2)] {
             let choice = choose(bits, 8, workers).unwrap();
             let n = f64::from(workers);
             for g in (1_u16 << bits) - 1..=(255 / workers) as u16 {

@@ -12,8 +12,8 @@ const NODES: [f64; 4] =
 const WEIGHTS: [f64; 4] =
     [0.362_683_783_378_362, 0.313_706_645_877_887_3, 0.222_381_034_453_374_47, 0.101_228_536_290_376_26];
 
-/// Widest interval on which the eight-point rule is exact to double precision for the normal
-/// density times a polynomial of degree 2 (its error is below 1e-20 of the integral).
+/// Widest interval to which the eight-point rule is applied. For the normal density, up to six
+/// standard deviations out, times a polynomial of degree 2, its error is below rounding error there.
 const WIDEST: f64 = 0.5;
 
 /// Density of the unit normal distribution.
