@@ -29,16 +29,19 @@ struct Case {
     name: &'static str,
     kind: Kind,
     lane: Lane,
+    /// The ratio to reach.
+    aim: f64,
 }
 
 const CASES: [Case; 3] = [
-    Case { name: "DATA, 8-bit lanes", kind: Kind::Data, lane: Lane::Bits8 },
-    Case { name: "DATA, 16-bit lanes", kind: Kind::Data, lane: Lane::Bits16 },
-    Case { name: "RAW", kind: Kind::Raw, lane: Lane::Bits8 },
+    Case { name: "DATA, 8-bit lanes", kind: Kind::Data, lane: Lane::Bits8, aim: 4.0 },
+    Case { name: "DATA, 16-bit lanes", kind: Kind::Data, lane: Lane::Bits16, aim: 4.0 },
+    // Plain additions, which the compiler makes vectors of in the model too.
+    Case { name: "RAW", kind: Kind::Raw, lane: Lane::Bits8, aim: 2.0 },
 ];
 
-/// The ratio to reach, and the one below which the server would do better with the model.
-const AIM: f64 = 4.0;
+/// The ratio below which the server would do better with the model: where a processor has no vector
+/// kernels both are the same but for noise.
 const FLOOR: f64 = 0.9;
 
 fn endpoint(worker: u8) -> Endpoint {
@@ -204,7 +207,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "name": format!("ps {}: server's kernels over the model's, packets per second", case.name),
             "ratio": slow / fast,
             "better": "higher",
-            "aim": AIM,
+            "aim": case.aim,
             "floor": FLOOR,
             "detail": format!("model {slow:.0} ns/packet, server {fast:.0} ns/packet"),
         }));

@@ -13,6 +13,7 @@ use thc_protocol::session::{Action, Registry};
 use thc_protocol::wire::{HEADER_LEN, Header, JOIN_LEN, Kind, RefuseReason, Refused};
 use thc_transport::Peer;
 
+use crate::error::PsError;
 use crate::liveness::Watch;
 use crate::server::Shared;
 use crate::shard::Command;
@@ -23,8 +24,8 @@ const MAX_CONTROL: usize = HEADER_LEN + JOIN_LEN;
 const TICK: Duration = Duration::from_millis(50);
 /// At most one log line about refused workers in so long.
 const COMPLAIN: Duration = Duration::from_secs(1);
-/// How long a shard may take to confirm a command before the control thread says so.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a shard may take to follow a command before the control thread says so.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A packet for the control plane, copied without allocating.
 #[derive(Clone, Copy, Debug)]
@@ -149,33 +150,46 @@ impl Control {
         if removed && header.kind == Kind::Join {
             tracing::info!("job {}: re-forming, because worker {} joins anew", header.job, header.worker);
         }
-        for action in actions {
-            match action {
-                Action::Install(config, members) => {
-                    let job = config.job;
-                    let resumed = claims(packet.bytes()) == Some(config.cookie.0);
-                    let installed =
-                        self.tell(job, |done| Command::Install(config.clone(), members.clone(), done));
-                    if !installed {
-                        // No WELCOME for a job that is not everywhere: the workers go on asking.
-                        return;
-                    }
-                    let workers = config.workers;
-                    let what = if resumed { "goes on after a restart" } else { "formed" };
+        self.note(&header, packet.from, removed);
+        // What changes goes before what is sent, so that nobody is told of what is not yet so.
+        let (sends, changes): (Vec<_>, Vec<_>) =
+            actions.into_iter().partition(|action| matches!(action, Action::Send(..)));
+        let resuming = claims(packet.bytes());
+        let followed = changes.into_iter().all(|action| self.change(action, resuming));
+        if let Some(view) = self.views.get(&header.job) {
+            self.shared.show(header.job, *view);
+        }
+        // If not, the server is about to stop.
+        if followed {
+            for action in sends {
+                if let Action::Send(to, bytes) = action {
+                    self.send(now, to, bytes);
+                }
+            }
+        }
+    }
+
+    /// Tells the shards what has changed. Whether all followed.
+    fn change(&mut self, action: Action, resuming: Option<u32>) -> bool {
+        match action {
+            Action::Install(config, members) => {
+                let (job, workers) = (config.job, config.workers);
+                let what =
+                    if resuming == Some(config.cookie.0) { "goes on after a restart" } else { "formed" };
+                let followed = self.tell(job, |done| Command::Install(config.clone(), members.clone(), done));
+                if followed {
                     tracing::info!("job {job}: session {what}, {workers} workers");
                     self.views.entry(job).or_default().begun += 1;
                 }
-                Action::Move(job, worker, at) => {
-                    tracing::info!("job {job}: worker {worker} has moved to {}", at.addr);
-                    self.tell(job, |done| Command::Move(job, worker, at, done));
-                }
-                Action::Remove(job) => {
-                    self.tell(job, |done| Command::Remove(job, done));
-                }
-                Action::Send(to, bytes) => self.send(now, to, bytes),
+                followed
             }
+            Action::Move(job, worker, at) => {
+                tracing::info!("job {job}: worker {worker} has moved to {}", at.addr);
+                self.tell(job, |done| Command::Move(job, worker, at, done))
+            }
+            Action::Remove(job) => self.tell(job, |done| Command::Remove(job, done)),
+            Action::Send(..) => true,
         }
-        self.view(&header, packet.from, removed);
     }
 
     /// Gives a command to every shard and waits until all have followed it. Whether all did.
@@ -187,18 +201,19 @@ impl Control {
             }
         }
         drop(done);
-        for _ in &self.shards {
+        let mut followed = 0;
+        while followed < self.shards.len() {
             match answers.recv_timeout(PATIENCE) {
-                Ok(Ok(())) => {}
+                Ok(Ok(())) => followed += 1,
                 Ok(Err(error)) => {
-                    tracing::error!("{error}");
+                    // The configuration was checked, so this shard is not what it should be.
+                    self.shared.fail(PsError::Job(error));
                     return false;
                 }
-                // The shard ended: so does the server.
                 Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) if self.shared.stop.load(Ordering::Relaxed) => return false,
                 Err(RecvTimeoutError::Timeout) => {
-                    tracing::error!("job {job}: a shard does not answer; is the machine overloaded?");
-                    return false;
+                    tracing::warn!("job {job}: a shard takes long to answer; is the machine overloaded?");
                 }
             }
         }
@@ -231,7 +246,7 @@ impl Control {
     }
 
     /// Notes and logs how a job's session stands after a packet.
-    fn view(&mut self, header: &Header, from: Peer, removed: bool) {
+    fn note(&mut self, header: &Header, from: Peer, removed: bool) {
         let (Some((joined, running)), Some(view)) =
             (self.registry.status(header.job), self.views.get_mut(&header.job))
         else {
@@ -253,7 +268,6 @@ impl Control {
         }
         view.joined = joined;
         view.running = running;
-        self.shared.show(header.job, *view);
     }
 }
 
