@@ -6,6 +6,9 @@ use crate::quantizer::{Grid, Span};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
+/// Granularities below this have a faster lookup.
+const FEW: u8 = 32;
+
 /// Coordinates per vector.
 const LANES: usize = 16;
 
@@ -17,6 +20,7 @@ struct Constants {
     point: __m512,
     per_gap: __m512,
     value: __m512,
+    /// Cell to index: with `FEW` cells one per word, else eight per word, 4 bits each.
     lower: [__m512i; 2],
     k1: __m512i,
     mul: [__m512i; 3],
@@ -25,14 +29,18 @@ struct Constants {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn constants(grid: &Grid, span: &Span, rounding: Rounding) -> Constants {
-    // SAFETY: point and per_gap have 256 floats, lower_nibbles 32 words.
+    // SAFETY: point and per_gap have 256 floats, lower 256 bytes, lower_nibbles 32 words.
     let (point, per_gap, lower) = unsafe {
-        let lower = grid.lower_nibbles.as_ptr();
-        (
-            _mm512_loadu_ps(grid.point.as_ptr()),
-            _mm512_loadu_ps(grid.per_gap.as_ptr()),
-            [_mm512_loadu_si512(lower.cast()), _mm512_loadu_si512(lower.add(16).cast())],
-        )
+        let (cells, nibbles) = (grid.lower.as_ptr(), grid.lower_nibbles.as_ptr());
+        let lower = if grid.granularity < FEW {
+            [
+                _mm512_cvtepu8_epi32(_mm_loadu_si128(cells.cast())),
+                _mm512_cvtepu8_epi32(_mm_loadu_si128(cells.add(16).cast())),
+            ]
+        } else {
+            [_mm512_loadu_si512(nibbles.cast()), _mm512_loadu_si512(nibbles.add(16).cast())]
+        };
+        (_mm512_loadu_ps(grid.point.as_ptr()), _mm512_loadu_ps(grid.per_gap.as_ptr()), lower)
     };
     let lo = _mm512_set1_ps(span.lo);
     Constants {
@@ -74,16 +82,21 @@ fn words(c: &Constants, x: __m512i) -> __m512i {
 }
 
 /// Indices (in the low four bits; the others are not clean) and residuals of 16 coordinates.
+/// `SMALL`: the granularity is below `FEW`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn quantize(c: &Constants, x: __m512, counter: __m512i) -> (__m512i, __m512) {
+fn quantize<const SMALL: bool>(c: &Constants, x: __m512, counter: __m512i) -> (__m512i, __m512) {
     // max and min return their second operand for NaN, as the definition does.
     let clamped = _mm512_min_ps(_mm512_max_ps(x, c.lo), c.hi);
     let position = _mm512_mul_ps(_mm512_sub_ps(clamped, c.lo), c.scale);
     let cell = _mm512_cvttps_epi32(position);
-    // Eight cells share a word of `lower`; rotation takes its count modulo 32.
-    let word = _mm512_permutex2var_epi32(c.lower[0], _mm512_srli_epi32::<3>(cell), c.lower[1]);
-    let lower = _mm512_rorv_epi32(word, _mm512_slli_epi32::<2>(cell));
+    let lower = if SMALL {
+        _mm512_permutex2var_epi32(c.lower[0], cell, c.lower[1])
+    } else {
+        // Rotation takes its count modulo 32.
+        let word = _mm512_permutex2var_epi32(c.lower[0], _mm512_srli_epi32::<3>(cell), c.lower[1]);
+        _mm512_rorv_epi32(word, _mm512_slli_epi32::<2>(cell))
+    };
     // Permutations look at the low four bits only.
     let point = _mm512_permutexvar_ps(lower, c.point);
     let per_gap = _mm512_permutexvar_ps(lower, c.per_gap);
@@ -104,25 +117,32 @@ pub(crate) fn indices(
     first: u64,
     out: &mut [u8],
 ) {
-    if !grid.narrow() {
-        return scalar::indices(grid, span, x, rounding, first, out);
-    }
-    let c = constants(grid, span, rounding);
-    let mut at = counter(first, rounding);
     let done = x.len() / LANES * LANES;
     let (xs, x_tail) = x.split_at_mut(done);
     let (outs, out_tail) = out.split_at_mut(done);
-    for (x, out) in xs.chunks_exact_mut(LANES).zip(outs.chunks_exact_mut(LANES)) {
+    let (c, at) = (constants(grid, span, rounding), counter(first, rounding));
+    match (grid.narrow(), grid.granularity) {
+        (false, _) => scalar::indices(grid, span, xs, rounding, first, outs),
+        (true, ..FEW) => indices_of::<true>(&c, xs, at, outs),
+        (true, FEW..) => indices_of::<false>(&c, xs, at, outs),
+    }
+    scalar::indices(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
+}
+
+/// `indices` of whole vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn indices_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
+    for (x, out) in x.chunks_exact_mut(LANES).zip(out.chunks_exact_mut(LANES)) {
         // SAFETY: the chunks have 16 floats and 16 bytes.
         unsafe {
-            let (index, residual) = quantize(&c, _mm512_loadu_ps(x.as_ptr()), at);
+            let (index, residual) = quantize::<SMALL>(c, _mm512_loadu_ps(x.as_ptr()), at);
             _mm512_storeu_ps(x.as_mut_ptr(), residual);
             let index = _mm512_cvtepi32_epi8(_mm512_and_si512(index, _mm512_set1_epi32(15)));
             _mm_storeu_si128(out.as_mut_ptr().cast(), index);
         }
         at = _mm512_add_epi32(at, _mm512_set1_epi32(LANES as i32));
     }
-    scalar::indices(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -134,18 +154,26 @@ pub(crate) fn packed4(
     first: u64,
     out: &mut [u8],
 ) {
-    if !grid.narrow() {
-        return scalar::packed4(grid, span, x, rounding, first, out);
-    }
-    let c = constants(grid, span, rounding);
-    let mut at = counter(first, rounding);
     let done = x.len() / LANES * LANES;
     let (xs, x_tail) = x.split_at_mut(done);
     let (outs, out_tail) = out.split_at_mut(done / 2);
-    for (x, out) in xs.chunks_exact_mut(LANES).zip(outs.chunks_exact_mut(LANES / 2)) {
+    let (c, at) = (constants(grid, span, rounding), counter(first, rounding));
+    match (grid.narrow(), grid.granularity) {
+        (false, _) => scalar::packed4(grid, span, xs, rounding, first, outs),
+        (true, ..FEW) => packed4_of::<true>(&c, xs, at, outs),
+        (true, FEW..) => packed4_of::<false>(&c, xs, at, outs),
+    }
+    scalar::packed4(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
+}
+
+/// `packed4` of whole vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn packed4_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
+    for (x, out) in x.chunks_exact_mut(LANES).zip(out.chunks_exact_mut(LANES / 2)) {
         // SAFETY: the chunks have 16 floats and 8 bytes.
         unsafe {
-            let (index, residual) = quantize(&c, _mm512_loadu_ps(x.as_ptr()), at);
+            let (index, residual) = quantize::<SMALL>(c, _mm512_loadu_ps(x.as_ptr()), at);
             _mm512_storeu_ps(x.as_mut_ptr(), residual);
             // As 64-bit words: the even coordinate's index below, the odd one's 32 bits up. Take
             // bits 4..8 from the former, 0..4 from the latter.
@@ -158,7 +186,6 @@ pub(crate) fn packed4(
         }
         at = _mm512_add_epi32(at, _mm512_set1_epi32(LANES as i32));
     }
-    scalar::packed4(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
