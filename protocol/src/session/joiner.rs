@@ -1,7 +1,7 @@
 //! A worker introduces itself, and later may ask to be recognised again (P22–P25).
 
 use crate::wire::{Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome};
-use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
 use std::time::Duration;
 
 /// Time between JOINs that are not answered.
@@ -104,7 +104,10 @@ impl Joiner {
     pub fn resume(&mut self, now: Duration) {
         if self.state == State::Joined {
             self.state = State::Joining;
+            self.started = now;
             self.next = now;
+            self.heard = false;
+            self.joined = None;
         }
     }
 
@@ -195,14 +198,16 @@ impl Joiner {
         match header.kind {
             Kind::Welcome => {
                 let welcome = Welcome::parse(payload)?;
-                if welcome.nonce != self.nonce || self.state != State::Joining {
+                let n = header.num_workers;
+                let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && self.worker.0 < n;
+                if welcome.nonce != self.nonce || self.state != State::Joining || !possible {
                     return None;
                 }
                 self.state = State::Joined;
                 self.session = welcome.session;
                 Some(JoinEvent::Welcome(welcome, header.num_workers))
             }
-            Kind::Pending if self.state == State::Joining => {
+            Kind::Pending if self.state == State::Joining && header.cookie == self.cookie => {
                 let joined = Pending::parse(payload)?.joined;
                 self.joined = Some((joined, header.num_workers));
                 Some(JoinEvent::Pending(joined, header.num_workers))
@@ -217,15 +222,17 @@ impl Joiner {
                     }
                     RefuseReason::Reforming => None,
                     RefuseReason::WorkerInUse if young => None,
-                    _ if self.state == State::Joining => Some(JoinEvent::Failed(JoinError::Refused {
-                        job: self.job,
-                        worker: self.worker,
-                        reason,
-                    })),
+                    _ if self.state == State::Joining && header.cookie == self.cookie => {
+                        Some(JoinEvent::Failed(JoinError::Refused {
+                            job: self.job,
+                            worker: self.worker,
+                            reason,
+                        }))
+                    }
                     _ => None,
                 }
             }
-            Kind::Bye if matches!(self.state, State::Leaving(_)) => {
+            Kind::Bye if matches!(self.state, State::Leaving(_)) && header.cookie == self.session => {
                 self.state = State::Left;
                 Some(JoinEvent::Bye)
             }

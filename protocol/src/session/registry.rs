@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// A worker that repeats no JOIN for so long before the session begins is forgotten.
 const FORGET: Duration = Duration::from_secs(3);
+/// For how long JOINs of a worker's replaced incarnation are taken for packets that were long under way.
+/// Not for ever: nonces have no order, and it may be the earlier one that came later.
+const STALE: Duration = Duration::from_secs(3);
 /// A member whose packets came this recently is alive: nobody else can take its number.
 const ALIVE: Duration = Duration::from_secs(1);
 
@@ -52,9 +55,54 @@ struct JobState {
     /// Cookie of the session that runs.
     session: Option<Cookie>,
     present: Vec<Option<Present>>,
+    /// By worker, the nonce of the incarnation replaced last, and when it was.
+    replaced: Vec<Option<(u64, Duration)>>,
+    /// The session that a worker's restart has ended, and the members to be told of it.
+    ended: Option<Ended>,
+}
+
+#[derive(Debug)]
+struct Ended {
+    session: Cookie,
+    because_of: WorkerId,
+    members: Vec<(WorkerId, SocketAddrV4)>,
 }
 
 impl JobState {
+    /// Lets a worker in, in place of an earlier incarnation.
+    fn admit(&mut self, place: usize, arrival: Present) {
+        if let Some(gone) = self.present[place].filter(|member| member.nonce != arrival.nonce) {
+            self.replaced[place] = Some((gone.nonce, arrival.heard));
+        }
+        self.present[place] = Some(arrival);
+    }
+
+    /// P24: ends the session because of this worker.
+    fn end(&mut self, session: Cookie, because_of: WorkerId) {
+        let members = (0u8..).map(WorkerId).zip(&mut self.present);
+        let members = members.filter_map(|(worker, member)| Some((worker, member.take()?)));
+        let members = members.filter(|(worker, gone)| *worker != because_of && !gone.left);
+        let members = members.map(|(worker, gone)| (worker, gone.addr)).collect();
+        self.ended = Some(Ended { session, because_of, members });
+        self.session = None;
+    }
+
+    /// REFUSED(re-forming) to all that have not joined anew yet, each time the cause of it asks.
+    fn notices(&self, asks: WorkerId) -> impl Iterator<Item = Action> {
+        let ended = self.ended.iter().filter(move |ended| ended.because_of == asks);
+        ended.flat_map(|ended| {
+            let absent = ended
+                .members
+                .iter()
+                .filter(|(worker, _)| self.present.get(usize::from(worker.0)).is_some_and(Option::is_none));
+            absent.map(|&(worker, addr)| {
+                let header = Header { num_workers: 0, ..self.header(Kind::Refused, worker, ended.session) };
+                let body = Refused { reason: RefuseReason::Reforming, worker: ended.because_of }.to_bytes();
+                packet(addr, &header, &body)
+            })
+        })
+    }
+
     fn header(&self, kind: Kind, worker: WorkerId, cookie: Cookie) -> Header {
         Header {
             kind,
@@ -98,7 +146,8 @@ impl Registry {
     pub fn new(jobs: impl IntoIterator<Item = StaticJob>) -> Registry {
         let jobs = jobs.into_iter().map(|job| {
             let present = vec![None; usize::from(job.config.workers)];
-            (job.config.job, JobState { job, session: None, present })
+            let replaced = vec![None; present.len()];
+            (job.config.job, JobState { job, session: None, present, replaced, ended: None })
         });
         Registry { jobs: jobs.collect() }
     }
@@ -158,16 +207,28 @@ impl Registry {
         if place >= state.present.len() {
             return refuse(RefuseReason::WorkerOutOfRange);
         }
+        if state.replaced[place]
+            .is_some_and(|(nonce, at)| nonce == join.nonce && now.saturating_sub(at) < STALE)
+        {
+            return Vec::new();
+        }
         let mut actions = Vec::new();
-        let arrival =
+        let mut arrival =
             Present { nonce: join.nonce, session: join.session, addr: from, heard: now, left: false };
+        if let Some(member) = state.present[place].filter(|member| member.nonce == join.nonce) {
+            // A JOIN that was long under way takes nothing back.
+            arrival.left = member.left;
+            if join.session == Cookie(0) {
+                arrival.session = member.session;
+            }
+        }
         match state.session {
             Some(session) => match state.present[place] {
                 Some(member) if member.nonce == join.nonce => {
                     if member.addr != from {
                         actions.push(Action::Move(header.job, worker, Endpoint::udp(from)));
                     }
-                    state.present[place] = Some(Present { heard: now, ..arrival });
+                    state.present[place] = Some(arrival);
                     actions.push(state.welcome(worker, session, &arrival));
                     return actions;
                 }
@@ -180,25 +241,9 @@ impl Registry {
                 }
                 _ => {
                     // P24: a new incarnation of this worker ends the session for all.
-                    state.session = None;
+                    state.admit(place, arrival);
+                    state.end(session, worker);
                     actions.push(Action::Remove(header.job));
-                    for (other, member) in (0u8..).map(WorkerId).zip(&mut state.present) {
-                        if let Some(gone) = member.take()
-                            && other != worker
-                            && !gone.left
-                        {
-                            let answer = Header {
-                                kind: Kind::Refused,
-                                flags: 0,
-                                count: 0,
-                                cookie: session,
-                                worker: other,
-                                ..*header
-                            };
-                            let body = Refused { reason: RefuseReason::Reforming, worker }.to_bytes();
-                            actions.push(packet(gone.addr, &answer, &body));
-                        }
-                    }
                 }
             },
             None => {
@@ -216,17 +261,21 @@ impl Registry {
                 }
             }
         }
-        state.present[place] = Some(arrival);
+        state.admit(place, arrival);
         if state.present.iter().any(Option::is_none) {
             let body: [u8; PENDING_LEN] = Pending { joined: state.joined() }.to_bytes();
             actions.push(packet(from, &state.header(Kind::Pending, worker, header.cookie), &body));
+            actions.extend(state.notices(worker));
             return actions;
         }
         let members: Vec<Present> = state.present.iter().flatten().copied().collect();
         let claimed = members[0].session;
-        let same = claimed != Cookie(0) && members.iter().all(|m| m.session == claimed);
+        // With a quorum below n the sums of a slot may differ after a restart, so only a new session is safe.
+        let full = state.job.config.quorum == state.job.config.workers;
+        let same = full && claimed != Cookie(0) && members.iter().all(|m| m.session == claimed);
         let session = if same { claimed } else { fresh(state.job.config.cookie, &mut random) };
         state.session = Some(session);
+        state.ended = None;
         let config = JobConfig { cookie: session, ..state.job.config.clone() };
         let endpoints = (0u8..).map(WorkerId).zip(members.iter().map(|m| Endpoint::udp(m.addr))).collect();
         actions.push(Action::Install(config, endpoints));

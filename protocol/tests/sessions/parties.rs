@@ -1,0 +1,174 @@
+//! A registry, workers that join, and what passes between them.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+use thc_protocol::aggregator::{Endpoint, JobConfig};
+use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
+use thc_protocol::wire::{Header, Kind, Welcome};
+use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
+
+pub const JOB: JobId = JobId(42);
+pub const COOKIE: Cookie = Cookie(0x1CED_CAFE);
+
+pub fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+pub fn static_job(workers: u8) -> StaticJob {
+    StaticJob {
+        config: JobConfig {
+            job: JOB,
+            cookie: COOKIE,
+            workers,
+            quorum: workers,
+            data_slots: 64,
+            norm_slots: 16,
+            lane: Lane::Bits8,
+            tables: vec![TableId(3)],
+        },
+        welcome: Welcome {
+            session: Cookie(0),
+            data_slots: 64,
+            norm_slots: 16,
+            quorum: workers,
+            lane: Lane::Bits8,
+            policy: Policy::Reliable,
+            shards: 2,
+            deadline: ms(25),
+            table: TableId(3),
+            bits: 4,
+            granularity: 30,
+            fraction: 0.03125,
+            values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
+            job_seed: 0xABCD,
+            nonce: 0,
+        },
+    }
+}
+
+/// The address of a worker's process.
+pub fn address(worker: u8, process: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 1, 0, worker), 6000 + process)
+}
+
+/// A parameter server's control plane.
+pub struct Server {
+    pub registry: Registry,
+    /// The session installed: its cookie and members.
+    pub installed: Option<(Cookie, Vec<(WorkerId, Endpoint)>)>,
+    /// How long ago each member's last data packet came.
+    pub alive: BTreeMap<u8, Duration>,
+    pub cookies: u32,
+}
+
+impl Server {
+    pub fn new(workers: u8) -> Server {
+        Server::of(static_job(workers), 1000)
+    }
+
+    /// `cookies` is where its random numbers begin.
+    pub fn of(job: StaticJob, cookies: u32) -> Server {
+        Server { registry: Registry::new([job]), installed: None, alive: BTreeMap::new(), cookies }
+    }
+
+    /// Takes a packet; returns what is sent.
+    pub fn take(&mut self, now: Duration, from: SocketAddrV4, bytes: &[u8]) -> Vec<(SocketAddrV4, Vec<u8>)> {
+        let alive = self.alive.clone();
+        let cookies = &mut self.cookies;
+        let random = || {
+            *cookies += 1;
+            *cookies
+        };
+        let age = |_, worker: WorkerId| alive.get(&worker.0).copied();
+        let mut sent = Vec::new();
+        for action in self.registry.handle(now, from, bytes, age, random) {
+            match action {
+                Action::Install(config, members) => {
+                    assert_ne!(config.cookie, Cookie(0));
+                    assert_ne!(config.cookie, COOKIE);
+                    self.installed = Some((config.cookie, members));
+                }
+                Action::Move(job, worker, at) => {
+                    assert_eq!(job, JOB);
+                    let members = &mut self.installed.as_mut().unwrap().1;
+                    members.iter_mut().find(|member| member.0 == worker).unwrap().1 = at;
+                }
+                Action::Remove(job) => {
+                    assert_eq!(job, JOB);
+                    assert!(self.installed.take().is_some(), "nothing to remove");
+                }
+                Action::Send(to, bytes) => {
+                    // A WELCOME goes out only for what is installed.
+                    let (header, payload) = Header::parse(&bytes).unwrap();
+                    if header.kind == Kind::Welcome {
+                        let installed = self.installed.as_ref().unwrap().0;
+                        assert_eq!(Welcome::parse(payload).unwrap().session, installed);
+                        assert_eq!(header.cookie, installed);
+                    }
+                    sent.push((to, bytes));
+                }
+            }
+        }
+        sent
+    }
+}
+
+/// A worker's process.
+pub struct Process {
+    pub worker: u8,
+    pub address: SocketAddrV4,
+    pub joiner: Joiner,
+    pub events: Vec<JoinEvent>,
+}
+
+impl Process {
+    pub fn new(worker: u8, process: u16, now: Duration) -> Process {
+        let nonce = (u64::from(worker) << 32 | u64::from(process)) + 1;
+        Process {
+            worker,
+            address: address(worker, process),
+            joiner: Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, now),
+            events: Vec::new(),
+        }
+    }
+
+    pub fn poll(&mut self, now: Duration) -> Option<Vec<u8>> {
+        let mut buffer = [0xEE; 64];
+        self.joiner.poll(now, &mut buffer).map(<[u8]>::to_vec)
+    }
+
+    pub fn take(&mut self, now: Duration, bytes: &[u8]) {
+        self.events.extend(self.joiner.handle(now, bytes));
+    }
+
+    /// The latest session it was welcomed to.
+    pub fn session(&self) -> Option<Cookie> {
+        self.events.iter().rev().find_map(|event| match event {
+            JoinEvent::Welcome(welcome, _) => Some(welcome.session),
+            _ => None,
+        })
+    }
+}
+
+/// Everything that is due at `now` is sent and arrives at once.
+pub fn exchange(now: Duration, server: &mut Server, processes: &mut [Process]) {
+    for i in 0..processes.len() {
+        let from = processes[i].address;
+        let Some(packet) = processes[i].poll(now) else { continue };
+        for (to, answer) in server.take(now, from, &packet) {
+            for process in processes.iter_mut().filter(|process| process.address == to) {
+                process.take(now, &answer);
+            }
+        }
+    }
+}
+
+/// A session of `n` workers that all have joined at time 0.
+pub fn session(n: u8) -> (Server, Vec<Process>) {
+    let mut server = Server::new(n);
+    let mut processes: Vec<Process> = (0..n).map(|worker| Process::new(worker, 0, Duration::ZERO)).collect();
+    exchange(Duration::ZERO, &mut server, &mut processes);
+    assert!(processes.iter().all(|process| process.session().is_some()));
+    (server, processes)
+}

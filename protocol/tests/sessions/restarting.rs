@@ -1,0 +1,235 @@
+//! P24: restarts of the parameter server and of workers.
+
+use super::parties::{JOB, Process, Server, address, exchange, ms, session, static_job};
+use thc_protocol::session::{JoinEvent, StaticJob};
+use thc_protocol::wire::{Header, Kind, RefuseReason, Refused};
+use thc_protocol::{Cookie, WorkerId};
+
+#[test]
+fn a_restarted_server_goes_on_with_the_session_that_all_claim() {
+    let (old, mut processes) = session(3);
+    let cookie = old.installed.unwrap().0;
+    let mut server = Server::of(static_job(3), 5000);
+    for process in &mut processes {
+        process.events.clear();
+        process.joiner.resume(ms(60_000));
+    }
+    exchange(ms(60_000), &mut server, &mut processes[..2]);
+    assert_eq!(server.installed, None);
+    exchange(ms(60_200), &mut server, &mut processes);
+    assert_eq!(server.installed.unwrap().0, cookie);
+    assert!(processes.iter().all(|process| process.session() == Some(cookie)));
+}
+
+#[test]
+fn disagreeing_claims_begin_a_new_session() {
+    // Worker 2 has restarted together with the server.
+    let (old, mut processes) = session(3);
+    let cookie = old.installed.unwrap().0;
+    let mut server = Server::of(static_job(3), 5000);
+    processes[..2].iter_mut().for_each(|process| process.joiner.resume(ms(100)));
+    processes[2] = Process::new(2, 1, ms(100));
+    exchange(ms(100), &mut server, &mut processes);
+    // All in: who joined first hears it when it asks again, or at once.
+    exchange(ms(300), &mut server, &mut processes);
+    let new = server.installed.unwrap().0;
+    assert_ne!(new, cookie);
+    assert!(processes.iter().all(|process| process.session() == Some(new)));
+}
+
+#[test]
+fn claims_of_two_different_sessions_begin_a_new_one() {
+    let (_, mut first) = session(2);
+    let mut other = Server::of(static_job(2), 9000);
+    let mut second: Vec<Process> = (0..2).map(|worker| Process::new(worker, 3, ms(0))).collect();
+    exchange(ms(0), &mut other, &mut second);
+    let mut server = Server::of(static_job(2), 20_000);
+    let mut mixed = vec![first.remove(0), second.remove(1)];
+    mixed.iter_mut().for_each(|process| process.joiner.resume(ms(50)));
+    exchange(ms(50), &mut server, &mut mixed);
+    exchange(ms(250), &mut server, &mut mixed);
+    assert_eq!(server.installed.unwrap().0, Cookie(20_001));
+}
+
+#[test]
+fn with_a_quorum_below_n_a_restarted_server_begins_a_new_session() {
+    let job = || {
+        let mut job = static_job(3);
+        job.config.quorum = 2;
+        job.welcome.quorum = 2;
+        job
+    };
+    let resumed = |job: StaticJob| {
+        let mut server = Server::of(job.clone(), 1000);
+        let mut processes: Vec<Process> = (0..3).map(|worker| Process::new(worker, 0, ms(0))).collect();
+        exchange(ms(0), &mut server, &mut processes);
+        let mut server = Server::of(job, 5000);
+        processes.iter_mut().for_each(|process| process.joiner.resume(ms(100)));
+        exchange(ms(100), &mut server, &mut processes);
+        server.installed.unwrap().0
+    };
+    assert_eq!(resumed(static_job(3)), Cookie(1001));
+    assert_eq!(resumed(job()), Cookie(5001));
+}
+
+#[test]
+fn a_restarted_worker_ends_the_session_for_all() {
+    let (mut server, mut processes) = session(3);
+    let cookie = processes[0].session().unwrap();
+    // From the same address, or from another once the old one is silent.
+    for (process, silent) in [(0, None), (1, Some(ms(1500)))] {
+        let mut fresh = Process::new(1, process, ms(1000));
+        fresh.joiner = thc_protocol::session::Joiner::new(
+            JOB,
+            WorkerId(1),
+            super::parties::COOKIE,
+            777 + u64::from(process),
+            ms(1000),
+        );
+        silent.map(|ago| server.alive.insert(1, ago));
+        let before = server.installed.clone().unwrap().0;
+        let packet = fresh.poll(ms(1000)).unwrap();
+        let answers = server.take(ms(1000), fresh.address, &packet);
+        assert_eq!(server.installed, None);
+        let mut told = Vec::new();
+        for (to, answer) in &answers {
+            let (header, payload) = Header::parse(answer).unwrap();
+            match header.kind {
+                Kind::Pending => assert_eq!(*to, fresh.address),
+                Kind::Refused => {
+                    let expected = Refused { reason: RefuseReason::Reforming, worker: WorkerId(1) };
+                    assert_eq!((Refused::parse(payload), header.cookie), (Some(expected), before));
+                    told.push(*to);
+                    processes.iter_mut().filter(|p| p.address == *to).for_each(|p| p.take(ms(1000), answer));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(told, [address(0, 0), address(2, 0)]);
+        for worker in [0, 2] {
+            assert_eq!(processes[worker].events.pop(), Some(JoinEvent::Reforming(WorkerId(1))));
+        }
+        // All join anew.
+        processes[1] = fresh;
+        for worker in [0u8, 2] {
+            processes[usize::from(worker)] = Process::new(worker, 0, ms(1200));
+            let joiner = &mut processes[usize::from(worker)].joiner;
+            *joiner = thc_protocol::session::Joiner::new(
+                JOB,
+                WorkerId(worker),
+                super::parties::COOKIE,
+                900 + u64::from(process),
+                ms(1200),
+            );
+        }
+        exchange(ms(1200), &mut server, &mut processes);
+        exchange(ms(1400), &mut server, &mut processes);
+        let new = server.installed.clone().unwrap().0;
+        assert_ne!(new, cookie);
+        assert!(processes.iter().all(|process| process.session() == Some(new)));
+    }
+}
+
+#[test]
+fn a_lost_notice_of_re_forming_comes_again_until_its_receiver_has_joined() {
+    let (mut server, mut processes) = session(3);
+    let mut fresh = Process::new(2, 5, ms(2000));
+    let told = |answers: &[(std::net::SocketAddrV4, Vec<u8>)]| {
+        let refused = answers.iter().filter(|(_, bytes)| bytes[1] == Kind::Refused as u8);
+        refused.map(|(to, _)| *to).collect::<Vec<_>>()
+    };
+    for i in 0..3 {
+        let packet = fresh.poll(ms(2000 + 200 * i)).unwrap();
+        let answers = server.take(ms(2000 + 200 * i), fresh.address, &packet);
+        assert_eq!(told(&answers), [address(0, 0), address(1, 0)]);
+    }
+    // Worker 0 notices by itself and asks with its old session.
+    processes[0].joiner.resume(ms(2500));
+    let packet = processes[0].poll(ms(2500)).unwrap();
+    let answers = server.take(ms(2500), processes[0].address, &packet);
+    assert_eq!(told(&answers), []);
+    let packet = fresh.poll(ms(2600)).unwrap();
+    let answers = server.take(ms(2600), fresh.address, &packet);
+    assert_eq!(told(&answers), [address(1, 0)]);
+}
+
+#[test]
+fn a_notice_counts_only_in_the_session_it_is_about() {
+    let (_, mut processes) = session(2);
+    let session = processes[0].session().unwrap();
+    let notice = |cookie| {
+        let mut buffer = [0; 64];
+        let header = Header {
+            kind: Kind::Refused,
+            flags: 0,
+            num_workers: 0,
+            job: JOB,
+            worker: WorkerId(0),
+            table: thc_protocol::TableId(0),
+            cookie,
+            round: thc_protocol::Round(0),
+            slot: thc_protocol::SlotId(0),
+            count: 0,
+        };
+        let body = Refused { reason: RefuseReason::Reforming, worker: WorkerId(1) }.to_bytes();
+        header.emit_packet(&mut buffer, &body).to_vec()
+    };
+    processes[0].events.clear();
+    for cookie in [Cookie(0), Cookie(session.0 ^ 1), super::parties::COOKIE] {
+        processes[0].take(ms(1), &notice(cookie));
+    }
+    assert_eq!(processes[0].events, []);
+    processes[0].take(ms(1), &notice(session));
+    assert_eq!(processes[0].events, [JoinEvent::Reforming(WorkerId(1))]);
+}
+
+#[test]
+fn a_late_join_of_an_earlier_incarnation_does_not_end_the_session() {
+    let mut server = Server::new(2);
+    let mut old = Process::new(0, 0, ms(0));
+    let stale = old.poll(ms(0)).unwrap();
+    server.take(ms(0), old.address, &stale);
+    let mut processes = vec![Process::new(0, 1, ms(1500)), Process::new(1, 0, ms(1500))];
+    exchange(ms(1500), &mut server, &mut processes);
+    let installed = server.installed.clone();
+    assert!(installed.is_some());
+    // The old JOIN comes once more, and the present members are idle.
+    assert_eq!(server.take(ms(3000), old.address, &stale), vec![]);
+    assert_eq!(server.installed, installed);
+    // A process that asks again after so long is no packet under way.
+    assert_ne!(server.take(ms(4500), old.address, &stale), vec![]);
+    assert_eq!(server.installed, None);
+}
+
+#[test]
+fn a_late_first_join_does_not_take_a_claim_back() {
+    let (_, mut processes) = session(2);
+    let cookie = processes[0].session().unwrap();
+    let stale = Process::new(0, 0, ms(0)).poll(ms(0)).unwrap();
+    let mut server = Server::of(static_job(2), 5000);
+    processes.iter_mut().for_each(|process| process.joiner.resume(ms(100)));
+    exchange(ms(100), &mut server, &mut processes[..1]);
+    server.take(ms(150), address(0, 0), &stale);
+    exchange(ms(150), &mut server, &mut processes[1..]);
+    assert_eq!(server.installed.unwrap().0, cookie);
+}
+
+#[test]
+fn a_member_may_move() {
+    let (mut server, mut processes) = session(2);
+    processes[1].joiner.resume(ms(100));
+    processes[1].address = address(1, 44);
+    exchange(ms(100), &mut server, &mut processes);
+    let (cookie, members) = server.installed.unwrap();
+    assert_eq!(members[1].1.addr, address(1, 44));
+    assert_eq!(processes[1].session(), Some(cookie));
+    assert_eq!(processes[1].events.len(), 2);
+}
+
+#[test]
+fn resuming_needs_a_session() {
+    let mut process = Process::new(0, 0, ms(0));
+    process.poll(ms(0)).unwrap();
+    process.joiner.resume(ms(1));
+    assert_eq!(process.joiner.deadline(), Some(ms(200)));
+}

@@ -1,0 +1,245 @@
+//! Small random histories: lost, late and doubled packets, restarts of server and workers.
+
+use super::parties::{Process, Server, ms, static_job};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+use thc_protocol::Cookie;
+use thc_protocol::session::JoinEvent;
+
+/// SplitMix64.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with seed {}", self.0);
+        }
+    }
+}
+
+/// What a worker's application does: it joins, and joins anew when the session is over.
+struct Member {
+    process: Process,
+    /// The session whose calls it is in.
+    session: Option<Cookie>,
+    incarnation: u16,
+    /// Since when the server has not known it.
+    unheard: Option<Duration>,
+}
+
+struct World {
+    rng: Rng,
+    now: Duration,
+    server: Server,
+    members: Vec<Member>,
+    queue: BinaryHeap<Reverse<(Duration, u64, Option<SocketAddrV4>, Option<SocketAddrV4>, Vec<u8>)>>,
+    sent: u64,
+    faults: bool,
+    /// Which incarnations a session is of.
+    nonces: BTreeMap<u32, Vec<u16>>,
+}
+
+impl World {
+    fn new(seed: u64, workers: u8) -> World {
+        let member = |worker| Member {
+            process: Process::new(worker, 0, ms(0)),
+            session: None,
+            incarnation: 0,
+            unheard: None,
+        };
+        World {
+            rng: Rng(seed),
+            now: ms(0),
+            server: Server::new(workers),
+            members: (0..workers).map(member).collect(),
+            queue: BinaryHeap::new(),
+            sent: 0,
+            faults: true,
+            nonces: BTreeMap::new(),
+        }
+    }
+
+    /// To the server from somebody, or from the server to somebody.
+    fn send(&mut self, from: Option<SocketAddrV4>, to: Option<SocketAddrV4>, bytes: &[u8]) {
+        let copies = if self.faults { [0, 1, 1, 1, 2][self.rng.below(5) as usize] } else { 1 };
+        for _ in 0..copies {
+            let slow = self.faults && self.rng.below(10) == 0;
+            let delay = ms(1 + self.rng.below(if slow { 3000 } else { 20 }));
+            self.sent += 1;
+            self.queue.push(Reverse((self.now + delay, self.sent, from, to, bytes.to_vec())));
+        }
+    }
+
+    fn known(&self, member: &Member) -> bool {
+        self.server.installed.as_ref().is_some_and(|(cookie, members)| {
+            Some(*cookie) == member.session
+                && members.iter().any(|(worker, at)| {
+                    worker.0 == member.process.worker && at.addr == member.process.address
+                })
+        })
+    }
+
+    fn rejoin(&mut self, i: usize, moved: bool) {
+        let member = &mut self.members[i];
+        member.incarnation += 1;
+        let worker = member.process.worker;
+        let address = member.process.address;
+        member.process = Process::new(worker, member.incarnation, self.now);
+        if !moved {
+            member.process.address = address;
+        }
+        member.session = None;
+        member.unheard = None;
+    }
+
+    /// Everything that happens within the next 10 ms.
+    fn step(&mut self) {
+        self.now += ms(10);
+        while self.queue.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
+            let Some(Reverse((_, _, from, to, bytes))) = self.queue.pop() else { break };
+            match (from, to) {
+                (Some(from), _) => self.at_server(from, &bytes),
+                (_, Some(to)) => self.at_worker(to, &bytes),
+                _ => unreachable!(),
+            }
+        }
+        for i in 0..self.members.len() {
+            self.live(i);
+        }
+    }
+
+    fn at_server(&mut self, from: SocketAddrV4, bytes: &[u8]) {
+        let before = self.server.installed.as_ref().map(|installed| installed.0);
+        for (to, answer) in self.server.take(self.now, from, bytes) {
+            self.send(None, Some(to), &answer);
+        }
+        if before != self.server.installed.as_ref().map(|installed| installed.0) {
+            self.server.alive.clear();
+        }
+    }
+
+    fn at_worker(&mut self, to: SocketAddrV4, bytes: &[u8]) {
+        let Some(i) = self.members.iter().position(|member| member.process.address == to) else { return };
+        self.members[i].process.take(self.now, bytes);
+        let Some(event) = self.members[i].process.events.pop() else { return };
+        match event {
+            JoinEvent::Welcome(welcome, n) => {
+                assert_eq!(usize::from(n), self.members.len());
+                match self.members[i].session {
+                    None => {
+                        self.members[i].session = Some(welcome.session);
+                        let incarnation = self.members[i].incarnation;
+                        let known = self
+                            .nonces
+                            .entry(welcome.session.0)
+                            .or_insert_with(|| vec![u16::MAX; usize::from(n)]);
+                        // Two incarnations of a worker are never members of one session.
+                        assert!(known[i] == u16::MAX || known[i] == incarnation, "session {welcome:?}");
+                        known[i] = incarnation;
+                    }
+                    Some(session) if session != welcome.session => self.rejoin(i, false),
+                    Some(_) => {}
+                }
+            }
+            JoinEvent::Reforming(_) => self.rejoin(i, false),
+            JoinEvent::Pending(joined, _) => assert_ne!(joined >> i & 1, 0),
+            JoinEvent::Failed(error) => {
+                // Only an earlier life of this worker can be in its way.
+                assert!(self.members[i].incarnation > 0, "{error}");
+                self.rejoin(i, false);
+            }
+            JoinEvent::Bye => panic!("nobody leaves"),
+        }
+    }
+
+    fn live(&mut self, i: usize) {
+        let now = self.now;
+        if self.members[i].session.is_some() {
+            // Members send data all the time, and suspect a restart when nothing comes back.
+            if self.known(&self.members[i]) {
+                self.members[i].unheard = None;
+                self.server.alive.insert(i as u8, ms(0));
+            } else if now - *self.members[i].unheard.get_or_insert(now) >= ms(100) {
+                self.members[i].process.joiner.resume(now);
+            }
+        }
+        let from = self.members[i].process.address;
+        if let Some(packet) = self.members[i].process.poll(now) {
+            self.send(Some(from), None, &packet);
+        }
+    }
+
+    fn settled(&self) -> bool {
+        self.members.iter().all(|member| self.known(member))
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            for (_, ago) in &mut self.server.alive {
+                *ago += ms(10);
+            }
+            self.step();
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_all_end_up_in_one_session() {
+    let times = std::env::var("THC_TRACES").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    for seed in 0..1000 * times {
+        let named = Seed(seed);
+        let workers = 1 + (seed % 4) as u8;
+        let mut world = World::new(seed * 7919, workers);
+        world.run(ms(2000));
+        for _ in 0..world.rng.below(5) {
+            match world.rng.below(4) {
+                0 => {
+                    let cookies = 1_000_000 + world.rng.below(1 << 30) as u32;
+                    world.server = Server::of(static_job(workers), cookies);
+                }
+                1 => {
+                    let worker = world.rng.below(u64::from(workers)) as usize;
+                    let moved = world.rng.below(2) == 0;
+                    world.rejoin(worker, moved);
+                }
+                2 => {
+                    // A member moves without restarting.
+                    let worker = world.rng.below(u64::from(workers)) as usize;
+                    let port = 20_000 + world.rng.below(10_000) as u16;
+                    let address = &mut world.members[worker].process.address;
+                    *address = SocketAddrV4::new(*address.ip(), port);
+                }
+                _ => {}
+            }
+            let pause = ms(world.rng.below(6000));
+            world.run(pause);
+        }
+        // The network heals, and what is still under way has arrived after 3 s.
+        world.faults = false;
+        world.run(ms(12_000));
+        assert!(world.settled(), "not settled: {:?}", world.server.registry);
+        // From here on nothing disturbs the session; a restart of the server is survived.
+        let session = world.server.installed.clone().unwrap().0;
+        world.run(ms(1000));
+        world.server = Server::of(static_job(workers), 77);
+        world.run(ms(3000));
+        assert!(world.settled());
+        assert_eq!(world.server.installed.clone().unwrap().0, session);
+        drop(named);
+    }
+}
