@@ -4,6 +4,7 @@ use super::codec::{self, Codec};
 use crate::WorkerError;
 use crossbeam_channel::Sender;
 use std::collections::VecDeque;
+use thc_codec::buffer::Buffer;
 use thc_codec::partition::{self, MIN_PARTITION, Partition};
 use thc_protocol::wire::{Mode, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, Place};
@@ -41,9 +42,9 @@ pub(super) enum Stage {
     /// Untouched.
     Waiting,
     /// Transformed; what has been sent of it is already the residual.
-    Rotated(Vec<f32>),
+    Rotated(Buffer),
     /// All sent; the residual is to go into the error feedback.
-    Residual(Vec<f32>),
+    Residual(Buffer),
     /// Nothing of it is left here.
     Sent,
 }
@@ -135,7 +136,7 @@ pub(super) struct Calls {
     queue: VecDeque<Active>,
     outcomes: Vec<(u64, Result<(), WorkerError>)>,
     /// Memory of partitions that need no sending after all.
-    reclaimed: Vec<Vec<f32>>,
+    reclaimed: Vec<Buffer>,
 }
 
 impl Calls {
@@ -202,7 +203,7 @@ impl Calls {
         live.filter_map(|(i, active)| Some((self.number(i), active.parts.iter().position(&wanted)?))).next()
     }
 
-    pub fn reclaim(&mut self) -> impl Iterator<Item = Vec<f32>> {
+    pub fn reclaim(&mut self) -> impl Iterator<Item = Buffer> {
         self.reclaimed.drain(..)
     }
 

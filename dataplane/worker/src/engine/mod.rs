@@ -17,7 +17,8 @@ use link::Link;
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
-use thc_codec::{feedback::ErrorFeedback, norm, rht};
+use thc_codec::partition::MAX_PARTITION;
+use thc_codec::{buffer::Buffer, feedback::ErrorFeedback, norm, rht};
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Mode, Norm, RAW_WORDS, Welcome};
 use thc_protocol::worker::{CallSpec, Parameters, SessionError, Worker};
@@ -61,7 +62,8 @@ pub struct Engine<I: PacketIo> {
     worker: Worker,
     codec: Codec,
     calls: Calls,
-    scratch: Vec<Vec<f32>>,
+    /// Free scratch memory, each piece large enough for any partition.
+    scratch: Vec<Buffer>,
     scratch_out: usize,
     feedback: HashMap<u64, ErrorFeedback>,
     stats: Stats,
@@ -430,16 +432,16 @@ impl<I: PacketIo> Engine<I> {
         let work = &mut active.parts[index];
         let range = work.part.offset..work.part.offset + work.part.len;
         let Some(x) = data.get(range.clone()) else { return false };
-        let mut scratch = self.scratch.pop().unwrap_or_default();
-        scratch.resize(work.part.padded, 0.0);
+        let mut scratch = self.scratch.pop().unwrap_or_else(|| Buffer::zeroed(MAX_PARTITION));
+        let rotated = &mut scratch[..work.part.padded];
         let key = self.codec.sign_key(number, work.part.index);
         let error = active.feedback.and_then(|key| self.feedback.get(&key));
         let result = match error {
-            Some(e) => rht::forward_sum(x, &e.as_slice()[range], &mut scratch, key),
+            Some(e) => rht::forward_sum(x, &e.as_slice()[range], rotated, key),
             None => {
-                scratch[..x.len()].copy_from_slice(x);
-                scratch[x.len()..].fill(0.0);
-                rht::forward(&mut scratch, key)
+                rotated[..x.len()].copy_from_slice(x);
+                rotated[x.len()..].fill(0.0);
+                rht::forward(rotated, key)
             }
         };
         debug_assert!(result.is_ok(), "partitions are powers of two");
@@ -487,7 +489,7 @@ impl<I: PacketIo> Engine<I> {
                 e.fill(0.0);
             } else {
                 let key = self.codec.sign_key(number, work.part.index);
-                let result = rht::inverse_into(&mut scratch, e, key);
+                let result = rht::inverse_into(&mut scratch[..work.part.padded], e, key);
                 debug_assert!(result.is_ok(), "partitions are powers of two");
             }
         }
