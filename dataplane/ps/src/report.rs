@@ -10,11 +10,12 @@ use crate::config::{JobSetup, ServerConfig};
 use crate::stats::{JobStats, ServerStats, WorkerStats};
 
 /// What a server tells when it starts, on one line: "thc-ps listening on …, job 1: 4 workers, …".
+/// With several shards, the last one's port follows the first.
 #[must_use]
 pub fn greeting(config: &ServerConfig, listen: std::net::SocketAddrV4) -> String {
     let mut line = format!("thc-ps listening on {listen}");
     if config.shards > 1 {
-        let _ = write!(line, " and the {} ports behind it", config.shards - 1);
+        let _ = write!(line, " to {}", listen.port() + u16::from(config.shards) - 1);
     }
     for job in &config.jobs {
         let _ = write!(line, ", {}", describe(job));
@@ -146,4 +147,46 @@ fn row(text: &mut String, name: &str, worker: &WorkerStats) {
         .map(|(reason, count)| format!("{reason} {count}"))
         .collect();
     let _ = writeln!(text, " {:>10}  {}", worker.dropped(), reasons.join(", "));
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::config::ServerOptions;
+
+    fn greet(job: &str) -> String {
+        let text = format!("shards = 3\n[[job]]\njob = 1\nworkers = 4\ncookie = 0x77\n{job}\n");
+        let config = ServerOptions::parse(&text).unwrap().validate().unwrap();
+        greeting(&config, "127.0.0.1:9000".parse().unwrap())
+    }
+
+    #[test]
+    fn the_greeting_says_what_is_served() {
+        assert_eq!(
+            greet("granularity = 30\nfraction = \"1/32\""),
+            "thc-ps listening on 127.0.0.1:9000 to 9002, job 1: 4 workers, b=4 g=30 p=1/32, 1024 slots, reliable"
+        );
+        assert!(
+            greet("granularity = 20\nfraction = 0.3\nlane = 16\nquorum = 3\npolicy = \"best-effort\"")
+                .ends_with("g=20 p=3.0000e-1, 1024 slots, quorum 3, 16-bit lanes, best-effort after 200ms")
+        );
+    }
+
+    #[test]
+    fn an_interval_counts_what_happened_in_it() {
+        let text = "[[job]]\njob = 1\nworkers = 4\ncookie = 0x77\n";
+        let server =
+            ServerOptions { listen: Some("127.0.0.1:0".into()), ..ServerOptions::parse(text).unwrap() };
+        let before = crate::Server::start(server.validate().unwrap()).unwrap().shutdown();
+        let mut now = before.clone();
+        now.seconds = before.seconds + 2.0;
+        now.network.packets_in += 1000;
+        now.network.bytes_out += 1_000_000_000;
+        now.jobs[0].results += 7;
+        now.jobs[0].members[2].drops.insert("slot".into(), 3);
+        let line = line(&before, &now);
+        assert!(line.contains("in 500 packets/s 0.000 Gbit/s, out 0 packets/s 4.000 Gbit/s"), "{line}");
+        assert!(line.ends_with("job 1 waiting 0/4: 7 results, 0 resent, 3 dropped"), "{line}");
+    }
 }
