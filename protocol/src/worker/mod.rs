@@ -450,12 +450,16 @@ impl Worker {
     }
 
     fn retire(&mut self) {
-        while self.calls.front().is_some_and(Call::done) {
-            self.calls.pop_front();
-            self.first_call += 1;
-            self.norm_call = self.norm_call.saturating_sub(1);
-            self.data_call = self.data_call.saturating_sub(1);
+        while self.calls.front().is_some_and(|call| !call.parts.is_empty() && call.done()) {
+            self.pop();
         }
+    }
+
+    fn pop(&mut self) {
+        self.calls.pop_front();
+        self.first_call += 1;
+        self.norm_call = self.norm_call.saturating_sub(1);
+        self.data_call = self.data_call.saturating_sub(1);
     }
 
     fn straggler(&mut self, now: Duration, header: &Header, about: Straggler, events: &mut impl Events) {
@@ -500,6 +504,12 @@ impl Worker {
         if self.failure.is_some() {
             return;
         }
+        // A call of nothing has nothing to wait for but its turn.
+        while self.calls.front().is_some_and(|call| call.parts.is_empty()) {
+            events.norms(self.first_call, &mut std::iter::empty());
+            self.pop();
+            self.retire();
+        }
         self.send_norms(now, tx);
         self.norm.repeat(now, tx);
         if self.params.policy == Policy::Reliable {
@@ -527,6 +537,9 @@ impl Worker {
     pub fn deadline(&self) -> Option<Duration> {
         if self.failure.is_some() {
             return None;
+        }
+        if self.calls.front().is_some_and(|call| call.parts.is_empty()) {
+            return Some(Duration::ZERO);
         }
         let data = match self.params.policy {
             Policy::Reliable => self.data.deadline(),

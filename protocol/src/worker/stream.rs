@@ -92,8 +92,6 @@ struct Recovery {
     cursor: u64,
     /// The first seq that was not yet sent at the time-out.
     end: u64,
-    /// Order number of the last transmission before the time-out.
-    order: u64,
     /// How many may be repeated,
     budget: u32,
     /// but not before this time: if nothing was lost, a result of a packet not repeated comes first.
@@ -162,6 +160,9 @@ pub struct Stream {
     answered: u64,
     rtt: Rtt,
     timeouts: u32,
+    /// Order number of the last transmission before the last time-out. What was sent before that has
+    /// waited for time-outs, here or elsewhere, and is no measure of a round trip.
+    last_timeout: u64,
     /// Whether repeated packets carry NUDGE.
     nudging: bool,
     /// When the timer was last restarted.
@@ -210,6 +211,7 @@ impl Stream {
             answered: 0,
             rtt,
             timeouts: 0,
+            last_timeout: 0,
             nudging: false,
             since: Duration::ZERO,
             progress: Duration::ZERO,
@@ -372,10 +374,12 @@ impl Stream {
             }
         } else {
             self.answered = self.answered.max(entry.order);
-            self.rtt.sample(now.saturating_sub(entry.sent));
+            if entry.order > self.last_timeout {
+                self.rtt.sample(now.saturating_sub(entry.sent));
+            }
             // Its only transmission got through: what was outstanding then was not lost as a whole.
             // One sent after the time-out says nothing of those before.
-            if self.recovery.is_none_or(|recovery| entry.order <= recovery.order) {
+            if self.recovery.is_none() || entry.order <= self.last_timeout {
                 self.timeouts = 0;
                 self.stop_recovery();
             }
@@ -467,17 +471,12 @@ impl Stream {
         }
         if self.timeout().is_some_and(|timeout| timeout <= now) {
             self.timeouts += 1;
+            self.last_timeout = self.order;
             self.nudging |= self.timeouts >= NUDGE_AFTER;
             self.stats.timeouts += 1;
             self.since = now;
             self.recoveries += 1;
-            self.recovery = Some(Recovery {
-                cursor: self.base,
-                end: self.next,
-                order: self.order,
-                budget: 1,
-                not_before: now,
-            });
+            self.recovery = Some(Recovery { cursor: self.base, end: self.next, budget: 1, not_before: now });
         }
         while let Some(recovery) = self.recovery.as_mut().filter(|recovery| recovery.is_due(now)) {
             let index = (recovery.cursor % self.slots) as usize;

@@ -41,12 +41,15 @@ struct Member {
     unheard: Option<Duration>,
 }
 
+/// A packet under way: when it arrives, an order number, whence or whither (the other is the server), bytes.
+type Flight = (Duration, u64, Option<SocketAddrV4>, Option<SocketAddrV4>, Vec<u8>);
+
 struct World {
     rng: Rng,
     now: Duration,
     server: Server,
     members: Vec<Member>,
-    queue: BinaryHeap<Reverse<(Duration, u64, Option<SocketAddrV4>, Option<SocketAddrV4>, Vec<u8>)>>,
+    queue: BinaryHeap<Reverse<Flight>>,
     sent: u64,
     faults: bool,
     /// Which incarnations a session is of.
@@ -190,7 +193,7 @@ impl World {
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
-            for (_, ago) in &mut self.server.alive {
+            for ago in self.server.alive.values_mut() {
                 *ago += ms(10);
             }
             self.step();

@@ -87,3 +87,20 @@ fn goodput_under_loss() {
         assert!((repeated as f64) < 12.0 * loss * sent as f64 + 300.0, "loss {loss}: {repeated} repeated");
     }
 }
+
+#[test]
+fn a_restart_in_the_middle_costs_three_time_outs_at_most() {
+    // 4 workers with 512 packets in flight each; the last thing sent are some copies of a result.
+    let plan = plan(4, 1, 4, 2000);
+    let mut slowest = Duration::ZERO;
+    for at in (5..8000).step_by(61) {
+        let restarts = Restarts { at_result: vec![at], ..Restarts::default() };
+        let mut world = World::new(at, 1, FAST, restarts);
+        world.add_job(&plan, vec![Manner::prompt(1); 4], &[]);
+        world.run(Duration::from_secs(10), Duration::ZERO);
+        slowest = slowest.max(world.now);
+    }
+    println!("slowest with one restart: {slowest:?}");
+    // 20 + 40 + 80 ms, and what the rest takes.
+    assert!(slowest < Duration::from_millis(160), "{slowest:?}");
+}

@@ -49,6 +49,12 @@ impl CallPlan {
         }
     }
 
+    /// A call without partitions.
+    pub fn nothing(workers: u8) -> CallPlan {
+        let norms = vec![Vec::new(); usize::from(workers)];
+        CallPlan { mode: Mode::Compressed, length: 0, key: 0, packets: Vec::new(), norms }
+    }
+
     pub fn spec(&self, worker: u8) -> CallSpec<'_> {
         CallSpec {
             mode: self.mode,
@@ -183,11 +189,14 @@ impl JobPlan {
     }
 }
 
+/// Sums by call, partition and packet.
+type Sums = HashMap<(u64, u32, u32), Rc<[u8]>>;
+
 /// A job's plan with the exact sums that have been worked out already.
 #[derive(Debug)]
 pub struct Truth {
     pub plan: JobPlan,
-    full: RefCell<HashMap<(u64, u32, u32), Rc<[u8]>>>,
+    full: RefCell<Sums>,
 }
 
 impl Truth {

@@ -80,7 +80,11 @@ pub fn world(rng: &mut Rng, seed: u64, jobs: u16, nan: f64, network: Network, re
     let shards = rng.pick(&[1, 1, 2, 3]);
     let mut world = World::new(seed, shards, network, restarts);
     for number in 0..jobs {
-        let plan = job(rng, number * 257, nan);
+        let mut plan = job(rng, number * 257, nan);
+        if rng.chance(0.2) {
+            let place = rng.below(plan.calls.len() as u64 + 1) as usize;
+            plan.calls.insert(place, CallPlan::nothing(plan.config.workers));
+        }
         let manners = manners(rng, &plan);
         world.add_job(&plan, manners, &[]);
     }

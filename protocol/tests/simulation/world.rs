@@ -142,11 +142,6 @@ impl World {
         self.schedule(at, Event::Crash { client });
     }
 
-    /// The aggregator hears nothing until then.
-    pub fn deafen_until(&mut self, until: Duration) {
-        self.deaf_until = until;
-    }
-
     fn schedule(&mut self, at: Duration, event: Event) {
         self.order += 1;
         self.queue.push(Reverse((at.max(self.now), self.order, event)));
