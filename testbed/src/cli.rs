@@ -66,6 +66,7 @@ enum Subcommands {
                         Examples:\n  \
                         thc demo\n  \
                         thc demo --workers 8 --steps 200 --plot loss.svg\n  \
+                        thc demo --steps 50 --loss 0.01                 (same result, more packets)\n  \
                         thc demo --text book.txt --json > report.json\n  \
                         thc demo --save-gradients gradients/     (.npy files, for error studies)")]
 struct DemoArgs {
@@ -84,6 +85,12 @@ struct DemoArgs {
     /// Bit budget b: bits per coordinate on the way up that carry information
     #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
     bits: u8,
+    /// Lose this share of all packets, in each direction, to see them sent again
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = loss)]
+    loss: f64,
+    /// Don't carry what quantization loses over to the next step
+    #[arg(long)]
+    no_feedback: bool,
     /// Draw both loss curves into this SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -201,6 +208,13 @@ struct ServerArgs {
     arguments: Vec<String>,
 }
 
+fn loss(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=0.5).contains(&share) => Ok(share),
+        _ => Err("give a number from 0 to 0.5".to_owned()),
+    }
+}
+
 /// Parses the arguments, does what they ask, and reports an error as one line.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -279,6 +293,8 @@ fn execute(command: Subcommands) -> Result<()> {
             let options = run::Options {
                 plan,
                 bits: args.bits,
+                loss: args.loss,
+                feedback: !args.no_feedback,
                 plot: args.plot,
                 save_gradients: args.save_gradients,
                 quiet: args.json,

@@ -89,6 +89,12 @@ pub enum Error {
         /// What it answered.
         answer: String,
     },
+    /// The all-reduce failed.
+    #[error(transparent)]
+    Worker(Box<thc_worker::WorkerError>),
+    /// The parameter server ended without its totals.
+    #[error("thc-ps ended without telling its totals (are all programs of the same build?)")]
+    NoTotals,
     /// The model failed.
     #[error("the model failed: {0}")]
     Model(#[from] candle_core::Error),

@@ -2,6 +2,7 @@
 //! batches and takes their exact mean.
 
 use std::thread;
+use std::time::Instant;
 
 use super::event::{Times, Traffic};
 use super::model::{Gradient, Model};
@@ -13,11 +14,13 @@ use crate::error::Result;
 /// Averages all workers' gradients in this process, in f64.
 pub struct ExactMean<'a> {
     plan: &'a Plan,
+    times: Times,
 }
 
 impl GradientSource for ExactMean<'_> {
     fn gradient(&mut self, model: &Model, text: &Text, step: u32) -> Result<Gradient> {
         let plan = self.plan;
+        let started = Instant::now();
         let one = |worker| {
             let context = model.context();
             model.gradient(&text.batch(plan.seed, step, worker, plan.batch, context))
@@ -32,11 +35,13 @@ impl GradientSource for ExactMean<'_> {
                 .collect();
             parts.into_iter().flat_map(|part| part.join().expect("a gradient returns errors")).collect()
         });
-        mean(gradients?)
+        let mean = mean(gradients?);
+        self.times.computing += started.elapsed().as_secs_f64();
+        mean
     }
 
     fn account(&self) -> (Times, Option<Traffic>) {
-        (Times::default(), None)
+        (self.times, None)
     }
 }
 
@@ -55,5 +60,5 @@ fn mean(mut gradients: Vec<Gradient>) -> Result<Gradient> {
 
 /// The child process of the exact run.
 pub fn run(plan: &Plan) -> Result<()> {
-    train(plan, &mut ExactMean { plan })
+    train(plan, &mut ExactMean { plan, times: Times::default() })
 }

@@ -1,11 +1,10 @@
 //! Gradients on disk: one-dimensional `.npy` files of little-endian f32.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-
-const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
 
 /// The file of `worker`'s own gradient in `step`.
 pub fn own(folder: &Path, step: u32, worker: u8) -> PathBuf {
@@ -24,31 +23,16 @@ pub fn alone(folder: &Path, step: u32) -> PathBuf {
 
 /// Writes `values` as NumPy would.
 pub fn write(path: &Path, values: &[f32]) -> Result<()> {
-    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", values.len());
-    // The data starts at a multiple of 64 bytes, the header ends with a line feed.
-    let unpadded = MAGIC.len() + 2 + header.len() + 1;
-    header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
-    header.push('\n');
-    let mut bytes = Vec::with_capacity(unpadded + 64 + 4 * values.len());
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&(header.len() as u16).to_le_bytes());
-    bytes.extend_from_slice(header.as_bytes());
-    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-    let failed = |source| Error::File { path: path.to_owned(), source };
-    let mut file = std::fs::File::create(path).map_err(failed)?;
-    file.write_all(&bytes).map_err(failed)
+    npyz::to_file_1d(path, values.iter().copied())
+        .map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
 /// Reads what [`write`] wrote.
 pub fn read(path: &Path) -> Result<Vec<f32>> {
-    let bytes = std::fs::read(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
-    let data = bytes
-        .strip_prefix(MAGIC)
-        .and_then(|rest| rest.split_first_chunk::<2>())
-        .and_then(|(length, rest)| rest.get(usize::from(u16::from_le_bytes(*length))..))
-        .filter(|data| data.len() % 4 == 0)
-        .ok_or_else(|| Error::NotAGradient { path: path.to_owned() })?;
-    Ok(data.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect())
+    let file = File::open(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let not_a_gradient = |_| Error::NotAGradient { path: path.to_owned() };
+    let array = npyz::NpyFile::new(BufReader::new(file)).map_err(not_a_gradient)?;
+    array.into_vec().map_err(not_a_gradient)
 }
 
 #[cfg(test)]
@@ -64,8 +48,6 @@ mod tests {
             let values: Vec<f32> = (0..length).map(|i| i as f32 * 0.1 - 7.0).collect();
             write(&path, &values).unwrap();
             assert_eq!(read(&path).unwrap(), values);
-            let size = std::fs::metadata(&path).unwrap().len() as usize;
-            assert_eq!((size - 4 * values.len()) % 64, 0);
         }
     }
 
@@ -73,7 +55,7 @@ mod tests {
     fn other_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.npy");
-        for bytes in [&b"plain text, no array"[..], b"\x93NUMPY\x01\x00\xff\xff{}"] {
+        for bytes in [&b"plain text, no array"[..], b"\x93NUMPY\x01\x00\xff\xff{}", b""] {
             std::fs::write(&path, bytes).unwrap();
             assert!(matches!(read(&path), Err(Error::NotAGradient { .. })));
         }

@@ -49,8 +49,8 @@ pub struct WorkerPlan {
     pub worker: u8,
     /// The parameter server.
     pub server: SocketAddrV4,
-    /// The job's configured cookie.
-    pub cookie: u32,
+    /// Whether what quantization loses is kept for the next step.
+    pub feedback: bool,
     /// Where gradients of sampled steps go.
     pub samples: PathBuf,
 }

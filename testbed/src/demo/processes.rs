@@ -159,20 +159,23 @@ impl Children {
         Ok(())
     }
 
-    /// Asks a child to end, waits, and kills it if it doesn't. Returns the lines it wrote
-    /// while ending; messages of other children in that time are lost.
-    pub fn stop(&mut self, number: usize) -> Vec<String> {
+    /// Asks a child to end and waits. Returns the lines it wrote meanwhile; messages of other
+    /// children in that time are lost. Fails if it had to be killed or ended with an error.
+    pub fn stop(&mut self, number: usize) -> Result<Vec<String>> {
         self.running[number].ask();
         self.running[number].end(Instant::now() + GRACE);
         let mut last = Vec::new();
-        while let Ok((from, message)) = self.messages.recv_timeout(Duration::from_millis(500)) {
+        while let Ok((from, message)) = self.messages.recv_timeout(GRACE) {
             match message {
                 Message::Line(line) if from == number => last.push(line),
                 Message::Closed if from == number => break,
                 _ => {}
             }
         }
-        last
+        match self.running[number].ended {
+            Some(status) if !status.success() => Err(self.running[number].failure(status)),
+            _ => Ok(last),
+        }
     }
 
     /// The name a child was started with.
@@ -226,7 +229,7 @@ impl Running {
         Error::Child {
             name: self.name.clone(),
             status: status.to_string(),
-            complaint: last.map_or_else(|| "it said nothing".to_owned(), Clone::clone),
+            complaint: last.map_or("it said nothing", |line| line.trim_start_matches("thc: ")).to_owned(),
         }
     }
 }
@@ -315,6 +318,6 @@ mod tests {
         let script = "trap 'echo total 5; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
         let number = children.start("server".into(), &mut shell(script)).unwrap();
         assert!(matches!(children.message().unwrap(), (0, Message::Line(_))));
-        assert_eq!(children.stop(number), ["total 5"]);
+        assert_eq!(children.stop(number).unwrap(), ["total 5"]);
     }
 }

@@ -4,11 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use thc_ps::ServerStats;
 
 use super::curve;
 use super::error_sample::ErrorSample;
-use super::event::{Outcome, Times, Traffic};
+use super::event::{Times, Traffic};
 use super::plan::Plan;
+use super::run::Heard;
 
 /// Characters of a sparkline.
 const WIDTH: usize = 60;
@@ -29,6 +31,17 @@ pub struct Run {
     pub seconds: f64,
 }
 
+/// What the parameter server counted, the measuring all-reduces included.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Server {
+    /// Slots completed, each answered by one result to all workers.
+    pub results: u64,
+    /// Results sent again to a single worker.
+    pub resent: u64,
+    /// Packets dropped, for any reason.
+    pub dropped: u64,
+}
+
 /// The whole demo.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -40,6 +53,8 @@ pub struct Report {
     pub steps: u32,
     /// Seed.
     pub seed: u64,
+    /// Whether workers kept error feedback.
+    pub error_feedback: bool,
     /// Coordinates of a gradient.
     pub parameters: usize,
     /// The run through THC.
@@ -60,6 +75,8 @@ pub struct Report {
     pub bytes_per_coordinate_down: f64,
     /// Seconds per worker (mean), by what it did.
     pub times: Times,
+    /// The parameter server's totals.
+    pub server: Server,
     /// Digest of the model that all workers ended with.
     pub digest: String,
 }
@@ -70,25 +87,23 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 }
 
 impl Report {
-    /// Puts the findings of both runs together. `outcomes` are the workers'.
-    pub fn new(
-        plan: &Plan,
-        parameters: usize,
-        thc: Run,
-        exact: Run,
-        errors: Vec<ErrorSample>,
-        outcomes: &[Outcome],
-    ) -> Self {
+    /// Puts the findings of both runs together. `thc` is what was heard from the workers, `totals` from
+    /// their server, `feedback` whether there was error feedback.
+    pub fn new(plan: &Plan, feedback: bool, totals: &ServerStats, thc: Heard, exact: Run) -> Self {
+        let Heard { parameters, run: thc, errors, outcomes } = thc;
         let mut traffic = Traffic::default();
         for one in outcomes.iter().filter_map(|outcome| outcome.traffic) {
             traffic.add(&one);
         }
         let time = |part: fn(&Times) -> f64| mean(outcomes.iter().map(|outcome| part(&outcome.times)));
+        let dropped: u64 =
+            totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.dropped()).sum();
         Self {
             text: plan.text.clone(),
             workers: plan.workers,
             steps: plan.steps,
             seed: plan.seed,
+            error_feedback: feedback,
             parameters,
             nmse: mean(errors.iter().map(|e| e.applied)),
             nmse_without_feedback: mean(errors.iter().map(|e| e.without_feedback)),
@@ -103,6 +118,11 @@ impl Report {
                 waiting: time(|t| t.waiting),
             },
             digest: outcomes.first().map(|o| o.digest.clone()).unwrap_or_default(),
+            server: Server {
+                results: totals.jobs.iter().map(|job| job.results).sum(),
+                resent: totals.jobs.iter().map(|job| job.resent).sum(),
+                dropped: totals.drops.values().sum::<u64>() + dropped,
+            },
             thc,
             exact,
         }
@@ -155,7 +175,12 @@ impl fmt::Display for Report {
 
         writeln!(f, "\nAveraged gradient against the exact mean ({} steps sampled)", self.errors.len())?;
         writeln!(f, "  {:<34} {:>12.5}", "NMSE of one all-reduce", self.nmse_without_feedback)?;
-        writeln!(f, "  {:<34} {:>12.5}", "NMSE as applied, with feedback", self.nmse)?;
+        writeln!(
+            f,
+            "  {:<34} {:>12.5}",
+            if self.error_feedback { "NMSE as applied, with feedback" } else { "NMSE as applied" },
+            self.nmse
+        )?;
         writeln!(f, "  {:<34} {:>12}", "models equal bit for bit", format!("all {}", self.workers))?;
 
         writeln!(f, "\nNetwork, all workers together (bytes from the IP header on)")?;
@@ -169,7 +194,8 @@ impl fmt::Display for Report {
         let traffic = &self.traffic;
         row("bytes", thousands(traffic.bytes_up), thousands(traffic.bytes_down))?;
         row("packets", thousands(traffic.packets_up), thousands(traffic.packets_down))?;
-        row("retransmissions", thousands(traffic.retransmissions), String::new())?;
+        row("retransmissions", thousands(traffic.retransmissions), thousands(self.server.resent))?;
+        row("dropped by the server as invalid", thousands(self.server.dropped), String::new())?;
 
         writeln!(f, "\nTime of a worker (mean of {})", self.workers)?;
         let Times { computing, compression, communication, waiting } = self.times;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use thc_ps::ServerStats;
 
 use super::curve::{final_loss, plot};
 use super::error_sample::ErrorSample;
@@ -15,7 +16,7 @@ use super::plan::{Plan, WorkerPlan};
 use super::processes::{Children, Message};
 use super::progress::Progress;
 use super::report::{Report, Run};
-use super::server;
+use super::server::{self, Job};
 use super::text::Text;
 use crate::error::{Error, Result};
 
@@ -26,6 +27,10 @@ pub struct Options {
     pub plan: Plan,
     /// Bit budget b of the compression.
     pub bits: u8,
+    /// Share of the packets that the server loses, in each direction.
+    pub loss: f64,
+    /// Whether workers keep error feedback.
+    pub feedback: bool,
     /// Where to draw the loss curves.
     pub plot: Option<PathBuf>,
     /// Where to keep the sampled gradients.
@@ -46,45 +51,78 @@ pub fn run(options: &Options) -> Result<Report> {
     let samples = options.save_gradients.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(samples).map_err(|source| Error::File { path: samples.to_owned(), source })?;
 
-    let thc = compressed(options, samples, Arc::clone(&interrupted))?;
+    let (thc, totals) = compressed(options, samples, Arc::clone(&interrupted))?;
     let exact = exact(options, interrupted)?;
     if let Some(path) = &options.plot {
         plot(path, &thc.run.losses, &exact.run.losses)?;
     }
-    Ok(Report::new(&options.plan, thc.parameters, thc.run, exact.run, thc.errors, &thc.outcomes))
+    Ok(Report::new(&options.plan, options.feedback, &totals, thc, exact.run))
 }
 
 /// What was heard from the processes of one run.
-struct Heard {
-    parameters: usize,
-    run: Run,
-    errors: Vec<ErrorSample>,
-    outcomes: Vec<Outcome>,
+pub struct Heard {
+    /// Coordinates of a gradient.
+    pub parameters: usize,
+    /// Losses and time.
+    pub run: Run,
+    /// Errors of the sampled steps.
+    pub errors: Vec<ErrorSample>,
+    /// What each process ended with.
+    pub outcomes: Vec<Outcome>,
 }
 
 /// The run through THC: a parameter server and a process per worker.
-fn compressed(options: &Options, samples: &Path, interrupted: Arc<AtomicBool>) -> Result<Heard> {
+fn compressed(
+    options: &Options,
+    samples: &Path,
+    interrupted: Arc<AtomicBool>,
+) -> Result<(Heard, ServerStats)> {
     let plan = &options.plan;
     let program = server::find()?;
-    let address = server::free_address()?;
-    let cookie = rand::random();
+    let job = Job {
+        workers: plan.workers,
+        bits: options.bits,
+        seed: plan.seed,
+        loss: options.loss,
+        cookie: rand::random(),
+    };
     let mut children = Children::new(interrupted);
-    let arguments = server::arguments(address, plan.workers, options.bits, cookie);
-    let ps = children.start("thc-ps".to_owned(), own("demo-server")?.arg(program).args(arguments))?;
+    let mut command = own("demo-server")?;
+    job.hand_cookie(&mut command).arg(program).args(job.arguments());
+    let ps = children.start("thc-ps".to_owned(), &mut command)?;
+    let address = loop {
+        match children.message()? {
+            (_, Message::Line(line)) => {
+                if let Some(address) = server::ready(&line) {
+                    break address;
+                }
+            }
+            (from, Message::Closed) => {
+                children.finish(from)?;
+                return Err(Error::Silent { name: children.name(from).to_owned() });
+            }
+        }
+    };
     let mut workers = Vec::new();
     for worker in 0..plan.workers {
-        let order =
-            WorkerPlan { plan: plan.clone(), worker, server: address, cookie, samples: samples.to_owned() };
+        let order = WorkerPlan {
+            plan: plan.clone(),
+            worker,
+            server: address,
+            feedback: options.feedback,
+            samples: samples.to_owned(),
+        };
         let order = serde_json::to_string(&order).map_err(Error::Event)?;
-        // Each process gets one thread: the workers already fill the processor.
-        let mut command = own("demo-worker")?;
-        command.env("RAYON_NUM_THREADS", "1").arg(order);
+        let mut command = trainer("demo-worker")?;
+        job.hand_cookie(&mut command).arg(order);
         workers.push(children.start(format!("worker {worker}"), &mut command)?);
     }
     let progress = Progress::new("THC", plan.steps, options.quiet);
     let sampled = Some((samples, options.save_gradients.is_some()));
     let heard = listen(&mut children, plan, &workers, Some(ps), &progress, sampled)?;
-    children.stop(ps);
+    let totals = children.stop(ps)?;
+    let totals = totals.iter().rev().find_map(|line| serde_json::from_str(line).ok());
+    let totals: ServerStats = totals.ok_or(Error::NoTotals)?;
     if let Some((worker, other)) =
         heard.outcomes.iter().enumerate().find(|(_, o)| o.digest != heard.outcomes[0].digest)
     {
@@ -94,15 +132,15 @@ fn compressed(options: &Options, samples: &Path, interrupted: Arc<AtomicBool>) -
             first: heard.outcomes[0].digest.clone(),
         });
     }
-    Ok(heard)
+    Ok((heard, totals))
 }
 
 /// The run with exact averaging, in one process.
 fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<Heard> {
     let mut children = Children::new(interrupted);
     let order = serde_json::to_string(&options.plan).map_err(Error::Event)?;
-    let mut command = own("demo-exact")?;
-    command.env("RAYON_NUM_THREADS", "1").arg(order);
+    let mut command = trainer("demo-exact")?;
+    command.arg(order);
     let only = children.start("the exact run".to_owned(), &mut command)?;
     let progress = Progress::new("exact", options.plan.steps, options.quiet);
     listen(&mut children, &options.plan, &[only], None, &progress, None)
@@ -112,6 +150,19 @@ fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<Heard> {
 fn own(subcommand: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().map_err(Error::Process)?);
     command.arg(subcommand).arg("--parent").arg(std::process::id().to_string());
+    Ok(command)
+}
+
+/// A child that trains.
+fn trainer(subcommand: &str) -> Result<Command> {
+    let mut command = own(subcommand)?;
+    // One thread each for the matrix products: the processes already fill the processor.
+    command.env("RAYON_NUM_THREADS", "1");
+    // Every tensor operation allocates its result. Above its thresholds glibc gets and returns
+    // that memory by system calls and page faults, which took half of a worker's processor time.
+    for threshold in ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"] {
+        command.env(threshold, (1u32 << 30).to_string());
+    }
     Ok(command)
 }
 

@@ -1,6 +1,6 @@
 //! The demo's parameter server: where the program `thc-ps` is and how it is started.
 
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -33,6 +33,9 @@ fn build(cargo: &Path, package: &Path, folder: &Path) -> Result<()> {
     let (Some(target), Some(profile)) = (folder.parent(), folder.file_name()) else {
         return Ok(());
     };
+    if !folder.join(PROGRAM).exists() {
+        eprintln!("building {PROGRAM}, once");
+    }
     let mut command = Command::new(cargo);
     command
         .args(["build", "--quiet", "--package", PROGRAM, "--bin", PROGRAM])
@@ -51,21 +54,76 @@ fn build(cargo: &Path, package: &Path, folder: &Path) -> Result<()> {
     Err(Error::Build { complaint: first.unwrap_or("cargo gave no reason").to_owned() })
 }
 
-/// A loopback address whose UDP port is free at this moment.
-pub fn free_address() -> Result<SocketAddrV4> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Process)?;
-    let port = socket.local_addr().map_err(Error::Process)?.port();
-    Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+/// The environment variable that carries the job's cookie, to `thc-ps` as to workers.
+const COOKIE: &str = "THC_COOKIE";
+
+/// What the demo asks of its parameter server.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// Workers.
+    pub workers: u8,
+    /// Bit budget b; the server chooses the best table for it.
+    pub bits: u8,
+    /// Seed of the shared signs, from which workers derive their roundings.
+    pub seed: u64,
+    /// Share of the packets to lose, in each direction.
+    pub loss: f64,
+    /// The job's secret.
+    pub cookie: u32,
 }
 
-/// The command line of the parameter server for one demo.
-pub fn arguments(address: SocketAddrV4, workers: u8, bits: u8, cookie: u32) -> Vec<String> {
-    let pairs = [
-        ("--listen", address.to_string()),
-        ("--job", JOB.to_string()),
-        ("--workers", workers.to_string()),
-        ("--bits", bits.to_string()),
-        ("--cookie", format!("{cookie:#010x}")),
-    ];
-    pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+impl Job {
+    /// The command line of a parameter server on a free port of the loopback interface, for this job alone.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec!["--json".to_owned()];
+        let mut pair = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        pair("--listen", "127.0.0.1:0".to_owned());
+        pair("--job", JOB.to_string());
+        pair("--workers", self.workers.to_string());
+        pair("--bits", self.bits.to_string());
+        pair("--seed", self.seed.to_string());
+        if self.loss > 0.0 {
+            pair("--inject-loss", self.loss.to_string());
+            pair("--inject-seed", self.seed.to_string());
+        }
+        arguments
+    }
+
+    /// Puts the secret into a child's environment.
+    pub fn hand_cookie<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env(COOKIE, self.cookie.to_string())
+    }
+}
+
+/// The secret that [`Job::hand_cookie`] left.
+pub fn cookie_from_environment() -> Result<u32> {
+    std::env::var(COOKIE).ok().and_then(|text| text.parse().ok()).ok_or(Error::Orphaned)
+}
+
+/// The address in a server's `ready` line, if the line is one.
+pub fn ready(line: &str) -> Option<SocketAddrV4> {
+    line.strip_prefix("ready ")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_ready_line_has_an_address() {
+        assert_eq!(ready("ready 127.0.0.1:4711"), Some("127.0.0.1:4711".parse().unwrap()));
+        for line in ["", "ready", "ready soon", "thc-ps listening on 127.0.0.1:4711"] {
+            assert_eq!(ready(line), None);
+        }
+    }
+
+    #[test]
+    fn the_secret_is_not_on_the_command_line() {
+        let job = Job { workers: 4, bits: 4, seed: 1, loss: 0.01, cookie: 0xC00C_1E55 };
+        let line = job.arguments().join(" ");
+        assert!(line.contains("--workers 4") && line.contains("--inject-loss 0.01"), "{line}");
+        assert!(!line.contains(&job.cookie.to_string()) && !line.to_lowercase().contains("c00c1e55"));
+        assert!(!Job { loss: 0.0, ..job }.arguments().join(" ").contains("inject"));
+    }
 }

@@ -1,7 +1,118 @@
-//! placeholder
+//! A worker of the demo: its own gradient, all-reduced with the other workers' through THC.
+
+use std::time::Instant;
+
+use thc_worker::{CallOptions, Group, GroupConfig, Mode, Stats};
+
+use super::event::{Event, Times, Traffic};
+use super::gradient_file;
+use super::model::{Gradient, Model};
 use super::plan::WorkerPlan;
-use crate::error::Result;
-/// placeholder
-pub fn run(_: &WorkerPlan) -> Result<()> {
-    Err(crate::error::Error::Orphaned)
+use super::server;
+use super::text::Text;
+use super::training::{GradientSource, train};
+use crate::error::{Error, Result};
+
+/// The gradient's name for error feedback.
+const TENSOR: u64 = 1;
+
+/// The worker whose averaged gradients are written down; all have the same.
+const WRITER: u8 = 0;
+
+/// The group's mean of this worker's and the others' gradients.
+pub struct SharedMean<'a> {
+    order: &'a WorkerPlan,
+    group: Group,
+    times: Times,
+    traffic: Traffic,
+}
+
+impl SharedMean<'_> {
+    /// The all-reduce of the training, accounted for.
+    fn reduce(&mut self, coordinates: &mut [f32]) -> Result<()> {
+        let before = self.group.stats()?;
+        let started = Instant::now();
+        let options = CallOptions { mode: Mode::Compressed, feedback: self.order.feedback.then_some(TENSOR) };
+        self.group.allreduce_with(coordinates, options)?;
+        let seconds = started.elapsed().as_secs_f64();
+        self.account_for(&before, &self.group.stats()?, seconds, coordinates.len());
+        Ok(())
+    }
+
+    fn account_for(&mut self, before: &Stats, after: &Stats, seconds: f64, coordinates: usize) {
+        let compression = (after.compression - before.compression).as_secs_f64();
+        let waiting = (after.waiting - before.waiting).as_secs_f64();
+        self.times.compression += compression;
+        self.times.waiting += waiting;
+        // The system calls and what is done to packets around them.
+        self.times.communication += (seconds - compression - waiting).max(0.0);
+        self.traffic.add(&Traffic {
+            coordinates: coordinates as u64,
+            bytes_up: after.bytes_up - before.bytes_up,
+            bytes_down: after.bytes_down - before.bytes_down,
+            packets_up: after.packets_up - before.packets_up,
+            packets_down: after.packets_down - before.packets_down,
+            retransmissions: (after.retransmissions + after.nudged)
+                - (before.retransmissions + before.nudged),
+        });
+    }
+
+    /// Writes down what the error of this step is measured from, except the applied gradient: the
+    /// own gradient, and the mean that an all-reduce without error feedback gives.
+    fn sample(&self, step: u32, own: &[f32]) -> Result<()> {
+        let WorkerPlan { worker, samples, .. } = self.order;
+        gradient_file::write(&gradient_file::own(samples, step, *worker), own)?;
+        let mut alone = own.to_vec();
+        self.group.allreduce(&mut alone)?;
+        if *worker == WRITER {
+            gradient_file::write(&gradient_file::alone(samples, step), &alone)?;
+        }
+        Ok(())
+    }
+}
+
+impl GradientSource for SharedMean<'_> {
+    fn gradient(&mut self, model: &Model, text: &Text, step: u32) -> Result<Gradient> {
+        let WorkerPlan { plan, worker, samples, .. } = self.order;
+        let started = Instant::now();
+        let batch = text.batch(plan.seed, step, *worker, plan.batch, model.context());
+        let mut gradient = model.gradient(&batch)?;
+        self.times.computing += started.elapsed().as_secs_f64();
+        let sampled = plan.samples(step);
+        if sampled {
+            self.sample(step, &gradient.coordinates)?;
+        }
+        self.reduce(&mut gradient.coordinates)?;
+        if sampled {
+            if *worker == WRITER {
+                gradient_file::write(&gradient_file::applied(samples, step), &gradient.coordinates)?;
+            }
+            Event::Sample { step }.emit()?;
+        }
+        Ok(gradient)
+    }
+
+    fn account(&self) -> (Times, Option<Traffic>) {
+        (self.times, Some(self.traffic))
+    }
+}
+
+/// The child process of one worker. The job's cookie comes from the environment, where other users
+/// of the machine don't see it.
+pub fn run(order: &WorkerPlan) -> Result<()> {
+    let group = Group::join(GroupConfig {
+        ps: order.server,
+        job: server::JOB,
+        worker: order.worker,
+        cookie: server::cookie_from_environment()?,
+        ..GroupConfig::default()
+    })?;
+    let mut source = SharedMean { order, group, times: Times::default(), traffic: Traffic::default() };
+    train(&order.plan, &mut source)
+}
+
+impl From<thc_worker::WorkerError> for Error {
+    fn from(error: thc_worker::WorkerError) -> Self {
+        Self::Worker(Box::new(error))
+    }
 }

@@ -19,8 +19,8 @@ pub trait GradientSource {
     /// batches this process computed.
     fn gradient(&mut self, model: &Model, text: &Text, step: u32) -> Result<Gradient>;
 
-    /// Seconds spent so far and network use, if there is a network. The source's own
-    /// `computing` is left at 0: the loop measures it.
+    /// Seconds spent in [`GradientSource::gradient`] so far, and network use if there is a network.
+    /// What the error is measured with is in neither.
     fn account(&self) -> (Times, Option<Traffic>);
 }
 
@@ -30,17 +30,18 @@ pub fn train(plan: &Plan, source: &mut dyn GradientSource) -> Result<()> {
     let shape = Shape::demo(text.vocabulary);
     let mut model = Model::new(shape, plan.seed, plan.learning_rate)?;
     Event::Ready { parameters: model.parameters }.emit()?;
-    let started = Instant::now();
+    let mut updating = 0.0;
     for step in 0..plan.steps {
         let gradient = source.gradient(&model, &text, step)?;
         let loss = gradient.loss;
+        let started = Instant::now();
         model.set_learning_rate(plan.rate(step));
         model.update(gradient)?;
+        updating += started.elapsed().as_secs_f64();
         Event::Step { step, loss }.emit()?;
     }
-    let total = started.elapsed().as_secs_f64();
     let (mut times, traffic) = source.account();
-    times.computing = total - times.compression - times.communication - times.waiting;
+    times.computing += updating;
     Event::Done(Outcome {
         held_out: model.loss(&text.held_out(HELD_OUT, shape.context))?,
         digest: model.digest()?,

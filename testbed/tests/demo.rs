@@ -1,0 +1,229 @@
+//! `thc demo` with its real processes: a parameter server, workers, and what ends them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const THC: &str = env!("CARGO_BIN_EXE_thc");
+
+/// Text enough for a quick demo, on any machine.
+fn text(folder: &Path) -> String {
+    let path = folder.join("text");
+    let lines: String = (0..400).map(|i| format!("{i} times {} is {}\n", i % 7, i * (i % 7))).collect();
+    std::fs::write(&path, lines).unwrap();
+    path.display().to_string()
+}
+
+fn demo(folder: &Path, arguments: &str) -> Output {
+    Command::new(THC)
+        .args(["demo", "--text", &text(folder)])
+        .args(arguments.split_whitespace())
+        .output()
+        .unwrap()
+}
+
+fn report(folder: &Path, arguments: &str) -> Value {
+    let output = demo(folder, &format!("{arguments} --json"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn number(report: &Value, pointer: &str) -> f64 {
+    report.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {pointer}"))
+}
+
+#[test]
+fn a_small_demo_reports_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("loss.svg");
+    let gradients = folder.path().join("gradients");
+    let arguments = format!(
+        "--workers 2 --steps 12 --seed 3 --plot {} --save-gradients {}",
+        plot.display(),
+        gradients.display()
+    );
+    let found = report(folder.path(), &arguments);
+    // Both runs start from the same parameters and batches, so their first losses are the same number.
+    assert_eq!(found.pointer("/thc/losses/0"), found.pointer("/exact/losses/0"));
+    for run in ["thc", "exact"] {
+        assert_eq!(found[run]["losses"].as_array().unwrap().len(), 12);
+        let (first, last) =
+            (number(&found, &format!("/{run}/losses/0")), number(&found, &format!("/{run}/final_loss")));
+        assert!(last < 0.8 * first, "{run}: {first} to {last}");
+        assert!(number(&found, &format!("/{run}/held_out_loss")) < first);
+    }
+    let difference = number(&found, "/thc/final_loss") - number(&found, "/exact/final_loss");
+    assert!(difference.abs() < 0.3, "{difference}");
+    assert_eq!(found["errors"].as_array().unwrap().len(), 6);
+    for pointer in ["/nmse", "/nmse_without_feedback"] {
+        let nmse = number(&found, pointer);
+        assert!(nmse > 1e-4 && nmse < 0.1, "{pointer}: {nmse}");
+    }
+    let (up, down) =
+        (number(&found, "/bytes_per_coordinate_up"), number(&found, "/bytes_per_coordinate_down"));
+    // 560 and 1072 bytes per packet of 1024 coordinates, some packets twice on a busy machine.
+    assert!((0.546..0.7).contains(&up) && (1.04..1.3).contains(&down), "{up} {down}");
+    let parameters = number(&found, "/parameters") as u64;
+    assert_eq!(found["traffic"]["coordinates"], 2 * 12 * parameters);
+    assert_eq!(found["server"]["dropped"], 0);
+    assert!(number(&found, "/times/computing") > 0.0 && number(&found, "/times/compression") > 0.0);
+    assert!(std::fs::read_to_string(plot).unwrap().contains("exact mean"));
+    // Six steps, each with two workers' gradients and two averages.
+    assert_eq!(std::fs::read_dir(gradients).unwrap().count(), 24);
+}
+
+#[test]
+fn lost_packets_change_nothing_but_the_traffic() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = report(folder.path(), "--workers 2 --steps 4");
+    let lossy = report(folder.path(), "--workers 2 --steps 4 --loss 0.01");
+    assert!(number(&lossy, "/traffic/retransmissions") > 0.0);
+    assert_eq!(whole["digest"], lossy["digest"]);
+    assert_eq!(whole["thc"]["losses"], lossy["thc"]["losses"]);
+    assert_eq!(whole["errors"], lossy["errors"]);
+    let other = report(folder.path(), "--workers 2 --steps 4 --no-feedback");
+    assert_ne!(whole["digest"], other["digest"]);
+    // Without feedback the applied gradient is as near the mean as any all-reduce brings it.
+    let ratio = number(&other, "/nmse") / number(&other, "/nmse_without_feedback");
+    assert!((ratio - 1.0).abs() < 0.1, "{ratio}");
+}
+
+#[test]
+fn people_get_a_table_and_progress_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = demo(folder.path(), "--workers 1 --steps 2");
+    let table = String::from_utf8(output.stdout).unwrap();
+    for expected in [
+        "exact",
+        "difference",
+        "NMSE",
+        "bytes per coordinate",
+        "packets",
+        "retransmissions",
+        "computing",
+        "compression",
+        "communication",
+        "waiting",
+    ] {
+        assert!(table.contains(expected), "no {expected} in {table}");
+    }
+    let progress = String::from_utf8(output.stderr).unwrap();
+    assert!(progress.contains("step    2 of 2"), "{progress}");
+}
+
+/// A demo that would run for hours, with its children once all of them train.
+struct Long {
+    demo: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+    children: Vec<u32>,
+    _folder: tempfile::TempDir,
+}
+
+impl Long {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut demo = Command::new(THC)
+            .args(["demo", "--workers", "2", "--steps", "10000", "--text", &text(folder.path())])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(demo.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("step") {
+            line.clear();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the demo ended");
+        }
+        let children = format!("/proc/{0}/task/{0}/children", demo.id());
+        let children: Vec<u32> = std::fs::read_to_string(children)
+            .unwrap()
+            .split_whitespace()
+            .map(|pid| pid.parse().unwrap())
+            .collect();
+        assert_eq!(children.len(), 3, "a server and two workers");
+        Self { demo, stderr, children, _folder: folder }
+    }
+
+    fn child(&self, what: &str) -> u32 {
+        let is = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap().contains(what);
+        *self.children.iter().find(|pid| is(pid)).unwrap()
+    }
+
+    /// Its exit status and last line, once it and all its children are gone, which must be soon.
+    fn end(mut self) -> (Option<i32>, String) {
+        let asked = Instant::now();
+        let status = self.demo.wait().unwrap();
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        while self.children.iter().any(|&pid| runs(pid)) {
+            assert!(asked.elapsed() < Duration::from_secs(20), "children outlive the demo");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(asked.elapsed() < Duration::from_secs(20));
+        (status.code(), rest.lines().last().unwrap_or_default().to_owned())
+    }
+}
+
+/// Whether a process exists and is no zombie (whose new parent may be slow to collect it).
+fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+}
+
+#[test]
+fn an_interrupt_ends_all_processes() {
+    let demo = Long::start();
+    signal(demo.demo.id(), Signal::INT);
+    assert_eq!(demo.end(), (Some(130), "thc: interrupted".to_owned()));
+}
+
+#[test]
+fn no_child_outlives_a_killed_demo() {
+    let demo = Long::start();
+    signal(demo.demo.id(), Signal::KILL);
+    assert_eq!(demo.end().0, None);
+}
+
+#[test]
+fn a_killed_worker_is_named() {
+    let demo = Long::start();
+    signal(demo.child("demo-worker"), Signal::KILL);
+    let (status, line) = demo.end();
+    assert_eq!(status, Some(1));
+    assert!(line.starts_with("thc: worker ") && line.contains("SIGKILL"), "{line}");
+}
+
+#[test]
+fn a_killed_server_is_named() {
+    let demo = Long::start();
+    signal(demo.child("thc-ps"), Signal::KILL);
+    let (status, line) = demo.end();
+    assert_eq!(status, Some(1));
+    assert!(line.starts_with("thc: thc-ps ended") && line.contains("SIGKILL"), "{line}");
+}
+
+#[test]
+fn a_missing_server_is_one_clear_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("thc");
+    std::fs::copy(THC, &alone).unwrap();
+    let output = Command::new(&alone)
+        .args(["demo", "--text", &text(folder.path())])
+        .env_remove("CARGO")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.contains("thc-ps does not exist") && errors.contains("cargo build"), "{errors}");
+}
