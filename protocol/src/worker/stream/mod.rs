@@ -1,0 +1,299 @@
+//! One numbered stream of packets: window, keeping, retransmission (P8, P18, P20).
+//!
+//! Packets live in a ring of S entries whose bytes lie back to back, so that a run of packets is one
+//! contiguous piece of memory. Outstanding packets form a list in the order of their last
+//! transmission; there is one timer for all.
+
+mod repeat;
+mod ring;
+
+pub use ring::{Form, Place};
+
+use super::rtt::Rtt;
+use crate::wire::{HEADER_LEN, Header};
+use crate::{Round, SlotId, aggregator::Shard};
+use repeat::{Probe, Recovery};
+use ring::{Entry, NIL, Ring, State};
+use std::time::Duration;
+
+/// Sends packets of one shard: `contents` is a whole number of packets of `segment` bytes.
+pub trait Tx {
+    /// Sends a run to the shard's port.
+    fn send(&mut self, shard: u8, contents: &[u8], segment: usize);
+}
+
+/// Counts of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Packets sent for the first time.
+    pub sent: u64,
+    /// Packets sent again.
+    pub repeated: u64,
+    /// Time-outs.
+    pub timeouts: u64,
+    /// Packets given up.
+    pub given_up: u64,
+}
+
+/// What [`Stream::finish`] made of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The first result of this packet.
+    First(Place),
+    /// Known already, or of a packet that was never sent.
+    Nothing,
+}
+
+/// A stream of numbered packets to one class of slots.
+#[derive(Debug)]
+pub struct Stream {
+    slots: u64,
+    window: u64,
+    /// Most packets outstanding at once, at most `window`.
+    limit: u64,
+    shards: u8,
+    /// Whether results that cease to come are a sign of loss.
+    probing: bool,
+    base: u64,
+    next: u64,
+    entries: Vec<Entry>,
+    rings: [Ring; 2],
+    /// Outstanding entries by last transmission, oldest first.
+    head: u32,
+    tail: u32,
+    order: u64,
+    /// Highest transmission number with a result, of packets sent once.
+    answered: u64,
+    rtt: Rtt,
+    timeouts: u32,
+    /// Order number of the last transmission before the last time-out. What was sent before that has
+    /// waited for time-outs, here or elsewhere, and is no measure of a round trip.
+    last_timeout: u64,
+    /// Whether repeated packets carry NUDGE.
+    nudging: bool,
+    /// When the timer was last restarted.
+    since: Duration,
+    /// When something last finished, or the stream last went from idle to busy.
+    progress: Duration,
+    probe: Option<Probe>,
+    recovery: Option<Recovery>,
+    /// Number of the latest recovery.
+    recoveries: u64,
+    stats: StreamStats,
+}
+
+impl Stream {
+    /// A stream over `slots` slots whose packets are `strides` bytes long (usual, raw) and whose
+    /// first seq is `first` (0 in a new session).
+    #[must_use]
+    pub fn new(slots: u32, shards: u8, strides: [usize; 2], first: u64, rtt: Rtt) -> Stream {
+        let slots = u64::from(slots);
+        Stream {
+            slots,
+            window: slots / 2,
+            limit: slots / 2,
+            shards: shards.max(1),
+            probing: false,
+            base: first,
+            next: first,
+            entries: vec![Entry::unused(); slots as usize],
+            rings: strides.map(|stride| Ring { stride, bytes: Vec::new() }),
+            head: NIL,
+            tail: NIL,
+            order: 0,
+            answered: 0,
+            rtt,
+            timeouts: 0,
+            last_timeout: 0,
+            nudging: false,
+            since: Duration::ZERO,
+            progress: Duration::ZERO,
+            probe: None,
+            recovery: None,
+            recoveries: 0,
+            stats: StreamStats::default(),
+        }
+    }
+
+    /// Bounds the packets outstanding below the window of P18 (a small receive buffer).
+    pub fn set_limit(&mut self, packets: u64) {
+        self.limit = packets.clamp(1, self.window);
+    }
+
+    /// Takes results that cease to come as a sign of loss, not of a slow worker (P20).
+    pub fn set_probing(&mut self) {
+        self.probing = true;
+    }
+
+    /// Counts.
+    #[must_use]
+    pub fn stats(&self) -> StreamStats {
+        self.stats
+    }
+
+    /// The estimator, for reports.
+    #[must_use]
+    pub fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+
+    /// How many packets may be written now in one run: bounded by the window (P18), the end of the
+    /// ring and the shard's block (P21).
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let open = (self.base + self.limit).saturating_sub(self.next);
+        let slot = self.next % self.slots;
+        let block = u64::from(Shard::BLOCK);
+        open.min(self.slots - slot).min(block - slot % block) as usize
+    }
+
+    /// The payload of the `i`th packet that may be written, `i < room()`.
+    #[must_use]
+    pub fn payload_mut(&mut self, form: Form, i: usize) -> &mut [u8] {
+        let slot = (self.next % self.slots) as usize + i;
+        let ring = &mut self.rings[form as usize];
+        if ring.bytes.is_empty() {
+            ring.bytes = vec![0; self.slots as usize * ring.stride];
+        }
+        &mut ring.run(slot, 1)[HEADER_LEN..]
+    }
+
+    /// Sends the next `count` packets, whose payloads have been written with [`Self::payload_mut`];
+    /// `header` gives all fields but round and slot, `place` where each belongs.
+    pub fn commit(
+        &mut self,
+        now: Duration,
+        form: Form,
+        count: usize,
+        header: &Header,
+        place: impl Fn(usize) -> Place,
+        tx: &mut impl Tx,
+    ) {
+        if self.base == self.next {
+            self.since = now;
+            self.progress = now;
+            self.expect(now);
+        }
+        let first = (self.next % self.slots) as usize;
+        for i in 0..count {
+            let seq = self.next + i as u64;
+            let index = first + i;
+            let (slot, round) = self.address(seq);
+            Header { round, slot, ..*header }.emit(self.rings[form as usize].run(index, 1));
+            self.order += 1;
+            self.entries[index] = Entry::new(seq, self.order, now, place(i), form);
+            self.push(index as u32);
+        }
+        self.next += count as u64;
+        self.stats.sent += count as u64;
+        let ring = &mut self.rings[form as usize];
+        let stride = ring.stride;
+        tx.send(Shard::of(SlotId(first as u16), self.shards), ring.run(first, count), stride);
+    }
+
+    /// Passes over up to `count` seqs without sending anything: they count as finished. Returns how many.
+    pub fn pass_over(&mut self, count: usize) -> usize {
+        let count = count.min(self.room());
+        for _ in 0..count {
+            let index = (self.next % self.slots) as usize;
+            // There is nothing that could be sent again.
+            self.entries[index].state = State::Unused;
+            self.next += 1;
+        }
+        self.advance();
+        count
+    }
+
+    fn address(&self, seq: u64) -> (SlotId, Round) {
+        (SlotId((seq % self.slots) as u16), Round((seq / self.slots) as u32))
+    }
+
+    /// The entry of (slot, round), if that seq has been sent and is still kept.
+    fn find(&self, slot: SlotId, round: Round) -> Option<usize> {
+        let index = usize::from(slot.0);
+        let entry = self.entries.get(index)?;
+        let kept = entry.state != State::Unused && self.address(entry.seq).1 == round;
+        kept.then_some(index)
+    }
+
+    /// Whether (slot, round) is outstanding.
+    #[must_use]
+    pub fn is_outstanding(&self, slot: SlotId, round: Round) -> bool {
+        self.find(slot, round).is_some_and(|i| self.entries[i].state == State::Outstanding)
+    }
+
+    /// The payload that was sent to (slot, round), if it is still kept.
+    #[must_use]
+    pub fn kept_payload(&self, slot: SlotId, round: Round) -> Option<&[u8]> {
+        let index = self.find(slot, round)?;
+        let ring = &self.rings[self.entries[index].form as usize];
+        ring.bytes.get(index * ring.stride + HEADER_LEN..(index + 1) * ring.stride)
+    }
+
+    /// A result for (slot, round), of a packet of this form, has come.
+    pub fn finish(&mut self, now: Duration, form: Form, slot: SlotId, round: Round) -> Finish {
+        let Some(index) = self.find(slot, round) else { return Finish::Nothing };
+        let entry = self.entries[index];
+        if entry.state != State::Outstanding || entry.form != form {
+            return Finish::Nothing;
+        }
+        Finish::First(self.answer(now, index))
+    }
+
+    /// A STRAGGLER for (slot, round) has come: gives that packet up, as finished.
+    pub fn give_up(&mut self, now: Duration, slot: SlotId, round: Round) -> Finish {
+        let Some(index) = self.find(slot, round) else { return Finish::Nothing };
+        if self.entries[index].state != State::Outstanding {
+            return Finish::Nothing;
+        }
+        self.stats.given_up += 1;
+        Finish::First(self.answer(now, index))
+    }
+
+    /// Gives up one packet that was sent `age` or longer ago, the oldest first.
+    pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<Place> {
+        let entry = *self.entries.get(self.head as usize)?;
+        if entry.sent + age > now {
+            return None;
+        }
+        self.stats.given_up += 1;
+        self.close(now, self.head as usize);
+        Some(entry.place)
+    }
+
+    fn close(&mut self, now: Duration, index: usize) {
+        self.unlink(index as u32);
+        self.entries[index].state = State::Finished;
+        self.since = now;
+        self.progress = now;
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        while self.base < self.next {
+            let entry = &self.entries[(self.base % self.slots) as usize];
+            if entry.seq == self.base && entry.state == State::Outstanding {
+                break;
+            }
+            self.base += 1;
+        }
+    }
+
+    /// When the oldest packet was sent that is outstanding.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Duration> {
+        self.entries.get(self.head as usize).map(|entry| entry.sent)
+    }
+
+    /// When something last finished, or the stream last went from idle to busy, if anything is outstanding.
+    #[must_use]
+    pub fn progress(&self) -> Option<Duration> {
+        (self.base < self.next).then_some(self.progress)
+    }
+
+    /// Time-outs in a row, as far as they still count.
+    #[must_use]
+    pub fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+}

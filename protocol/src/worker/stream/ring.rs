@@ -1,0 +1,90 @@
+//! Where a stream's packets lie, and what is known of each.
+
+use std::time::Duration;
+
+/// No entry.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// Which of a stream's two packet lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Form {
+    /// The usual one.
+    Usual,
+    /// RAW packets of a data stream.
+    Raw,
+}
+
+/// What a packet carries: which part of which call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the call in the session.
+    pub call: u64,
+    /// Partition of the call.
+    pub partition: u32,
+    /// Packet of the partition.
+    pub packet: u32,
+}
+
+/// Packets of one length, back to back, one place for each slot. Its memory is taken at first use.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    pub stride: usize,
+    pub bytes: Vec<u8>,
+}
+
+impl Ring {
+    pub fn run(&mut self, first: usize, count: usize) -> &mut [u8] {
+        &mut self.bytes[first * self.stride..(first + count) * self.stride]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Unused,
+    Outstanding,
+    Finished,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub seq: u64,
+    /// Order number of the last transmission.
+    pub order: u64,
+    pub sent: Duration,
+    pub place: Place,
+    pub state: State,
+    /// Sent more than once.
+    pub repeated: bool,
+    /// Results have shown that a transmission of it was lost.
+    pub lost: bool,
+    /// The recovery that repeated it, by number.
+    pub recovery: u64,
+    pub form: Form,
+    pub prev: u32,
+    pub next: u32,
+}
+
+impl Entry {
+    /// A packet sent for the first time.
+    pub fn new(seq: u64, order: u64, sent: Duration, place: Place, form: Form) -> Entry {
+        Entry {
+            seq,
+            order,
+            sent,
+            place,
+            state: State::Outstanding,
+            repeated: false,
+            lost: false,
+            recovery: 0,
+            form,
+            prev: NIL,
+            next: NIL,
+        }
+    }
+
+    /// A place without a packet.
+    pub fn unused() -> Entry {
+        Entry { state: State::Unused, ..Entry::new(0, 0, Duration::ZERO, Place::default(), Form::Usual) }
+    }
+}
