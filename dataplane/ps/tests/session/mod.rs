@@ -79,9 +79,18 @@ impl RawWorker {
         let mut buffer = [0; 2048];
         match self.socket.recv_from(&mut buffer) {
             Ok((len, _)) => Some(buffer[..len].to_vec()),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
-            // An ICMP message about a server that was killed.
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => None,
+            // ConnectionRefused is an ICMP message about a server that was killed.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock
+                        | ErrorKind::TimedOut
+                        | ErrorKind::Interrupted
+                        | ErrorKind::ConnectionRefused
+                ) =>
+            {
+                None
+            }
             Err(error) => panic!("{error}"),
         }
     }
