@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint deps toolchain fmt clippy
+.PHONY: help demo test bench p4 lint deps toolchain fmt clippy
 
 SHELL := /bin/sh
 
@@ -52,6 +52,15 @@ bench: toolchain ## Run all benchmarks; results in target/bench/*.json and as on
 	cargo bench --workspace --bench '$(BENCH)' --no-fail-fast || status=$$?; \
 	echo; awk -f .ci/bench-table.awk "$(CARGO_TARGET_DIR)"/bench/*.json || status=$$?; \
 	exit $$status
+
+p4: ## Compile the switch program with p4c and note the hashes of its sources
+	@command -v p4c-bm2-ss >/dev/null || { \
+	    echo 'p4: p4c-bm2-ss not found; install p4c from the p4lang project (packages for Debian and Ubuntu and' >&2; \
+	    echo '    build instructions: https://github.com/p4lang/p4c#installing-packaged-versions-of-p4c),' >&2; \
+	    echo '    or use its container p4lang/p4c; p4/build keeps what was compiled last.' >&2; exit 1; }
+	cd p4 && p4c-bm2-ss --std p4-16 --p4runtime-files build/thc.p4info.txtpb -o build/thc.json v1model/thc.p4
+	@cd p4 && LC_ALL=C sha256sum shared/*.p4 v1model/*.p4 build/thc.json build/thc.p4info.txtpb >build/sources.sha256
+	@echo 'p4: p4/build/thc.json and thc.p4info.txtpb are up to date'
 
 lint: deps fmt clippy ## Formatting, clippy, and licences and advisories of all dependencies
 	@cargo deny --version >/dev/null 2>&1 || { \

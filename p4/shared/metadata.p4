@@ -1,0 +1,82 @@
+// What a packet is accompanied by within one pass.
+#ifndef THC_METADATA
+#define THC_METADATA
+
+struct headers_t {
+    pass_h pass;
+    ethernet_h ethernet;
+    arp_h arp;
+    ipv4_h ipv4;
+    udp_h udp;
+    thc_h thc;
+    norm_h norm;
+    // MISMATCH: the payload that was refused.
+    norm_h refused;
+    straggler_h straggler;
+    nudge_h nudge;
+    done_h[PASSES - 1] done;
+    indices_h indices;
+    words_h words;
+    words_h sums;
+}
+
+// The job's entry.
+struct job_t {
+    bit<JOB_BITS> index;
+    bit<32> cookie;
+    // Differs between incarnations of a job and between jobs: what a cell of another epoch holds is nothing.
+    bit<32> epoch;
+    bit<8> workers;
+    bit<8> quorum;
+    bit<32> data_base;
+    bit<32> data_slots;
+    bit<32> norm_base;
+    bit<32> norm_slots;
+    bit<16> group;
+}
+
+// What the state of a cell said, after the packet.
+struct cell_t {
+    bit<32> index;
+    event_t event;
+    bit<32> round;
+    bit<64> seen;
+    bit<8> count;
+    bool complete;
+    // This packet has completed it.
+    bool completes;
+}
+
+struct metadata_t {
+    // The packet is addressed to the aggregator.
+    bool ours;
+    // The packet comes from an earlier pass, with so many done_h still to be parsed.
+    bool between;
+    bit<8> done_left;
+    // The parser found fewer than 20 bytes for P1.
+    bool too_short;
+    reason_t reason;
+    job_t job;
+    // The member's place.
+    bit<16> member_port;
+    ipv4_addr_t member_ip;
+    bit<16> member_udp;
+    // The worker's number for counters.
+    bit<WORKER_BITS> worker;
+    // T[0] in the highest byte.
+    bit<128> table_values;
+    bit<PASS_BITS> pass;
+    // Where the packet came in, in whatever pass it is.
+    @field_list(0) bit<16> ingress_port;
+    cell_t cell;
+    // A NORM of another all-reduce than its slot's.
+    bool differs;
+    // Egress: the packet is an answer of the aggregator; to all members of its job, or to one.
+    bool answer;
+    bool to_all;
+    bit<8> to;
+    // Egress: the packet is flooded.
+    bool flooded;
+}
+
+#endif

@@ -1,0 +1,139 @@
+// P12 to P17: what goes out. Source and destination are swapped here; the member's own addresses are
+// written in egress, once per copy.
+control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    @name(".events") counter(1 << (JOB_BITS + WORKER_BITS + 3), CounterType.packets) events;
+    @name(".answers") counter(1 << (JOB_BITS + 2), CounterType.packets) answers;
+
+    @name(".set_pass_port")
+    action set_pass_port(bit<9> port) {
+        standard.egress_spec = port;
+    }
+
+    // Through which port a packet goes to its next pass. BMv2 recirculates whatever the port; packets of
+    // one port stay in order.
+    @name(".passes")
+    table passes {
+        key = { hdr.pass.number: exact @name("pass"); }
+        actions = { set_pass_port; }
+        default_action = set_pass_port(510);
+        size = PASSES;
+    }
+
+    action to_sender() {
+        standard.egress_spec = (bit<9>)meta.ingress_port;
+        meta.answer = true;
+        meta.to_all = false;
+        meta.to = hdr.thc.worker;
+    }
+
+    action to_members() {
+        standard.mcast_grp = meta.job.group;
+        meta.answer = true;
+        meta.to_all = true;
+    }
+
+    action head(bit<8> kind, bit<16> udp_len) {
+        hdr.thc.kind = kind;
+        hdr.thc.flags = 0;
+        hdr.thc.count = 0;
+        hdr.thc.reserved = 0;
+        hdr.udp.len = udp_len;
+        mac_t mac = hdr.ethernet.src;
+        hdr.ethernet.src = hdr.ethernet.dst;
+        hdr.ethernet.dst = mac;
+        ipv4_addr_t address = hdr.ipv4.src;
+        hdr.ipv4.src = hdr.ipv4.dst;
+        hdr.ipv4.dst = address;
+        bit<16> port = hdr.udp.src_port;
+        hdr.udp.src_port = hdr.udp.dst_port;
+        hdr.udp.dst_port = port;
+        hdr.udp.checksum = 0;
+        hdr.ipv4.tos = 0;
+        hdr.ipv4.total_len = udp_len + 20;
+        hdr.ipv4.id = 0;
+        hdr.ipv4.flags = 2;
+        hdr.ipv4.ttl = 64;
+    }
+
+    apply {
+        bool norm = hdr.norm.isValid();
+        bool nudge = hdr.thc.flags & FLAG_NUDGE != 0;
+        bit<8> kind = hdr.thc.kind;
+        bit<32> counted = (bit<32>)(meta.job.index ++ (answer_t)0);
+        bool complete = meta.cell.complete;
+        bool completes = meta.cell.completes;
+        bit<64> seen = meta.cell.seen;
+
+        if (meta.pass == 0) {
+            events.count((bit<32>)(meta.job.index ++ meta.worker ++ meta.cell.event));
+        }
+        mark_to_drop(standard);
+        if (meta.cell.event == EVENT_STALE) {
+            head(KIND_STRAGGLER, UDP_STRAGGLER);
+            hdr.straggler.setValid();
+            hdr.straggler.kind = kind;
+            hdr.straggler.zero = 0;
+            hdr.straggler.current = meta.cell.round;
+            hdr.norm.setInvalid();
+            hdr.indices.setInvalid();
+            hdr.words.setInvalid();
+            hdr.pass.setInvalid();
+            hdr.done[0].setInvalid();
+            hdr.done[1].setInvalid();
+            hdr.done[2].setInvalid();
+            hdr.done[3].setInvalid();
+            hdr.done[4].setInvalid();
+            hdr.done[5].setInvalid();
+            hdr.done[6].setInvalid();
+            to_sender();
+        } else if (meta.cell.event == EVENT_MISMATCH) {
+            head(KIND_MISMATCH, UDP_MISMATCH);
+            to_members();
+        } else if (!norm && meta.pass != PASSES - 1) {
+            hdr.pass.number = (bit<8>)meta.pass + 1;
+            hdr.pass.kept = 0;
+            if (hdr.pass.complete == 1) {
+                hdr.pass.kept = hdr.pass.number;
+            }
+            passes.apply();
+            answers.count(counted | (bit<32>)ANSWER_PASS);
+        } else {
+            bit<8> result_kind = kind | RESULT_BIT;
+            bit<8> result_table = hdr.thc.table_id;
+            if (!norm) {
+                complete = hdr.pass.complete == 1;
+                completes = hdr.pass.completes == 1;
+                seen = hdr.pass.seen;
+                result_kind = hdr.pass.result_kind;
+                result_table = hdr.pass.result_table;
+                hdr.pass.setInvalid();
+            }
+            if (complete) {
+                if (completes) {
+                    to_members();
+                    answers.count(counted | (bit<32>)ANSWER_RESULT);
+                } else {
+                    to_sender();
+                    answers.count(counted | (bit<32>)ANSWER_RESENT);
+                }
+                if (norm) {
+                    head(result_kind, UDP_NORM);
+                } else {
+                    head(result_kind, UDP_WORDS);
+                }
+                hdr.thc.worker = NO_WORKER;
+                hdr.thc.table_id = result_table;
+                hdr.thc.count = meta.cell.count;
+            } else if (nudge) {
+                head(KIND_NUDGE, UDP_NUDGE);
+                hdr.nudge.setValid();
+                hdr.nudge.kind = kind;
+                hdr.nudge.zero = 0;
+                hdr.nudge.seen = seen;
+                hdr.norm.setInvalid();
+                to_members();
+                answers.count(counted | (bit<32>)ANSWER_NUDGE);
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// DATA and RAW: one pass over the words of one cell.
+
+// Table value of a nibble: T[0] is in the highest byte.
+#define VALUE(z) (bit<8>)(meta.table_values >> (~(z) ++ (bit<3>)0))
+
+#if LANE_BITS == 8
+#define LOOK_UP(n) hdr.sums.w##n = VALUE(hdr.indices.i##n[15:12]) ++ VALUE(hdr.indices.i##n[11:8]) \
+    ++ VALUE(hdr.indices.i##n[7:4]) ++ VALUE(hdr.indices.i##n[3:0]);
+#else
+#define LOOK_UP(n) hdr.sums.w##n = (bit<16>)VALUE(hdr.indices.i##n[7:4]) ++ (bit<16>)VALUE(hdr.indices.i##n[3:0]);
+#endif
+
+#define TAKE(n) hdr.sums.w##n = hdr.words.w##n;
+
+// Overwrite, add or only read, by two masks. Lanes of 8 or 16 bits do not carry into each other, because
+// n·g fits a lane (P6); words of RAW wrap.
+#define AGGREGATE(n) lanes##n.read(old, cell); \
+    hdr.sums.w##n = (old & keep) + (hdr.sums.w##n & take); \
+    lanes##n.write(cell, hdr.sums.w##n);
+
+#define REGISTER(n) register<bit<32>>(DATA_CELLS) lanes##n;
+
+#define ALL_WORDS(do) \
+    do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) \
+    do(8) do(9) do(10) do(11) do(12) do(13) do(14) do(15) \
+    do(16) do(17) do(18) do(19) do(20) do(21) do(22) do(23) \
+    do(24) do(25) do(26) do(27) do(28) do(29) do(30) do(31)
+
+control DataStage(inout headers_t hdr, inout metadata_t meta) {
+    Cells(DATA_CELLS) state;
+    ALL_WORDS(REGISTER)
+    // Kind and table of the RESULT's header: as in the packet that completed the slot's first cell (P13).
+    register<bit<16>>(DATA_SLOTS) result_heads;
+
+    action look_up() {
+        ALL_WORDS(LOOK_UP)
+    }
+
+    action take_words() {
+        ALL_WORDS(TAKE)
+    }
+
+    action aggregate(bit<32> cell, bit<32> keep, bit<32> take) {
+        bit<32> old;
+        ALL_WORDS(AGGREGATE)
+    }
+
+    apply {
+        bit<32> slot = meta.job.data_base + (bit<32>)hdr.thc.slot;
+        bit<32> cell = (slot << PASS_BITS) | (bit<32>)meta.pass;
+        meta.cell.index = cell;
+        meta.differs = false;
+        state.apply(hdr, meta);
+
+        if (meta.cell.event != EVENT_STALE) {
+            if (!meta.between) {
+                hdr.pass.setValid();
+                hdr.pass.unused = 0;
+                hdr.pass.complete = 1;
+                hdr.pass.completes = 0;
+                hdr.pass.seen = 0xFFFFFFFFFFFFFFFF;
+                bit<16> head = (hdr.thc.kind | RESULT_BIT) ++ hdr.thc.table_id;
+                if (meta.cell.completes) {
+                    result_heads.write(slot, head);
+                } else if (meta.cell.complete) {
+                    result_heads.read(head, slot);
+                }
+                hdr.pass.result_kind = head[15:8];
+                hdr.pass.result_table = head[7:0];
+            }
+
+            hdr.sums.setValid();
+            if (hdr.thc.kind == KIND_DATA) {
+                look_up();
+            } else {
+                take_words();
+            }
+            hdr.indices.setInvalid();
+            hdr.words.setInvalid();
+            bit<32> keep = 0xFFFFFFFF;
+            bit<32> take = 0xFFFFFFFF;
+            if (meta.cell.event == EVENT_OPENED) {
+                keep = 0;
+            } else if (meta.cell.event != EVENT_ADDED) {
+                take = 0;
+            }
+            aggregate(cell, keep, take);
+
+            hdr.pass.seen = hdr.pass.seen & meta.cell.seen;
+            if (meta.cell.completes) {
+                hdr.pass.completes = 1;
+            }
+            if (!meta.cell.complete) {
+                hdr.pass.complete = 0;
+            }
+            if (hdr.pass.complete == 0) {
+                // There will be no RESULT: nothing has to be kept.
+                hdr.sums.setInvalid();
+                hdr.done[0].setInvalid();
+                hdr.done[1].setInvalid();
+                hdr.done[2].setInvalid();
+                hdr.done[3].setInvalid();
+                hdr.done[4].setInvalid();
+                hdr.done[5].setInvalid();
+                hdr.done[6].setInvalid();
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+// The way of a packet through one pass.
+control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    Membership() membership;
+    NormStage() norm;
+    DataStage() data;
+    Answers() answers;
+    Forwarding() forwarding;
+
+    @name(".set_ours")
+    action set_ours() {
+        meta.ours = true;
+    }
+
+    // The aggregator's own addresses.
+    @name(".own_address")
+    table own_address {
+        key = {
+            hdr.ethernet.dst: exact @name("mac");
+            hdr.ipv4.dst: exact @name("address");
+        }
+        actions = { set_ours; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4;
+    }
+
+    apply {
+        if (meta.between) {
+            meta.ours = true;
+            meta.pass = (bit<PASS_BITS>)hdr.pass.number;
+        } else if (hdr.ipv4.isValid()) {
+            meta.ingress_port = (bit<16>)standard.ingress_port;
+            own_address.apply();
+            // Other ports of the aggregator's address: nobody is there.
+            if (meta.ours && hdr.udp.isValid() && hdr.udp.dst_port != THC_UDP_PORT) {
+                mark_to_drop(standard);
+                exit;
+            }
+        }
+        if (meta.ours) {
+            membership.apply(hdr, meta, standard);
+            if (meta.reason != NOT_DROPPED) {
+                mark_to_drop(standard);
+            } else {
+                if (hdr.thc.kind == KIND_NORM) {
+                    norm.apply(hdr, meta);
+                } else {
+                    data.apply(hdr, meta);
+                }
+                answers.apply(hdr, meta, standard);
+            }
+        } else {
+            forwarding.apply(hdr, meta, standard);
+        }
+    }
+}

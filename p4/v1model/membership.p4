@@ -1,0 +1,157 @@
+// P7: which packets are let in. The checks are in the order of P7, and the first that fails is counted.
+control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard) {
+    @name(".packets") counter(1 << (JOB_BITS + WORKER_BITS), CounterType.packets_and_bytes) packets;
+    @name(".drops") counter(1 << (JOB_BITS + WORKER_BITS + 4), CounterType.packets) drops;
+    @name(".carrier") counter(16, CounterType.packets) carrier;
+
+    @name(".set_job")
+    action set_job(
+        bit<JOB_BITS> index,
+        bit<32> cookie,
+        bit<32> epoch,
+        bit<8> workers,
+        bit<8> quorum,
+        bit<32> data_base,
+        bit<32> data_slots,
+        bit<32> norm_base,
+        bit<32> norm_slots,
+        bit<16> group)
+    {
+        meta.job.index = index;
+        meta.job.cookie = cookie;
+        meta.job.epoch = epoch;
+        meta.job.workers = workers;
+        meta.job.quorum = quorum;
+        meta.job.data_base = data_base;
+        meta.job.data_slots = data_slots;
+        meta.job.norm_base = norm_base;
+        meta.job.norm_slots = norm_slots;
+        meta.job.group = group;
+    }
+
+    @name(".jobs")
+    table jobs {
+        key = { hdr.thc.job: exact @name("job"); }
+        actions = { set_job; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = MAX_JOBS;
+    }
+
+    @name(".set_member")
+    action set_member(bit<16> ingress_port, ipv4_addr_t address, bit<16> udp_port) {
+        meta.member_port = ingress_port;
+        meta.member_ip = address;
+        meta.member_udp = udp_port;
+    }
+
+    @name(".members")
+    table members {
+        key = {
+            hdr.thc.job: exact @name("job");
+            hdr.thc.worker: exact @name("worker");
+        }
+        actions = { set_member; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = MAX_MEMBERS;
+    }
+
+    // Which tables a job may use: the controller has checked n·g against the lanes (P6).
+    @name(".allow_table")
+    action allow_table() {}
+
+    @name(".job_tables")
+    table job_tables {
+        key = {
+            hdr.thc.job: exact @name("job");
+            hdr.thc.table_id: exact @name("table");
+        }
+        actions = { allow_table; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = MAX_JOB_TABLES;
+    }
+
+    // A lookup table: 16 values, T[0] in the highest byte.
+    @name(".set_values")
+    action set_values(bit<128> values) {
+        meta.table_values = values;
+    }
+
+    @name(".lookup")
+    table lookup {
+        key = { hdr.thc.table_id: exact @name("table"); }
+        actions = { set_values; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = MAX_TABLES;
+    }
+
+
+    apply {
+        meta.reason = NOT_DROPPED;
+        bool known = false;
+        bool later = meta.between;
+        if (!later && (standard.parser_error != error.NoError
+            || standard.checksum_error == 1
+            || !hdr.udp.isValid()
+            || hdr.ipv4.total_len != hdr.udp.len + 20
+            || standard.packet_length < (bit<32>)hdr.ipv4.total_len + 14
+            || hdr.udp.len < 8)) {
+            meta.reason = DROP_CARRIER;
+        } else if (meta.too_short) {
+            meta.reason = DROP_SHORT;
+        } else if (hdr.thc.version != VERSION) {
+            meta.reason = DROP_VERSION;
+        } else if (hdr.thc.kind != KIND_NORM && hdr.thc.kind != KIND_DATA && hdr.thc.kind != KIND_RAW) {
+            meta.reason = DROP_KIND;
+        } else if (!jobs.apply().hit) {
+            meta.reason = DROP_JOB;
+        } else {
+            known = true;
+            meta.worker = OTHER_WORKERS;
+            if (hdr.thc.worker < 64) {
+                meta.worker = (bit<WORKER_BITS>)hdr.thc.worker;
+            }
+            bool table_known = true;
+            if (hdr.thc.kind == KIND_DATA) {
+                table_known = lookup.apply().hit;
+                if (table_known && !later) {
+                    table_known = job_tables.apply().hit;
+                }
+            }
+            if (!later) {
+                packets.count((bit<32>)(meta.job.index ++ meta.worker));
+            }
+            if (hdr.thc.cookie != meta.job.cookie) {
+                meta.reason = DROP_COOKIE;
+            } else if (later) {
+                if (!table_known) {
+                    meta.reason = DROP_TABLE;
+                }
+            } else if (!members.apply().hit) {
+                meta.reason = DROP_MEMBER;
+            } else if ((meta.member_port != 0 && meta.member_port != meta.ingress_port)
+                || meta.member_ip != hdr.ipv4.src
+                || meta.member_udp != hdr.udp.src_port) {
+                meta.reason = DROP_SOURCE;
+            } else if (hdr.thc.num_workers != meta.job.workers) {
+                meta.reason = DROP_WORKERS;
+            } else if (!hdr.norm.isValid() && !hdr.indices.isValid() && !hdr.words.isValid()) {
+                meta.reason = DROP_LENGTH;
+            } else if ((hdr.thc.kind == KIND_NORM && (bit<32>)hdr.thc.slot >= meta.job.norm_slots)
+                || (hdr.thc.kind != KIND_NORM && (bit<32>)hdr.thc.slot >= meta.job.data_slots)) {
+                meta.reason = DROP_SLOT;
+            } else if (!table_known) {
+                meta.reason = DROP_TABLE;
+            }
+        }
+        if (meta.reason != NOT_DROPPED) {
+            if (later) {
+                // The job went on while the packet was between passes: its remaining cells lack it.
+                carrier.count((bit<32>)DROP_PASS);
+            } else if (known) {
+                drops.count((bit<32>)(meta.job.index ++ meta.worker ++ meta.reason));
+            } else {
+                carrier.count((bit<32>)meta.reason);
+            }
+        }
+    }
+}
