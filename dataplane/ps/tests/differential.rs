@@ -8,7 +8,9 @@ use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use session::{Model, PATIENCE, RawWorker, assert_counters, assert_job, norm, options, packet, session};
+use session::{
+    Model, PATIENCE, RawWorker, assert_counters, assert_job, keep_order, norm, options, packet, session,
+};
 use thc_protocol::aggregator::DropReason;
 use thc_protocol::wire::{FLAG_NUDGE, Kind};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
@@ -104,6 +106,7 @@ fn run(case: &Case) {
     options.job[0].lane = Some(u64::from(case.lane.bits()));
     options.recv_buffer = Some(thc_ps::Size(32 << 20));
     let server = Server::start(options.validate().unwrap()).unwrap();
+    keep_order();
     let workers = session(case.workers, server.local());
     assert_eq!(workers[0].welcome.unwrap().policy, Policy::Reliable);
     let before = server.stats();

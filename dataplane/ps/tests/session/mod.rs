@@ -199,6 +199,14 @@ pub fn join_all(workers: &mut [RawWorker]) {
     }
 }
 
+/// Keeps this thread on its core. Loopback delivers in order what one core sends, from however many
+/// sockets; the model depends on that order.
+pub fn keep_order() {
+    let mut here = rustix::thread::CpuSet::new();
+    here.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &here).unwrap();
+}
+
 /// New workers 0 to n − 1 in a session.
 pub fn session(workers: u8, server: SocketAddrV4) -> Vec<RawWorker> {
     let mut all: Vec<RawWorker> =
