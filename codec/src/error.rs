@@ -97,6 +97,32 @@ pub enum CodecError {
     /// A sum of zero workers cannot be averaged.
     #[error("the number of workers in a sum and the granularity must both be at least 1")]
     EmptySum,
+    /// A parameter of a scheme of [`baselines`](crate::baselines) outside its range.
+    #[error("{what} is {value}, use {allowed}")]
+    Parameter {
+        /// Which parameter.
+        what: &'static str,
+        /// Value given.
+        value: f64,
+        /// The usable values, in words.
+        allowed: &'static str,
+    },
+    /// A gradient with a coordinate that is infinite or NaN.
+    #[error("coordinate {coordinate} of the gradient of worker {worker} is {value}, it must be finite")]
+    NotFinite {
+        /// Whose gradient.
+        worker: usize,
+        /// First such coordinate.
+        coordinate: usize,
+        /// Its value.
+        value: f32,
+    },
+    /// A message of a scheme of [`baselines`](crate::baselines) that cannot be decoded.
+    #[error("a compressed message is not readable: {reason}")]
+    Message {
+        /// What is wrong, with the values.
+        reason: String,
+    },
     /// Saved error feedback that cannot be read.
     #[error("saved error feedback is not readable: {reason}")]
     FeedbackFormat {

@@ -18,6 +18,7 @@
 mod arch;
 
 pub mod aggregate;
+pub mod baselines;
 pub mod buffer;
 pub mod error;
 pub mod feedback;

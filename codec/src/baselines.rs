@@ -1,0 +1,195 @@
+//! What others do to shrink gradients, to compare THC with: ten schemes behind one trait.
+//!
+//! Each scheme is what its paper describes for one tensor and n workers around a parameter server,
+//! with what the server does in real systems: most decode what workers send, add, and compress the
+//! mean again for the way down, which costs time and error a second time (THC paper, section
+//! 2.1). Messages are real encodings, so the bits that a scheme is charged with are those of the
+//! bytes that its own decoder reads. All code is plain Rust, for experiments and not for speed.
+//!
+//! [`Group`] runs all-reduces; workers and servers are separate objects that only see messages:
+//!
+//! 1. workers [`announce`](Worker::announce) something small (a norm, a range), and the server
+//!    [`agree`](Server::agree)s on one answer for all; empty for most schemes;
+//! 2. workers [`compress`](Worker::compress) their gradients, each with its own random stream and
+//!    error feedback; the server [`aggregate`](Server::aggregate)s;
+//! 3. workers [`decompress`](Worker::decompress) the result: the estimate of the mean.
+
+mod dgc;
+mod group;
+mod lanes;
+mod message;
+mod one_bit;
+mod power_sgd;
+mod qsgd;
+mod sign_sgd;
+mod sparse;
+mod tern_grad;
+mod thc;
+mod top_k;
+mod two_bit;
+mod uncompressed;
+mod uniform_thc;
+
+#[cfg(test)]
+mod tests;
+
+pub use dgc::Dgc;
+pub use group::{Estimate, Group};
+pub use message::Message;
+pub use one_bit::OneBit;
+pub use power_sgd::PowerSgd;
+pub use qsgd::Qsgd;
+pub use sign_sgd::SignSgd;
+pub use tern_grad::TernGrad;
+pub use thc::Thc;
+pub use top_k::TopK;
+pub use two_bit::TwoBit;
+pub use uncompressed::Uncompressed;
+pub use uniform_thc::UniformThc;
+
+use crate::error::CodecError;
+use crate::signs::{GOLDEN_GAMMA, mix};
+
+type Result<T> = std::result::Result<T, CodecError>;
+
+/// What can be said of a scheme without running it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Properties {
+    /// The estimate's mean over the workers' and the server's coins is the mean of the gradients, so
+    /// averaging over workers makes the error smaller.
+    pub unbiased: bool,
+    /// Decompressing the aggregate gives the mean of what decompressing each message alone gives
+    /// (THC paper, definitions 1 and 3): the server adds without decompressing.
+    pub homomorphic: bool,
+    /// Workers keep what was not sent and add it to the next gradient.
+    pub error_feedback: bool,
+    /// The server compresses the mean again, with an error of its own.
+    pub recompressed: bool,
+}
+
+/// Bits of one all-reduce of one tensor, both stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bits {
+    /// From one worker to the server.
+    pub up: u64,
+    /// From the server to each worker.
+    pub down: u64,
+}
+
+/// Who takes part: the tensor and the workers of one [`Worker`] or [`Server`], and its randomness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Coordinates of the tensor, at least 1.
+    pub dimension: usize,
+    /// Workers n, at least 1.
+    pub workers: u32,
+    /// The same for all workers.
+    pub shared_seed: u64,
+    /// Each worker's and the server's own.
+    pub private_seed: u64,
+}
+
+impl Place {
+    /// The place of one worker, whose private seed follows from `seed` and its number.
+    #[must_use]
+    pub fn worker(dimension: usize, workers: u32, worker: u32, seed: u64) -> Self {
+        let private_seed = mix(seed.wrapping_add(GOLDEN_GAMMA.wrapping_mul(u64::from(worker) + 2)));
+        Self { dimension, workers, shared_seed: seed, private_seed }
+    }
+
+    /// The place of the server.
+    #[must_use]
+    pub fn server(dimension: usize, workers: u32, seed: u64) -> Self {
+        let private_seed = mix(seed.wrapping_add(GOLDEN_GAMMA));
+        Self { dimension, workers, shared_seed: seed, private_seed }
+    }
+
+    /// An error unless there is at least one coordinate and one worker.
+    fn check(&self) -> Result<()> {
+        if self.workers == 0 {
+            return Err(CodecError::EmptySum);
+        }
+        if self.dimension == 0 {
+            return Err(CodecError::Parameter {
+                what: "the number of coordinates of a tensor",
+                value: 0.0,
+                allowed: "at least 1",
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A compression scheme with its parameters.
+pub trait Scheme: Send + Sync {
+    /// Name and parameters, as in a legend.
+    fn name(&self) -> String;
+
+    /// The paper that it comes from.
+    fn source(&self) -> &'static str;
+
+    /// Bias, homomorphism and the like.
+    fn properties(&self) -> Properties;
+
+    /// What one all-reduce takes for a tensor of `dimension` coordinates, `workers` of them. Errors
+    /// are those of [`worker`](Self::worker) and [`server`](Self::server).
+    fn bits(&self, dimension: usize, workers: u32) -> Result<Bits>;
+
+    /// A worker without error feedback yet. An error if the scheme's parameters are wrong.
+    fn worker(&self, place: Place) -> Result<Box<dyn Worker>>;
+
+    /// The parameter server. An error if the scheme's parameters are wrong.
+    fn server(&self, place: Place) -> Result<Box<dyn Server>>;
+}
+
+/// One worker's side of a scheme.
+pub trait Worker {
+    /// The message of the preliminary stage. `gradient` is finite and as long as the tensor.
+    fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
+        let _ = gradient;
+        Ok(Message::default())
+    }
+
+    /// The message of the main stage, for the gradient that was announced. `agreed` is the server's
+    /// answer to the announcements. Updates the error feedback and moves on to the next round of random
+    /// numbers.
+    fn compress(&mut self, gradient: &[f32], agreed: &Message) -> Result<Message>;
+
+    /// The estimate of the mean of `count` workers' gradients, from the server's `result` of the
+    /// round that was compressed last.
+    fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>>;
+
+    /// Takes from the result what the next round needs.
+    fn learn(&mut self, result: &Message, count: u32) -> Result<()> {
+        let _ = (result, count);
+        Ok(())
+    }
+
+    /// What this worker has not sent yet, one per coordinate, if the scheme has error feedback.
+    fn feedback(&self) -> Option<&[f32]> {
+        None
+    }
+}
+
+/// The parameter server's side of a scheme.
+pub trait Server {
+    /// The answer to the announcements of all workers.
+    fn agree(&mut self, announcements: &[Message]) -> Result<Message> {
+        let _ = announcements;
+        Ok(Message::default())
+    }
+
+    /// The result for all workers, from the messages of some or all of them, at least one.
+    fn aggregate(&mut self, messages: &[Message]) -> Result<Message>;
+}
+
+/// `gradient` plus `feedback`, as every scheme with error feedback begins.
+fn with_feedback(gradient: &[f32], feedback: &[f32]) -> Result<Vec<f32>> {
+    CodecError::check_len("gradient", feedback.len(), gradient.len())?;
+    Ok(gradient.iter().zip(feedback).map(|(g, e)| g + e).collect())
+}
+
+/// Bits of a number from 0 to `largest`.
+fn width(largest: u64) -> u32 {
+    u64::BITS - largest.leading_zeros()
+}

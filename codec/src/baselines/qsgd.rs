@@ -1,0 +1,207 @@
+//! QSGD: stochastic rounding to a few levels between 0 and the Euclidean norm.
+
+use super::message::{Reader, Writer};
+use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, width};
+use crate::error::CodecError;
+use crate::rounding::Rounding;
+
+/// QSGD (Alistarh, Grubic, Li, Tomioka, Vojnović, NeurIPS 2017).
+///
+/// In buckets of consecutive coordinates, v becomes ‖bucket‖₂·sign(v)·k/s with k one of the two
+/// levels around s·|v|/‖bucket‖₂, at random so that the mean is v. A coordinate takes a sign and a level of
+/// fixed width, a bucket an `f32` for its norm (the paper also has an Elias code, shorter
+/// where most levels are 0). Norms are each worker's own, so the server must decode; it
+/// quantizes the mean again, with more levels and a random stream of its own, as a parameter
+/// server with a wider way down does (THC paper, section 8.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Qsgd {
+    /// Levels s above 0 on the way up: 7 makes 4 bits.
+    pub levels: u32,
+    /// Levels on the way down: 127 makes 8 bits.
+    pub down_levels: u32,
+    /// Coordinates that share a norm, 512 in the paper's experiments; `None`: all.
+    pub bucket: Option<usize>,
+}
+
+/// How one direction is quantized.
+#[derive(Debug, Clone, Copy)]
+struct Code {
+    levels: u32,
+    bucket: usize,
+    dimension: usize,
+}
+
+impl Code {
+    fn new(levels: u32, bucket: Option<usize>, dimension: usize) -> Result<Self> {
+        let refuse = |what, value, allowed| Err(CodecError::Parameter { what, value, allowed });
+        match (levels, bucket) {
+            (0, _) | (0x100_0000.., _) => refuse("the number of levels", f64::from(levels), "1 to 2^24 - 1"),
+            (_, Some(0)) => refuse("the length of a bucket", 0.0, "at least 1"),
+            _ => Ok(Self { levels, bucket: bucket.unwrap_or(dimension).min(dimension), dimension }),
+        }
+    }
+
+    fn width(&self) -> u32 {
+        1 + width(u64::from(self.levels))
+    }
+
+    fn bits(&self) -> u64 {
+        let d = self.dimension as u64;
+        u64::from(self.width()) * d + 32 * self.dimension.div_ceil(self.bucket) as u64
+    }
+
+    fn encode(&self, x: &[f32], rounding: Rounding) -> Message {
+        let mut writer = Writer::new(self.bits());
+        let bits = self.width();
+        let mut i = 0;
+        for bucket in x.chunks(self.bucket) {
+            let norm = crate::norm::l2(bucket);
+            writer.put_f32(norm);
+            let scale = if norm > 0.0 { f64::from(self.levels) / f64::from(norm) } else { 0.0 };
+            for v in bucket {
+                let position = (f64::from(v.abs()) * scale).min(f64::from(self.levels));
+                let up = f64::from(rounding.uniform(i)) < position.fract();
+                let sign = u32::from(v.is_sign_negative()) << (bits - 1);
+                writer.put(sign | (position as u32 + u32::from(up)), bits);
+                i += 1;
+            }
+        }
+        writer.finish()
+    }
+
+    /// Calls `visit` with every coordinate in order.
+    fn decode(&self, message: &Message, mut visit: impl FnMut(usize, f64)) -> Result<()> {
+        let mut reader: Reader<'_> = message.read(self.bits())?;
+        let bits = self.width();
+        let mut unit = 0.0;
+        for i in 0..self.dimension {
+            if i % self.bucket == 0 {
+                unit = f64::from(reader.take_f32()) / f64::from(self.levels);
+            }
+            let code = reader.take(bits);
+            let level = f64::from(code & ((1 << (bits - 1)) - 1));
+            visit(i, if code >> (bits - 1) == 1 { -level * unit } else { level * unit });
+        }
+        Ok(())
+    }
+}
+
+impl Qsgd {
+    fn up(&self, dimension: usize) -> Result<Code> {
+        Code::new(self.levels, self.bucket, dimension)
+    }
+
+    fn down(&self, dimension: usize) -> Result<Code> {
+        Code::new(self.down_levels, self.bucket, dimension)
+    }
+}
+
+impl Scheme for Qsgd {
+    fn name(&self) -> String {
+        let bits = 1 + width(u64::from(self.levels));
+        match self.bucket {
+            Some(bucket) => format!("QSGD {bits} bit, buckets of {bucket}"),
+            None => format!("QSGD {bits} bit, one norm"),
+        }
+    }
+
+    fn source(&self) -> &'static str {
+        "Alistarh, Grubic, Li, Tomioka, Vojnović: QSGD, NeurIPS 2017"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { unbiased: true, homomorphic: false, error_feedback: false, recompressed: true }
+    }
+
+    fn bits(&self, dimension: usize, _: u32) -> Result<Bits> {
+        Ok(Bits { up: self.up(dimension)?.bits(), down: self.down(dimension)?.bits() })
+    }
+
+    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
+        place.check()?;
+        let (up, down) = (self.up(place.dimension)?, self.down(place.dimension)?);
+        Ok(Box::new(QsgdWorker { up, down, seed: place.private_seed, round: 0 }))
+    }
+
+    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
+        place.check()?;
+        let (up, down) = (self.up(place.dimension)?, self.down(place.dimension)?);
+        Ok(Box::new(QsgdServer { up, down, seed: place.private_seed, round: 0 }))
+    }
+}
+
+struct QsgdWorker {
+    up: Code,
+    down: Code,
+    seed: u64,
+    round: u64,
+}
+
+impl Worker for QsgdWorker {
+    fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
+        CodecError::check_len("gradient", self.up.dimension, gradient.len())?;
+        let rounding = Rounding::new(self.seed, self.round, 0);
+        self.round += 1;
+        Ok(self.up.encode(gradient, rounding))
+    }
+
+    fn decompress(&self, result: &Message, _: u32) -> Result<Vec<f32>> {
+        let mut mean = vec![0.0; self.down.dimension];
+        self.down.decode(result, |i, v| mean[i] = v as f32)?;
+        Ok(mean)
+    }
+}
+
+struct QsgdServer {
+    up: Code,
+    down: Code,
+    seed: u64,
+    round: u64,
+}
+
+impl Server for QsgdServer {
+    fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
+        let mut sum = vec![0.0_f32; self.up.dimension];
+        let count = messages.len() as f64;
+        for message in messages {
+            self.up.decode(message, |i, v| sum[i] += (v / count) as f32)?;
+        }
+        let rounding = Rounding::new(self.seed, self.round, 0);
+        self.round += 1;
+        Ok(self.down.encode(&sum, rounding))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_by_hand() {
+        let scheme = Qsgd { levels: 7, down_levels: 127, bucket: Some(512) };
+        // 1000 coordinates are two buckets: two norms.
+        assert_eq!(scheme.bits(1000, 4).unwrap(), Bits { up: 4064, down: 8064 });
+        let ternary = Qsgd { levels: 1, down_levels: 1, bucket: None };
+        assert_eq!(ternary.bits(10, 4).unwrap(), Bits { up: 52, down: 52 });
+        for wrong in [
+            Qsgd { levels: 0, ..scheme },
+            Qsgd { down_levels: 1 << 24, ..scheme },
+            Qsgd { bucket: Some(0), ..scheme },
+        ] {
+            assert!(matches!(wrong.bits(10, 1), Err(CodecError::Parameter { .. })));
+            assert!(wrong.server(Place::server(10, 1, 1)).is_err());
+        }
+    }
+
+    #[test]
+    fn levels_are_kept_exactly_and_zero_stays() {
+        let code = Code::new(5, Some(2), 5).unwrap();
+        let x = [3.0, -4.0, 0.0, 0.0, -7.0];
+        let message = code.encode(&x, Rounding::new(1, 2, 3));
+        assert_eq!(message.bits(), code.bits());
+        let mut back = [9.0; 5];
+        code.decode(&message, |i, v| back[i] = v as f32).unwrap();
+        assert_eq!(back, x);
+    }
+}

@@ -1,0 +1,142 @@
+//! 2-bit compression: −t, 0 or t once that much has accumulated.
+
+use super::message::Writer;
+use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, with_feedback};
+use crate::error::CodecError;
+
+/// 2-bit compression with a threshold, as in MXNet's key-value store (version 1.0 on), after Strom:
+/// Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015.
+///
+/// A coordinate of gradient plus error feedback that has reached the threshold t is sent as t,
+/// one at or below −t as −t, others as 0; error feedback keeps the difference. The way down is
+/// not compressed: the server decodes, adds and sends floats. (With one threshold for all it could
+/// add digits, so the scheme counts as homomorphic; MXNet does not use that.)
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TwoBit {
+    /// The threshold t, in the unit of the gradient. Fixed for a training; users tune it.
+    pub threshold: f32,
+}
+
+/// Codes of the digits, those of MXNet.
+const PLUS: u32 = 0b11;
+const MINUS: u32 = 0b10;
+const ZERO: u32 = 0b00;
+
+impl TwoBit {
+    fn check(&self) -> Result<()> {
+        if self.threshold.is_finite() && self.threshold > 0.0 {
+            return Ok(());
+        }
+        let value = f64::from(self.threshold);
+        Err(CodecError::Parameter { what: "the threshold", value, allowed: "above 0" })
+    }
+}
+
+impl Scheme for TwoBit {
+    fn name(&self) -> String {
+        "2-bit, threshold".to_owned()
+    }
+
+    fn source(&self) -> &'static str {
+        "Strom: Scalable Distributed DNN Training, Interspeech 2015, as in MXNet"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { unbiased: false, homomorphic: true, error_feedback: true, recompressed: false }
+    }
+
+    fn bits(&self, dimension: usize, _: u32) -> Result<Bits> {
+        self.check()?;
+        Ok(Bits { up: 2 * dimension as u64, down: 32 * dimension as u64 })
+    }
+
+    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
+        place.check()?;
+        self.check()?;
+        Ok(Box::new(TwoBitWorker { threshold: self.threshold, feedback: vec![0.0; place.dimension] }))
+    }
+
+    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
+        place.check()?;
+        self.check()?;
+        Ok(Box::new(TwoBitServer { threshold: self.threshold, dimension: place.dimension }))
+    }
+}
+
+struct TwoBitWorker {
+    threshold: f32,
+    feedback: Vec<f32>,
+}
+
+impl Worker for TwoBitWorker {
+    fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
+        self.feedback = with_feedback(gradient, &self.feedback)?;
+        let mut writer = Writer::new(2 * gradient.len() as u64);
+        for v in &mut self.feedback {
+            if *v >= self.threshold {
+                *v -= self.threshold;
+                writer.put(PLUS, 2);
+            } else if *v <= -self.threshold {
+                *v += self.threshold;
+                writer.put(MINUS, 2);
+            } else {
+                writer.put(ZERO, 2);
+            }
+        }
+        Ok(writer.finish())
+    }
+
+    fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>> {
+        let mut sum = result.floats(self.feedback.len())?;
+        sum.iter_mut().for_each(|v| *v /= count as f32);
+        Ok(sum)
+    }
+
+    fn feedback(&self) -> Option<&[f32]> {
+        Some(&self.feedback)
+    }
+}
+
+struct TwoBitServer {
+    threshold: f32,
+    dimension: usize,
+}
+
+impl Server for TwoBitServer {
+    fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
+        let mut sum = vec![0.0_f32; self.dimension];
+        for message in messages {
+            let mut reader = message.read(2 * sum.len() as u64)?;
+            for v in &mut sum {
+                match reader.take(2) {
+                    PLUS => *v += self.threshold,
+                    MINUS => *v -= self.threshold,
+                    _ => {}
+                }
+            }
+        }
+        Ok(Message::of_floats(&sum))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::Group;
+    use super::*;
+
+    #[test]
+    fn what_has_accumulated_is_sent() {
+        let scheme = TwoBit { threshold: 1.0 };
+        assert_eq!(scheme.bits(3, 4).unwrap(), Bits { up: 6, down: 96 });
+        let mut group = Group::new(&scheme, 3, 1, 1).unwrap();
+        let mut round = |x: [f32; 3]| group.allreduce(&[&x]).unwrap().mean;
+        assert_eq!(round([0.6, -1.0, 2.5]), [0.0, -1.0, 1.0]);
+        assert_eq!(round([0.6, 0.0, 0.0]), [1.0, 0.0, 1.0]);
+        assert_eq!(round([0.6, 0.0, 0.0]), [0.0, 0.0, 0.0]);
+        for threshold in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            let wrong = TwoBit { threshold };
+            assert!(wrong.bits(3, 1).is_err() && wrong.worker(Place::worker(3, 1, 0, 1)).is_err());
+        }
+    }
+}

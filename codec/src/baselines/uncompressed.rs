@@ -1,0 +1,70 @@
+//! No compression: 32-bit floats both ways.
+
+use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker};
+use crate::error::CodecError;
+
+/// The exact mean, up to `f32` rounding of the sum.
+#[derive(Debug, Clone, Copy)]
+pub struct Uncompressed;
+
+impl Scheme for Uncompressed {
+    fn name(&self) -> String {
+        "no compression".to_owned()
+    }
+
+    fn source(&self) -> &'static str {
+        "the mean itself, as parameter servers compute it: a sum of 32-bit floats"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { unbiased: true, homomorphic: true, error_feedback: false, recompressed: false }
+    }
+
+    fn bits(&self, dimension: usize, _: u32) -> Result<Bits> {
+        let bits = 32 * dimension as u64;
+        Ok(Bits { up: bits, down: bits })
+    }
+
+    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
+        place.check()?;
+        Ok(Box::new(Floats { dimension: place.dimension }))
+    }
+
+    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
+        place.check()?;
+        Ok(Box::new(FloatSum { dimension: place.dimension }))
+    }
+}
+
+struct Floats {
+    dimension: usize,
+}
+
+impl Worker for Floats {
+    fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
+        CodecError::check_len("gradient", self.dimension, gradient.len())?;
+        Ok(Message::of_floats(gradient))
+    }
+
+    fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>> {
+        let mut sum = result.floats(self.dimension)?;
+        sum.iter_mut().for_each(|v| *v /= count as f32);
+        Ok(sum)
+    }
+}
+
+/// Adds up messages of `f32`s, in the order of the workers.
+struct FloatSum {
+    dimension: usize,
+}
+
+impl Server for FloatSum {
+    fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
+        let mut sum = vec![0.0_f32; self.dimension];
+        for message in messages {
+            let values = message.floats(self.dimension)?;
+            sum.iter_mut().zip(values).for_each(|(s, v)| *s += v);
+        }
+        Ok(Message::of_floats(&sum))
+    }
+}
