@@ -218,19 +218,21 @@ impl Worker {
         if self.missing_data != 0 { self.missing_data } else { self.missing_norm }
     }
 
-    /// For how long nothing has moved, in either stream.
+    /// For how long something has been outstanding and nothing has moved, in either stream.
     fn stalled(&self, now: Duration) -> Duration {
-        let progress = [self.norm.progress(), self.data.progress()].into_iter().flatten().max();
-        progress.map_or(Duration::ZERO, |progress| now.saturating_sub(progress))
+        if !self.norm.is_busy() && !self.data.is_busy() {
+            return Duration::ZERO;
+        }
+        now.saturating_sub(self.norm.progress().max(self.data.progress()))
     }
 
     /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
     #[must_use]
     pub fn suspects_restart(&self, now: Duration) -> bool {
         let silent = now.saturating_sub(self.heard);
-        [&self.norm, &self.data].into_iter().filter(|stream| stream.timeouts() >= 2).any(|stream| {
-            let stalled = stream.progress().map(|progress| now.saturating_sub(progress));
-            stalled.is_some_and(|stalled| silent >= stalled.min(self.params.min_rto * 4))
+        [&self.norm, &self.data].iter().any(|stream| {
+            let stalled = now.saturating_sub(stream.progress());
+            stream.is_busy() && stream.timeouts() >= 2 && silent >= stalled.min(self.params.min_rto * 4)
         })
     }
 

@@ -93,7 +93,7 @@ fn a_restart_in_the_middle_costs_three_time_outs_at_most() {
     // 4 workers with 512 packets in flight each; the last thing sent are some copies of a result.
     let plan = plan(4, 1, 4, 2000);
     let mut slowest = Duration::ZERO;
-    for at in (5..8000).step_by(61) {
+    for at in (5..8000).step_by(401) {
         let restarts = Restarts { at_result: vec![at], ..Restarts::default() };
         let mut world = World::new(at, 1, FAST, restarts);
         world.add_job(&plan, vec![Manner::prompt(1); 4], &[]);

@@ -285,10 +285,16 @@ impl Stream {
         self.entries.get(self.head as usize).map(|entry| entry.sent)
     }
 
-    /// When something last finished, or the stream last went from idle to busy, if anything is outstanding.
+    /// Whether anything is outstanding.
     #[must_use]
-    pub fn progress(&self) -> Option<Duration> {
-        (self.base < self.next).then_some(self.progress)
+    pub fn is_busy(&self) -> bool {
+        self.base < self.next
+    }
+
+    /// When something last finished, or the stream last went from idle to busy.
+    #[must_use]
+    pub fn progress(&self) -> Duration {
+        self.progress
     }
 
     /// Time-outs in a row, as far as they still count.

@@ -117,7 +117,7 @@ impl Stream {
             self.entries[index].lost = true;
             self.again(now, index, tx);
         }
-        if self.base < self.next && self.probe.is_some_and(|probe| probe.at <= now) {
+        if self.is_busy() && self.probe.is_some_and(|probe| probe.at <= now) {
             self.probe(now, tx);
         }
         if self.timeout().is_some_and(|timeout| timeout <= now) {
@@ -195,7 +195,7 @@ impl Stream {
 
     /// When the time-out strikes, if anything is outstanding.
     fn timeout(&self) -> Option<Duration> {
-        (self.base < self.next).then(|| self.since + self.rtt.timeout(self.timeouts))
+        self.is_busy().then(|| self.since + self.rtt.timeout(self.timeouts))
     }
 
     pub(super) fn push(&mut self, index: u32) {

@@ -1,0 +1,153 @@
+//! What a worker takes from the network, and what it does not.
+
+use super::desk::{Desk, Report, parameters};
+use thc_protocol::wire::{Header, Kind, Norm};
+use thc_protocol::worker::{CallError, Parameters, Place, SessionError};
+use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, WorkerId};
+
+#[test]
+fn packets_of_others_are_counted_and_change_nothing() {
+    let mut desk = Desk::new(parameters());
+    desk.call(2);
+    desk.fill();
+    desk.reports.0.clear();
+    let good = desk.header(Kind::Result, 0);
+    let bad = [
+        (Header { job: JobId(1), ..good }, 1024),
+        (Header { cookie: Cookie(1), ..good }, 1024),
+        (good, 1023),
+        (good, 1025),
+        // A sum of fewer than the quorum or more than there are.
+        (Header { count: 0, ..good }, 1024),
+        (Header { count: 2, ..good }, 1024),
+        (Header { count: 4, ..good }, 1024),
+        // Upstream and control kinds.
+        (Header { kind: Kind::Data, ..good }, 512),
+        (Header { kind: Kind::Norm, ..good }, 20),
+        (Header { kind: Kind::Welcome, ..good }, 80),
+        (Header { kind: Kind::Bye, ..good }, 0),
+    ];
+    for (i, (header, length)) in (1..).zip(bad) {
+        desk.handle(header, &vec![0; length]);
+        assert_eq!((desk.worker.stats().foreign, desk.reports.0.len()), (i, 0), "{header:?}");
+    }
+    let foreign = desk.worker.stats().foreign;
+    desk.worker.handle(desk.now, &[1, 2, 3], &mut desk.reports, &mut desk.sent);
+    assert_eq!(desk.worker.stats().foreign, foreign + 1);
+    desk.result(0);
+    assert_eq!(desk.reports.0.len(), 1);
+}
+
+#[test]
+fn a_result_counts_once_and_only_for_what_is_outstanding() {
+    let mut desk = Desk::new(parameters());
+    desk.call(20);
+    desk.fill();
+    desk.reports.0.clear();
+    let good = desk.header(Kind::Result, 3);
+    desk.result(3);
+    desk.result(3);
+    for header in [
+        // Never sent, another round, a slot beyond the ring.
+        Header { slot: SlotId(9), ..good },
+        Header { round: Round(1), slot: SlotId(1), ..good },
+        Header { round: Round(u32::MAX), slot: SlotId(1), ..good },
+        Header { slot: SlotId(16), ..good },
+        Header { slot: SlotId(65535), ..good },
+        // The other kind of sum.
+        Header { kind: Kind::RawResult, slot: SlotId(1), ..good },
+    ] {
+        desk.handle(header, &[0; 1024]);
+    }
+    assert_eq!(desk.reports.0, [Report::Result(Place { call: 0, partition: 0, packet: 3 }, 3, 3)]);
+    desk.norm_result(0, 5);
+    desk.norm_result(5, 5);
+    assert_eq!(desk.reports.0.len(), 1);
+}
+
+#[test]
+fn a_nan_fails_its_call_and_the_next_goes_on() {
+    let mut desk = Desk::new(parameters());
+    desk.submit(&[2, 2], &[1.0, 1.0]);
+    desk.submit(&[1], &[1.0]);
+    desk.take();
+    desk.norm_result(1, Norm::non_finite(WorkerId(2)));
+    assert_eq!(desk.reports.0, []);
+    desk.norm_result(0, 1f32.to_bits());
+    let error = CallError::NonFinite { worker: WorkerId(2) };
+    assert_eq!(desk.reports.0, [Report::Failed(0, error)]);
+    assert!(error.to_string().contains("worker 2 has a NaN"));
+    assert_eq!(desk.worker.pending(), 1);
+    desk.norm_result(2, 1f32.to_bits());
+    desk.fill();
+    // Nothing of the failed call took a seq.
+    assert_eq!(desk.seqs(), [0]);
+    desk.result(0);
+    assert_eq!(desk.worker.pending(), 0);
+    assert_eq!(desk.worker.failure(), None);
+}
+
+#[test]
+fn an_own_nan_that_the_quorum_left_out_takes_its_seqs_and_sends_nothing() {
+    let mut desk = Desk::new(Parameters { quorum: 2, ..parameters() });
+    let nan = f32::from_bits(Norm::non_finite(WorkerId(1)));
+    desk.submit(&[1], &[1.0]);
+    desk.submit(&[9, 3], &[1.0, nan]);
+    desk.submit(&[1], &[1.0]);
+    (0..4).for_each(|seq| desk.norm_result(seq, 1f32.to_bits()));
+    let error = CallError::NonFinite { worker: WorkerId(1) };
+    assert_eq!(desk.reports.0[1], Report::Failed(1, error));
+    desk.take();
+    desk.fill();
+    // Call 0 has seq 0, call 1 seqs 1 to 12, of which the window reaches to 7.
+    assert_eq!(desk.seqs(), [0]);
+    desk.result(0);
+    desk.fill();
+    assert_eq!(desk.seqs(), [13]);
+    // Nobody can have these of this worker.
+    desk.nudge(0, Kind::Data, 5, 0b001);
+    assert_eq!(desk.take(), []);
+    desk.result(13);
+    assert_eq!(desk.worker.pending(), 0);
+}
+
+#[test]
+fn stragglers_give_up_data_where_others_may_have_gone_on() {
+    let place = Place { call: 0, partition: 0, packet: 1 };
+    for (policy, quorum, gives_up) in [
+        (Policy::Reliable, 3, false),
+        (Policy::Reliable, 2, true),
+        (Policy::BestEffort, 3, true),
+        (Policy::BestEffort, 2, true),
+    ] {
+        let mut desk = Desk::new(Parameters { policy, quorum, ..parameters() });
+        desk.call(3);
+        desk.fill();
+        desk.reports.0.clear();
+        desk.straggler(Kind::Data, 1);
+        desk.straggler(Kind::Data, 1);
+        let expected: &[Report] = if gives_up { &[Report::Lost(place)] } else { &[] };
+        assert_eq!(desk.reports.0, expected, "{policy:?}, quorum {quorum}");
+        assert_eq!(desk.worker.stats().data.given_up, u64::from(gives_up));
+        // One for what is finished, or never was, says nothing.
+        desk.result(0);
+        desk.straggler(Kind::Data, 0);
+        desk.straggler(Kind::Data, 9);
+        assert_eq!(desk.worker.stats().data.given_up, u64::from(gives_up));
+        assert_eq!((desk.worker.stats().stragglers, desk.worker.failure()), (4, None));
+    }
+}
+
+#[test]
+fn a_norm_that_a_quorum_has_gone_past_leaves_behind() {
+    for (quorum, failure) in [(3, None), (2, Some(SessionError::LeftBehind))] {
+        let mut desk = Desk::new(Parameters { quorum, ..parameters() });
+        desk.call(1);
+        desk.submit(&[1], &[1.0]);
+        // Not for one that is finished.
+        desk.straggler(Kind::Norm, 0);
+        assert_eq!(desk.worker.failure(), None);
+        desk.straggler(Kind::Norm, 1);
+        assert_eq!(desk.worker.failure(), failure);
+    }
+}

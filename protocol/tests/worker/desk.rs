@@ -1,0 +1,193 @@
+//! A worker, what it sends, and what it reports.
+
+use std::time::Duration;
+use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, MAX_PACKET, Mode, Norm, Nudge, Straggler};
+use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
+use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+
+pub fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+pub fn parameters() -> Parameters {
+    Parameters {
+        job: JobId(0x0102),
+        cookie: Cookie(0xAABB_CCDD),
+        worker: WorkerId(1),
+        workers: 3,
+        quorum: 3,
+        data_slots: 16,
+        norm_slots: 8,
+        lane: Lane::Bits8,
+        policy: Policy::Reliable,
+        deadline: ms(50),
+        table: TableId(9),
+        shards: 1,
+        timeout: Duration::from_secs(10),
+        min_rto: ms(20),
+        max_rto: ms(1000),
+        first_seq: 0,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    Norms(u64, Vec<u32>),
+    Result(Place, u8, u8),
+    Lost(Place),
+    Failed(u64, CallError),
+}
+
+#[derive(Default)]
+pub struct Reports(pub Vec<Report>);
+
+impl Events for Reports {
+    fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>) {
+        self.0.push(Report::Norms(call, maxima.collect()));
+    }
+
+    fn result(&mut self, place: Place, count: u8, sums: &[u8]) {
+        assert_eq!(sums.len(), 1024);
+        self.0.push(Report::Result(place, count, sums[0]));
+    }
+
+    fn lost(&mut self, place: Place) {
+        self.0.push(Report::Lost(place));
+    }
+
+    fn failed(&mut self, call: u64, error: CallError) {
+        self.0.push(Report::Failed(call, error));
+    }
+}
+
+/// Runs as they were sent: shard and packets.
+#[derive(Default)]
+pub struct Sent(pub Vec<(u8, Vec<Vec<u8>>)>);
+
+impl Tx for Sent {
+    fn send(&mut self, shard: u8, contents: &[u8], segment: usize) {
+        assert_eq!(contents.len() % segment, 0);
+        self.0.push((shard, contents.chunks_exact(segment).map(<[u8]>::to_vec).collect()));
+    }
+}
+
+pub struct Desk {
+    pub worker: Worker,
+    pub now: Duration,
+    pub sent: Sent,
+    pub reports: Reports,
+}
+
+impl Desk {
+    pub fn new(parameters: Parameters) -> Desk {
+        let worker = Worker::new(parameters, Duration::ZERO);
+        Desk { worker, now: Duration::ZERO, sent: Sent::default(), reports: Reports::default() }
+    }
+
+    pub fn submit(&mut self, packets: &[u32], norms: &[f32]) -> u64 {
+        self.submit_as(Mode::Compressed, packets, norms)
+    }
+
+    pub fn submit_as(&mut self, mode: Mode, packets: &[u32], norms: &[f32]) -> u64 {
+        let norms: Vec<u32> = norms.iter().map(|norm| norm.to_bits()).collect();
+        let length = packets.iter().sum::<u32>() * 1024;
+        let spec = CallSpec { mode, length, key: 0xFACE, packets, norms: &norms };
+        self.worker.submit(self.now, &spec, &mut self.sent)
+    }
+
+    /// Sends all data that can be sent: packet i of a partition is full of i.
+    pub fn fill(&mut self) {
+        let write = |place: Place, payload: &mut [u8]| payload.fill(place.packet as u8);
+        while self.worker.fill(self.now, &mut self.sent, write) > 0 {}
+    }
+
+    pub fn tick(&mut self) {
+        self.worker.tick(self.now, &mut self.reports, &mut self.sent);
+    }
+
+    /// Ticks at every deadline up to `until`.
+    pub fn pass(&mut self, until: Duration) {
+        while let Some(deadline) = self.worker.deadline().filter(|&deadline| deadline <= until) {
+            assert!(deadline > self.now, "nothing happened at {:?}", self.now);
+            self.now = deadline;
+            self.tick();
+        }
+        self.now = until;
+    }
+
+    pub fn header(&self, kind: Kind, seq: u64) -> Header {
+        let p = self.worker.parameters();
+        let norms = matches!(kind, Kind::NormResult);
+        let slots = u64::from(if norms { p.norm_slots } else { p.data_slots });
+        Header {
+            kind,
+            flags: 0,
+            num_workers: p.workers,
+            job: p.job,
+            worker: WorkerId::NONE,
+            table: TableId(0),
+            cookie: p.cookie,
+            round: Round((seq / slots) as u32),
+            slot: SlotId((seq % slots) as u16),
+            count: p.workers,
+        }
+    }
+
+    pub fn handle(&mut self, header: Header, payload: &[u8]) {
+        let mut buffer = vec![0; MAX_PACKET + 600];
+        let packet = header.emit_packet(&mut buffer, payload);
+        self.worker.handle(self.now, packet, &mut self.reports, &mut self.sent);
+    }
+
+    pub fn norm_result(&mut self, seq: u64, value: u32) {
+        let norm = Norm { value, length: 0, call: 0, table: TableId(9), mode: 0, key: 0 };
+        self.handle(self.header(Kind::NormResult, seq), &norm.to_bytes());
+    }
+
+    pub fn result(&mut self, seq: u64) {
+        self.handle(self.header(Kind::Result, seq), &[seq as u8; 1024]);
+    }
+
+    /// STRAGGLER for a packet of this kind.
+    pub fn straggler(&mut self, kind: Kind, seq: u64) {
+        let like = if kind == Kind::Norm { Kind::NormResult } else { Kind::Result };
+        let header = Header { kind: Kind::Straggler, count: 0, ..self.header(like, seq) };
+        self.handle(header, &Straggler { kind, current: Round(header.round.0 + 1) }.to_bytes());
+    }
+
+    /// A NUDGE of worker `from` for a packet of this kind.
+    pub fn nudge(&mut self, from: u8, kind: Kind, seq: u64, seen: u64) {
+        let like = if kind == Kind::Norm { Kind::NormResult } else { Kind::Result };
+        let header = Header { kind: Kind::Nudge, worker: WorkerId(from), count: 0, ..self.header(like, seq) };
+        self.handle(header, &Nudge { kind, seen }.to_bytes());
+    }
+
+    /// One call of one partition of `packets`, whose norm is through; nothing of it sent yet.
+    pub fn call(&mut self, packets: u32) {
+        let seq = self.worker.stats().norm.sent;
+        self.submit(&[packets], &[1.0]);
+        self.norm_result(seq, 1f32.to_bits());
+        self.take();
+    }
+
+    /// What has been sent since the last look: kind, seq (of the round and slot), whether with NUDGE.
+    pub fn take(&mut self) -> Vec<(Kind, u64, bool)> {
+        let p = *self.worker.parameters();
+        let packets = std::mem::take(&mut self.sent.0).into_iter().flat_map(|(_, packets)| packets);
+        let what = |packet: Vec<u8>| {
+            let header = Header::parse(&packet).unwrap().0;
+            let slots = if header.kind == Kind::Norm { p.norm_slots } else { p.data_slots };
+            let seq = u64::from(header.round.0) * u64::from(slots) + u64::from(header.slot.0);
+            (header.kind, seq, header.flags & FLAG_NUDGE != 0)
+        };
+        packets.map(what).collect()
+    }
+
+    /// The seqs of DATA sent since the last look.
+    pub fn seqs(&mut self) -> Vec<u64> {
+        self.take()
+            .into_iter()
+            .map(|(kind, seq, _)| if kind == Kind::Data { seq } else { panic!("{kind:?}") })
+            .collect()
+    }
+}

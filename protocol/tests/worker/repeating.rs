@@ -1,0 +1,269 @@
+//! P20: when packets are sent again, to the millisecond.
+
+use super::desk::{Desk, ms, parameters};
+use std::time::Duration;
+use thc_protocol::Policy;
+use thc_protocol::wire::Kind;
+use thc_protocol::worker::{Parameters, Rtt};
+
+/// A worker with the round trips of 32 packets of 1 ms behind it.
+fn warm(parameters: Parameters) -> Desk {
+    let mut desk = Desk::new(parameters);
+    desk.call(32);
+    let mut seq = 0;
+    while seq < 32 {
+        desk.fill();
+        let sent = desk.seqs();
+        desk.now += ms(1);
+        sent.iter().for_each(|&seq| desk.result(seq));
+        desk.tick();
+        seq += sent.len() as u64;
+    }
+    assert_eq!(desk.worker.stats().data.repeated, 0);
+    assert_eq!(desk.worker.round_trip(), Some(ms(1)));
+    desk.reports.0.clear();
+    desk
+}
+
+#[test]
+fn the_time_out_of_rfc_6298_within_its_bounds() {
+    let mut rtt = Rtt::new(ms(100), ms(20), ms(1000));
+    assert_eq!((rtt.smoothed(), rtt.timeout(0), rtt.silence()), (None, ms(100), None));
+    assert_eq!((rtt.timeout(1), rtt.timeout(9), rtt.timeout(u32::MAX)), (ms(200), ms(1000), ms(1000)));
+    rtt.sample(ms(40));
+    // SRTT = R, RTTVAR = R / 2.
+    assert_eq!((rtt.smoothed(), rtt.timeout(0)), (Some(ms(40)), ms(120)));
+    rtt.sample(ms(80));
+    // RTTVAR = 3/4 · 20 + 1/4 · 40, SRTT = 7/8 · 40 + 1/8 · 80.
+    assert_eq!((rtt.smoothed(), rtt.timeout(0)), (Some(ms(45)), ms(145)));
+    // Not more than four of the shortest recent round trips: others' time-outs are not learnt.
+    rtt.sample(ms(10));
+    assert_eq!((rtt.shortest(), rtt.timeout(0)), (Some(ms(10)), ms(40)));
+    (0..62).for_each(|_| rtt.sample(ms(400)));
+    assert!(rtt.timeout(0) > ms(400) && rtt.timeout(0) <= ms(1000));
+    (0..200).for_each(|_| rtt.sample(Duration::from_micros(50)));
+    assert_eq!((rtt.timeout(0), rtt.timeout(2)), (ms(20), ms(80)));
+    assert_eq!(rtt.silence(), Some(Duration::from_micros(250)));
+    assert_eq!(Rtt::new(ms(1), ms(1), ms(1)).timeout(5), ms(1));
+}
+
+#[test]
+fn without_an_answer_the_lowest_alone_is_sent_again_at_doubled_times() {
+    let mut desk = Desk::new(parameters());
+    desk.submit(&[1; 3], &[1.0; 3]);
+    desk.take();
+    // No round trip is known: the first time-out is five of the shortest. From the third on, NUDGE.
+    let mut at = ms(0);
+    for (wait, nudge) in [(100, false), (200, false), (400, true), (800, true), (1000, true), (1000, true)] {
+        at += ms(wait);
+        assert_eq!(desk.worker.deadline(), Some(at));
+        desk.pass(at - Duration::from_nanos(1));
+        assert_eq!(desk.take(), []);
+        desk.pass(at);
+        assert_eq!(desk.take(), [(Kind::Norm, 0, nudge)]);
+    }
+    assert_eq!(desk.worker.stats().norm.timeouts, 6);
+}
+
+#[test]
+fn results_of_repeated_packets_let_two_more_be_repeated_after_a_grace() {
+    // A restarted aggregator: 8 packets are outstanding and lost.
+    let mut desk = warm(parameters());
+    desk.call(8);
+    desk.fill();
+    assert_eq!(desk.seqs(), (32..40).collect::<Vec<_>>());
+    let begun = desk.now;
+    // 4 ms without a result: the lowest may be lost.
+    desk.pass(begun + ms(4));
+    assert_eq!(desk.take(), [(Kind::Data, 32, false)]);
+    desk.pass(begun + ms(20));
+    assert_eq!(desk.take(), [(Kind::Data, 32, false)]);
+    let mut at = begun + ms(21);
+    desk.pass(at);
+    desk.result(32);
+    desk.tick();
+    assert_eq!(desk.take(), []);
+    for next in [vec![33, 34], vec![35, 36, 37, 38], vec![39]] {
+        // One round trip of grace: had nothing been lost, another result would have come.
+        desk.pass(at + ms(1) - Duration::from_nanos(1));
+        assert_eq!(desk.take(), []);
+        desk.pass(at + ms(1));
+        assert_eq!(desk.seqs(), next);
+        at = desk.now;
+        next.iter().for_each(|&seq| desk.result(seq));
+        desk.tick();
+    }
+    assert_eq!(desk.worker.pending(), 0);
+}
+
+#[test]
+fn a_result_of_a_packet_sent_once_shows_that_nothing_was_lost() {
+    // A slow worker: after a time-out all results come after all.
+    let mut desk = warm(parameters());
+    desk.call(8);
+    desk.fill();
+    desk.take();
+    desk.pass(desk.now + ms(30));
+    assert_eq!(desk.seqs(), [32, 32]);
+    for seq in 32..40 {
+        desk.result(seq);
+        desk.tick();
+    }
+    assert_eq!(desk.seqs(), []);
+    // The wait was no round trip.
+    assert_eq!(desk.worker.round_trip(), Some(ms(1)));
+}
+
+#[test]
+fn what_is_sent_after_a_time_out_is_not_chased_by_it() {
+    let mut desk = warm(parameters());
+    desk.call(30);
+    desk.fill();
+    desk.take();
+    desk.pass(desk.now + ms(20));
+    assert_eq!(desk.seqs(), [32, 32]);
+    // The slowest worker is one that sends packet by packet: each result lets a new packet out.
+    for seq in 32..62 {
+        desk.pass(desk.now + Duration::from_micros(100));
+        desk.result(seq);
+        desk.tick();
+        desk.fill();
+    }
+    let seqs = desk.seqs();
+    assert_eq!(seqs, (40..62).collect::<Vec<_>>());
+    assert_eq!(desk.worker.pending(), 0);
+}
+
+#[test]
+fn later_results_show_a_loss_64_transmissions_on() {
+    let mut desk = warm(Parameters { data_slots: 256, ..parameters() });
+    desk.call(128);
+    desk.fill();
+    desk.take();
+    desk.now += ms(1);
+    (33..96).for_each(|seq| desk.result(seq));
+    desk.tick();
+    assert_eq!(desk.seqs(), []);
+    desk.result(96);
+    desk.tick();
+    assert_eq!(desk.seqs(), [32]);
+    // 32 has been sent after all the others now: their results say nothing more of it.
+    (97..160).for_each(|seq| desk.result(seq));
+    desk.tick();
+    assert_eq!(desk.seqs(), []);
+    // But silence does, after four round trips, then twice that.
+    let at = desk.now;
+    desk.pass(at + ms(4));
+    assert_eq!(desk.take(), [(Kind::Data, 32, false)]);
+    desk.pass(at + ms(12));
+    assert_eq!(desk.take(), [(Kind::Data, 32, false)]);
+}
+
+#[test]
+fn with_shards_later_means_64_for_each_of_them() {
+    let mut desk = warm(Parameters { data_slots: 512, shards: 2, ..parameters() });
+    desk.call(256);
+    desk.fill();
+    desk.take();
+    (33..160).for_each(|seq| desk.result(seq));
+    desk.tick();
+    assert_eq!(desk.seqs(), []);
+    desk.result(160);
+    desk.tick();
+    assert_eq!(desk.seqs(), [32]);
+}
+
+#[test]
+fn when_results_cease_all_that_others_have_passed_is_sent_again() {
+    let mut desk = warm(parameters());
+    desk.call(8);
+    desk.fill();
+    desk.take();
+    desk.now += ms(1);
+    [34, 35, 37].into_iter().for_each(|seq| desk.result(seq));
+    desk.tick();
+    assert_eq!(desk.seqs(), []);
+    desk.pass(desk.now + ms(4));
+    assert_eq!(desk.seqs(), [32, 33, 36]);
+    // The last two of the call have been passed by nothing: the lower may be lost, once.
+    [32, 33, 36].into_iter().for_each(|seq| desk.result(seq));
+    desk.pass(desk.now + ms(15));
+    assert_eq!(desk.seqs(), [38]);
+}
+
+#[test]
+fn norms_are_not_probed_for_workers_may_be_slow() {
+    let mut desk = warm(parameters());
+    desk.submit(&[1], &[1.0]);
+    desk.take();
+    let at = desk.now;
+    desk.pass(at + ms(19));
+    assert_eq!(desk.take(), []);
+}
+
+#[test]
+fn a_nudge_brings_what_is_kept_and_lacking() {
+    let mut desk = warm(parameters());
+    desk.call(4);
+    desk.fill();
+    desk.take();
+    desk.now += ms(1);
+    desk.result(32);
+    // Finished here (32), outstanding (33).
+    for seq in [32, 33] {
+        desk.nudge(0, Kind::Data, seq, 0b001);
+        assert_eq!(desk.take(), [(Kind::Data, seq, false)]);
+    }
+    // Not: what is in the slot, was never sent, is of another round, another kind, or was asked for by oneself.
+    desk.nudge(0, Kind::Data, 33, 0b011);
+    desk.nudge(0, Kind::Data, 36, 0b001);
+    desk.nudge(0, Kind::Data, 33 + 16, 0b001);
+    desk.nudge(0, Kind::Data, 33 - 16, 0b001);
+    desk.nudge(0, Kind::Norm, 6, 0b001);
+    desk.nudge(1, Kind::Data, 33, 0b100);
+    assert_eq!(desk.take(), []);
+    desk.nudge(2, Kind::Norm, 1, 0b100);
+    assert_eq!(desk.take(), [(Kind::Norm, 1, false)]);
+    assert_eq!(desk.worker.stats().nudged, 3);
+    // 33 was sent twice: its result is no round trip.
+    desk.now += ms(15);
+    desk.result(33);
+    assert_eq!(desk.worker.round_trip(), Some(ms(1)));
+}
+
+#[test]
+fn best_effort_sends_data_once_and_norms_until_they_are_through() {
+    let mut desk = Desk::new(Parameters { policy: Policy::BestEffort, ..parameters() });
+    desk.submit(&[2], &[1.0]);
+    desk.take();
+    desk.pass(ms(100));
+    assert_eq!(desk.take(), [(Kind::Norm, 0, false)]);
+    desk.norm_result(0, 1f32.to_bits());
+    desk.fill();
+    desk.take();
+    assert_eq!(desk.worker.deadline(), Some(ms(150)));
+    desk.pass(ms(1000));
+    assert_eq!(desk.take(), []);
+    assert_eq!((desk.worker.pending(), desk.worker.stats().data.given_up), (0, 2));
+    // Others may still need them.
+    desk.nudge(0, Kind::Data, 1, 0b001);
+    assert_eq!(desk.take(), [(Kind::Data, 1, false)]);
+}
+
+#[test]
+fn a_silent_aggregator_is_suspected_to_have_restarted() {
+    let mut desk = Desk::new(parameters());
+    desk.submit(&[1], &[1.0]);
+    desk.pass(ms(299));
+    assert!(!desk.worker.suspects_restart(desk.now));
+    desk.pass(ms(300));
+    assert!(desk.worker.suspects_restart(desk.now));
+    desk.worker.note_alive(desk.now);
+    assert!(!desk.worker.suspects_restart(desk.now));
+    desk.pass(ms(380));
+    assert!(desk.worker.suspects_restart(desk.now));
+    // Who waits for nothing suspects nobody.
+    desk.norm_result(0, 0);
+    assert_eq!(desk.worker.pending(), 0);
+    assert!(!desk.worker.suspects_restart(desk.now + ms(10_000)));
+}
