@@ -1,7 +1,20 @@
 // From Ethernet to the chunk of this pass; the same for every architecture. The architecture's parser
-// deals with its own metadata first, and with pass_h of a packet that comes from an earlier pass.
-parser PacketParser(packet_in packet, inout headers_t hdr, inout metadata_t meta) {
+// deals with its own metadata first and says in meta.between whether the packet comes from an earlier pass.
+parser PacketParser(packet_in packet, out headers_t hdr, inout metadata_t meta) {
     state start {
+        transition select(meta.between) {
+            true: pass;
+            false: ethernet;
+        }
+    }
+
+    state pass {
+        packet.extract(hdr.pass);
+        meta.done_left = hdr.pass.kept;
+        transition ethernet;
+    }
+
+    state ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.type) {
             ETHERTYPE_IPV4: ipv4;

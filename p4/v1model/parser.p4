@@ -1,4 +1,4 @@
-// BMv2's entry to the shared parser: packets that were recirculated start with pass_h.
+// BMv2's entry to the shared parser: its metadata says which packets were recirculated.
 const bit<32> INSTANCE_RECIRCULATED = 4;
 
 parser SwitchParser(
@@ -10,21 +10,7 @@ parser SwitchParser(
     PacketParser() packets;
 
     state start {
-        hdr.pass.setInvalid();
-        transition select(standard.instance_type) {
-            INSTANCE_RECIRCULATED: between;
-            default: headers;
-        }
-    }
-
-    state between {
-        packet.extract(hdr.pass);
-        meta.between = true;
-        meta.done_left = hdr.pass.kept;
-        transition headers;
-    }
-
-    state headers {
+        meta.between = standard.instance_type == INSTANCE_RECIRCULATED;
         packets.apply(packet, hdr, meta);
         transition accept;
     }

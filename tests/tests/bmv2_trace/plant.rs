@@ -62,8 +62,7 @@ struct Recorder<'a> {
 
 impl Recorder<'_> {
     fn put(&mut self, port: u16, mac: Mac, to: SocketAddrV4, packet: &[u8]) {
-        let datagram =
-            Datagram { from: (OWN_MAC, OWN), to: (mac, to), payload: packet.to_vec() };
+        let datagram = Datagram { from: (OWN_MAC, OWN), to: (mac, to), payload: packet.to_vec() };
         self.out.entry(port).or_default().push(datagram.frame());
     }
 
@@ -142,6 +141,7 @@ impl Plant {
             format!("mc_node_create 0 {}", PORTS.map(|port| port.to_string()).join(" ")),
             format!("mc_node_associate {FLOOD} 0"),
             format!("table_set_default stations flood {FLOOD}"),
+            format!("table_add stations drop {} =>", mac(OWN_MAC)),
         ];
         for &(station, port) in stations {
             commands.push(format!("table_add stations set_port {} => {port}", mac(station)));
@@ -189,7 +189,8 @@ impl Plant {
             for (number, member) in &job.members {
                 let Endpoint { ingress, addr } = member.endpoint;
                 let (ip, udp) = (addr.ip(), addr.port());
-                commands.push(format!("table_add members set_member {} {number} => {ingress} {ip} {udp}", c.job));
+                commands
+                    .push(format!("table_add members set_member {} {number} => {ingress} {ip} {udp}", c.job));
                 commands.push(format!(
                     "table_add addresses set_address {} {number} => {} {ip} {udp}",
                     c.job,

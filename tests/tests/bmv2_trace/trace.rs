@@ -1,0 +1,213 @@
+//! Random traffic: mostly rounds that complete, and everything that P7 to P17 have an answer for.
+
+use super::frame::{CARRIER, Datagram, Mac, arp, ethernet, seal};
+use super::plant::{OWN, OWN_MAC, PORTS, PlacedJob, Plant};
+use fastrand::Rng;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, MAX_PACKET, Norm};
+use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+
+/// What a frame is to the model.
+pub enum Meaning {
+    /// The aggregator gets this packet.
+    Packet(Vec<u8>),
+    /// It never reaches the aggregator: a host's kernel would have dropped it.
+    Malformed,
+    /// It is forwarded to the port.
+    Forwarded(u16),
+    /// It goes to all other ports.
+    Flooded,
+    /// The switch answers ARP with this frame.
+    Answered(Vec<u8>),
+    /// Nobody gets it.
+    Ignored,
+}
+
+pub struct Step {
+    pub port: u16,
+    pub frame: Vec<u8>,
+    pub meaning: Meaning,
+}
+
+/// DATA or RAW: all workers use a slot for the same in a round (the norm stage sees to it).
+fn kind_of(job: &PlacedJob, slot: u16, round: u32) -> Kind {
+    let mixed = (u32::from(slot) ^ round ^ u32::from(job.config.job.0)).wrapping_mul(0x9E37_79B9);
+    if mixed >> 30 == 0 { Kind::Raw } else { Kind::Data }
+}
+
+fn packet(header: &Header, payload: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; MAX_PACKET.max(20 + payload.len())];
+    header.emit_packet(&mut out, payload).to_vec()
+}
+
+/// One frame. `time` advances the rounds.
+pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32) -> Step {
+    if random.u8(..25) == 0 {
+        return beside(random, stations);
+    }
+    let job = &plant.jobs[random.usize(..plant.jobs.len() - 1)];
+    let worker = random.choice(job.members.keys().copied()).unwrap();
+    let norm = random.u8(..4) == 0;
+    let slots = if norm { job.config.norm_slots } else { job.config.data_slots } as u16;
+    let slot = if random.bool() { 0 } else { random.u16(..slots) };
+    // Rounds wrap within the trace.
+    let round = (u32::MAX - 3).wrapping_add(time);
+    let round = match random.u8(..24) {
+        0 => round.wrapping_sub(1),
+        1 => round.wrapping_add(1),
+        2 if random.u8(..8) == 0 => round.wrapping_add(1 << 31),
+        _ => round,
+    };
+    let mut kind = if norm { Kind::Norm } else { kind_of(job, slot, round) };
+    // Where nothing will be added, the kind may be another.
+    if !norm
+        && random.u8(..20) == 0
+        && let Some(view) = plant.model.slot(job.config.job, kind, SlotId(slot))
+        && view.seen != 0
+        && view.round == Round(round)
+        && (view.complete || view.seen >> worker & 1 == 1)
+    {
+        kind = if kind == Kind::Raw { Kind::Data } else { Kind::Raw };
+    }
+    let mut header = Header {
+        kind,
+        flags: if random.u8(..5) == 0 { FLAG_NUDGE } else { random.u8(..) & !FLAG_NUDGE },
+        num_workers: job.config.workers,
+        job: job.config.job,
+        worker: WorkerId(worker),
+        table: if kind == Kind::Data {
+            random.choice(job.config.tables.iter().copied()).unwrap()
+        } else {
+            TableId(random.u8(..))
+        },
+        cookie: job.config.cookie,
+        round: Round(round),
+        slot: SlotId(slot),
+        count: random.u8(..),
+    };
+    let mut payload = if norm {
+        let value = if random.u8(..40) == 0 {
+            Norm::non_finite(WorkerId(worker))
+        } else {
+            (random.f32() * 4.0).to_bits()
+        };
+        let (table, mode) = (TableId(3), u8::from(random.u8(..20) == 0));
+        Norm { value, length: 1 << 20, call: time as u16, table, mode, key: 77 }.to_bytes().to_vec()
+    } else {
+        (0..kind.payload_len(Lane::Bits8)).map(|_| random.u8(..)).collect()
+    };
+    let member = job.members[&worker];
+    let mut place = (member.mac, member.endpoint.addr);
+    let mut port = member.port;
+    if member.endpoint.ingress == 0 {
+        port = random.choice(PORTS).unwrap();
+    }
+    let mut cut = usize::MAX;
+    match random.u8(..70) {
+        0 => header.cookie = Cookie(random.u32(..)),
+        1 => header.job = JobId(random.u16(..)),
+        2 => header.worker = WorkerId(random.u8(..)),
+        3 => header.num_workers = header.num_workers.wrapping_add(1),
+        4 => payload.truncate(random.usize(..payload.len())),
+        5 => payload.push(0),
+        6 => header.slot = SlotId(random.u16(..)),
+        7 => header.table = TableId(random.u8(..)),
+        8 => header.kind = *random.choice(Kind::ALL).unwrap(),
+        9 => cut = random.usize(..20),
+        10 => place.1.set_ip(Ipv4Addr::from_bits(place.1.ip().to_bits() ^ 1)),
+        11 => place.1.set_port(place.1.port() ^ 1),
+        12 => port = random.choice(PORTS).unwrap(),
+        _ => {}
+    }
+    // A kind that was changed may fit the packet's length, and then it must not be added.
+    if header.kind != kind && matches!(header.kind, Kind::Data | Kind::Raw | Kind::Norm) {
+        payload.push(0);
+    }
+    if header.slot != SlotId(slot) && u32::from(header.slot.0) < job.config.data_slots && !norm {
+        header.kind = kind_of(job, header.slot.0, round);
+        payload.resize(header.kind.payload_len(Lane::Bits8), 0x11);
+    }
+    let mut bytes = packet(&header, &payload);
+    match random.u8(..90) {
+        0 => bytes[0] = random.u8(..),
+        1 => bytes[1] = random.u8(0x04..),
+        _ => {}
+    }
+    bytes.truncate(cut);
+    let datagram = Datagram { from: place, to: (OWN_MAC, OWN), payload: bytes };
+    let (frame, meaning) = carried(random, datagram);
+    Step { port, frame, meaning }
+}
+
+/// Puts a packet into a frame that is sometimes not as it should be.
+fn carried(random: &mut Rng, mut datagram: Datagram) -> (Vec<u8>, Meaning) {
+    let packet = datagram.payload.clone();
+    match random.u8(..150) {
+        // Nobody is there, at another port or address of the aggregator's MAC.
+        0 => {
+            datagram.to.1.set_port(OWN.port() + 1);
+            return (datagram.frame(), Meaning::Ignored);
+        }
+        1 => {
+            datagram.to.1.set_ip(Ipv4Addr::new(10, 9, 0, 253));
+            return (datagram.frame(), Meaning::Ignored);
+        }
+        // The aggregator's address at another MAC.
+        2 => {
+            datagram.to.0[5] ^= 0x80;
+            return (datagram.frame(), Meaning::Flooded);
+        }
+        _ => {}
+    }
+    let mut frame = datagram.frame();
+    match random.u8(..120) {
+        // IP checksum, length of UDP, of IP, a fragment, options, cut off.
+        0 => frame[25] ^= 1,
+        1 => frame[39] = frame[39].wrapping_add(1),
+        2 => frame[17] = frame[17].wrapping_add(1),
+        3 => frame[20] = 0x20,
+        4 => frame[21] = 1,
+        5 => frame[14] = 0x46,
+        6 if frame.len() > CARRIER + 1 => frame.truncate(random.usize(CARRIER..frame.len() - 1)),
+        // No harm: other service, hops, identification, a UDP checksum, a trailer.
+        7..20 => {
+            (frame[15], frame[18], frame[22]) = (random.u8(..), random.u8(..), random.u8(1..));
+            (frame[40], frame[41]) = (random.u8(..), random.u8(..));
+            seal(&mut frame);
+            frame.extend((0..random.usize(..9)).map(|_| 0xEE));
+            return (frame, Meaning::Packet(packet));
+        }
+        _ => return (frame, Meaning::Packet(packet)),
+    }
+    if frame[24..26] == datagram.frame()[24..26] {
+        seal(&mut frame);
+    }
+    (frame, Meaning::Malformed)
+}
+
+/// What is not for the aggregator.
+fn beside(random: &mut Rng, stations: &[(Mac, u16)]) -> Step {
+    let port = random.choice(PORTS).unwrap();
+    let (from, _) = random.choice(stations.iter().copied()).unwrap();
+    let address = Ipv4Addr::new(10, 9, 9, random.u8(..));
+    let (to, to_port) = random.choice(stations.iter().copied()).unwrap();
+    let text: Vec<u8> = (0..random.usize(20..200)).map(|_| random.u8(..)).collect();
+    let other = SocketAddrV4::new(address, if random.bool() { 9000 } else { 53 });
+    let (frame, meaning) = match random.u8(..6) {
+        0 => {
+            let asked = arp([0xFF; 6], 1, (from, address), ([0; 6], *OWN.ip()));
+            (asked, Meaning::Answered(arp(from, 2, (OWN_MAC, *OWN.ip()), (from, address))))
+        }
+        1 => (arp([0xFF; 6], 1, (from, address), ([0; 6], address)), Meaning::Flooded),
+        // A reply, even about the aggregator's address, is somebody else's.
+        2 => (arp(to, 2, (from, *OWN.ip()), (to, *OWN.ip())), Meaning::Forwarded(to_port)),
+        3 => ([ethernet(to, from, 0x88B5), text].concat(), Meaning::Forwarded(to_port)),
+        4 => ([ethernet([0x03, 0, 0, 0, 0, 9], from, 0x86DD), text].concat(), Meaning::Flooded),
+        // UDP between hosts, sometimes to the aggregator's port: it must pass as it is.
+        _ => {
+            let datagram = Datagram { from: (from, other), to: (to, other), payload: text };
+            (datagram.frame(), Meaning::Forwarded(to_port))
+        }
+    };
+    Step { port, frame, meaning }
+}

@@ -1,0 +1,253 @@
+//! What lies compiled in `p4/build` is made of the sources next to it, and its packets are those of
+//! `thc_protocol::wire`.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use thc_protocol::Lane;
+use thc_protocol::aggregator::{DropReason, Event};
+use thc_protocol::wire::{
+    FLAG_NUDGE, HEADER_LEN, Header, HeaderError, Kind, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, Norm, Nudge,
+    RAW_LEN, RESULT_LEN, STRAGGLER_LEN, Straggler, VERSION,
+};
+
+fn p4() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4")
+}
+
+fn json() -> Value {
+    serde_json::from_slice(&fs::read(p4().join("build/thc.json")).unwrap()).unwrap()
+}
+
+/// Names of all sources, relative to `p4`.
+fn sources() -> Vec<String> {
+    let mut names: Vec<String> = ["shared", "v1model"]
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(p4().join(folder)).unwrap().map(move |file| (folder, file.unwrap())))
+        .map(|(folder, file)| format!("{folder}/{}", file.file_name().into_string().unwrap()))
+        .filter(|name| name.ends_with(".p4"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn build_is_of_these_sources() {
+    let listed: BTreeMap<String, String> = fs::read_to_string(p4().join("build/sources.sha256"))
+        .unwrap()
+        .lines()
+        .map(|line| line.split_once("  ").unwrap())
+        .map(|(hash, name)| (name.to_owned(), hash.to_owned()))
+        .collect();
+    let mut names = sources();
+    names.extend(["build/thc.json", "build/thc.p4info.txtpb"].map(str::to_owned));
+    names.sort();
+    assert!(names.iter().eq(listed.keys()), "files of p4 were added or removed: run `make p4`");
+    for name in names {
+        let digest = Sha256::digest(fs::read(p4().join(&name)).unwrap());
+        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hash, listed[&name], "p4/{name} has changed: run `make p4`");
+    }
+}
+
+/// The field that each byte of a header belongs to, as p4c laid it out.
+fn laid_out(json: &Value, header: &str) -> Vec<String> {
+    let types = json["header_types"].as_array().unwrap();
+    let layout = types.iter().find(|kind| kind["name"] == header).unwrap();
+    let mut owners = Vec::new();
+    for field in layout["fields"].as_array().unwrap() {
+        let (name, bits) = (field[0].as_str().unwrap(), field[1].as_u64().unwrap() as usize);
+        assert_eq!(bits % 8, 0, "{header}.{name} is not of whole bytes");
+        owners.extend(std::iter::repeat_n(name.to_owned(), bits / 8));
+    }
+    owners
+}
+
+/// The field that each byte belongs to, as `changed` tells of bytes with that one inverted.
+fn parsed(bytes: &[u8], changed: impl Fn(&[u8]) -> &'static str) -> Vec<String> {
+    let one = |at: usize| {
+        let mut other = bytes.to_vec();
+        other[at] ^= 0xFF;
+        changed(&other).to_owned()
+    };
+    (0..bytes.len()).map(one).collect()
+}
+
+/// The name beside the first pair that differs.
+fn differing<T: PartialEq>(fields: &[(&'static str, T, T)]) -> &'static str {
+    let mut names = fields.iter().filter(|(_, a, b)| a != b).map(|(name, _, _)| *name);
+    let name = names.next().unwrap_or("");
+    assert_eq!(names.next(), None, "one byte belongs to two fields");
+    name
+}
+
+#[test]
+fn header_is_that_of_the_wire() {
+    let mut bytes = [0x55; HEADER_LEN];
+    (bytes[0], bytes[1]) = (VERSION, Kind::Data as u8);
+    let (a, _) = Header::parse(&bytes).unwrap();
+    let owners = parsed(&bytes, |other| match Header::parse(other) {
+        Err(HeaderError::Version(_)) => "version",
+        Err(HeaderError::Kind(_)) => "kind",
+        Err(HeaderError::Short(_)) => unreachable!(),
+        Ok((b, _)) => match differing(&[
+            ("flags", u32::from(a.flags), u32::from(b.flags)),
+            ("num_workers", a.num_workers.into(), b.num_workers.into()),
+            ("job", a.job.0.into(), b.job.0.into()),
+            ("worker", a.worker.0.into(), b.worker.0.into()),
+            ("table_id", a.table.0.into(), b.table.0.into()),
+            ("cookie", a.cookie.0, b.cookie.0),
+            ("round", a.round.0, b.round.0),
+            ("slot", a.slot.0.into(), b.slot.0.into()),
+            ("count", a.count.into(), b.count.into()),
+        ]) {
+            "" => "reserved",
+            name => name,
+        },
+    });
+    assert_eq!(laid_out(&json(), "thc_h"), owners);
+}
+
+#[test]
+fn norm_is_that_of_the_wire() {
+    let bytes = [0x55; NORM_LEN];
+    let (a, tag) = (Norm::parse(&bytes).unwrap(), Norm::tag_of(&bytes));
+    let owners = parsed(&bytes, |other| {
+        let b = Norm::parse(other).unwrap();
+        differing(&[
+            ("tag", tag, Norm::tag_of(other.try_into().unwrap())),
+            ("value", a.value, b.value),
+            ("length", a.length, b.length),
+            ("call", a.call.into(), b.call.into()),
+            ("table_id", a.table.0.into(), b.table.0.into()),
+            ("mode", a.mode.into(), b.mode.into()),
+            ("key", a.key, b.key),
+        ])
+    });
+    let json = json();
+    assert_eq!(laid_out(&json, "norm_h"), owners);
+    let types: BTreeMap<&str, &str> = json["headers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|header| (header["name"].as_str().unwrap(), header["header_type"].as_str().unwrap()))
+        .collect();
+    // MISMATCH: the slot's payload, then the refused one.
+    assert_eq!((types["norm"], types["refused"]), ("norm_h", "norm_h"));
+    assert_eq!(2 * owners.len(), MISMATCH_LEN);
+}
+
+#[test]
+fn straggler_and_nudge_are_those_of_the_wire() {
+    let json = json();
+    let bytes = Straggler { kind: Kind::Raw, current: thc_protocol::Round(0x5555_5555) }.to_bytes();
+    assert_eq!(bytes.len(), STRAGGLER_LEN);
+    let a = Straggler::parse(&bytes).unwrap();
+    let owners = parsed(&bytes, |other| match Straggler::parse(other) {
+        None => "kind",
+        Some(b) if b.current != a.current => "current",
+        Some(_) => "zero",
+    });
+    assert_eq!(laid_out(&json, "straggler_h"), owners);
+
+    let bytes = Nudge { kind: Kind::Raw, seen: 0x5555_5555_5555_5555 }.to_bytes();
+    assert_eq!(bytes.len(), NUDGE_LEN);
+    let a = Nudge::parse(&bytes).unwrap();
+    let owners = parsed(&bytes, |other| match Nudge::parse(other) {
+        None => "kind",
+        Some(b) if b.seen != a.seen => "seen",
+        Some(_) => "zero",
+    });
+    assert_eq!(laid_out(&json, "nudge_h"), owners);
+}
+
+#[test]
+fn passes_make_whole_packets() {
+    let json = json();
+    let (indices, words) = (laid_out(&json, "indices_h"), laid_out(&json, "words_h"));
+    let passes = RESULT_LEN / words.len();
+    assert_eq!(passes * words.len(), RESULT_LEN);
+    assert_eq!(passes * words.len(), RAW_LEN);
+    assert_eq!(passes * indices.len(), Kind::Data.payload_len(Lane::Bits8));
+    let done = json["headers"].as_array().unwrap().iter().filter(|h| h["header_type"] == "done_h").count();
+    assert_eq!(done, passes - 1);
+    assert_eq!(laid_out(&json, "done_h").len(), words.len());
+    // The k-th field holds the k-th word and its indices.
+    let numbered = |letter: &str, bytes: usize| -> Vec<String> {
+        (0..32).flat_map(|k| std::iter::repeat_n(format!("{letter}{k}"), bytes)).collect()
+    };
+    assert_eq!(words, numbered("w", 4));
+    assert_eq!(indices, numbered("i", 2));
+    // What goes out: P1, then one of the payloads, finished words first.
+    let order: Vec<&str> =
+        json["deparsers"][0]["order"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let done = (0..passes - 1).map(|pass| format!("done[{pass}]"));
+    let expected: Vec<String> = ["pass", "ethernet", "arp", "ipv4", "udp", "thc", "norm", "refused"]
+        .into_iter()
+        .chain(["straggler", "nudge"])
+        .map(str::to_owned)
+        .chain(done)
+        .chain(["sums", "indices", "words"].map(str::to_owned))
+        .collect();
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn numbers_are_those_of_the_protocol() {
+    let text = fs::read_to_string(p4().join("shared/kinds.p4")).unwrap();
+    let constants: BTreeMap<&str, u64> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("const "))
+        .filter_map(|line| {
+            let (name, value) = line.split_once(' ')?.1.split_once(" = ")?;
+            let value = value.split_once(';')?.0;
+            let hex = value.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
+            Some((name, hex.unwrap_or_else(|| value.parse()).ok()?))
+        })
+        .collect();
+    for (name, kind) in [
+        ("NORM", Kind::Norm),
+        ("DATA", Kind::Data),
+        ("RAW", Kind::Raw),
+        ("STRAGGLER", Kind::Straggler),
+        ("MISMATCH", Kind::Mismatch),
+        ("NUDGE", Kind::Nudge),
+    ] {
+        assert_eq!(constants[format!("KIND_{name}").as_str()], kind as u64);
+        if let Some(result) = kind.result() {
+            assert_eq!(constants["RESULT_BIT"] | kind as u64, result as u64);
+        }
+    }
+    assert_eq!(constants["VERSION"], u64::from(VERSION));
+    assert_eq!(constants["FLAG_NUDGE"], u64::from(FLAG_NUDGE));
+    for reason in DropReason::ALL {
+        assert_eq!(constants[format!("DROP_{}", reason.name().to_uppercase()).as_str()], reason as u64);
+    }
+    for event in Event::ALL {
+        assert_eq!(constants[format!("EVENT_{}", event.name().to_uppercase()).as_str()], event as u64);
+    }
+}
+
+#[test]
+fn lanes_of_16_bits_compile() {
+    let out = tempfile::tempdir().unwrap();
+    let compiled = Command::new("p4c-bm2-ss")
+        .args(["--std", "p4-16", "-DLANE_BITS=16", "-o"])
+        .arg(out.path().join("thc.json"))
+        .arg("v1model/thc.p4")
+        .current_dir(p4())
+        .output();
+    let Ok(compiled) = compiled else {
+        println!("not run: p4c-bm2-ss not found");
+        return;
+    };
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success() && said.trim().is_empty(), "{said}");
+    let json: Value = serde_json::from_slice(&fs::read(out.path().join("thc.json")).unwrap()).unwrap();
+    let passes = RESULT_LEN / laid_out(&json, "words_h").len();
+    assert_eq!(passes * laid_out(&json, "indices_h").len(), Kind::Data.payload_len(Lane::Bits16));
+}
