@@ -63,6 +63,11 @@ fn without_an_answer_the_lowest_alone_is_sent_again_at_doubled_times() {
         assert_eq!(desk.take(), [(Kind::Norm, 0, nudge)]);
     }
     assert_eq!(desk.worker.stats().norm.timeouts, 6);
+    // Once something comes, one doubling stays.
+    desk.norm_result(0, 0);
+    desk.pass(at + ms(20));
+    assert_eq!(desk.take(), [(Kind::Norm, 1, true), (Kind::Norm, 2, true)]);
+    assert_eq!(desk.worker.deadline(), Some(at + ms(200)));
 }
 
 #[test]
@@ -94,6 +99,25 @@ fn results_of_repeated_packets_let_two_more_be_repeated_after_a_grace() {
         desk.tick();
     }
     assert_eq!(desk.worker.pending(), 0);
+}
+
+#[test]
+fn nudging_ends_when_all_is_through_that_was_outstanding() {
+    let mut desk = warm(parameters());
+    desk.call(2);
+    desk.fill();
+    desk.pass(desk.now + ms(140));
+    assert_eq!(desk.take().last(), Some(&(Kind::Data, 32, true)));
+    desk.result(32);
+    desk.pass(desk.now + ms(1));
+    assert_eq!(desk.take(), [(Kind::Data, 33, true)]);
+    desk.result(33);
+    desk.call(1);
+    desk.fill();
+    desk.take();
+    // One doubling has stayed.
+    desk.pass(desk.now + ms(40));
+    assert_eq!(desk.take(), [(Kind::Data, 34, false), (Kind::Data, 34, false)]);
 }
 
 #[test]
@@ -132,6 +156,34 @@ fn what_is_sent_after_a_time_out_is_not_chased_by_it() {
     let seqs = desk.seqs();
     assert_eq!(seqs, (40..62).collect::<Vec<_>>());
     assert_eq!(desk.worker.pending(), 0);
+}
+
+#[test]
+fn results_of_what_was_sent_after_a_time_out_do_not_end_the_repetition_of_what_was_before() {
+    // The aggregator has forgotten 32 to 39, which the others have the results of: only NUDGE helps.
+    let mut desk = warm(parameters());
+    desk.call(30);
+    desk.fill();
+    desk.take();
+    desk.pass(desk.now + ms(140));
+    assert_eq!(desk.take().last(), Some(&(Kind::Data, 32, true)));
+    desk.result(32);
+    desk.result(33);
+    desk.pass(desk.now + ms(1));
+    desk.fill();
+    desk.take();
+    // 33 came of itself: nothing seems lost. The next time-outs begin from the start.
+    let at = desk.now;
+    desk.pass(at + ms(140));
+    assert_eq!(desk.take().last(), Some(&(Kind::Data, 34, true)));
+    desk.result(34);
+    desk.fill();
+    assert_eq!(desk.take().last(), Some(&(Kind::Data, 42, false)));
+    // 42 was sent after the time-out and comes at once; 35 and 36 are repeated all the same, with NUDGE.
+    desk.now += ms(1);
+    desk.result(42);
+    desk.tick();
+    assert_eq!(desk.take(), [(Kind::Data, 35, true), (Kind::Data, 36, true)]);
 }
 
 #[test]
