@@ -7,6 +7,7 @@
 
 mod compare;
 mod frame;
+mod loss;
 mod pcap;
 mod plant;
 mod switch;
@@ -25,7 +26,7 @@ use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 use trace::Meaning;
 
 /// Packets between two comparisons, after which the configuration may change.
-const SEGMENT: usize = 250;
+const SEGMENT: usize = 500;
 /// The passes of a packet, and the words of a pass.
 const PASSES: usize = 8;
 const WORDS: usize = 32;

@@ -143,6 +143,10 @@ impl Plant {
             format!("table_set_default stations flood {FLOOD}"),
             format!("table_add stations drop {} =>", mac(OWN_MAC)),
         ];
+        // Whatever the ports, packets on their way to the same pass must stay in order.
+        for pass in 1..8 {
+            commands.push(format!("table_add passes set_pass_port {pass} => {}", 400 + pass % 3));
+        }
         for &(station, port) in stations {
             commands.push(format!("table_add stations set_port {} => {port}", mac(station)));
         }
