@@ -160,6 +160,19 @@ fn unusable_texts_are_one_clear_line_and_status_1() {
 }
 
 #[test]
+fn an_unusable_plot_file_is_found_out_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "some text, ".repeat(400)).unwrap();
+    let plot = folder.path().join("missing/loss.svg");
+    let output = thc(&format!("demo --text {} --plot {}", text.display(), plot.display()));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.contains("loss.svg"), "{errors}");
+}
+
+#[test]
 fn help_teaches_by_examples() {
     for arguments in ["--help", "demo --help", "table --help", "nmse --help"] {
         let output = thc(arguments);

@@ -18,7 +18,7 @@ impl Progress {
         let terminal = std::io::stderr().is_terminal();
         let bar = (terminal && !quiet).then(|| {
             let style = ProgressStyle::with_template(
-                "{prefix:>6} {bar:40} {pos:>4}/{len} steps  {msg}  {elapsed} elapsed, {eta} to go",
+                "{prefix:>6} {wide_bar} {pos}/{len} steps  {msg}  {elapsed} gone, {eta} to go",
             );
             let bar = ProgressBar::new(u64::from(steps)).with_prefix(name);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

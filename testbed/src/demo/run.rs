@@ -41,8 +41,15 @@ pub struct Options {
 
 /// Runs the demo. All child processes have ended when this returns, however it returns.
 pub fn run(options: &Options) -> Result<Report> {
-    // A wrong text is found out before anything is started.
+    // A wrong text or an unusable plot file is found out before anything is started.
     Text::read(&options.plan.text)?;
+    if let Some(path) = &options.plot {
+        std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(|source| Error::Plot { path: path.clone(), reason: source.to_string() })?;
+    }
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Error::Process)?;
