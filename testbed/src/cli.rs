@@ -13,6 +13,7 @@ use crate::demo::plan::{Plan, WorkerPlan};
 use crate::demo::{exact, processes, run, shared};
 use crate::distribution::Distribution;
 use crate::error::{Error, Result};
+use crate::figures::arguments::FiguresArgs;
 use crate::fraction::Fraction;
 use crate::nmse::{Experiment, Vectors};
 use crate::sweep;
@@ -48,6 +49,8 @@ enum Subcommands {
     Table(TableArgs),
     /// Measure the error of the mean through codec and aggregator model, against theory
     Nmse(NmseArgs),
+    /// Draw the error of THC and of other schemes: SVG files, numbers, one page with all
+    Figures(FiguresArgs),
     /// A worker process of the demo
     #[command(hide = true)]
     DemoWorker(ChildArgs),
@@ -280,6 +283,10 @@ fn execute(command: Subcommands) -> Result<()> {
                 seed: args.seed,
             };
             print(&experiment.run()?, args.json)
+        }
+        Subcommands::Figures(args) => {
+            let made = args.run()?;
+            writeln!(std::io::stdout(), "{made}").map_err(Error::Output)
         }
         Subcommands::Demo(args) => {
             let plan = Plan {

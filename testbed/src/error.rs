@@ -46,6 +46,24 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A saved gradient has no direction.
+    #[error("the gradient {} is zero everywhere or not finite", path.display())]
+    DegenerateGradient {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A folder has no gradients that the demo saved.
+    #[error("{} has no saved gradients; make some with: thc demo --save-gradients {}", path.display(), path.display())]
+    NoGradients {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Saved gradients of different models are in one folder.
+    #[error("the gradients in {} have different lengths; keep those of one training in a folder", path.display())]
+    MixedGradients {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The plot cannot be drawn.
     #[error("cannot draw the plot {}: {reason}", path.display())]
     Plot {

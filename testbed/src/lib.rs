@@ -4,6 +4,7 @@ pub mod cli;
 pub mod demo;
 pub mod distribution;
 pub mod error;
+pub mod figures;
 pub mod fraction;
 pub mod loopback;
 pub mod nmse;

@@ -1,0 +1,145 @@
+//! Dot plots: one row per scheme, one mark per measurement, on a logarithmic axis.
+
+use plotters::backend::SVGBackend;
+use plotters::chart::ChartBuilder;
+use plotters::drawing::IntoDrawingArea;
+use plotters::element::{PathElement, Text};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{BLACK, Color, RGBColor, TRANSPARENT, WHITE};
+
+use super::chart::{Axis, Drawn, Mark, font, mark, titled};
+use super::figure::short;
+use crate::error::{Error, Result};
+
+/// One kind of measurement.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// Name in the legend.
+    pub name: String,
+    /// Its mark.
+    pub mark: Mark,
+    /// Its colour.
+    pub color: RGBColor,
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Name at the left.
+    pub name: String,
+    /// A second, smaller text below it.
+    pub detail: String,
+    /// One value for each kind, where there is one.
+    pub values: Vec<Option<f64>>,
+}
+
+/// A dot plot.
+#[derive(Clone, Debug)]
+pub struct DotPlot {
+    /// Title.
+    pub title: String,
+    /// A second line, smaller.
+    pub subtitle: String,
+    /// The axis of all values.
+    pub axis: Axis,
+    /// Kinds of measurements, the last on top. Numbers are written next to the first one.
+    pub kinds: Vec<Kind>,
+    /// Rows from top to bottom.
+    pub rows: Vec<Row>,
+}
+
+const ROW: u32 = 38;
+const NAMES: u32 = 216;
+
+impl DotPlot {
+    /// The plot as an SVG document `width` pixels wide. `name` is for errors.
+    pub fn svg(&self, name: &str, width: u32) -> Result<String> {
+        let mut svg = String::new();
+        let height = 62 + 30 + 60 + ROW * self.rows.len() as u32;
+        match self.draw(SVGBackend::with_string(&mut svg, (width, height))) {
+            Ok(()) => Ok(svg),
+            Err(reason) => {
+                Err(Error::Plot { path: format!("{name}.svg").into(), reason: reason.to_string() })
+            }
+        }
+    }
+
+    fn draw(&self, backend: SVGBackend<'_>) -> Drawn {
+        let root = backend.into_drawing_area();
+        root.fill(&WHITE)?;
+        let below = titled(&root, &self.title, &self.subtitle)?;
+        let (legend, below) = below.split_vertically(28);
+        let mut x = 8;
+        for kind in &self.kinds {
+            mark(&legend, kind.mark, (x + 6, 8), 5, kind.color)?;
+            let style = font(14, BLACK).pos(Pos::new(HPos::Left, VPos::Center));
+            legend.draw(&Text::new(kind.name.clone(), (x + 18, 9), style))?;
+            // Without font metrics: letters of this font are about half as wide as high.
+            x += 44 + kind.name.chars().count() as i32 * 7;
+        }
+        let rows = self.rows.len() as f64;
+        let mut chart = ChartBuilder::on(&below)
+            .x_label_area_size(48)
+            .y_label_area_size(NAMES)
+            .margin_right(20)
+            .build_cartesian_2d(self.axis.clone(), 0.0..rows)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .y_labels(0)
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.13))
+            .x_desc(self.axis.label.as_str())
+            .axis_desc_style(font(16, BLACK))
+            .label_style(font(14, BLACK))
+            .draw()?;
+        for (i, row) in self.rows.iter().enumerate() {
+            let at = |v: f64| chart.backend_coord(&(v, rows - i as f64 - 0.5));
+            let (left, y) = at(self.axis.range.0);
+            let right = at(self.axis.range.1).0;
+            let name = font(15, BLACK).pos(Pos::new(HPos::Right, VPos::Center));
+            let detail = font(12, RGBColor(100, 100, 100)).pos(Pos::new(HPos::Right, VPos::Center));
+            root.draw(&Text::new(row.name.clone(), (left - 10, y - 7), name))?;
+            root.draw(&Text::new(row.detail.clone(), (left - 10, y + 9), detail))?;
+            root.draw(&PathElement::new([(left, y), (right, y)], BLACK.mix(0.10).stroke_width(1)))?;
+            let shown = |v: &f64| self.axis.shows(*v);
+            for (value, kind) in row.values.iter().zip(&self.kinds) {
+                if let Some(value) = value.filter(shown) {
+                    mark(&root, kind.mark, at(value), 5, kind.color)?;
+                }
+            }
+            if let Some(value) = row.values.first().copied().flatten().filter(shown) {
+                let (x, y) = at(value);
+                let style = font(12, self.kinds[0].color).pos(Pos::new(HPos::Center, VPos::Bottom));
+                root.draw(&Text::new(short(value), (x, y - 7), style))?;
+            }
+        }
+        root.present()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_and_kind_is_named_and_marked() {
+        let kind = |name: &str, mark| Kind { name: name.to_owned(), mark, color: BLACK };
+        let row = |name: &str, values| Row { name: name.to_owned(), detail: "4 up".to_owned(), values };
+        let plot = DotPlot {
+            title: "T".to_owned(),
+            subtitle: "S".to_owned(),
+            axis: Axis::log("NMSE", [0.01, 10.0].into_iter()),
+            kinds: vec![kind("ours", Mark::Circle), kind("theirs", Mark::Star)],
+            rows: vec![row("a", vec![Some(0.02), Some(7.0)]), row("b", vec![Some(0.0), None])],
+        };
+        let svg = plot.svg("p", 700).unwrap();
+        for text in ["ours", "theirs", "NMSE", "0.0200", ">\na\n<", ">\nb\n<"] {
+            assert!(svg.contains(text), "{text}: {svg}");
+        }
+        // A circle and a star in the legend and in the first row.
+        assert_eq!((svg.matches("<circle").count(), svg.matches("<polygon").count()), (2, 2));
+    }
+}

@@ -1,0 +1,130 @@
+//! What a figure is: pictures, a table, an explanation and all numbers.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// One picture.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// File name without ending.
+    pub name: String,
+    /// The SVG document.
+    pub svg: String,
+}
+
+/// Numbers to read next to the pictures.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// Column titles.
+    pub header: Vec<String>,
+    /// Cells, as many in each row as there are titles.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A figure.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// File name without ending of its numbers.
+    pub name: &'static str,
+    /// Title.
+    pub title: String,
+    /// What it shows and what follows, in paragraphs of plain text.
+    pub text: Vec<String>,
+    /// Its pictures.
+    pub pictures: Vec<Picture>,
+    /// Its table.
+    pub table: Table,
+    /// Everything measured, with parameters and seeds.
+    pub numbers: Value,
+}
+
+impl Table {
+    /// The table as aligned text, the first column to the left and others to the right.
+    pub fn to_text(&self) -> String {
+        let rows: Vec<&Vec<String>> = std::iter::once(&self.header).chain(&self.rows).collect();
+        let width =
+            |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+        let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
+        let mut text = String::new();
+        for row in rows {
+            let mut line = String::new();
+            for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let _ =
+                    if i == 0 { write!(line, "{cell:<width$}") } else { write!(line, "  {cell:>width$}") };
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl Figure {
+    /// Writes pictures and numbers into `folder` and returns the files' paths.
+    pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for picture in &self.pictures {
+            paths.push(write(folder.join(format!("{}.svg", picture.name)), &picture.svg)?);
+        }
+        let numbers = serde_json::to_string_pretty(&self.numbers).map_err(Error::Event)?;
+        paths.push(write(folder.join(format!("{}.json", self.name)), &numbers)?);
+        Ok(paths)
+    }
+}
+
+/// Writes a file and returns its path.
+pub fn write(path: PathBuf, text: &str) -> Result<PathBuf> {
+    match std::fs::write(&path, text) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(Error::File { path, source }),
+    }
+}
+
+/// A number with about three digits, as in tables and next to points.
+pub fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        v if v < 1e-4 => format!("{value:.1e}"),
+        v if v < 0.01 => format!("{value:.5}"),
+        v if v < 0.1 => format!("{value:.4}"),
+        v if v < 1.0 => format!("{value:.3}"),
+        v if v < 100.0 => format!("{value:.2}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let all = [0.0, 2.3e-14, 0.00123, 0.0204, 0.236, 6.95, 146.3].map(short);
+        assert_eq!(all, ["0", "2.3e-14", "0.00123", "0.0204", "0.236", "6.95", "146"]);
+    }
+
+    #[test]
+    fn tables_are_aligned_and_files_written() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let table = Table { header: row(["scheme", "NMSE"]), rows: vec![row(["THC", "0.01"])] };
+        assert_eq!(table.to_text(), "scheme  NMSE\nTHC     0.01\n");
+        let folder = tempfile::tempdir().unwrap();
+        let figure = Figure {
+            name: "f",
+            title: String::new(),
+            text: Vec::new(),
+            pictures: vec![Picture { name: "p".to_owned(), svg: "<svg/>".to_owned() }],
+            table,
+            numbers: serde_json::json!({ "a": 1 }),
+        };
+        let paths = figure.save(folder.path()).unwrap();
+        assert_eq!(paths, [folder.path().join("p.svg"), folder.path().join("f.json")]);
+        assert_eq!(std::fs::read_to_string(&paths[0]).unwrap(), "<svg/>");
+        assert!(figure.save(&folder.path().join("missing")).is_err());
+    }
+}
