@@ -23,6 +23,21 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
         size = 4;
     }
 
+    @name(".to_control")
+    action to_control(bit<9> port) {
+        standard.egress_spec = port;
+    }
+
+    // Kinds that the control plane answers, as they are, through the port where it is (P2). Without an entry
+    // they are dropped as bad kind.
+    @name(".control_plane")
+    table control_plane {
+        key = { hdr.thc.kind: exact @name("kind"); }
+        actions = { to_control; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4;
+    }
+
     apply {
         if (meta.between) {
             meta.ours = true;
@@ -36,7 +51,13 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
                 exit;
             }
         }
-        if (meta.ours) {
+        bool taken = false;
+        if (meta.ours && !meta.between && hdr.thc.isValid() && hdr.thc.version == VERSION) {
+            taken = control_plane.apply().hit;
+        }
+        if (taken) {
+            // On its way to the control plane.
+        } else if (meta.ours) {
             membership.apply(hdr, meta, standard);
             if (meta.reason != NOT_DROPPED) {
                 mark_to_drop(standard);

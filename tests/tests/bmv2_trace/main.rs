@@ -12,6 +12,7 @@ mod pcap;
 mod plant;
 mod switch;
 mod trace;
+mod workers;
 
 use fastrand::Rng;
 use frame::{Datagram, Mac};

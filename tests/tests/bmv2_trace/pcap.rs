@@ -1,8 +1,8 @@
 //! BMv2's file interface: what it reads comes through a FIFO per port, so that packets can be written
 //! when the switch is configured; what it sends lies in a file per port.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
@@ -52,25 +52,42 @@ impl Input {
 /// A port's output.
 pub struct Output {
     path: PathBuf,
-    taken: usize,
+    file: Option<File>,
+    /// What has been read and not been taken.
+    bytes: Vec<u8>,
+    /// Whether the file's header is behind us.
+    begun: bool,
 }
 
 impl Output {
     /// The file `{dir}/{port}_out.pcap`, which need not exist yet.
     pub fn new(dir: &Path, port: u16) -> Output {
-        Output { path: dir.join(format!("{port}_out.pcap")), taken: 24 }
+        let path = dir.join(format!("{port}_out.pcap"));
+        Output { path, file: None, bytes: Vec::new(), begun: false }
     }
 
     /// The packets that have been written completely since the last call.
     pub fn take(&mut self) -> Vec<Vec<u8>> {
-        let file = fs::read(&self.path).unwrap_or_default();
-        let mut frames = Vec::new();
-        while let Some(head) = file.get(self.taken..self.taken + 16) {
-            let len = u32::from_le_bytes(head[8..12].try_into().unwrap()) as usize;
-            let Some(frame) = file.get(self.taken + 16..self.taken + 16 + len) else { break };
-            frames.push(frame.to_vec());
-            self.taken += 16 + len;
+        if self.file.is_none() {
+            self.file = File::open(&self.path).ok();
         }
+        let Some(file) = &mut self.file else { return Vec::new() };
+        file.read_to_end(&mut self.bytes).unwrap();
+        let mut at = 0;
+        if !self.begun {
+            if self.bytes.len() < 24 {
+                return Vec::new();
+            }
+            (self.begun, at) = (true, 24);
+        }
+        let mut frames = Vec::new();
+        while let Some(head) = self.bytes.get(at..at + 16) {
+            let len = u32::from_le_bytes(head[8..12].try_into().unwrap()) as usize;
+            let Some(frame) = self.bytes.get(at + 16..at + 16 + len) else { break };
+            frames.push(frame.to_vec());
+            at += 16 + len;
+        }
+        self.bytes.drain(..at);
         frames
     }
 }

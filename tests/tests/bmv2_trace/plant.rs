@@ -5,9 +5,12 @@ use super::switch::Switch;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Outcome, Scalar, Shard, Sink};
+use thc_protocol::wire::Kind;
 use thc_protocol::{JobId, TableId, WorkerId};
 
 pub const PORTS: [u16; 5] = [1, 2, 3, 4, 5];
+/// Where the control plane is.
+pub const CONTROL_PORT: u16 = 5;
 pub const OWN_MAC: Mac = [0x02, 0xAA, 0, 0, 0, 1];
 pub const OWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 254), 9000);
 /// The group of all ports.
@@ -142,6 +145,8 @@ impl Plant {
             format!("mc_node_associate {FLOOD} 0"),
             format!("table_set_default stations flood {FLOOD}"),
             format!("table_add stations drop {} =>", mac(OWN_MAC)),
+            // The control plane takes LEAVE, as an example; JOIN is dropped.
+            format!("table_add control_plane to_control {} => {CONTROL_PORT}", Kind::Leave as u8),
         ];
         // Whatever the ports, packets on their way to the same pass must stay in order.
         for pass in 1..8 {

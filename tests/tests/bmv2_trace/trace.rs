@@ -1,10 +1,10 @@
 //! Random traffic: mostly rounds that complete, and everything that P7 to P17 have an answer for.
 
 use super::frame::{CARRIER, Datagram, Mac, arp, ethernet, seal};
-use super::plant::{OWN, OWN_MAC, PORTS, PlacedJob, Plant};
+use super::plant::{CONTROL_PORT, OWN, OWN_MAC, PORTS, PlacedJob, Plant};
 use fastrand::Rng;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, MAX_PACKET, Norm};
+use thc_protocol::wire::{FLAG_NUDGE, HEADER_LEN, Header, Kind, MAX_PACKET, Norm, VERSION};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 
 /// What a frame is to the model.
@@ -135,8 +135,18 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
     }
     bytes.truncate(cut);
     let datagram = Datagram { from: place, to: (OWN_MAC, OWN), payload: bytes };
-    let (frame, meaning) = carried(random, datagram);
+    let (frame, mut meaning) = carried(random, datagram);
+    if matches!(meaning, Meaning::Packet(_) | Meaning::Malformed) && for_control(&frame) {
+        meaning = Meaning::Forwarded(CONTROL_PORT);
+    }
     Step { port, frame, meaning }
+}
+
+/// Whether the switch finds a header of P1 that the control plane takes; the rest is up to that.
+fn for_control(frame: &[u8]) -> bool {
+    let plain = frame[14] == 0x45 && frame[20] & 0x3F == 0 && frame[21] == 0;
+    let room = frame.len() >= CARRIER + HEADER_LEN && u16::from_be_bytes([frame[38], frame[39]]) >= 28;
+    plain && room && frame[CARRIER] == VERSION && frame[CARRIER + 1] == Kind::Leave as u8
 }
 
 /// Puts a packet into a frame that is sometimes not as it should be.
