@@ -12,6 +12,16 @@ use serde_json::Value;
 
 const THC: &str = env!("CARGO_BIN_EXE_thc");
 
+/// The program. Tests of the whole workspace have built `thc-ps` beside it already; only where it is
+/// missing may the demo ask cargo for it, which would otherwise build it anew for other features.
+fn thc() -> Command {
+    let mut command = Command::new(THC);
+    if Path::new(THC).with_file_name("thc-ps").exists() {
+        command.env_remove("CARGO");
+    }
+    command
+}
+
 /// Text enough for a quick demo, on any machine.
 fn text(folder: &Path) -> String {
     let path = folder.join("text");
@@ -21,7 +31,7 @@ fn text(folder: &Path) -> String {
 }
 
 fn demo(folder: &Path, arguments: &str) -> Output {
-    Command::new(THC)
+    thc()
         .args(["demo", "--text", &text(folder)])
         .args(arguments.split_whitespace())
         .output()
@@ -128,7 +138,7 @@ struct Long {
 impl Long {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut demo = Command::new(THC)
+        let mut demo = thc()
             .args(["demo", "--workers", "2", "--steps", "10000", "--text", &text(folder.path())])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
