@@ -95,12 +95,37 @@ impl JobState {
                 .members
                 .iter()
                 .filter(|(worker, _)| self.present.get(usize::from(worker.0)).is_some_and(Option::is_none));
-            absent.map(|&(worker, addr)| {
-                let header = Header { num_workers: 0, ..self.header(Kind::Refused, worker, ended.session) };
-                let body = Refused { reason: RefuseReason::Reforming, worker: ended.because_of }.to_bytes();
-                packet(addr, &header, &body)
-            })
+            absent.map(|&(worker, addr)| self.reforming(worker, addr, ended.session, ended.because_of))
         })
+    }
+
+    /// REFUSED(re-forming) to a worker that believes in `session`.
+    fn reforming(
+        &self,
+        worker: WorkerId,
+        addr: SocketAddrV4,
+        session: Cookie,
+        because_of: WorkerId,
+    ) -> Action {
+        let header = Header { num_workers: 0, ..self.header(Kind::Refused, worker, session) };
+        let body = Refused { reason: RefuseReason::Reforming, worker: because_of }.to_bytes();
+        packet(addr, &header, &body)
+    }
+
+    /// P24: members that claim a session which cannot go on must join anew; the others stay.
+    fn turn_away_claims(&mut self) -> Vec<Action> {
+        let mut workers = (0u8..).map(WorkerId).zip(&self.present);
+        let new = workers.find(|(_, p)| p.is_some_and(|p| p.session == Cookie(0)));
+        let because_of = new.map_or(WorkerId::NONE, |(worker, _)| worker);
+        let mut actions = Vec::new();
+        for place in 0..self.present.len() {
+            if let Some(claimer) = self.present[place].filter(|p| p.session != Cookie(0)) {
+                self.present[place] = None;
+                let worker = WorkerId(place as u8);
+                actions.push(self.reforming(worker, claimer.addr, claimer.session, because_of));
+            }
+        }
+        actions
     }
 
     fn header(&self, kind: Kind, worker: WorkerId, cookie: Cookie) -> Header {
@@ -222,7 +247,12 @@ impl Registry {
                 arrival.session = member.session;
             }
         }
+        let claims = join.session != Cookie(0);
         match state.session {
+            // A claim to a session that is over, long under way: it must not end the one that runs.
+            Some(session) if claims && join.session != session => {
+                return vec![state.reforming(worker, from, join.session, WorkerId::NONE)];
+            }
             Some(session) => match state.present[place] {
                 Some(member) if member.nonce == join.nonce => {
                     if member.addr != from {
@@ -247,6 +277,11 @@ impl Registry {
                 }
             },
             None => {
+                if let Some(ended) =
+                    state.ended.as_ref().filter(|ended| claims && ended.session == join.session)
+                {
+                    return vec![state.reforming(worker, from, ended.session, ended.because_of)];
+                }
                 for member in &mut state.present {
                     if member.is_some_and(|p| now.saturating_sub(p.heard) > FORGET) {
                         *member = None;
@@ -273,6 +308,11 @@ impl Registry {
         // With a quorum below n the sums of a slot may differ after a restart, so only a new session is safe.
         let full = state.job.config.quorum == state.job.config.workers;
         let same = full && claimed != Cookie(0) && members.iter().all(|m| m.session == claimed);
+        if !same && members.iter().any(|m| m.session != Cookie(0)) {
+            // Who still claims a session would only fail in a new one, and end it by joining anew.
+            actions.extend(state.turn_away_claims());
+            return actions;
+        }
         let session = if same { claimed } else { fresh(state.job.config.cookie, &mut random) };
         state.session = Some(session);
         state.ended = None;

@@ -54,11 +54,23 @@ pub enum SessionError {
     #[error("the other workers have gone on without this one by quorum: join anew")]
     LeftBehind,
     /// The session has a new incarnation (P24).
-    #[error("worker {worker} has restarted: all workers must join anew")]
+    #[error("{}: all workers must join anew", Restarted(*worker))]
     Reforming {
-        /// The worker that restarted.
+        /// The worker that restarted, or [`WorkerId::NONE`] if that is not known.
         worker: WorkerId,
     },
+}
+
+struct Restarted(WorkerId);
+
+impl fmt::Display for Restarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == WorkerId::NONE {
+            f.write_str("the session has ended")
+        } else {
+            write!(f, "worker {} has restarted", self.0)
+        }
+    }
 }
 
 fn seconds(d: Duration) -> String {

@@ -1,7 +1,7 @@
 //! P24: restarts of the parameter server and of workers.
 
 use super::parties::{JOB, Process, Server, address, exchange, ms, session, static_job};
-use thc_protocol::session::{JoinEvent, StaticJob};
+use thc_protocol::session::JoinEvent;
 use thc_protocol::wire::{Header, Kind, RefuseReason, Refused};
 use thc_protocol::{Cookie, WorkerId};
 
@@ -22,23 +22,31 @@ fn a_restarted_server_goes_on_with_the_session_that_all_claim() {
 }
 
 #[test]
-fn disagreeing_claims_begin_a_new_session() {
+fn who_claims_a_session_that_another_does_not_must_join_anew() {
     // Worker 2 has restarted together with the server.
     let (old, mut processes) = session(3);
     let cookie = old.installed.unwrap().0;
     let mut server = Server::of(static_job(3), 5000);
     processes[..2].iter_mut().for_each(|process| process.joiner.resume(ms(100)));
     processes[2] = Process::new(2, 1, ms(100));
+    processes.iter_mut().for_each(|process| process.events.clear());
     exchange(ms(100), &mut server, &mut processes);
-    // All in: who joined first hears it when it asks again, or at once.
+    assert_eq!(server.installed, None);
+    for process in &processes[..2] {
+        assert_eq!(process.events.last(), Some(&JoinEvent::Reforming(WorkerId(2))));
+    }
+    for worker in 0..2 {
+        processes[usize::from(worker)] = Process::new(worker, 7, ms(200));
+    }
     exchange(ms(300), &mut server, &mut processes);
+    exchange(ms(500), &mut server, &mut processes);
     let new = server.installed.unwrap().0;
     assert_ne!(new, cookie);
     assert!(processes.iter().all(|process| process.session() == Some(new)));
 }
 
 #[test]
-fn claims_of_two_different_sessions_begin_a_new_one() {
+fn claims_of_two_different_sessions_are_both_turned_away() {
     let (_, mut first) = session(2);
     let mut other = Server::of(static_job(2), 9000);
     let mut second: Vec<Process> = (0..2).map(|worker| Process::new(worker, 3, ms(0))).collect();
@@ -47,29 +55,46 @@ fn claims_of_two_different_sessions_begin_a_new_one() {
     let mut mixed = vec![first.remove(0), second.remove(1)];
     mixed.iter_mut().for_each(|process| process.joiner.resume(ms(50)));
     exchange(ms(50), &mut server, &mut mixed);
-    exchange(ms(250), &mut server, &mut mixed);
-    assert_eq!(server.installed.unwrap().0, Cookie(20_001));
+    assert_eq!(server.installed, None);
+    for process in &mixed {
+        assert_eq!(process.events.last(), Some(&JoinEvent::Reforming(WorkerId::NONE)));
+    }
 }
 
 #[test]
-fn with_a_quorum_below_n_a_restarted_server_begins_a_new_session() {
-    let job = || {
-        let mut job = static_job(3);
-        job.config.quorum = 2;
-        job.welcome.quorum = 2;
-        job
-    };
-    let resumed = |job: StaticJob| {
-        let mut server = Server::of(job.clone(), 1000);
-        let mut processes: Vec<Process> = (0..3).map(|worker| Process::new(worker, 0, ms(0))).collect();
-        exchange(ms(0), &mut server, &mut processes);
-        let mut server = Server::of(job, 5000);
-        processes.iter_mut().for_each(|process| process.joiner.resume(ms(100)));
-        exchange(ms(100), &mut server, &mut processes);
-        server.installed.unwrap().0
-    };
-    assert_eq!(resumed(static_job(3)), Cookie(1001));
-    assert_eq!(resumed(job()), Cookie(5001));
+fn with_a_quorum_below_n_no_session_is_resumed() {
+    let mut job = static_job(3);
+    job.config.quorum = 2;
+    job.welcome.quorum = 2;
+    let mut server = Server::of(job.clone(), 1000);
+    let mut processes: Vec<Process> = (0..3).map(|worker| Process::new(worker, 0, ms(0))).collect();
+    exchange(ms(0), &mut server, &mut processes);
+    let mut server = Server::of(job, 5000);
+    processes.iter_mut().for_each(|process| process.joiner.resume(ms(100)));
+    exchange(ms(100), &mut server, &mut processes);
+    assert_eq!(server.installed, None);
+    for process in &processes {
+        assert_eq!(process.events.last(), Some(&JoinEvent::Reforming(WorkerId::NONE)));
+    }
+}
+
+#[test]
+fn a_late_claim_of_an_old_session_does_not_end_the_one_that_runs() {
+    let (mut server, mut processes) = session(2);
+    processes[0].joiner.resume(ms(900));
+    let late = processes[0].poll(ms(900)).unwrap();
+    // Worker 1 restarts, and worker 0 joins anew.
+    let mut fresh: Vec<Process> = (0..2u8).map(|worker| Process::new(worker, 9, ms(3000))).collect();
+    server.alive.insert(0, ms(2000));
+    server.alive.insert(1, ms(2000));
+    exchange(ms(3000), &mut server, &mut fresh[1..]);
+    exchange(ms(3100), &mut server, &mut fresh);
+    exchange(ms(3300), &mut server, &mut fresh);
+    let new = server.installed.clone().unwrap().0;
+    let answers = server.take(ms(3400), processes[0].address, &late);
+    assert_eq!(server.installed.clone().unwrap().0, new);
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].1[1], Kind::Refused as u8);
 }
 
 #[test]
@@ -147,7 +172,12 @@ fn a_lost_notice_of_re_forming_comes_again_until_its_receiver_has_joined() {
     processes[0].joiner.resume(ms(2500));
     let packet = processes[0].poll(ms(2500)).unwrap();
     let answers = server.take(ms(2500), processes[0].address, &packet);
-    assert_eq!(told(&answers), []);
+    assert_eq!(told(&answers), [address(0, 0)]);
+    // It has joined anew: only the other is told again.
+    let mut anew = Process::new(0, 0, ms(2550));
+    anew.joiner = thc_protocol::session::Joiner::new(JOB, WorkerId(0), super::parties::COOKIE, 31, ms(2550));
+    let packet = anew.poll(ms(2550)).unwrap();
+    server.take(ms(2550), anew.address, &packet);
     let packet = fresh.poll(ms(2600)).unwrap();
     let answers = server.take(ms(2600), fresh.address, &packet);
     assert_eq!(told(&answers), [address(1, 0)]);
