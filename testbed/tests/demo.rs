@@ -31,11 +31,7 @@ fn text(folder: &Path) -> String {
 }
 
 fn demo(folder: &Path, arguments: &str) -> Output {
-    thc()
-        .args(["demo", "--text", &text(folder)])
-        .args(arguments.split_whitespace())
-        .output()
-        .unwrap()
+    thc().args(["demo", "--text", &text(folder)]).args(arguments.split_whitespace()).output().unwrap()
 }
 
 fn report(folder: &Path, arguments: &str) -> Value {
