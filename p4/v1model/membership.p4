@@ -84,7 +84,6 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
         size = MAX_TABLES;
     }
 
-
     apply {
         meta.reason = NOT_DROPPED;
         bool known = false;
