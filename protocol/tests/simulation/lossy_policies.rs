@@ -105,7 +105,7 @@ fn a_quorum_goes_on_and_its_sums_are_of_exactly_those_it_counts() {
     for_seeds("a_quorum_goes_on_and_its_sums_are_of_exactly_those_it_counts", 150, |seed| {
         let mut rng = Rng::new(seed);
         let network = network(&mut rng);
-        let mut plan = quorum_job(&mut rng, 0.1);
+        let mut plan = quorum_job(&mut rng, 0.0);
         if rng.chance(0.3) {
             plan.policy = Policy::BestEffort;
         }

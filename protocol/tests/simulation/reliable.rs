@@ -2,7 +2,7 @@
 
 use crate::rng::{Rng, for_seeds};
 use crate::scenario::{ms, network, patience, restarts, world};
-use crate::world::{Restarts, World};
+use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 
 fn all_ended(world: &World) {
@@ -32,7 +32,9 @@ fn sums_are_exact_whenever_the_aggregator_forgets() {
     let mut slowest = Duration::ZERO;
     for_seeds("sums_are_exact_whenever_the_aggregator_forgets", 250, |seed| {
         let mut rng = Rng::new(seed);
+        // Beyond a tenth it ends as well, but what only one worker lacks takes a second a packet.
         let network = network(&mut rng);
+        let network = Network { loss: network.loss.min(0.1), ..network };
         let restarts = restarts(&mut rng, 4);
         let jobs = rng.pick(&[1, 1, 2]);
         let mut world = world(&mut rng, seed, jobs, 0.05, network, restarts);
