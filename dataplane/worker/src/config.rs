@@ -30,6 +30,8 @@ pub struct GroupConfig {
     /// Seed of this worker's private rounding; `None` derives it from the job's seed and the worker's
     /// number, so that runs repeat bit for bit.
     pub seed: Option<u64>,
+    /// Threads that transform partitions, the caller's among them. Default 1.
+    pub threads: usize,
     /// Faults to inject into this worker's packets, for tests.
     pub faults: Option<LossyConfig>,
 }
@@ -48,6 +50,7 @@ impl Default for GroupConfig {
             send_buffer: 4 << 20,
             min_rto: Duration::from_millis(20),
             seed: None,
+            threads: 1,
             faults: None,
         }
     }

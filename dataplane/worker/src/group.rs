@@ -66,6 +66,7 @@ impl Group {
             timeout: config.timeout,
             min_rto: config.min_rto,
             seed: config.seed,
+            threads: config.threads,
         };
         let capacity = io.recv_capacity(MAX_PACKET);
         let engine = Engine::new(io, engine_config, joiner, &welcome, workers, capacity)?;

@@ -145,6 +145,10 @@ struct World {
 
 impl World {
     fn new(job: StaticJob, faults: SimConfig) -> World {
+        World::with_threads(job, faults, 1)
+    }
+
+    fn with_threads(job: StaticJob, faults: SimConfig, threads: usize) -> World {
         let net = SimNet::new(faults);
         let mut ps = Ps::new(&net, job.clone());
         let mut joining: Vec<_> = (0..job.config.workers)
@@ -186,6 +190,7 @@ impl World {
                     timeout: Duration::from_secs(20),
                     min_rto: Duration::from_millis(2),
                     seed: None,
+                    threads,
                 };
                 Engine::new(io, config, joiner, &welcome, n, 4096).unwrap()
             })
@@ -334,6 +339,27 @@ fn loss_changes_no_bit() {
     for seed in 0..4 {
         assert!(run_three(hostile(seed), &[]) == clean, "seed {seed}");
     }
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let run = |threads| {
+        let mut job = static_job(2, Lane::Bits8, 2, Policy::Reliable);
+        job.config.data_slots = 4096;
+        job.welcome.data_slots = 4096;
+        let mut world = World::with_threads(job, quiet(), threads);
+        let options = CallOptions { mode: Mode::Compressed, feedback: Some(5) };
+        let mut results = Vec::new();
+        for call in 0..2 {
+            let mut out = gradients(2, 5_000_000, call);
+            for outcome in world.allreduce(&mut out, &[options; 2], |_, _| {}) {
+                outcome.unwrap();
+            }
+            results.append(&mut out);
+        }
+        results
+    };
+    assert!(run(1) == run(3));
 }
 
 #[test]

@@ -80,6 +80,9 @@ struct Keys {
     /// Seed of this worker's rounding [default: from the job's seed and the worker's number]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     seed: Option<u64>,
+    /// Threads that transform partitions [default: 1]
+    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
+    threads: Option<usize>,
     /// Faults to inject into this worker's packets, for tests: loss=0.01,duplicate=0.01,reorder=0.01
     #[arg(long, value_name = "FAULTS", hide = true)]
     inject: Option<String>,
@@ -123,6 +126,7 @@ impl Keys {
             timeout,
             min_rto,
             seed,
+            threads,
             inject,
             inject_seed,
             input,
@@ -190,6 +194,10 @@ impl Flags {
             timeout: time("timeout", keys.timeout.as_deref(), defaults.timeout)?,
             min_rto: time("min_rto", keys.min_rto.as_deref(), defaults.min_rto)?,
             seed: keys.seed,
+            threads: match keys.threads.unwrap_or(1) {
+                0 => return Err("threads is 0: give at least 1".into()),
+                threads => threads,
+            },
             faults,
             ..defaults
         };

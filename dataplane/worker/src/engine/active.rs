@@ -86,8 +86,6 @@ pub(super) struct Active {
     pub tail: Vec<f32>,
     pub error: Option<CallError>,
     outcome: Outcome,
-    /// Partitions before this one have been transformed.
-    rotated: usize,
 }
 
 impl Active {
@@ -116,7 +114,6 @@ impl Active {
             feedback,
             length,
             owned,
-            rotated: if mode == Mode::Raw { parts.len() } else { 0 },
             parts,
             tail: if padded { vec![0.0; MIN_PARTITION] } else { Vec::new() },
             error: None,
@@ -164,43 +161,15 @@ impl Calls {
         CallEvents { calls: self, codec, lent }
     }
 
-    pub fn is_rotated(&self, place: Place) -> bool {
-        let index = place.call.wrapping_sub(self.first) as usize;
-        self.queue.get(index).is_some_and(|active| place.partition < active.rotated as u32)
+    /// Whether this partition is to be transformed before it can be sent.
+    pub fn awaits_transform(&mut self, place: Place) -> bool {
+        let part = self.get_mut(place.call).and_then(|active| active.parts.get(place.partition as usize));
+        part.is_some_and(|work| matches!(work.stage, Stage::Waiting))
     }
 
-    fn number(&self, index: usize) -> u64 {
-        self.first + index as u64
-    }
-
-    pub fn next_to_rotate(&mut self) -> Option<(u64, usize)> {
-        for index in 0..self.queue.len() {
-            let number = self.number(index);
-            let active = &mut self.queue[index];
-            if active.error.is_some() {
-                continue;
-            }
-            while let Some(work) = active.parts.get(active.rotated) {
-                active.rotated += 1;
-                if matches!(work.stage, Stage::Waiting) {
-                    return Some((number, active.rotated - 1));
-                }
-            }
-        }
-        None
-    }
-
-    pub fn next_to_finish(&self) -> Option<(u64, usize)> {
-        self.find(|work| work.complete && !work.finished)
-    }
-
-    pub fn next_to_feed_back(&self) -> Option<(u64, usize)> {
-        self.find(|work| matches!(work.stage, Stage::Residual(_)))
-    }
-
-    fn find(&self, wanted: impl Fn(&PartWork) -> bool) -> Option<(u64, usize)> {
-        let live = self.queue.iter().enumerate().filter(|(_, active)| active.error.is_none());
-        live.filter_map(|(i, active)| Some((self.number(i), active.parts.iter().position(&wanted)?))).next()
+    /// The calls that have not failed, oldest first.
+    pub fn live(&mut self) -> impl Iterator<Item = (u64, &mut Active)> {
+        (self.first..).zip(&mut self.queue).filter(|(_, active)| active.error.is_none())
     }
 
     pub fn reclaim(&mut self) -> impl Iterator<Item = Buffer> {
@@ -285,17 +254,18 @@ impl CallEvents<'_, '_> {
 impl Events for CallEvents<'_, '_> {
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>) {
         let Some(active) = self.calls.get_mut(call) else { return };
+        let mut freed = Vec::new();
         for (work, norm) in active.parts.iter_mut().zip(maxima) {
             work.norm = norm;
             if norm == 0 {
                 work.complete = true;
-                // The error feedback of a zero partition is zero too: `feed_back` sees to it.
-                work.stage = match std::mem::replace(&mut work.stage, Stage::Sent) {
-                    Stage::Rotated(scratch) => Stage::Residual(scratch),
-                    Stage::Waiting | Stage::Residual(_) | Stage::Sent => Stage::Sent,
-                };
+                // Nothing of it is sent, so its error feedback stays as it is.
+                if let Stage::Rotated(scratch) = std::mem::replace(&mut work.stage, Stage::Sent) {
+                    freed.push(scratch);
+                }
             }
         }
+        self.calls.reclaimed.append(&mut freed);
     }
 
     fn result(&mut self, place: Place, count: u8, sums: &[u8]) {

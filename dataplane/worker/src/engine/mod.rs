@@ -7,6 +7,7 @@
 mod active;
 mod codec;
 mod link;
+mod transform;
 
 pub use active::Borrowed;
 
@@ -17,8 +18,7 @@ use link::Link;
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
-use thc_codec::partition::MAX_PARTITION;
-use thc_codec::{buffer::Buffer, feedback::ErrorFeedback, norm, rht};
+use thc_codec::{buffer::Buffer, feedback::ErrorFeedback, norm};
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Mode, Norm, RAW_WORDS, Welcome};
 use thc_protocol::worker::{CallSpec, Parameters, SessionError, Worker};
@@ -29,8 +29,8 @@ use thc_transport::PacketIo;
 const MAX_NORM: f32 = 5e37;
 /// Norms below this count as zero: so must its reciprocal.
 const MIN_NORM: f32 = 1e-30;
-/// Partitions transformed and not yet sent and fed back, at most.
-const SCRATCH: usize = 3;
+/// Partitions transformed and not yet sent and fed back, at most, beside one for each thread.
+const SCRATCH: usize = 2;
 /// How long the engine waits for others before it says so, and how often it repeats that.
 const REPORT: Duration = Duration::from_secs(3);
 
@@ -51,6 +51,8 @@ pub struct EngineConfig {
     pub min_rto: Duration,
     /// Seed of the private rounding, `None` to derive it.
     pub seed: Option<u64>,
+    /// Threads that transform partitions, the caller's among them; at least 1.
+    pub threads: usize,
 }
 
 /// One worker's all-reduces over one packet interface.
@@ -61,6 +63,7 @@ pub struct Engine<I: PacketIo> {
     joiner: Joiner,
     worker: Worker,
     codec: Codec,
+    pool: Option<rayon::ThreadPool>,
     calls: Calls,
     /// Free scratch memory, each piece large enough for any partition.
     scratch: Vec<Buffer>,
@@ -93,6 +96,7 @@ impl<I: PacketIo> Engine<I> {
             config,
             joiner,
             codec,
+            pool: transform::pool(config.threads)?,
             calls: Calls::default(),
             scratch: Vec::new(),
             scratch_out: 0,
@@ -406,96 +410,6 @@ impl<I: PacketIo> Engine<I> {
             }
         }
         sent
-    }
-
-    /// One transform, the most urgent first.
-    fn transform(&mut self, lent: &mut Borrowed<'_>) -> bool {
-        let started = Instant::now();
-        let urgent = self.worker.next_data().is_some_and(|place| !self.calls.is_rotated(place));
-        let done =
-            (urgent && self.rotate(lent)) || self.finish(lent) || self.feed_back() || self.rotate(lent);
-        if done {
-            self.stats.compression += started.elapsed();
-            self.settle();
-        }
-        done
-    }
-
-    /// x + e of the next partition goes through the forward transform into scratch memory.
-    fn rotate(&mut self, lent: &mut Borrowed<'_>) -> bool {
-        if self.scratch_out >= SCRATCH {
-            return false;
-        }
-        let Some((number, index)) = self.calls.next_to_rotate() else { return false };
-        let Some(active) = self.calls.get_mut(number) else { return false };
-        let data = active.owned.as_deref().or(lent.get(number)).unwrap_or(&[]);
-        let work = &mut active.parts[index];
-        let range = work.part.offset..work.part.offset + work.part.len;
-        let Some(x) = data.get(range.clone()) else { return false };
-        let mut scratch = self.scratch.pop().unwrap_or_else(|| Buffer::zeroed(MAX_PARTITION));
-        let rotated = &mut scratch[..work.part.padded];
-        let key = self.codec.sign_key(number, work.part.index);
-        let error = active.feedback.and_then(|key| self.feedback.get(&key));
-        let result = match error {
-            Some(e) => rht::forward_sum(x, &e.as_slice()[range], rotated, key),
-            None => {
-                rotated[..x.len()].copy_from_slice(x);
-                rotated[x.len()..].fill(0.0);
-                rht::forward(rotated, key)
-            }
-        };
-        debug_assert!(result.is_ok(), "partitions are powers of two");
-        work.stage = Stage::Rotated(scratch);
-        self.scratch_out += 1;
-        true
-    }
-
-    /// A partition whose results are all in goes through the inverse transform.
-    fn finish(&mut self, lent: &mut Borrowed<'_>) -> bool {
-        let Some((number, index)) = self.calls.next_to_finish() else { return false };
-        let Some(active) = self.calls.get_mut(number) else { return false };
-        let Active { mode, parts, owned, tail, .. } = active;
-        let work = &mut parts[index];
-        let data = owned.as_deref_mut().or(lent.get_mut(number)).unwrap_or(&mut []);
-        let Some(out) = data.get_mut(work.part.offset..work.part.offset + work.part.len) else {
-            return false;
-        };
-        if work.norm == 0 {
-            out.fill(0.0);
-        } else if *mode == Mode::Compressed {
-            let key = self.codec.sign_key(number, work.part.index);
-            let result = if work.part.len == work.part.padded {
-                rht::inverse(out, key)
-            } else {
-                rht::inverse_into(tail, out, key)
-            };
-            debug_assert!(result.is_ok(), "partitions are powers of two");
-        }
-        work.finished = true;
-        true
-    }
-
-    /// What quantization lost goes back through the inverse transform into the error feedback (Algorithm 3, line 21).
-    fn feed_back(&mut self) -> bool {
-        let Some((number, index)) = self.calls.next_to_feed_back() else { return false };
-        let Some(active) = self.calls.get_mut(number) else { return false };
-        let work = &mut active.parts[index];
-        let Stage::Residual(mut scratch) = std::mem::replace(&mut work.stage, Stage::Sent) else {
-            return false;
-        };
-        if let Some(e) = active.feedback.and_then(|key| self.feedback.get_mut(&key)) {
-            let e = &mut e.as_mut_slice()[work.part.offset..work.part.offset + work.part.len];
-            if work.norm == 0 {
-                e.fill(0.0);
-            } else {
-                let key = self.codec.sign_key(number, work.part.index);
-                let result = rht::inverse_into(&mut scratch[..work.part.padded], e, key);
-                debug_assert!(result.is_ok(), "partitions are powers of two");
-            }
-        }
-        self.scratch.push(scratch);
-        self.scratch_out -= 1;
-        true
     }
 
     /// Hands out calls that are done, in their order.
