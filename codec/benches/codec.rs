@@ -251,6 +251,36 @@ fn whole_worker(figures: &mut Vec<Figure>) {
     });
 }
 
+/// Eight partitions on two threads against the same eight on one.
+fn threads(figures: &mut Vec<Figure>) {
+    const EACH: usize = 4;
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        println!("not run: two threads need two cores");
+        return;
+    }
+    let rounding = Rounding::new(3, 2, 0);
+    let mut halves = [Worker::new(), Worker::new()];
+    let mut alone = [Worker::new(), Worker::new()];
+    let some = |worker: &mut Worker| {
+        for _ in 0..EACH {
+            black_box(worker.compress(black_box(&rounding)));
+        }
+    };
+    let serial = |workers: &mut [Worker; 2]| workers.iter_mut().for_each(some);
+    let parallel = |workers: &mut [Worker; 2]| {
+        std::thread::scope(|scope| {
+            for worker in workers {
+                scope.spawn(move || some(worker));
+            }
+        });
+    };
+    serial(&mut alone);
+    parallel(&mut halves);
+    assert!(halves.iter().zip(&alone).all(|(a, b)| a.packed == b.packed && a.feedback == b.feedback));
+    let (serial, parallel) = (|| serial(&mut alone), || parallel(&mut halves));
+    figures.push(against("compress on two threads over one thread", 0.55, 0.7, serial, parallel));
+}
+
 fn aggregation(figures: &mut Vec<Figure>) {
     let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
     let values = table.values16();
@@ -351,6 +381,7 @@ fn main() {
     let mut figures = Vec::new();
     transform(&mut figures);
     whole_worker(&mut figures);
+    threads(&mut figures);
     aggregation(&mut figures);
     solver(&mut figures);
 
