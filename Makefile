@@ -45,6 +45,7 @@ test: deps fmt clippy ## Formatting, clippy, all tests, doc tests
 	    run $$bounded cargo test --workspace --tests --no-fail-fast; \
 	fi
 	cargo test --workspace --doc
+	@grep -ho 'not run: [^<]*' target/nextest/default/junit.xml 2>/dev/null | sort -u || true
 
 bench: toolchain ## Run all benchmarks; results in target/bench/*.json and as one table
 	@rm -f "$(CARGO_TARGET_DIR)"/bench/*.json
