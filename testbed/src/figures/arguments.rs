@@ -46,7 +46,7 @@ struct Options {
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Coordinates of a vector; against number of workers a quarter, against granularity 1/16
+    /// Coordinates of a vector; against number of workers a quarter, against granularity 1/16, at least 2^14
     #[arg(short, long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1 << 14..=1 << 24))]
     dimension: u32,
     /// Measure gradients of a training, too: files saved by `thc demo --save-gradients DIR`
@@ -92,10 +92,10 @@ impl FiguresArgs {
         let plan = Plan {
             trials: options.trials,
             seed: options.seed,
-            dimension: if options.quick { 1 << 14 } else { options.dimension as usize },
+            dimension: if options.quick { 1 << 16 } else { options.dimension as usize },
             saved: options.gradients.as_deref().map(Saved::read).transpose()?,
             quick: options.quick,
-            progress: Progress::new(options.quick),
+            progress: Progress::new(false),
         };
         run(&plan, options.out, &command, page)
     }

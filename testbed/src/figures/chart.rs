@@ -17,6 +17,9 @@ pub(super) type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 /// Colour of values that others published.
 pub const PUBLISHED: RGBColor = RGBColor(20, 20, 20);
 
+/// How far in pixels a line may end from the edge to be connected with its name.
+const NEAR: i32 = 80;
+
 /// The shape of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
@@ -265,7 +268,7 @@ impl Chart {
         for (x, y, note) in &self.notes {
             if self.x.shows(*x) && self.y.shows(*y) {
                 let (x, y) = chart.backend_coord(&(*x, *y));
-                root.draw(&Text::new(note.clone(), (x + 8, y + 3), font(12, RGBColor(70, 70, 70))))?;
+                root.draw(&Text::new(note.clone(), (x + 6, y - 15), font(12, RGBColor(70, 70, 70))))?;
             }
         }
         names.sort_by_key(|(_, (_, y))| *y);
@@ -273,8 +276,11 @@ impl Chart {
         spread(&mut heights, 19, (top, bottom));
         let edge = chart.backend_coord(&(self.x.range.1, self.y.range.0)).0;
         for ((series, (x, y)), height) in names.into_iter().zip(heights) {
-            let thin = series.color.mix(0.5).stroke_width(1);
-            root.draw(&PathElement::new([(x + 6, y), (edge + 4, y), (edge + 16, height)], thin))?;
+            // A line to the name, unless the points end far from it.
+            if edge - x < NEAR {
+                let thin = series.color.mix(0.5).stroke_width(1);
+                root.draw(&PathElement::new([(x + 6, y), (edge + 4, y), (edge + 16, height)], thin))?;
+            }
             if let Some(shape) = series.mark {
                 mark(&root, shape, (edge + 24, height), 4, series.color)?;
             }

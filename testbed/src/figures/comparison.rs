@@ -75,7 +75,6 @@ fn columns(plan: &Plan, trials: u32) -> Result<Vec<Column>> {
     ];
     if let Some(saved) = &plan.saved {
         let source = Source::Saved(saved.clone());
-        let trials = source.trials(trials);
         columns.push(Column {
             key: "saved_copies",
             kind: kind("4 copies, training", Mark::Square, (20, 130, 60)),
@@ -250,7 +249,8 @@ fn text(columns: &[Column], entries: &[Entry]) -> Vec<String> {
         "The threshold of the 2-bit scheme is the root mean square of the vectors (near its best for one round); \
          signSGD is scaled by the mean magnitude. QSGD has 7 levels up and 127 down, with its usual buckets of 512 \
          coordinates and with one norm for all. PowerSGD gets the vector as one square matrix: drawn vectors have no \
-         structure that it could find, apart from their mean."
+         structure that it could find, apart from their mean. Log-normal coordinates are all positive, which helps \
+         schemes that send signs when vectors differ: the mean of many comes close to a constant."
             .to_owned(),
     );
     text

@@ -282,15 +282,15 @@ fn text(points: &[Point], saved: &[(u32, (f64, f64, f64))]) -> Vec<String> {
         ));
     }
     text.push(
-        "So the published pair fits real gradients with moderately heavy tails (a bulk that TopK compresses badly and a \
-         few coordinates above 30 times the root mean square), or two different set-ups; two numbers cannot tell. \
+        "So the published pair fits gradients with moderately heavy tails, whose largest coordinate is about 40 times \
+         the root mean square, as real ones may be; or it comes from two different set-ups. Two numbers cannot tell. \
          No parameter of the other figures was chosen to match them."
             .to_owned(),
     );
     if let (Some((first, a)), Some((last, b))) = (saved.first(), saved.last()) {
         text.push(format!(
-            "The saved gradients (step {first}: TopK {}, TernGrad {}; step {last}: TopK {}, TernGrad {}) are those of a whole \
-             model as one tensor, with layers of very different scale; a training with less noise concentrates more.",
+            "The saved gradients are of a whole small model as one tensor, with layers of very different scale: TopK {} and \
+             TernGrad {} in step {first}, TopK {} and TernGrad {} in step {last}.",
             short(a.0),
             short(a.1),
             short(b.0),

@@ -42,7 +42,7 @@ pub struct DotPlot {
     pub subtitle: String,
     /// The axis of all values.
     pub axis: Axis,
-    /// Kinds of measurements, the last on top. Numbers are written next to the first one.
+    /// Kinds of measurements, the first on top. Numbers are written next to that.
     pub kinds: Vec<Kind>,
     /// Rows from top to bottom.
     pub rows: Vec<Row>,
@@ -50,12 +50,15 @@ pub struct DotPlot {
 
 const ROW: u32 = 38;
 const NAMES: u32 = 216;
+/// Height of a line of the legend, and how many there is room for.
+const LINE: u32 = 22;
+const LINES: u32 = 2;
 
 impl DotPlot {
     /// The plot as an SVG document `width` pixels wide. `name` is for errors.
     pub fn svg(&self, name: &str, width: u32) -> Result<String> {
         let mut svg = String::new();
-        let height = 62 + 30 + 60 + ROW * self.rows.len() as u32;
+        let height = 62 + LINE * LINES + 60 + ROW * self.rows.len() as u32;
         match self.draw(SVGBackend::with_string(&mut svg, (width, height))) {
             Ok(()) => Ok(svg),
             Err(reason) => {
@@ -68,15 +71,20 @@ impl DotPlot {
         let root = backend.into_drawing_area();
         root.fill(&WHITE)?;
         let below = titled(&root, &self.title, &self.subtitle)?;
-        let (legend, below) = below.split_vertically(28);
-        let mut x = 8;
+        // Names of kinds, in lines. Without font metrics: letters are about half as wide as high.
+        let spot = |kind: &Kind| 36 + kind.name.chars().count() as i32 * 8;
+        let (mut x, mut y) = (8, 8);
+        let right = below.dim_in_pixel().0 as i32;
         for kind in &self.kinds {
-            mark(&legend, kind.mark, (x + 6, 8), 5, kind.color)?;
+            if x + spot(kind) > right {
+                (x, y) = (8, y + LINE as i32);
+            }
+            mark(&below, kind.mark, (x + 6, y), 5, kind.color)?;
             let style = font(14, BLACK).pos(Pos::new(HPos::Left, VPos::Center));
-            legend.draw(&Text::new(kind.name.clone(), (x + 18, 9), style))?;
-            // Without font metrics: letters of this font are about half as wide as high.
-            x += 44 + kind.name.chars().count() as i32 * 7;
+            below.draw(&Text::new(kind.name.clone(), (x + 18, y + 1), style))?;
+            x += spot(kind);
         }
+        let (_, below) = below.split_vertically(LINE * LINES);
         let rows = self.rows.len() as f64;
         let mut chart = ChartBuilder::on(&below)
             .x_label_area_size(48)
@@ -103,7 +111,7 @@ impl DotPlot {
             root.draw(&Text::new(row.detail.clone(), (left - 10, y + 9), detail))?;
             root.draw(&PathElement::new([(left, y), (right, y)], BLACK.mix(0.10).stroke_width(1)))?;
             let shown = |v: &f64| self.axis.shows(*v);
-            for (value, kind) in row.values.iter().zip(&self.kinds) {
+            for (value, kind) in row.values.iter().zip(&self.kinds).rev() {
                 if let Some(value) = value.filter(shown) {
                     mark(&root, kind.mark, at(value), 5, kind.color)?;
                 }

@@ -98,11 +98,11 @@ impl Source {
         }
     }
 
-    /// How many trials differ, of `wanted`.
+    /// How many trials there are: as many as `wanted`, or one for each saved step.
     pub fn trials(&self, wanted: u32) -> u32 {
         match self {
             Self::Drawn { .. } => wanted,
-            Self::Saved(saved) => wanted.min(saved.steps.len() as u32),
+            Self::Saved(saved) => saved.steps.len() as u32,
         }
     }
 
@@ -116,7 +116,6 @@ impl Source {
                 .map(|worker| distribution.sample(*dimension, *seed, u64::from(trial) << 8 | worker))
                 .collect(),
             Self::Saved(saved) => {
-                // Spread over the training when there are more steps than trials.
                 let (_, own) = &saved.steps[trial as usize % saved.steps.len()];
                 own.iter().cycle().take(count).cloned().collect()
             }
@@ -146,7 +145,7 @@ mod tests {
         assert_eq!((saved.steps(), saved.workers()), (vec![0, 12], 3));
         assert_eq!(saved.first().last().unwrap(), (12, &[0.5, 12.0][..]));
         let source = Source::Saved(saved);
-        assert_eq!((source.dimension(), source.trials(5), source.trials(1)), (2, 2, 1));
+        assert_eq!((source.dimension(), source.trials(5), source.trials(1)), (2, 2, 2));
         assert_eq!(source.vectors(1, 2, Vectors::Independent), [[0.5, 12.0], [1.5, 12.0]]);
         assert_eq!(source.vectors(1, 2, Vectors::Copies), [[0.5, 12.0]]);
 

@@ -35,7 +35,8 @@ fn granularities(bits: u8, quick: bool) -> Vec<u16> {
 /// Makes the figure.
 pub fn figure(plan: &Plan) -> Result<Figure> {
     let trials = plan.trials(20);
-    let dimension = plan.dimension / 16;
+    // Theory is for long vectors: few coordinates are truncated of short ones.
+    let dimension = (plan.dimension / 16).max(1 << 14);
     let fraction = Fraction::new(FRACTION).expect("1/1024 is a fraction");
     let experiments: Vec<Experiment> = BUDGETS
         .iter()
@@ -150,7 +151,7 @@ fn text(found: &[Findings]) -> Vec<String> {
     ];
     if let (Some(two), Some(three), Some(four)) = (best(found, 2), best(found, 3), best(found, 4)) {
         text.push(format!(
-            "The paper has three curves with almost an order of magnitude between bit budgets, and errors that fall \
+            "The paper has three curves, “almost an order of magnitude” from one bit budget to the next, and errors that fall \
              slowly with granularity. Here the best points are {} (b = 2, g = {}), {} (b = 3, g = {}) and {} (b = 4, g = \
              {}): factors of {:.1} and {:.1}. Errors do not fall with every step of g: what matters is also how well \
              g cells divide among the indices, so curves are jagged, most where g is small. The paper gives no numbers for this \
