@@ -62,7 +62,6 @@ impl Group {
             ps: config.ps,
             job: JobId(config.job),
             worker: WorkerId(config.worker),
-            cookie: Cookie(config.cookie),
             timeout: config.timeout,
             min_rto: config.min_rto,
             seed: config.seed,

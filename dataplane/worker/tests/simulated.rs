@@ -186,7 +186,6 @@ impl World {
                     ps: ps_addr(),
                     job: JOB,
                     worker: WorkerId(w),
-                    cookie: COOKIE,
                     timeout: Duration::from_secs(20),
                     min_rto: Duration::from_millis(2),
                     seed: None,

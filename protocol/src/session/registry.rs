@@ -5,7 +5,7 @@ use crate::wire::{
     HEADER_LEN, Header, Join, Kind, Leave, PENDING_LEN, Pending, REFUSED_LEN, RefuseReason, Refused,
     WELCOME_LEN, Welcome,
 };
-use crate::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -352,12 +352,6 @@ impl Registry {
         state.session = None;
         state.present.fill(None);
         actions
-    }
-
-    /// The policy of a job, for reports.
-    #[must_use]
-    pub fn policy(&self, job: JobId) -> Option<Policy> {
-        self.jobs.get(&job).map(|state| state.job.welcome.policy)
     }
 }
 

@@ -96,7 +96,6 @@ fn refusals() {
         assert_eq!(server.registry.status(JOB), Some((0, false)));
     }
     assert_eq!(server.registry.status(JobId(43)), None);
-    assert_eq!(server.registry.policy(JOB), Some(thc_protocol::Policy::Reliable));
 }
 
 #[test]

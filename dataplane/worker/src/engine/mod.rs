@@ -22,7 +22,7 @@ use thc_codec::{buffer::Buffer, feedback::ErrorFeedback, norm};
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Mode, Norm, RAW_WORDS, Welcome};
 use thc_protocol::worker::{CallSpec, Parameters, SessionError, Worker};
-use thc_protocol::{Cookie, JobId, WorkerId};
+use thc_protocol::{JobId, WorkerId};
 use thc_transport::PacketIo;
 
 /// Norms above this count as not finite (P19): the quantizer's range must stay representable.
@@ -43,8 +43,6 @@ pub struct EngineConfig {
     pub job: JobId,
     /// This worker.
     pub worker: WorkerId,
-    /// The job's configured cookie.
-    pub cookie: Cookie,
     /// How long a session may stand still.
     pub timeout: Duration,
     /// Shortest retransmission time-out.
