@@ -225,11 +225,11 @@ fn text(columns: &[Column], entries: &[Entry]) -> Vec<String> {
          (both stages), per coordinate and worker."
             .to_owned(),
         format!(
-            "Red circles are the paper's setting, four copies of one log-normal vector, so their errors average \
-             out only as far as the workers' coins are independent. Blue circles are four different vectors. Grey \
+            "Red circles are four copies of one log-normal vector, as in the paper's own simulations (appendix D.4): errors \
+             average out only as far as the workers' coins are independent. Blue circles are four different vectors. Grey \
              triangles are the mean of {ROUNDS} rounds with the same copies: unbiased schemes gain a factor of \
-             {ROUNDS} (where the server compresses again, both its error and theirs), and error feedback shows what it is \
-             for. DGC is left out there, since its momentum adds up several gradients on purpose; in one round it \
+             {ROUNDS}, and error feedback shows what it is for: what a round loses comes later, so the error of the mean falls \
+             with the square of the rounds as long as it does not grow. DGC is left out there, since its momentum adds up several gradients on purpose; in one round it \
              is TopK."
         ),
     ];

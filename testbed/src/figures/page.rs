@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::figure::{Figure, Table};
 
 const STYLE: &str = "\
-body{font:16px/1.55 system-ui,sans-serif;color:#1a1a1a;background:#fff;max-width:62rem;margin:2rem auto;padding:0 1rem}\
+body{font:16px/1.55 system-ui,sans-serif;color:#1a1a1a;background:#fff;max-width:68rem;margin:2rem auto;padding:0 1rem}\
 h1{font-size:1.7rem}h2{font-size:1.3rem;margin-top:3rem;border-top:1px solid #ddd;padding-top:1.2rem}\
 svg{max-width:100%;height:auto;display:block;margin:1rem 0}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}\
