@@ -198,9 +198,10 @@ impl Drop for Group {
         let Ok(mut engine) = self.shared.lock() else { return };
         engine.leave();
         while !engine.has_left() {
-            if engine.serve_others().is_err() || engine.wait(NAP).is_err() {
+            if engine.serve_others().is_err() {
                 return;
             }
+            engine.wait(NAP);
         }
     }
 }
@@ -236,7 +237,7 @@ fn drive(engine: &mut Engine<AnyIo>, data: &mut [f32], options: CallOptions) -> 
             return outcome;
         }
         if !busy {
-            engine.wait(NAP)?;
+            engine.wait(NAP);
         }
     }
 }
@@ -256,7 +257,7 @@ fn background(shared: &Shared) {
             let busy = engine.step(&mut Borrowed::none());
             if engine.pending() > 0 {
                 if !busy {
-                    let _ = engine.wait(NAP);
+                    engine.wait(NAP);
                 }
                 continue;
             }

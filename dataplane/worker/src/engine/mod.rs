@@ -281,7 +281,6 @@ impl<I: PacketIo> Engine<I> {
         let now = self.io.now();
         let number = self.worker.submit(now, &spec, &mut self.link.tx(&mut self.io));
         self.calls.push(number, active);
-        self.link.check()?;
         Ok(number)
     }
 
@@ -351,7 +350,7 @@ impl<I: PacketIo> Engine<I> {
             Some(JoinEvent::Welcome(welcome, _)) => {
                 self.worker.note_alive(now);
                 if welcome.session != self.worker.parameters().cookie {
-                    self.worker.fail(SessionError::Reforming { worker: self.config.worker });
+                    self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });
                 }
             }
             Some(JoinEvent::Reforming(worker)) => self.worker.fail(SessionError::Reforming { worker }),
@@ -445,22 +444,21 @@ impl<I: PacketIo> Engine<I> {
         self.failed.as_ref()
     }
 
-    /// Waits until a packet comes, something is due, or `at_most` has passed.
-    ///
-    /// # Errors
-    /// If the interface fails.
-    pub fn wait(&mut self, at_most: Duration) -> Result<(), WorkerError> {
+    /// Waits until a packet comes, something is due, or `at_most` has passed. If the interface fails, so do
+    /// the session and all its calls.
+    pub fn wait(&mut self, at_most: Duration) {
         let now = self.io.now();
         self.report_waiting(now);
         let due = [self.worker.deadline(), self.joiner.deadline()].into_iter().flatten().min();
         let timeout = due.map_or(at_most, |due| due.saturating_sub(now).min(at_most));
         if timeout.is_zero() {
-            return Ok(());
+            return;
         }
         let started = Instant::now();
-        self.io.wait(timeout)?;
+        if let Err(error) = self.io.wait(timeout) {
+            self.fail(error.into());
+        }
         self.stats.waiting += started.elapsed();
-        Ok(())
     }
 
     /// When something is due, if anything is.
