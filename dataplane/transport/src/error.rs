@@ -1,6 +1,6 @@
 //! What can go wrong between THC and a network.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use crate::{MAX_DATAGRAM, Peer};
 
@@ -81,6 +81,14 @@ pub enum TransportError {
         /// What the operating system said.
         cause: io::Error,
     },
+    /// The file of a capture can't be made.
+    #[error("cannot write packets to {}: {cause}", path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        cause: io::Error,
+    },
     /// A rate of injected faults is no probability.
     #[error("{name} is {value}: it is a probability, so give a number from 0 to 1")]
     Probability {
@@ -111,6 +119,7 @@ impl TransportError {
             | Self::Probability { .. }
             | Self::FaultSyntax { .. } => io::ErrorKind::InvalidInput,
             Self::Bind { cause, .. }
+            | Self::Capture { cause, .. }
             | Self::SocketOption { cause, .. }
             | Self::Send { cause, .. }
             | Self::Receive { cause, .. } => cause.kind(),

@@ -8,10 +8,14 @@
 //! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
 //! * [`sim`]: a network in memory with virtual time and seeded faults, for tests;
 //! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
-//!   backend, for tests of real processes.
+//!   backend, for tests of real processes;
+//! * [`CapturedIo`]: a wrapper that writes what another backend receives and sends to a pcap file.
 //!
 //! Addresses are IPv4 throughout: THC's packets are UDP over IPv4 (protocol header layout).
 
+mod capture;
+mod captured;
+mod checksum;
 mod error;
 mod faults;
 mod lossy;
@@ -19,6 +23,8 @@ mod packet_io;
 pub mod sim;
 mod udp;
 
+pub use capture::{Capture, CaptureConfig, CaptureStats};
+pub use captured::CapturedIo;
 pub use error::TransportError;
 pub use faults::FaultRates;
 pub use lossy::{LossyConfig, LossyIo, LossyStats};

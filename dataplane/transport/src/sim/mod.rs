@@ -23,7 +23,6 @@
 //! [`SimConfig::queue_packets`] wait. So incast, many workers answering one server at once,
 //! overflows a queue here as it does in a switch.
 
-mod checksum;
 mod config;
 mod endpoint;
 mod net;

@@ -8,11 +8,11 @@ use std::{
 
 use fastrand::Rng;
 
-use super::{
-    LinkConfig, SimConfig, SimStats,
+use super::{LinkConfig, SimConfig, SimStats};
+use crate::{
+    IPV4_UDP_HEADER_LEN, IoStats, Peer,
     checksum::{checksum, verify},
 };
-use crate::{IPV4_UDP_HEADER_LEN, IoStats, Peer};
 
 /// A held-back datagram arrives this many times its link's latency and jitter later, at most.
 const MAX_HOLD: u32 = 4;

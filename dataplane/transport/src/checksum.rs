@@ -8,7 +8,7 @@ const UDP: u32 = 17;
 
 /// The checksum that the sender of `payload` writes into the UDP header. Never 0, which UDP
 /// reserves for "no checksum".
-pub(super) fn checksum(from: Peer, to: Peer, payload: &[u8]) -> u16 {
+pub(crate) fn checksum(from: Peer, to: Peer, payload: &[u8]) -> u16 {
     match !fold(sum(from, to, payload)) {
         0 => 0xffff,
         written => written,
@@ -16,7 +16,7 @@ pub(super) fn checksum(from: Peer, to: Peer, payload: &[u8]) -> u16 {
 }
 
 /// Whether `payload` still belongs to `written`.
-pub(super) fn verify(from: Peer, to: Peer, payload: &[u8], written: u16) -> bool {
+pub(crate) fn verify(from: Peer, to: Peer, payload: &[u8], written: u16) -> bool {
     fold(sum(from, to, payload) + u64::from(written)) == 0xffff
 }
 

@@ -1,0 +1,120 @@
+//! A backend whose packets are written down.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use crate::{Capture, IoStats, PacketIo, Peer, capture::Batch, packet_io::check_segment};
+
+/// A wrapper around a backend that writes every datagram received and sent to a [`Capture`].
+///
+/// What is written is what the wrapped backend hands up and what it is handed: put it below a
+/// [`LossyIo`](crate::LossyIo), and the file has what was on the wire. Sent datagrams are written once the
+/// backend has taken them, those it counted as [`send_errors`](IoStats::send_errors) included.
+pub struct CapturedIo<T> {
+    inner: T,
+    capture: Capture,
+    batch: Batch,
+    /// Time since 1970 when the backend's clock began.
+    epoch: Duration,
+    /// The addresses that a backend on 0.0.0.0 sends from, by receiver.
+    sources: HashMap<Ipv4Addr, Ipv4Addr>,
+}
+
+impl<T: PacketIo> CapturedIo<T> {
+    /// Wraps `inner`.
+    pub fn new(inner: T, capture: Capture) -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let epoch = wall.saturating_sub(inner.now());
+        Self { inner, capture, batch: Batch::default(), epoch, sources: HashMap::new() }
+    }
+
+    /// The wrapped backend.
+    #[must_use]
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    /// The wrapped backend, past the capture.
+    #[must_use]
+    pub fn inner_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+
+    /// [`PacketIo::recv_burst`], with a callback of one type, so that a backend that may contain itself in a
+    /// wrapper (an enum of all) does not make the compiler wrap callbacks without end.
+    fn receive(&mut self, f: &mut dyn FnMut(Peer, &[u8])) -> io::Result<usize> {
+        let time = self.epoch + self.inner.now();
+        let local = self.inner.local();
+        let Self { inner, capture, batch, sources, .. } = self;
+        let received = inner.recv_burst(&mut |from, payload| {
+            if capture.wants(1) {
+                batch.push(time, from, towards(sources, local, from), payload);
+            }
+            f(from, payload);
+        });
+        capture.take(batch);
+        received
+    }
+}
+
+/// The local endpoint as `peer` sees it.
+fn towards(sources: &mut HashMap<Ipv4Addr, Ipv4Addr>, local: Peer, peer: Peer) -> Peer {
+    if !local.ip().is_unspecified() {
+        return local;
+    }
+    let source = sources.entry(*peer.ip()).or_insert_with(|| source_of_route(peer).unwrap_or(*local.ip()));
+    SocketAddrV4::new(*source, local.port())
+}
+
+/// The address that the kernel's route to `peer` starts from. Connecting a UDP socket sends nothing.
+fn source_of_route(peer: Peer) -> Option<Ipv4Addr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect(peer).ok()?;
+    match socket.local_addr().ok()? {
+        SocketAddr::V4(addr) => Some(*addr.ip()),
+        SocketAddr::V6(_) => None,
+    }
+}
+
+impl<T: PacketIo> PacketIo for CapturedIo<T> {
+    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        self.receive(f)
+    }
+
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        check_segment(segment)?;
+        self.inner.send_run(to, contents, segment)?;
+        if self.capture.wants(contents.len().div_ceil(segment) as u64) {
+            let time = self.epoch + self.inner.now();
+            let from = towards(&mut self.sources, self.inner.local(), to);
+            for payload in contents.chunks(segment) {
+                self.batch.push(time, from, to, payload);
+            }
+            self.capture.take(&mut self.batch);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
+        self.inner.wait(timeout)
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn local(&self) -> Peer {
+        self.inner.local()
+    }
+
+    fn stats(&self) -> IoStats {
+        self.inner.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests;
