@@ -13,7 +13,9 @@ use thc_protocol::JobId;
 use thc_protocol::aggregator::{Aggregator, Shard};
 use thc_protocol::session::Registry;
 use thc_protocol::wire::MAX_PACKET;
-use thc_transport::{LossyIo, Peer, TransportError, UdpConfig, UdpIo};
+use thc_transport::{
+    Backend, Dpdk, DpdkConfig, DpdkIo, LossyIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo,
+};
 
 use crate::config::ServerConfig;
 use crate::control::{Control, ControlCounters, ControlPort, SessionView};
@@ -28,6 +30,8 @@ const CONTROL_ROOM: usize = 1024;
 const COMMAND_ROOM: usize = 256;
 /// How long a report may take before the shard's last one is used.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The port of [`crate::DEFAULT_LISTEN`].
+const USUAL_PORT: u16 = 9000;
 /// Tries to find consecutive free ports when the kernel chooses the first.
 const PORT_TRIES: usize = 64;
 
@@ -101,13 +105,11 @@ impl Server {
     /// [`PsError::Core`], [`PsError::Pin`] or [`PsError::Thread`] for what the machine refuses.
     pub fn start(config: ServerConfig) -> Result<Server, PsError> {
         check_cores(&config.pin)?;
-        let ports = open(&config)?;
-        let local = ports[0].1;
-        for (port, _) in &ports {
-            warn_if_small(&config, port);
-        }
+        let ports = Ports::open(&config)?;
+        let local = ports.local();
+        ports.warn_if_small(&config);
         let jobs = config.jobs.iter().map(|job| job.config.job).collect();
-        let shared = Arc::new(Shared::new(jobs, ports.len()));
+        let shared = Arc::new(Shared::new(jobs, usize::from(config.shards)));
         let (control_port, control_packets) = ControlPort::new(CONTROL_ROOM);
         let mut server = Server {
             local,
@@ -117,22 +119,34 @@ impl Server {
             started: Instant::now(),
             config,
         };
-        let mut control_port = Some(control_port);
-        for (index, (port, _)) in (0u8..).zip(ports) {
-            let control = control_port.take();
-            match server.config.faults {
-                Some(mut faults) => {
-                    // Each shard its own sequence of faults.
-                    faults.seed = faults.seed.wrapping_add(u64::from(index));
-                    server.spawn_shard(index, LossyIo::new(port, faults)?, control)?;
-                }
-                None => server.spawn_shard(index, port, control)?,
-            }
+        match ports {
+            Ports::Udp(ports) => server.spawn_shards(ports, control_port)?,
+            Ports::Dpdk(ports) => server.spawn_shards(ports, control_port)?,
         }
         let registry = Registry::new(server.config.jobs.iter().map(crate::JobSetup::to_static));
         let control = Control::new(registry, control_packets, server.commands.clone(), shared);
         server.spawn("thc-ps-control".to_owned(), move || control.run())?;
         Ok(server)
+    }
+
+    fn spawn_shards<T: ShardIo + Send + 'static>(
+        &mut self,
+        ports: Vec<T>,
+        control_port: ControlPort,
+    ) -> Result<(), PsError> {
+        let mut control_port = Some(control_port);
+        for (index, port) in (0u8..).zip(ports) {
+            let control = control_port.take();
+            match self.config.faults {
+                Some(mut faults) => {
+                    // Each shard its own sequence of faults.
+                    faults.seed = faults.seed.wrapping_add(u64::from(index));
+                    self.spawn_shard(index, LossyIo::new(port, faults)?, control)?;
+                }
+                None => self.spawn_shard(index, port, control)?,
+            }
+        }
+        Ok(())
     }
 
     fn spawn_shard<T: ShardIo + Send + 'static>(
@@ -252,13 +266,55 @@ impl Drop for Server {
     }
 }
 
-/// Opens a port per shard, one behind the other (P21).
-fn open(config: &ServerConfig) -> Result<Vec<(UdpIo, Peer)>, PsError> {
+/// A port per shard, one behind the other (P21).
+enum Ports {
+    Udp(Vec<UdpIo>),
+    Dpdk(Vec<DpdkIo>),
+}
+
+impl Ports {
+    fn open(config: &ServerConfig) -> Result<Ports, PsError> {
+        match &config.io {
+            Backend::Udp => open_udp(config).map(Ports::Udp),
+            Backend::Dpdk(dpdk) => Ok(Ports::Dpdk(open_dpdk(config, dpdk)?)),
+        }
+    }
+
+    fn local(&self) -> Peer {
+        let first = match self {
+            Ports::Udp(ports) => ports.first().map(PacketIo::local),
+            Ports::Dpdk(ports) => ports.first().map(PacketIo::local),
+        };
+        first.expect("a server has at least one shard")
+    }
+
+    /// Full windows of all workers must fit the receive buffer, or packets get lost on arrival.
+    fn warn_if_small(&self, config: &ServerConfig) {
+        let window =
+            |job: &crate::JobSetup| job.config.data_slots as usize / 2 * usize::from(job.config.workers);
+        let under_way = config.jobs.iter().map(window).sum::<usize>() / usize::from(config.shards);
+        let (room, mend) = match self {
+            Ports::Udp(ports) => {
+                (ports.iter().map(|port| port.recv_capacity(MAX_PACKET)).min(), "recv_buffer")
+            }
+            Ports::Dpdk(ports) => (ports.iter().map(DpdkIo::recv_capacity).min(), "descriptors"),
+        };
+        let room = room.unwrap_or(0);
+        if room < under_way {
+            tracing::warn!(
+                "workers may have {under_way} packets under way to a port whose receive buffer holds {room}: \
+                 raise {mend} or lower data_slots, or some will get lost and be sent again",
+            );
+        }
+    }
+}
+
+fn open_udp(config: &ServerConfig) -> Result<Vec<UdpIo>, PsError> {
     if config.listen.port() != 0 {
-        return Ok(open_from(config, config.listen)?);
+        return Ok(open_udp_from(config, config.listen)?);
     }
     for _ in 0..PORT_TRIES {
-        match open_from(config, config.listen) {
+        match open_udp_from(config, config.listen) {
             Err(TransportError::AddressInUse { .. }) => {}
             other => return Ok(other?),
         }
@@ -266,19 +322,16 @@ fn open(config: &ServerConfig) -> Result<Vec<(UdpIo, Peer)>, PsError> {
     Err(PsError::NoPorts { shards: config.shards, ip: *config.listen.ip() })
 }
 
-fn open_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<(UdpIo, Peer)>, TransportError> {
+fn open_udp_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<UdpIo>, TransportError> {
     let bind = |addr| {
-        let buffers = UdpConfig {
+        UdpIo::bind(UdpConfig {
             recv_buffer: config.recv_buffer,
             send_buffer: config.send_buffer,
             ..UdpConfig::new(addr)
-        };
-        let io = UdpIo::bind(buffers)?;
-        let local = thc_transport::PacketIo::local(&io);
-        Ok((io, local))
+        })
     };
-    let first: (UdpIo, Peer) = bind(base)?;
-    let local = first.1;
+    let first = bind(base)?;
+    let local = first.local();
     let mut ports = vec![first];
     for shard in 1..u16::from(config.shards) {
         // Past the last port there is none that is free.
@@ -288,17 +341,13 @@ fn open_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<(UdpIo, Pe
     Ok(ports)
 }
 
-/// Full windows of all workers must fit the receive buffer, or packets get lost on arrival.
-fn warn_if_small(config: &ServerConfig, port: &UdpIo) {
-    let window = |job: &crate::JobSetup| job.config.data_slots as usize / 2 * usize::from(job.config.workers);
-    let under_way = config.jobs.iter().map(window).sum::<usize>() / usize::from(config.shards);
-    let room = port.recv_capacity(MAX_PACKET);
-    if room < under_way {
-        tracing::warn!(
-            "workers may have {under_way} packets under way to a port whose receive buffer holds {room}: \
-             raise recv_buffer or lower data_slots, or some will get lost and be sent again",
-        );
+/// No other process shares the address, so every port is free and 0 becomes the usual one.
+fn open_dpdk(config: &ServerConfig, dpdk: &DpdkConfig) -> Result<Vec<DpdkIo>, TransportError> {
+    if !config.listen.ip().is_unspecified() && *config.listen.ip() != dpdk.address {
+        return Err(TransportError::AddressNotAvailable { addr: config.listen });
     }
+    let first = if config.listen.port() == 0 { USUAL_PORT } else { config.listen.port() };
+    Ok(Dpdk::open(dpdk, first, u16::from(config.shards))?.into_endpoints())
 }
 
 fn check_cores(cores: &[usize]) -> Result<(), PsError> {

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender};
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, GlobalCounters, JobConfig, JobCounters};
 use thc_protocol::wire::Header;
 use thc_protocol::{JobId, WorkerId};
-use thc_transport::{IoStats, LossyIo, PacketIo, Peer, UdpIo};
+use thc_transport::{DpdkIo, IoStats, LossyIo, PacketIo, Peer, UdpIo};
 
 use crate::control::{ControlPacket, ControlPort};
 use crate::error::PsError;
@@ -75,9 +75,15 @@ impl ShardIo for UdpIo {
     }
 }
 
-impl ShardIo for LossyIo<UdpIo> {
+impl ShardIo for DpdkIo {
     fn recv_overflows(&self) -> u64 {
-        self.inner().recv_overflows().unwrap_or(0)
+        DpdkIo::recv_overflows(self)
+    }
+}
+
+impl<T: ShardIo> ShardIo for LossyIo<T> {
+    fn recv_overflows(&self) -> u64 {
+        self.inner().recv_overflows()
     }
 }
 

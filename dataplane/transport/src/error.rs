@@ -89,6 +89,22 @@ pub enum TransportError {
         /// What the operating system said.
         cause: io::Error,
     },
+    /// The backend was left out of this program.
+    #[error(
+        "this program was built without DPDK: build it with `--features dpdk`, which needs DPDK's headers and \
+         libraries (on Debian: apt-get install libdpdk-dev libclang-dev)"
+    )]
+    NoDpdk,
+    /// A setting of the DPDK backend makes no sense.
+    #[error("dpdk: {key} is {value}: {mend}")]
+    DpdkSetting {
+        /// The setting.
+        key: &'static str,
+        /// As given.
+        value: String,
+        /// What to do.
+        mend: &'static str,
+    },
     /// A rate of injected faults is no probability.
     #[error("{name} is {value}: it is a probability, so give a number from 0 to 1")]
     Probability {
@@ -114,7 +130,9 @@ impl TransportError {
             Self::AddressInUse { .. } => io::ErrorKind::AddrInUse,
             Self::AddressNotAvailable { .. } => io::ErrorKind::AddrNotAvailable,
             Self::BindNotPermitted { .. } => io::ErrorKind::PermissionDenied,
+            Self::NoDpdk => io::ErrorKind::Unsupported,
             Self::SegmentLength { .. }
+            | Self::DpdkSetting { .. }
             | Self::DatagramTooLarge { .. }
             | Self::Probability { .. }
             | Self::FaultSyntax { .. } => io::ErrorKind::InvalidInput,

@@ -6,6 +6,7 @@
 //! no virtual call stands between a packet and its handler. Backends:
 //!
 //! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
+//! * [`DpdkIo`]: DPDK devices, past the kernel (feature `dpdk`);
 //! * [`sim`]: a network in memory with virtual time and seeded faults, for tests;
 //! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
 //!   backend, for tests of real processes;
@@ -16,6 +17,7 @@
 mod capture;
 mod captured;
 mod checksum;
+mod dpdk;
 mod error;
 mod faults;
 mod lossy;
@@ -25,6 +27,9 @@ mod udp;
 
 pub use capture::{Capture, CaptureConfig, CaptureStats};
 pub use captured::CapturedIo;
+pub use dpdk::{
+    Backend, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, FrameCounts, Idle, MacAddr, MacSyntax, Neighbour, Steering,
+};
 pub use error::TransportError;
 pub use faults::FaultRates;
 pub use lossy::{LossyConfig, LossyIo, LossyStats};

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
-use thc_transport::LossyConfig;
+use thc_transport::{Backend, LossyConfig};
 
 /// Settings of a [`crate::Group`]; the parameter server tells the rest (P23).
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct GroupConfig {
     pub worker: u8,
     /// The job's cookie, as the parameter server has it. Default 0.
     pub cookie: u32,
+    /// What carries the packets. Default: kernel UDP sockets.
+    pub io: Backend,
     /// Address and port to send from. Default: any address, a free port.
     pub bind: SocketAddrV4,
     /// How long to wait for the others. Default 60 s.
@@ -43,6 +45,7 @@ impl Default for GroupConfig {
             job: 1,
             worker: 0,
             cookie: 0,
+            io: Backend::Udp,
             bind: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
             join_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(60),

@@ -13,7 +13,7 @@ use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{MAX_PACKET, Welcome};
 use thc_protocol::worker::Parameters;
 use thc_protocol::{Cookie, JobId, WorkerId};
-use thc_transport::{LossyIo, PacketIo, UdpConfig, UdpIo};
+use thc_transport::PacketIo;
 
 /// How often an idle group looks whether another worker needs something of it.
 const IDLE: Duration = Duration::from_millis(10);
@@ -46,17 +46,9 @@ impl Group {
     ///
     /// # Errors
     /// [`WorkerError::Join`] if the parameter server does not answer or refuses, or workers are
-    /// missing after [`GroupConfig::join_timeout`]; [`WorkerError::Io`] if the socket cannot be opened.
+    /// missing after [`GroupConfig::join_timeout`]; [`WorkerError::Io`] if socket or devices cannot be opened.
     pub fn join(config: GroupConfig) -> Result<Group, WorkerError> {
-        let udp = UdpIo::bind(UdpConfig {
-            recv_buffer: config.recv_buffer,
-            send_buffer: config.send_buffer,
-            ..UdpConfig::new(config.bind)
-        })?;
-        let mut io = match config.faults {
-            None => AnyIo::Udp(udp),
-            Some(faults) => AnyIo::LossyUdp(LossyIo::new(udp, faults)?),
-        };
+        let mut io = AnyIo::open(&config)?;
         let (joiner, welcome, workers) = rendezvous(&mut io, &config)?;
         let engine_config = EngineConfig {
             ps: config.ps,

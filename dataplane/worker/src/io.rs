@@ -1,8 +1,15 @@
 //! The backends a group can run on, chosen by configuration.
 
+use crate::GroupConfig;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::Duration;
-use thc_transport::{IoStats, LossyIo, PacketIo, Peer, UdpIo};
+use thc_transport::{
+    Backend, Dpdk, DpdkIo, IoStats, LossyIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo,
+};
+
+/// The ports that DPDK endpoints choose from when none is given.
+const FREE_PORTS: std::ops::Range<u16> = 49152..65535;
 
 #[allow(clippy::large_enum_variant, reason = "one per process")]
 /// One of the backends; the choice is made once per burst, not per packet.
@@ -11,6 +18,10 @@ pub enum AnyIo {
     Udp(UdpIo),
     /// The same with injected faults.
     LossyUdp(LossyIo<UdpIo>),
+    /// DPDK devices.
+    Dpdk(DpdkIo),
+    /// The same with injected faults.
+    LossyDpdk(LossyIo<DpdkIo>),
 }
 
 macro_rules! each {
@@ -18,17 +29,53 @@ macro_rules! each {
         match $self {
             AnyIo::Udp($io) => $body,
             AnyIo::LossyUdp($io) => $body,
+            AnyIo::Dpdk($io) => $body,
+            AnyIo::LossyDpdk($io) => $body,
         }
     };
 }
 
 impl AnyIo {
+    /// Opens what the configuration asks for.
+    pub(crate) fn open(config: &GroupConfig) -> Result<AnyIo, TransportError> {
+        match &config.io {
+            Backend::Udp => {
+                let udp = UdpIo::bind(UdpConfig {
+                    recv_buffer: config.recv_buffer,
+                    send_buffer: config.send_buffer,
+                    ..UdpConfig::new(config.bind)
+                })?;
+                Ok(match config.faults {
+                    None => AnyIo::Udp(udp),
+                    Some(faults) => AnyIo::LossyUdp(LossyIo::new(udp, faults)?),
+                })
+            }
+            Backend::Dpdk(dpdk) => {
+                if !config.bind.ip().is_unspecified() && *config.bind.ip() != dpdk.address {
+                    return Err(TransportError::AddressNotAvailable { addr: config.bind });
+                }
+                let port = match config.bind.port() {
+                    0 => free_port(),
+                    port => port,
+                };
+                let endpoint = Dpdk::open(dpdk, port, 1)?.into_endpoints().pop();
+                let endpoint = endpoint.ok_or(TransportError::NoDpdk)?;
+                Ok(match config.faults {
+                    None => AnyIo::Dpdk(endpoint),
+                    Some(faults) => AnyIo::LossyDpdk(LossyIo::new(endpoint, faults)?),
+                })
+            }
+        }
+    }
+
     /// How many datagrams of this length the receive buffer holds.
     #[must_use]
     pub fn recv_capacity(&self, datagram_len: usize) -> usize {
         match self {
             AnyIo::Udp(io) => io.recv_capacity(datagram_len),
             AnyIo::LossyUdp(io) => io.inner().recv_capacity(datagram_len),
+            AnyIo::Dpdk(io) => io.recv_capacity(),
+            AnyIo::LossyDpdk(io) => io.inner().recv_capacity(),
         }
     }
 }
@@ -57,4 +104,10 @@ impl PacketIo for AnyIo {
     fn stats(&self) -> IoStats {
         each!(self, io => io.stats())
     }
+}
+
+/// A port that late packets to an earlier endpoint at this address will hardly be for.
+fn free_port() -> u16 {
+    let width = u64::from(FREE_PORTS.end - FREE_PORTS.start);
+    FREE_PORTS.start + (RandomState::new().hash_one(FREE_PORTS.start) % width) as u16
 }

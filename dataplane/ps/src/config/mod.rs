@@ -19,7 +19,7 @@ use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::StaticJob;
 use thc_protocol::wire::Welcome;
 use thc_protocol::{Cookie, JobId, Lane, MAX_WORKERS, Policy, TableId};
-use thc_transport::LossyConfig;
+use thc_transport::{Backend, LossyConfig};
 
 /// Where a server listens unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
@@ -45,6 +45,8 @@ const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerConfig {
+    /// What carries the packets.
+    pub io: Backend,
     /// Address and port of the first shard; port 0 lets the system choose.
     pub listen: SocketAddrV4,
     /// Threads and ports, at least 1.
@@ -115,6 +117,7 @@ impl ServerOptions {
             return Err(ConfigError::Value { place, key: "pin", value: format!("{pin:?}"), mend });
         }
         let mut config = ServerConfig {
+            io: Backend::Udp,
             listen,
             shards,
             recv_buffer: buffer("recv_buffer", self.recv_buffer, DEFAULT_RECV_BUFFER)?,

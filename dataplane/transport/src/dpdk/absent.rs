@@ -1,0 +1,82 @@
+//! Stands in for the backend where it is not built in: the same names, and an error that says what
+//! is missing.
+
+use std::{convert::Infallible, io, time::Duration};
+
+use super::{DeviceInfo, DpdkConfig, FrameCounts};
+use crate::{IoStats, PacketIo, Peer, TransportError};
+
+/// Open DPDK devices. There are none: this program was built without the feature `dpdk`.
+pub struct Dpdk(Infallible);
+
+impl Dpdk {
+    /// Always fails.
+    ///
+    /// # Errors
+    /// What is wrong with the settings, else [`TransportError::NoDpdk`].
+    pub fn open(config: &DpdkConfig, _first_port: u16, _queues: u16) -> Result<Self, TransportError> {
+        config.check()?;
+        Err(TransportError::NoDpdk)
+    }
+
+    /// What the devices are.
+    #[must_use]
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        match self.0 {}
+    }
+
+    /// One endpoint per queue.
+    #[must_use]
+    pub fn into_endpoints(self) -> Vec<DpdkIo> {
+        match self.0 {}
+    }
+}
+
+/// One endpoint on DPDK devices. There are none: see [`Dpdk`].
+pub struct DpdkIo(Infallible);
+
+impl DpdkIo {
+    /// How many datagrams the receive rings hold.
+    #[must_use]
+    pub fn recv_capacity(&self) -> usize {
+        match self.0 {}
+    }
+
+    /// Frames the devices dropped because the receive rings were full.
+    #[must_use]
+    pub fn recv_overflows(&self) -> u64 {
+        match self.0 {}
+    }
+
+    /// What became of frames that were no datagrams for this endpoint.
+    #[must_use]
+    pub fn frame_counts(&self) -> FrameCounts {
+        match self.0 {}
+    }
+}
+
+impl PacketIo for DpdkIo {
+    fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        match self.0 {}
+    }
+
+    fn send_run(&mut self, _: Peer, _: &[u8], _: usize) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    fn wait(&mut self, _: Duration) -> io::Result<bool> {
+        match self.0 {}
+    }
+
+    fn now(&self) -> Duration {
+        match self.0 {}
+    }
+
+    fn local(&self) -> Peer {
+        match self.0 {}
+    }
+
+    fn stats(&self) -> IoStats {
+        match self.0 {}
+    }
+}
