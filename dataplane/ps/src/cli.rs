@@ -26,7 +26,8 @@ Examples:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
 Every flag of Server is also a key at the top of the file, every flag of Job one in its
-[[job]] sections, with _ for - (--slots is data_slots there).
+[[job]] sections, with _ for - (--slots is data_slots there); those of DPDK are in a [dpdk]
+section, without dpdk- (--dpdk-device is devices there, a list).
 
 Output: `ready ADDRESS:PORT` on stdout once workers can join; events on stderr
 (RUST_LOG=debug for more); totals on stdout after SIGTERM or Ctrl-C.

@@ -14,7 +14,8 @@ use thc_protocol::aggregator::{Aggregator, Shard};
 use thc_protocol::session::Registry;
 use thc_protocol::wire::MAX_PACKET;
 use thc_transport::{
-    Backend, Dpdk, DpdkConfig, DpdkIo, LossyIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo,
+    Backend, Capture, CapturedIo, Dpdk, DpdkConfig, DpdkIo, LossyIo, PacketIo, Peer, TransportError,
+    UdpConfig, UdpIo,
 };
 
 use crate::config::ServerConfig;
@@ -134,19 +135,35 @@ impl Server {
         ports: Vec<T>,
         control_port: ControlPort,
     ) -> Result<(), PsError> {
+        let capture = self.config.capture.as_ref().map(Capture::create).transpose()?;
         let mut control_port = Some(control_port);
         for (index, port) in (0u8..).zip(ports) {
             let control = control_port.take();
-            match self.config.faults {
-                Some(mut faults) => {
-                    // Each shard its own sequence of faults.
-                    faults.seed = faults.seed.wrapping_add(u64::from(index));
-                    self.spawn_shard(index, LossyIo::new(port, faults)?, control)?;
+            match &capture {
+                None => self.spawn_faulty(index, port, control)?,
+                Some(capture) => {
+                    self.spawn_faulty(index, CapturedIo::new(port, capture.clone()), control)?;
                 }
-                None => self.spawn_shard(index, port, control)?,
             }
         }
         Ok(())
+    }
+
+    /// Faults come on top of the capture, which so has what is on the wire.
+    fn spawn_faulty<T: ShardIo + Send + 'static>(
+        &mut self,
+        index: u8,
+        port: T,
+        control: Option<ControlPort>,
+    ) -> Result<(), PsError> {
+        match self.config.faults {
+            Some(mut faults) => {
+                // Each shard its own sequence of faults.
+                faults.seed = faults.seed.wrapping_add(u64::from(index));
+                self.spawn_shard(index, LossyIo::new(port, faults)?, control)
+            }
+            None => self.spawn_shard(index, port, control),
+        }
     }
 
     fn spawn_shard<T: ShardIo + Send + 'static>(

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender};
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, GlobalCounters, JobConfig, JobCounters};
 use thc_protocol::wire::Header;
 use thc_protocol::{JobId, WorkerId};
-use thc_transport::{DpdkIo, IoStats, LossyIo, PacketIo, Peer, UdpIo};
+use thc_transport::{CapturedIo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, UdpIo};
 
 use crate::control::{ControlPacket, ControlPort};
 use crate::error::PsError;
@@ -78,6 +78,12 @@ impl ShardIo for UdpIo {
 impl ShardIo for DpdkIo {
     fn recv_overflows(&self) -> u64 {
         DpdkIo::recv_overflows(self)
+    }
+}
+
+impl<T: ShardIo> ShardIo for CapturedIo<T> {
+    fn recv_overflows(&self) -> u64 {
+        self.inner().recv_overflows()
     }
 }
 

@@ -21,6 +21,8 @@ mod dpdk;
 mod error;
 mod faults;
 mod lossy;
+#[cfg(feature = "options")]
+mod options;
 mod packet_io;
 pub mod sim;
 mod udp;
@@ -33,6 +35,8 @@ pub use dpdk::{
 pub use error::TransportError;
 pub use faults::FaultRates;
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
+#[cfg(feature = "options")]
+pub use options::{DpdkOptions, IoName};
 pub use packet_io::{IPV4_UDP_HEADER_LEN, IoStats, MAX_DATAGRAM, PacketIo, Peer};
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
 pub use udp::{UdpConfig, UdpIo};

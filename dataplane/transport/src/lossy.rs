@@ -171,24 +171,9 @@ impl<T: PacketIo> LossyIo<T> {
         }
     }
 
-    /// Sends held-back datagrams that are due.
-    fn release_outgoing(&mut self) -> io::Result<()> {
-        let now = self.inner.now();
-        while let Some(held) = self.outgoing.due(now) {
-            let segment = held.payload.len();
-            self.inner.send_run(held.peer, &held.payload, segment)?;
-        }
-        Ok(())
-    }
-
-    /// When time alone makes the next held-back datagram due.
-    fn next_release(&self) -> Option<Duration> {
-        self.outgoing.held.iter().chain(&self.incoming.held).map(|held| held.until).min()
-    }
-}
-
-impl<T: PacketIo> PacketIo for LossyIo<T> {
-    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+    /// [`PacketIo::recv_burst`], with a callback of one type, so that a backend that may contain itself in a
+    /// wrapper (an enum of all) does not make the compiler wrap callbacks without end.
+    fn receive(&mut self, f: &mut dyn FnMut(Peer, &[u8])) -> io::Result<usize> {
         self.release_outgoing()?;
         let now = self.inner.now();
         let Self { inner, incoming, .. } = self;
@@ -209,6 +194,27 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
             delivered += 1;
         }
         Ok(delivered)
+    }
+
+    /// Sends held-back datagrams that are due.
+    fn release_outgoing(&mut self) -> io::Result<()> {
+        let now = self.inner.now();
+        while let Some(held) = self.outgoing.due(now) {
+            let segment = held.payload.len();
+            self.inner.send_run(held.peer, &held.payload, segment)?;
+        }
+        Ok(())
+    }
+
+    /// When time alone makes the next held-back datagram due.
+    fn next_release(&self) -> Option<Duration> {
+        self.outgoing.held.iter().chain(&self.incoming.held).map(|held| held.until).min()
+    }
+}
+
+impl<T: PacketIo> PacketIo for LossyIo<T> {
+    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        self.receive(f)
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
-use thc_transport::{Backend, LossyConfig};
+use thc_transport::{Backend, Capture, LossyConfig};
 
 /// Settings of a [`crate::Group`]; the parameter server tells the rest (P23).
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct GroupConfig {
     pub seed: Option<u64>,
     /// Threads that transform partitions, the caller's among them. Default 1.
     pub threads: usize,
+    /// Where to write what goes in and out; groups may share one. Default: nowhere.
+    pub capture: Option<Capture>,
     /// Faults to inject into this worker's packets, for tests.
     pub faults: Option<LossyConfig>,
 }
@@ -54,6 +56,7 @@ impl Default for GroupConfig {
             min_rto: Duration::from_millis(20),
             seed: None,
             threads: 1,
+            capture: None,
             faults: None,
         }
     }

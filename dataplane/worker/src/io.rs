@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::Duration;
 use thc_transport::{
-    Backend, Dpdk, DpdkIo, IoStats, LossyIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo,
+    Backend, CapturedIo, Dpdk, DpdkIo, IoStats, LossyIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -16,21 +16,21 @@ const FREE_PORTS: std::ops::Range<u16> = 49152..65535;
 pub enum AnyIo {
     /// Kernel UDP sockets.
     Udp(UdpIo),
-    /// The same with injected faults.
-    LossyUdp(LossyIo<UdpIo>),
     /// DPDK devices.
     Dpdk(DpdkIo),
-    /// The same with injected faults.
-    LossyDpdk(LossyIo<DpdkIo>),
+    /// Another, with what goes in and out written down.
+    Captured(Box<CapturedIo<AnyIo>>),
+    /// Another, with injected faults.
+    Lossy(Box<LossyIo<AnyIo>>),
 }
 
 macro_rules! each {
     ($self:ident, $io:ident => $body:expr) => {
         match $self {
             AnyIo::Udp($io) => $body,
-            AnyIo::LossyUdp($io) => $body,
             AnyIo::Dpdk($io) => $body,
-            AnyIo::LossyDpdk($io) => $body,
+            AnyIo::Captured($io) => $body,
+            AnyIo::Lossy($io) => $body,
         }
     };
 }
@@ -38,6 +38,18 @@ macro_rules! each {
 impl AnyIo {
     /// Opens what the configuration asks for.
     pub(crate) fn open(config: &GroupConfig) -> Result<AnyIo, TransportError> {
+        let mut io = AnyIo::open_backend(config)?;
+        // Below the faults: the file has what is on the wire.
+        if let Some(capture) = &config.capture {
+            io = AnyIo::Captured(Box::new(CapturedIo::new(io, capture.clone())));
+        }
+        if let Some(faults) = config.faults {
+            io = AnyIo::Lossy(Box::new(LossyIo::new(io, faults)?));
+        }
+        Ok(io)
+    }
+
+    fn open_backend(config: &GroupConfig) -> Result<AnyIo, TransportError> {
         match &config.io {
             Backend::Udp => {
                 let udp = UdpIo::bind(UdpConfig {
@@ -45,10 +57,7 @@ impl AnyIo {
                     send_buffer: config.send_buffer,
                     ..UdpConfig::new(config.bind)
                 })?;
-                Ok(match config.faults {
-                    None => AnyIo::Udp(udp),
-                    Some(faults) => AnyIo::LossyUdp(LossyIo::new(udp, faults)?),
-                })
+                Ok(AnyIo::Udp(udp))
             }
             Backend::Dpdk(dpdk) => {
                 if !config.bind.ip().is_unspecified() && *config.bind.ip() != dpdk.address {
@@ -60,10 +69,7 @@ impl AnyIo {
                 };
                 let endpoint = Dpdk::open(dpdk, port, 1)?.into_endpoints().pop();
                 let endpoint = endpoint.ok_or(TransportError::NoDpdk)?;
-                Ok(match config.faults {
-                    None => AnyIo::Dpdk(endpoint),
-                    Some(faults) => AnyIo::LossyDpdk(LossyIo::new(endpoint, faults)?),
-                })
+                Ok(AnyIo::Dpdk(endpoint))
             }
         }
     }
@@ -73,9 +79,9 @@ impl AnyIo {
     pub fn recv_capacity(&self, datagram_len: usize) -> usize {
         match self {
             AnyIo::Udp(io) => io.recv_capacity(datagram_len),
-            AnyIo::LossyUdp(io) => io.inner().recv_capacity(datagram_len),
             AnyIo::Dpdk(io) => io.recv_capacity(),
-            AnyIo::LossyDpdk(io) => io.inner().recv_capacity(),
+            AnyIo::Captured(io) => io.inner().recv_capacity(datagram_len),
+            AnyIo::Lossy(io) => io.inner().recv_capacity(datagram_len),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use thc_codec::CodecError;
 use thc_protocol::aggregator::ConfigError as JobError;
+use thc_transport::TransportError;
 
 /// Where in a configuration something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,9 @@ pub enum ConfigError {
         /// What it may be.
         range: &'static str,
     },
+    /// The network backend is not as it must be, or this program has none of the name.
+    #[error(transparent)]
+    Io(#[from] TransportError),
     /// There is nothing to serve.
     #[error("no job is configured: add a [[job]] section, or --job, --workers and --cookie")]
     NoJob,

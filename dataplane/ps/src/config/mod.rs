@@ -19,10 +19,12 @@ use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::StaticJob;
 use thc_protocol::wire::Welcome;
 use thc_protocol::{Cookie, JobId, Lane, MAX_WORKERS, Policy, TableId};
-use thc_transport::{Backend, LossyConfig};
+use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
 
 /// Where a server listens unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
+/// The same over DPDK: the address is that of the `[dpdk]` section.
+const DEFAULT_DPDK_LISTEN: &str = "0.0.0.0:9000";
 const DEFAULT_RECV_BUFFER: usize = 8 << 20;
 const DEFAULT_SEND_BUFFER: usize = 4 << 20;
 const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
@@ -63,6 +65,8 @@ pub struct ServerConfig {
     pub pin: Vec<usize>,
     /// At least one.
     pub jobs: Vec<JobSetup>,
+    /// Where to write what goes in and out of all ports.
+    pub capture: Option<CaptureConfig>,
     /// Faults to inject on every port, for tests.
     pub faults: Option<LossyConfig>,
 }
@@ -92,11 +96,25 @@ impl ServerOptions {
     /// The [`ConfigError`] of the first thing that is wrong.
     pub fn validate(&self) -> Result<ServerConfig, ConfigError> {
         let place = Place::Server;
-        let listen_text = self.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
-        let listen: SocketAddrV4 = listen_text.parse().map_err(|_| {
+        // Past the kernel there is no loopback interface to listen on.
+        let default = if self.io == Some(IoName::Dpdk) { DEFAULT_DPDK_LISTEN } else { DEFAULT_LISTEN };
+        let listen_text = self.listen.as_deref().unwrap_or(default);
+        let mut listen: SocketAddrV4 = listen_text.parse().map_err(|_| {
             let mend = "give an IPv4 address and a port, such as 0.0.0.0:9000".to_owned();
             ConfigError::Value { place, key: "listen", value: format!("{listen_text:?}"), mend }
         })?;
+        let io = self.dpdk.backend(self.io, *listen.ip())?;
+        if let Backend::Dpdk(dpdk) = &io {
+            if listen.ip().is_unspecified() {
+                listen.set_ip(dpdk.address);
+            } else if *listen.ip() != dpdk.address {
+                let mend =
+                    format!("over DPDK this end has the address {} only, give that or 0.0.0.0", dpdk.address);
+                return Err(ConfigError::Value { place, key: "listen", value: listen.to_string(), mend });
+            }
+        }
+        let limit = self.pcap_limit.map_or(CaptureConfig::DEFAULT_LIMIT, |Size(bytes)| bytes as u64);
+        let capture = self.pcap.clone().map(|path| CaptureConfig { path, limit });
         let shards = number(place, "shards", self.shards, 1, 1..=MAX_SHARDS)? as u8;
         if listen.port() != 0 && usize::from(listen.port()) + usize::from(shards) - 1 > usize::from(u16::MAX)
         {
@@ -117,7 +135,7 @@ impl ServerOptions {
             return Err(ConfigError::Value { place, key: "pin", value: format!("{pin:?}"), mend });
         }
         let mut config = ServerConfig {
-            io: Backend::Udp,
+            io,
             listen,
             shards,
             recv_buffer: buffer("recv_buffer", self.recv_buffer, DEFAULT_RECV_BUFFER)?,
@@ -126,6 +144,7 @@ impl ServerOptions {
             busy_poll: self.busy_poll.unwrap_or(false),
             pin,
             jobs: Vec::new(),
+            capture,
             faults: self.faults,
         };
         if self.job.is_empty() {

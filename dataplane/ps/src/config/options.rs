@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use thc_protocol::Policy;
-use thc_transport::LossyConfig;
+use thc_transport::{DpdkOptions, IoName, LossyConfig};
 
 use super::error::ConfigError;
 use super::text::{Fraction, Interval, Secret, Size};
@@ -51,6 +51,18 @@ pub struct ServerOptions {
     /// Write all statistics to this file, at each interval and at the end
     #[arg(long, value_name = "PATH", help_heading = "Server")]
     pub stats_json: Option<PathBuf>,
+    /// Write packets in and out to this file, for Wireshark and the like; it holds cookies
+    #[arg(long, value_name = "PATH", help_heading = "Server")]
+    pub pcap: Option<PathBuf>,
+    /// The most that this file may take; packets beyond are left out of it [default: 1GiB]
+    #[arg(long, value_name = "BYTES", help_heading = "Server")]
+    pub pcap_limit: Option<Size>,
+    /// What carries the packets [default: udp]
+    #[arg(long, value_name = "BACKEND", help_heading = "Server")]
+    pub io: Option<IoName>,
+    /// The `[dpdk]` section.
+    #[command(flatten)]
+    pub dpdk: DpdkOptions,
     /// The `[[job]]` sections.
     #[arg(skip)]
     pub job: Vec<JobOptions>,
@@ -169,7 +181,8 @@ impl ServerOptions {
         job: JobOptions,
     ) -> Result<ServerOptions, ConfigError> {
         lay_over!(server, self: listen, shards, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
-                  stats_interval, stats_json, faults);
+                  stats_interval, stats_json, pcap, pcap_limit, io, faults);
+        self.dpdk = server.dpdk.over(self.dpdk);
         // A secret in the environment alone is no wish for a job.
         let wanted = JobOptions { cookie: None, ..job.clone() };
         let only_cookie = wanted.is_empty();

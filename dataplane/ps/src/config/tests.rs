@@ -40,6 +40,7 @@ fn the_examples_defaults_are_the_defaults() {
         "recv_buffer",
         "send_buffer",
         "memory_limit",
+        "io",
         "quorum",
         "lane",
         "data_slots",
@@ -62,6 +63,68 @@ fn the_examples_defaults_are_the_defaults() {
     assert_eq!(shown, keys.len());
     let (plain, full) = (check(EXAMPLE).unwrap(), check(&text.join("\n")).unwrap());
     assert_eq!(format!("{plain:?}"), format!("{full:?}"));
+}
+
+/// The commented section of the example, read; nothing in it but addresses differs from the defaults.
+#[test]
+fn the_examples_dpdk_section_has_the_defaults() {
+    let from = EXAMPLE.find("# [dpdk]").unwrap();
+    let section = &EXAMPLE[from..from + EXAMPLE[from..].find("[[job]]").unwrap()];
+    let assigns =
+        |line: &str| line.split(" = ").next().is_some_and(|key| key.chars().all(|c| c.is_ascii_lowercase()));
+    let lines = section.lines().filter_map(|line| line.strip_prefix("# "));
+    let lines: Vec<&str> =
+        lines.filter(|line| line.starts_with('[') || line.contains(" = ") && assigns(line)).collect();
+    assert_eq!(lines.len(), 13, "{lines:?}");
+    let options = ServerOptions::parse(&lines.join("\n")).unwrap().dpdk;
+    let default = thc_transport::DpdkConfig::new([10, 0, 0, 1].into());
+    let shown = thc_transport::DpdkOptions {
+        devices: Some(vec!["net_af_packet0,iface=eth1".into()]),
+        address: Some("10.0.0.1/24".into()),
+        gateway: Some("10.0.0.254".into()),
+        neighbours: Some(vec!["10.0.0.2=02:00:00:00:00:02".into()]),
+        mac: Some("02:00:00:00:00:01".into()),
+        mtu: Some(default.mtu.into()),
+        hugepages: Some(default.hugepages),
+        packets: Some(default.packets.into()),
+        descriptors: Some(default.descriptors.into()),
+        checksums: Some(default.checksums),
+        idle: Some("100us".into()),
+        eal: Some(vec!["--log-level=lib.eal:info".into()]),
+    };
+    assert_eq!(default.idle, thc_transport::Idle::BackOff(Duration::from_micros(100)));
+    assert_eq!((default.prefix, options), (24, shown));
+}
+
+#[test]
+fn captures_and_backends() {
+    let config = check(&format!("pcap = \"a.pcap\"\npcap_limit = \"3MiB\"\n{SMALL}")).unwrap();
+    assert_eq!(config.capture, Some(CaptureConfig { path: "a.pcap".into(), limit: 3 << 20 }));
+    assert_eq!((config.io, check(SMALL).unwrap().capture), (Backend::Udp, None));
+
+    let dpdk = |more: &str| check(&format!("io = \"dpdk\"\n{more}\n{SMALL}"));
+    let device = "[dpdk]\ndevices = [\"net_null0\"]";
+    for (more, says) in [
+        (device.to_owned(), "dpdk: address is missing"),
+        (format!("{device}\naddress = 5"), "line 4: address: "),
+        (format!("{device}\nadress = \"10.0.0.1\""), "line 4: adress: "),
+        (format!("{device}\naddress = \"10.0.0.1/40\""), "dpdk: prefix is 40: "),
+        ("listen = \"10.0.0.1:9000\"".to_owned(), "dpdk: devices is empty: "),
+    ] {
+        let error = dpdk(&more).unwrap_err();
+        assert!(error.starts_with(says), "{more}: {error}");
+    }
+    assert!(check(&format!("{device}\n{SMALL}")).unwrap_err().contains("--io dpdk"));
+    let listen = |listen: &str, address: &str| dpdk(&format!("{listen}\n{device}\naddress = \"{address}\""));
+    let given = listen("listen = \"10.0.0.1:8000\"", "10.0.0.1");
+    if !cfg!(feature = "dpdk") {
+        assert!(given.unwrap_err().contains("libdpdk-dev"));
+        return;
+    }
+    assert!(matches!(given.unwrap().io, Backend::Dpdk(_)));
+    assert_eq!(listen("", "10.0.0.1").unwrap().listen.to_string(), "10.0.0.1:9000");
+    let error = listen("listen = \"10.0.0.2:8000\"", "10.0.0.1").unwrap_err();
+    assert!(error.contains("listen is 10.0.0.2:8000") && error.contains("10.0.0.1 only"), "{error}");
 }
 
 #[test]

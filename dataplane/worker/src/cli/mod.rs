@@ -1,5 +1,6 @@
 //! The command line of `thc-worker`.
 
+pub mod capture;
 pub mod options;
 pub mod run;
 pub mod tensors;

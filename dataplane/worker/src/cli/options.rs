@@ -1,5 +1,6 @@
 //! Flags and the TOML file, checked together into a [`Plan`].
 
+use bytesize::ByteSize;
 use clap::{Parser, ValueEnum};
 use serde::Deserialize;
 use std::fmt::Display;
@@ -7,7 +8,7 @@ use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use thc_transport::{FaultRates, LossyConfig};
+use thc_transport::{Backend, CaptureConfig, DpdkOptions, FaultRates, IoName, LossyConfig};
 use thc_worker::{GroupConfig, Mode};
 
 const EXAMPLES: &str = "\
@@ -29,7 +30,8 @@ Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
 #[derive(Debug, Parser)]
 #[command(name = "thc-worker", version, after_help = EXAMPLES)]
 pub struct Flags {
-    /// TOML file with the keys of "Group" and "Work" below, in snake case; flags win over it
+    /// TOML file with the keys of "Group" and "Work" below, in snake case, and those of "DPDK", without dpdk-, in
+    /// its [dpdk] section; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -83,6 +85,18 @@ struct Keys {
     /// Threads that transform partitions [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     threads: Option<usize>,
+    /// What carries the packets [default: udp]
+    #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Group")]
+    io: Option<IoName>,
+    /// Write packets in and out to this file, for Wireshark and the like; it holds the cookie
+    #[arg(long, value_name = "FILE", help_heading = "Group")]
+    pcap: Option<PathBuf>,
+    /// The most that this file may take; packets beyond are left out of it [default: 1GiB]
+    #[arg(long, value_name = "BYTES", help_heading = "Group")]
+    pcap_limit: Option<String>,
+    /// The `[dpdk]` section.
+    #[command(flatten)]
+    dpdk: DpdkOptions,
     /// Faults to inject into this worker's packets, for tests: loss=0.01,duplicate=0.01,reorder=0.01
     #[arg(long, value_name = "FAULTS", hide = true)]
     inject: Option<String>,
@@ -114,7 +128,7 @@ impl Keys {
     /// These keys, with those of a file where these are absent.
     fn over(self, file: Keys) -> Keys {
         macro_rules! over {
-            ($($key:ident),*) => { Keys { $($key: self.$key.or(file.$key)),* } };
+            ($($key:ident),*) => { Keys { dpdk: self.dpdk.over(file.dpdk), $($key: self.$key.or(file.$key)),* } };
         }
         over!(
             ps,
@@ -127,6 +141,9 @@ impl Keys {
             min_rto,
             seed,
             threads,
+            io,
+            pcap,
+            pcap_limit,
             inject,
             inject_seed,
             input,
@@ -153,6 +170,8 @@ pub enum Source {
 pub struct Plan {
     /// The group to join.
     pub group: GroupConfig,
+    /// Where packets are written to.
+    pub capture: Option<CaptureConfig>,
     /// What to reduce.
     pub source: Source,
     /// How often.
@@ -182,6 +201,18 @@ impl Flags {
                 Some(LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() })
             }
         };
+        let bind: SocketAddrV4 =
+            keys.bind.as_deref().map_or(Ok(defaults.bind), |text| parse("bind", text))?;
+        let io = keys.dpdk.backend(keys.io, *bind.ip()).map_err(|e| e.to_string())?;
+        if let Backend::Dpdk(dpdk) = &io
+            && !bind.ip().is_unspecified()
+            && *bind.ip() != dpdk.address
+        {
+            return Err(format!(
+                "bind = \"{bind}\": over DPDK this end has the address {} only, give that or 0.0.0.0",
+                dpdk.address
+            ));
+        }
         let group = GroupConfig {
             ps: keys.ps.as_deref().map_or(Ok(defaults.ps), resolve)?,
             job: keys.job.unwrap_or(defaults.job),
@@ -189,7 +220,8 @@ impl Flags {
                 .worker
                 .ok_or("worker is missing: give this worker's number, --worker 0 to workers - 1")?,
             cookie: cookie(keys.cookie.as_deref())?,
-            bind: keys.bind.as_deref().map_or(Ok(defaults.bind), |text| parse("bind", text))?,
+            bind,
+            io,
             join_timeout: time("join_timeout", keys.join_timeout.as_deref(), defaults.join_timeout)?,
             timeout: time("timeout", keys.timeout.as_deref(), defaults.timeout)?,
             min_rto: time("min_rto", keys.min_rto.as_deref(), defaults.min_rto)?,
@@ -201,6 +233,11 @@ impl Flags {
             faults,
             ..defaults
         };
+        let limit = match &keys.pcap_limit {
+            None => CaptureConfig::DEFAULT_LIMIT,
+            Some(text) => size("pcap_limit", text)?,
+        };
+        let capture = keys.pcap.map(|path| CaptureConfig { path, limit });
         let source = match (keys.input, keys.coordinates) {
             (Some(input), None) => Source::File { input, output: keys.output },
             (None, Some(0)) => return Err("coordinates is 0: give at least 1".into()),
@@ -216,6 +253,7 @@ impl Flags {
         }
         Ok(Plan {
             group,
+            capture,
             source,
             repeat,
             mode: if keys.mode == Some(Travel::Raw) { Mode::Raw } else { Mode::Compressed },
@@ -242,6 +280,12 @@ fn time(key: &str, text: Option<&str>, default: Duration) -> Result<Duration, St
     let time = humantime::parse_duration(text)
         .map_err(|e| format!("{key} = {text:?}: {e}; write a time like 200ms or 10s"))?;
     if time.is_zero() { Err(format!("{key} is 0: give a time like 200ms or 10s")) } else { Ok(time) }
+}
+
+fn size(key: &str, text: &str) -> Result<u64, String> {
+    let size: ByteSize =
+        text.parse().map_err(|_| format!("{key} = {text:?} is no size: write it like 100MiB or 8388608"))?;
+    Ok(size.as_u64())
 }
 
 /// The cookie is not repeated in messages: it is a secret.
@@ -302,6 +346,51 @@ mod tests {
             let error = plan(args).unwrap_err();
             assert!(error.contains(says), "{args:?}: {error}");
         }
+    }
+
+    #[test]
+    fn capture_and_backend() {
+        let plan = plan(&["--coordinates", "9", "--pcap", "a.pcap", "--pcap-limit", "2MiB"]).unwrap();
+        assert_eq!(plan.capture, Some(CaptureConfig { path: "a.pcap".into(), limit: 2 << 20 }));
+        assert_eq!(plan.group.io, Backend::Udp);
+    }
+
+    #[test]
+    fn errors_about_dpdk_name_the_key() {
+        let device = ["--coordinates", "9", "--dpdk-device", "net_null0"];
+        for (more, says) in [
+            (&[][..], "io is not given"),
+            (&["--io", "dpdk"], "address is missing"),
+            (&["--io", "dpdk", "--dpdk-address", "10.0.0.1/99"], "prefix is 99"),
+            (&["--io", "dpdk", "--bind", "10.0.0.1:0", "--dpdk-mtu", "9"], "mtu is 9"),
+            (&["--pcap-limit", "much", "--io", "udp"], "pcap_limit = \"much\""),
+        ] {
+            let args = [&device[..], more].concat();
+            let error = plan(&args).unwrap_err();
+            assert!(error.contains(says), "{args:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_dpdk_section() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(
+            file,
+            "coordinates = 9\nio = \"dpdk\"\n[dpdk]\ndevices = [\"net_null0\"]\nhugepages = false\naddress = \"10.0.0.1/8\""
+        )
+        .unwrap();
+        let path = file.path().to_str().unwrap().to_owned();
+        match plan(&["--config", &path, "--dpdk-idle", "busy"]) {
+            Ok(plan) => {
+                let Backend::Dpdk(dpdk) = plan.group.io else { panic!("{plan:?}") };
+                assert_eq!((dpdk.prefix, dpdk.hugepages), (8, false));
+                assert_eq!(dpdk.idle, thc_transport::Idle::BusyPoll);
+            }
+            Err(error) => assert!(!cfg!(feature = "dpdk") && error.contains("libdpdk-dev"), "{error}"),
+        }
+        writeln!(file, "devics = []").unwrap();
+        let error = plan(&["--config", &path]).unwrap_err();
+        assert!(error.contains("line 7") && error.contains("devics"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A run: join, reduce, write, report.
 
 use super::options::{Plan, Source};
-use super::tensors;
+use super::{capture, tensors};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
@@ -19,7 +19,9 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         Source::MadeUp(count) => vec![(1, made_up(*count, plan.group.worker))],
         Source::File { .. } => input.iter().map(|t| (key(&t.name), t.data.clone())).collect(),
     };
-    let group = Group::join(plan.group.clone())?;
+    let mut config = plan.group.clone();
+    config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
+    let group = Group::join(config)?;
     let workers = group.parameters()?.workers;
     tracing::info!("joined job {} as worker {} of {workers}", plan.group.job, plan.group.worker);
     let bar = progress(plan.repeat);
