@@ -1,0 +1,260 @@
+//! A worker's membership in a job, and calls under way.
+
+use crate::errors;
+use crate::options::{Secret, Time, address, faults, parse};
+use crate::process::OwnedByProcess;
+use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+use thc_worker::{CallOptions, GroupConfig, Mode, WorkerError};
+
+/// A worker's membership in a job.
+#[pyclass(module = "thc._native", frozen)]
+pub struct Group {
+    inner: RwLock<Option<OwnedByProcess<Arc<thc_worker::Group>>>>,
+    workers: u8,
+}
+
+fn options(mode: &str, feedback: Option<u64>) -> Result<CallOptions, String> {
+    let mode = match mode {
+        "compressed" => Mode::Compressed,
+        "raw" => Mode::Raw,
+        other => return Err(format!("mode = {other:?}: write \"compressed\" or \"raw\"")),
+    };
+    Ok(CallOptions { mode, feedback })
+}
+
+impl Group {
+    fn group(&self, py: Python<'_>) -> PyResult<Arc<thc_worker::Group>> {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let group = inner.as_ref().and_then(OwnedByProcess::get).map(Arc::clone);
+        group.ok_or_else(|| errors::closed(py, "group"))
+    }
+
+    /// Works with the group while other Python threads run.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&thc_worker::Group) -> Result<T, WorkerError> + Send,
+    ) -> PyResult<T> {
+        let group = self.group(py)?;
+        // The last reference may be this one, if the group is closed meanwhile: it goes inside, too.
+        py.detach(move || work(&group)).map_err(|error| errors::worker(py, &error))
+    }
+}
+
+#[pymethods]
+impl Group {
+    #[new]
+    #[pyo3(signature = (*, ps, job, worker, cookie, bind=None, join_timeout=None, timeout=None, min_rto=None,
+                        seed=None, threads=None, recv_buffer=None, send_buffer=None, inject=None,
+                        inject_seed=None))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        ps: &str,
+        job: u16,
+        worker: u8,
+        cookie: Secret,
+        bind: Option<&str>,
+        join_timeout: Option<Time>,
+        timeout: Option<Time>,
+        min_rto: Option<Time>,
+        seed: Option<u64>,
+        threads: Option<usize>,
+        recv_buffer: Option<usize>,
+        send_buffer: Option<usize>,
+        inject: Option<&str>,
+        inject_seed: Option<u64>,
+    ) -> PyResult<Self> {
+        let defaults = GroupConfig::default();
+        let time = |key: &str, time: Option<Time>, default: Duration| {
+            time.map_or(Ok(default), |time| time.read(key))
+        };
+        let config = || {
+            Ok(GroupConfig {
+                ps: py.detach(|| address("ps", ps))?,
+                job,
+                worker,
+                cookie: cookie.cookie()?,
+                bind: bind.map_or(Ok(defaults.bind), |text| parse("bind", text))?,
+                join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
+                timeout: time("timeout", timeout, defaults.timeout)?,
+                min_rto: time("min_rto", min_rto, defaults.min_rto)?,
+                seed,
+                threads: match threads.unwrap_or(defaults.threads) {
+                    0 => return Err("threads is 0: give at least 1".to_owned()),
+                    threads => threads,
+                },
+                recv_buffer: recv_buffer.unwrap_or(defaults.recv_buffer),
+                send_buffer: send_buffer.unwrap_or(defaults.send_buffer),
+                faults: faults(inject, inject_seed.unwrap_or(0))?,
+                ..defaults
+            })
+        };
+        let config = config().map_err(|message: String| errors::config(py, &message))?;
+        let joined = py.detach(|| {
+            let group = thc_worker::Group::join(config)?;
+            let workers = group.parameters()?.workers;
+            Ok((group, workers))
+        });
+        let (group, workers) = joined.map_err(|error: WorkerError| errors::worker(py, &error))?;
+        Ok(Group { inner: RwLock::new(Some(OwnedByProcess::new(Arc::new(group)))), workers })
+    }
+
+    /// How many workers the job has.
+    #[getter]
+    fn workers(&self) -> u8 {
+        self.workers
+    }
+
+    /// Replaces the array, which must be contiguous, by the mean over all workers.
+    #[pyo3(signature = (array, mode, feedback))]
+    fn allreduce(
+        &self,
+        py: Python<'_>,
+        mut array: PyReadwriteArrayDyn<'_, f32>,
+        mode: &str,
+        feedback: Option<u64>,
+    ) -> PyResult<()> {
+        let options = options(mode, feedback).map_err(|message| errors::config(py, &message))?;
+        let data = array.as_slice_mut()?;
+        self.with(py, |group| group.allreduce_with(data, options))
+    }
+
+    /// Starts an all-reduce of a copy of the array; the handle's `wait` writes the mean to `out`.
+    #[pyo3(signature = (array, mode, feedback))]
+    fn allreduce_async(
+        &self,
+        py: Python<'_>,
+        array: PyReadonlyArrayDyn<'_, f32>,
+        mode: &str,
+        feedback: Option<u64>,
+    ) -> PyResult<Handle> {
+        let options = options(mode, feedback).map_err(|message| errors::config(py, &message))?;
+        let data = array.as_slice()?;
+        let handle = self.with(py, |group| group.allreduce_async(data.to_vec(), options))?;
+        Ok(Handle { inner: Mutex::new(Some(handle)) })
+    }
+
+    /// Totals since the group was joined, by the names of `thc_worker::Stats`; times in seconds.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.with(py, thc_worker::Group::stats)?;
+        let found = PyDict::new(py);
+        macro_rules! counts {
+            ($($key:ident),*) => { $(found.set_item(stringify!($key), stats.$key)?;)* };
+        }
+        macro_rules! seconds {
+            ($($key:ident),*) => { $(found.set_item(stringify!($key), stats.$key.as_secs_f64())?;)* };
+        }
+        counts!(
+            calls,
+            failed,
+            coordinates,
+            bytes_up,
+            bytes_down,
+            packets_up,
+            packets_down,
+            retransmissions,
+            timeouts,
+            nudged,
+            stragglers,
+            lost
+        );
+        seconds!(compression, network, waiting, round_trip);
+        Ok(found)
+    }
+
+    /// What the parameter server said about the job.
+    fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (parameters, table) = self.with(py, |group| Ok((group.parameters()?, group.table()?)))?;
+        let found = PyDict::new(py);
+        let policy = match parameters.policy {
+            thc_protocol::Policy::Reliable => "reliable",
+            thc_protocol::Policy::BestEffort => "best-effort",
+        };
+        found.set_item("workers", parameters.workers)?;
+        found.set_item("quorum", parameters.quorum)?;
+        found.set_item("slots", parameters.data_slots)?;
+        found.set_item("norm_slots", parameters.norm_slots)?;
+        found.set_item("lane", parameters.lane.bits())?;
+        found.set_item("policy", policy)?;
+        found.set_item("deadline", parameters.deadline.as_secs_f64())?;
+        found.set_item("shards", parameters.shards)?;
+        found.set_item("bits", table.bits())?;
+        found.set_item("granularity", table.granularity())?;
+        Ok(found)
+    }
+
+    /// Joins anew after the session has ended.
+    fn rejoin(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, thc_worker::Group::rejoin)
+    }
+
+    /// All error feedback: key to saved form.
+    fn save_feedback<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = self.with(py, thc_worker::Group::save_feedback)?;
+        let found = PyDict::new(py);
+        for (key, saved) in all {
+            found.set_item(key, PyBytes::new(py, &saved))?;
+        }
+        Ok(found)
+    }
+
+    /// Restores the error feedback of a tensor of `length` coordinates.
+    fn restore_feedback(&self, py: Python<'_>, key: u64, length: usize, saved: &[u8]) -> PyResult<()> {
+        self.with(py, |group| group.restore_feedback(key, length, saved))
+    }
+
+    /// Forgets the error feedback of a tensor.
+    fn reset_feedback(&self, py: Python<'_>, key: u64) -> PyResult<()> {
+        self.with(py, |group| group.reset_feedback(key))
+    }
+
+    /// Leaves the job; calls under way on other threads end first. Again, it does nothing.
+    fn close(&self, py: Python<'_>) {
+        let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(inner));
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Leaving waits for an answer, and other Python threads shall run meanwhile.
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(group) = inner {
+            Python::attach(|py| py.detach(|| drop(group)));
+        }
+    }
+}
+
+/// An all-reduce under way.
+#[pyclass(module = "thc._native", frozen)]
+pub struct Handle {
+    inner: Mutex<Option<thc_worker::Handle>>,
+}
+
+#[pymethods]
+impl Handle {
+    /// Whether `wait` would return at once.
+    fn done(&self) -> bool {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.as_ref().is_none_or(thc_worker::Handle::is_done)
+    }
+
+    /// Waits for the mean and writes it to `out`.
+    fn wait(&self, py: Python<'_>, out: &Bound<'_, PyArrayDyn<f32>>) -> PyResult<()> {
+        let handle = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(handle) = handle else { return Err(errors::closed(py, "handle")) };
+        let mean = py.detach(|| handle.wait()).map_err(|error| errors::worker(py, &error))?;
+        let mut out = out.try_readwrite()?;
+        let out = out.as_slice_mut()?;
+        if out.len() != mean.len() {
+            return Err(errors::config(py, "the array has changed its length since the all-reduce began"));
+        }
+        py.detach(|| out.copy_from_slice(&mean));
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! The module `thc._native`: [`thc_worker::Group`] and [`thc_ps::Server`] as Python classes.
+//!
+//! Nothing is decided here: arguments are read, the interpreter is let go, the library is called, and its
+//! errors become the exceptions of `thc.errors`. What users see is the package `thc` in `python/thc`.
+#![forbid(unsafe_code)]
+
+mod errors;
+mod file;
+mod group;
+mod options;
+mod process;
+mod server;
+
+use pyo3::prelude::*;
+use tracing_subscriber::EnvFilter;
+
+/// Sends what the libraries report to stderr: warnings, or what the variable `THC_LOG` asks for.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("THC_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    // Another extension of this process may have set one up: then that one stays.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .try_init();
+}
+
+#[pymodule]
+mod _native {
+    use super::{Bound, PyModule, PyResult};
+
+    #[pymodule_export]
+    use super::file::read_config;
+    #[pymodule_export]
+    use super::group::{Group, Handle};
+    #[pymodule_export]
+    use super::server::Server;
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::log_to_stderr();
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Values as users write them: times, cookies, addresses, faults.
+
+use pyo3::FromPyObject;
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::str::FromStr;
+use std::time::Duration;
+use thc_transport::{FaultRates, LossyConfig};
+
+/// A time: seconds, or text with a unit like "200ms".
+#[derive(Clone, Debug, Deserialize, Serialize, FromPyObject)]
+#[serde(untagged)]
+pub enum Time {
+    /// Seconds.
+    Seconds(f64),
+    /// With its unit.
+    Text(String),
+}
+
+impl Time {
+    /// The time, which must not be nothing.
+    pub fn read(&self, key: &str) -> Result<Duration, String> {
+        let mend = "give seconds, or a time like \"200ms\"";
+        let time = match self {
+            Time::Seconds(seconds) => Duration::try_from_secs_f64(*seconds)
+                .map_err(|_| format!("{key} = {seconds} is no time: {mend}"))?,
+            Time::Text(text) => humantime::parse_duration(text)
+                .map_err(|error| format!("{key} = {text:?}: {error}; {mend}"))?,
+        };
+        if time.is_zero() { Err(format!("{key} is 0: {mend}")) } else { Ok(time) }
+    }
+}
+
+/// A secret number, as such or as text like "0x1234abcd". It has no `Debug`, and no message shows it.
+#[derive(Clone, Deserialize, Serialize, FromPyObject)]
+#[serde(untagged)]
+pub enum Secret {
+    /// As a number.
+    Number(u64),
+    /// As text.
+    Text(String),
+}
+
+impl Secret {
+    /// The number.
+    pub fn number(&self, key: &str) -> Result<u64, String> {
+        let number = match self {
+            Secret::Number(number) => Some(*number),
+            Secret::Text(text) => {
+                let text = text.trim().replace('_', "");
+                match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+                    Some(digits) => u64::from_str_radix(digits, 16).ok(),
+                    None => text.parse().ok(),
+                }
+            }
+        };
+        number.ok_or_else(|| format!("{key} is no number: write it like 0x1234abcd"))
+    }
+
+    /// A cookie, which has 32 bits.
+    pub fn cookie(&self) -> Result<u32, String> {
+        u32::try_from(self.number("cookie")?)
+            .map_err(|_| "cookie is no 32-bit number: write it like 0x1234abcd".to_owned())
+    }
+}
+
+/// Reads text, and names the key if it cannot.
+pub fn parse<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("{key} = {text:?}: {error}"))
+}
+
+/// The parameter server's address: IPv4, by number or name.
+pub fn address(key: &str, text: &str) -> Result<SocketAddrV4, String> {
+    let found = text
+        .to_socket_addrs()
+        .map_err(|error| format!("{key} = {text:?}: {error}; write it like \"10.0.0.1:9000\""))?;
+    let mut v4 = found.filter_map(|address| match address {
+        SocketAddr::V4(v4) => Some(v4),
+        SocketAddr::V6(_) => None,
+    });
+    v4.next().ok_or_else(|| format!("{key} = {text:?} has no IPv4 address, and THC speaks IPv4"))
+}
+
+/// Faults to inject, like "loss=0.01,duplicate=0.001".
+pub fn faults(text: Option<&str>, seed: u64) -> Result<Option<LossyConfig>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let rates: FaultRates = parse("inject", text)?;
+    Ok(Some(LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() }))
+}

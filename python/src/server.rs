@@ -1,0 +1,153 @@
+//! A parameter server inside this process.
+
+use crate::errors;
+use crate::options::{Secret, Time, faults, parse};
+use crate::process::OwnedByProcess;
+use pyo3::prelude::*;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use thc_ps::{Interval, JobOptions, PolicyName, ServerOptions, Size};
+
+/// How often a closing server looks whether its workers have left.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A software parameter server with one job.
+#[pyclass(module = "thc._native", frozen)]
+pub struct Server {
+    inner: Mutex<Option<OwnedByProcess<thc_ps::Server>>>,
+    address: String,
+}
+
+/// A fraction as text or as a number.
+#[derive(FromPyObject)]
+pub enum Fraction {
+    /// A number like 0.03125.
+    Number(f64),
+    /// Text like "1/32".
+    Text(String),
+}
+
+#[pymethods]
+impl Server {
+    #[new]
+    #[pyo3(signature = (*, workers, cookie, job, listen, quorum=None, bits=None, granularity=None, fraction=None,
+                        lane=None, slots=None, norm_slots=None, policy=None, deadline=None, seed=None,
+                        shards=None, pin=None, busy_poll=None, recv_buffer=None, send_buffer=None,
+                        memory_limit=None, inject=None, inject_seed=None))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        workers: u64,
+        cookie: Secret,
+        job: u64,
+        listen: String,
+        quorum: Option<u64>,
+        bits: Option<u64>,
+        granularity: Option<u64>,
+        fraction: Option<Fraction>,
+        lane: Option<u64>,
+        slots: Option<u64>,
+        norm_slots: Option<u64>,
+        policy: Option<&str>,
+        deadline: Option<Time>,
+        seed: Option<Secret>,
+        shards: Option<u64>,
+        pin: Option<Vec<usize>>,
+        busy_poll: Option<bool>,
+        recv_buffer: Option<usize>,
+        send_buffer: Option<usize>,
+        memory_limit: Option<usize>,
+        inject: Option<&str>,
+        inject_seed: Option<u64>,
+    ) -> PyResult<Self> {
+        let config = || {
+            let fraction = fraction.map(|fraction| match fraction {
+                Fraction::Number(number) => parse("fraction", &number.to_string()),
+                Fraction::Text(text) => parse("fraction", &text),
+            });
+            let policy = match policy {
+                None => None,
+                Some("reliable") => Some(PolicyName::Reliable),
+                Some("best-effort") => Some(PolicyName::BestEffort),
+                Some(other) => {
+                    return Err(format!("policy = {other:?}: write \"reliable\" or \"best-effort\""));
+                }
+            };
+            let job = JobOptions {
+                job: Some(job),
+                cookie: Some(cookie.number("cookie")?.into()),
+                workers: Some(workers),
+                quorum,
+                bits,
+                granularity,
+                fraction: fraction.transpose()?,
+                lane,
+                data_slots: slots,
+                norm_slots,
+                policy,
+                deadline: deadline.map(|time| time.read("deadline")).transpose()?.map(Interval),
+                seed: seed.map(|seed| seed.number("seed")).transpose()?.map(Into::into),
+            };
+            let options = ServerOptions {
+                listen: Some(listen),
+                shards,
+                pin,
+                busy_poll,
+                recv_buffer: recv_buffer.map(Size),
+                send_buffer: send_buffer.map(Size),
+                memory_limit: memory_limit.map(Size),
+                job: vec![job],
+                faults: faults(inject, inject_seed.unwrap_or(0))?,
+                ..ServerOptions::default()
+            };
+            options.validate().map_err(|error| error.to_string())
+        };
+        let config = config().map_err(|message| errors::config(py, &message))?;
+        let server = py.detach(|| thc_ps::Server::start(config));
+        let server = server.map_err(|error| errors::server(py, &error.to_string()))?;
+        let address = server.local().to_string();
+        Ok(Server { inner: Mutex::new(Some(OwnedByProcess::new(server))), address })
+    }
+
+    /// Where workers join, "address:port".
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// All counters, as JSON.
+    fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
+        let stats = py.detach(|| {
+            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.as_ref().and_then(OwnedByProcess::get).map(thc_ps::Server::stats)
+        });
+        let stats = stats.ok_or_else(|| errors::closed(py, "server"))?;
+        serde_json::to_string(&stats).map_err(|error| errors::server(py, &error.to_string()))
+    }
+
+    /// Waits until all workers have left, `linger` at most, and stops. Again, it does nothing.
+    fn close(&self, py: Python<'_>, linger: Time) -> PyResult<()> {
+        let linger = match linger {
+            Time::Seconds(0.0) => Duration::ZERO,
+            other => other.read("linger").map_err(|message| errors::config(py, &message))?,
+        };
+        py.detach(|| {
+            let taken = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(server) = taken.and_then(OwnedByProcess::into_inner) else { return };
+            let began = Instant::now();
+            while began.elapsed() < linger && server.stats().jobs.iter().any(|job| !job.joined.is_empty()) {
+                std::thread::sleep(LOOK);
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(server) = inner {
+            Python::attach(|py| py.detach(|| drop(server)));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+@final
+class Group:
+    def __new__(
+        cls,
+        *,
+        ps: str,
+        job: int,
+        worker: int,
+        cookie: int | str,
+        bind: str | None = None,
+        join_timeout: float | str | None = None,
+        timeout: float | str | None = None,
+        min_rto: float | str | None = None,
+        seed: int | None = None,
+        threads: int | None = None,
+        recv_buffer: int | None = None,
+        send_buffer: int | None = None,
+        inject: str | None = None,
+        inject_seed: int | None = None,
+    ) -> Group: ...
+    @property
+    def workers(self) -> int: ...
+    def allreduce(self, array: npt.NDArray[np.float32], mode: str, feedback: int | None) -> None: ...
+    def allreduce_async(self, array: npt.NDArray[np.float32], mode: str, feedback: int | None) -> Handle: ...
+    def stats(self) -> dict[str, Any]: ...
+    def parameters(self) -> dict[str, Any]: ...
+    def rejoin(self) -> None: ...
+    def save_feedback(self) -> dict[int, bytes]: ...
+    def restore_feedback(self, key: int, length: int, saved: bytes) -> None: ...
+    def reset_feedback(self, key: int) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class Handle:
+    def done(self) -> bool: ...
+    def wait(self, out: npt.NDArray[np.float32]) -> None: ...
+
+@final
+class Server:
+    def __new__(
+        cls,
+        *,
+        workers: int,
+        cookie: int | str,
+        job: int,
+        listen: str,
+        quorum: int | None = None,
+        bits: int | None = None,
+        granularity: int | None = None,
+        fraction: float | str | None = None,
+        lane: int | None = None,
+        slots: int | None = None,
+        norm_slots: int | None = None,
+        policy: str | None = None,
+        deadline: float | str | None = None,
+        seed: int | str | None = None,
+        shards: int | None = None,
+        pin: Sequence[int] | None = None,
+        busy_poll: bool | None = None,
+        recv_buffer: int | None = None,
+        send_buffer: int | None = None,
+        memory_limit: int | None = None,
+        inject: str | None = None,
+        inject_seed: int | None = None,
+    ) -> Server: ...
+    @property
+    def address(self) -> str: ...
+    def stats_json(self) -> str: ...
+    def close(self, linger: float | str) -> None: ...
+
+def read_config(path: str | PathLike[str]) -> dict[str, Any]: ...

@@ -1,0 +1,66 @@
+"""Settings from environment variables: ours, and those that torchrun sets."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from thc import _native
+from thc.errors import ConfigError
+
+__all__ = ["configured", "fill_worker", "keys", "number", "world_size"]
+
+_NUMBERS = ("job", "worker", "seed", "threads", "recv_buffer", "send_buffer", "inject_seed")
+_TIMES = ("join_timeout", "timeout", "min_rto")
+_TEXTS = ("ps", "cookie", "bind", "inject")
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{name} is {text!r}: it must be a whole number") from None
+
+
+def configured() -> bool:
+    """Whether the environment names a parameter server."""
+    return "THC_PS" in os.environ or "THC_CONFIG" in os.environ
+
+
+def keys() -> dict[str, Any]:
+    """The keys that ``THC_CONFIG`` and the variables after option names give."""
+    found: dict[str, Any] = {}
+    if path := os.environ.get("THC_CONFIG"):
+        found.update(_native.read_config(path))
+    for key in (*_NUMBERS, *_TIMES, *_TEXTS):
+        name = f"THC_{key.upper()}"
+        text = os.environ.get(name)
+        if text is None:
+            continue
+        if key in _NUMBERS:
+            found[key] = _integer(name, text)
+        elif key in _TIMES and text.replace(".", "", 1).isdigit():
+            found[key] = float(text)
+        else:
+            found[key] = text
+    return found
+
+
+def fill_worker(found: dict[str, Any]) -> None:
+    """Without a worker's number, it is torchrun's rank."""
+    if "worker" not in found:
+        if "RANK" not in os.environ:
+            raise ConfigError("worker is missing: give this worker's number, or set THC_WORKER or RANK")
+        found["worker"] = _integer("RANK", os.environ["RANK"])
+
+
+def number(name: str, given: int | None, default: int) -> int:
+    """What was given, or the variable, or the default."""
+    if given is not None:
+        return given
+    return _integer(name, os.environ[name]) if name in os.environ else default
+
+
+def world_size() -> int | None:
+    """How many ranks torchrun has started, if it did."""
+    return _integer("WORLD_SIZE", os.environ["WORLD_SIZE"]) if "WORLD_SIZE" in os.environ else None

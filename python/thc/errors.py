@@ -1,0 +1,157 @@
+"""What can go wrong, one exception for each failure. All are :class:`ThcError`."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ClosedError",
+    "ConfigError",
+    "EmptyError",
+    "FeedbackBusyError",
+    "FeedbackError",
+    "FeedbackLengthError",
+    "FeedbackStateError",
+    "JoinError",
+    "JoinMissingError",
+    "JoinRefusedError",
+    "JoinSilentError",
+    "LeftBehindError",
+    "MismatchError",
+    "MissingError",
+    "NetworkError",
+    "NonFiniteError",
+    "ReformingError",
+    "ServerError",
+    "SessionError",
+    "SilentError",
+    "ThcError",
+    "TooLongError",
+    "UnusableJobError",
+]
+
+
+class ThcError(Exception):
+    """Any failure of THC. Its text is one line that says what is wrong and what to do."""
+
+
+class ConfigError(ThcError, ValueError):
+    """An option, a file or an environment variable is wrong."""
+
+
+class ClosedError(ThcError):
+    """The group or server has been closed, or was made before a fork."""
+
+
+class ServerError(ThcError):
+    """The embedded parameter server cannot start, or has stopped."""
+
+
+class JoinError(ThcError):
+    """The group could not be joined."""
+
+
+class JoinRefusedError(JoinError):
+    """The parameter server says no: unknown job, wrong cookie, worker number taken or out of range."""
+
+    reason: str
+    """Why, in its words."""
+
+
+class JoinSilentError(JoinError):
+    """No parameter server answers."""
+
+    waited: float
+    """Seconds."""
+
+
+class JoinMissingError(JoinError):
+    """The parameter server is there, but not all workers came."""
+
+    missing: list[int]
+    """The workers that did not."""
+    waited: float
+    """Seconds."""
+
+
+class NonFiniteError(ThcError):
+    """A worker's array holds a NaN or an infinity. The call failed on all workers alike, the array is
+    unchanged, and the group goes on."""
+
+    worker: int
+    """Whose array, the highest number if several."""
+
+
+class SessionError(ThcError):
+    """The session is over: all workers must :meth:`thc.Group.rejoin`. The array may be partly overwritten."""
+
+
+class MismatchError(SessionError):
+    """The workers called different all-reduces: another length, mode, key or order."""
+
+    worker: int
+    """The worker whose call differed from that of the others."""
+
+
+class MissingError(SessionError):
+    """The parameter server answers, but some workers do not send."""
+
+    missing: list[int]
+    """The workers that do not."""
+    waited: float
+    """Seconds without progress."""
+
+
+class SilentError(SessionError):
+    """The parameter server does not answer any more."""
+
+    waited: float
+    """Seconds without an answer."""
+
+
+class LeftBehindError(SessionError):
+    """The other workers have gone on by quorum, too far for this one to follow."""
+
+
+class ReformingError(SessionError):
+    """A worker has restarted, so the session has ended."""
+
+    worker: int | None
+    """The worker, if it is known."""
+
+
+class EmptyError(ThcError, ValueError):
+    """The array has no coordinates."""
+
+
+class TooLongError(ThcError, ValueError):
+    """The array has 2^32 coordinates or more."""
+
+    length: int
+
+
+class FeedbackError(ThcError, ValueError):
+    """Something about a key of error feedback."""
+
+    key: int
+
+
+class FeedbackLengthError(FeedbackError):
+    """An array under this key had another length before."""
+
+    before: int
+    now: int
+
+
+class FeedbackBusyError(FeedbackError):
+    """An array under this key is still being reduced."""
+
+
+class FeedbackStateError(FeedbackError):
+    """Saved error feedback does not fit, or is damaged."""
+
+
+class UnusableJobError(ThcError):
+    """The parameter server offers a job that this worker cannot use."""
+
+
+class NetworkError(ThcError, OSError):
+    """The operating system refuses a socket or a packet."""

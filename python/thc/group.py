@@ -1,0 +1,306 @@
+"""A worker's membership in a job: the all-reduce itself."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from thc import _native, environment, rendezvous
+from thc.errors import ConfigError
+from thc.server import Server
+from thc.stats import Job, Stats
+
+__all__ = ["Group", "Handle"]
+
+Array = npt.NDArray[Any]
+
+LINGER = 10.0
+"""Seconds that an embedded parameter server waits at its end for workers that have not left yet."""
+
+_open: weakref.WeakSet[Group] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for group in list(_open):
+        group.close()
+
+
+def feedback_key(key: int | str | None) -> int | None:
+    """The number of a key: text is hashed (FNV-1a, 64 bits), the same everywhere."""
+    if key is None or isinstance(key, int):
+        return key
+    number = 0xCBF2_9CE4_8422_2325
+    for byte in key.encode():
+        number = ((number ^ byte) * 0x0100_0000_01B3) & 0xFFFF_FFFF_FFFF_FFFF
+    return number
+
+
+def _as_f32(array: Array) -> npt.NDArray[np.float32]:
+    """The array itself if the library can work on it, or a copy that it can work on."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise TypeError(f"an all-reduce needs a NumPy array of floating point numbers, not {kind}")
+    if not array.flags.writeable:
+        raise ValueError("the array is read-only, and an all-reduce overwrites it: give a copy")
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+class Handle:
+    """An all-reduce under way, from :meth:`Group.allreduce_async`."""
+
+    def __init__(self, native: _native.Handle, array: Array, data: npt.NDArray[np.float32]) -> None:
+        self._native = native
+        self._array = array
+        self._data = data
+
+    def done(self) -> bool:
+        """Whether :meth:`wait` would return at once."""
+        return self._native.done()
+
+    def wait(self) -> Array:
+        """Waits for the mean, writes it into the array and returns the array.
+
+        Raises what :meth:`Group.allreduce` raises; a second time :exc:`~thc.ClosedError`.
+        """
+        self._native.wait(self._data)
+        if self._data is not self._array:
+            self._array[...] = self._data
+        return self._array
+
+
+class Group:
+    """This process's membership in a job; making one returns when all its workers are there.
+
+    ``ps`` is the parameter server as ``"host:port"``, ``worker`` this worker's number, 0 to n - 1, and ``cookie``
+    the job's secret (default: the variable ``THC_COOKIE``). Options:
+
+    - ``join_timeout`` (60 s): how long to wait for the others; ``timeout`` (60 s): how long an all-reduce may
+      stand still. Times are seconds, or text like ``"200ms"``.
+    - ``threads`` (1): threads that transform, the caller's among them.
+    - ``bind``: address and port to send from, like ``"10.0.0.2:0"``; ``recv_buffer``, ``send_buffer``: bytes.
+    - ``min_rto`` (20 ms): shortest time before a packet is sent again.
+    - ``seed``: of this worker's rounding; by default from the job's seed, so that runs repeat bit for bit.
+    - ``inject``, ``inject_seed``: faults for tests, like ``"loss=0.01"``.
+
+    Raises :exc:`~thc.JoinError` if the group cannot be joined, :exc:`~thc.ConfigError` for wrong options.
+    """
+
+    def __init__(
+        self,
+        ps: str,
+        job: int = 1,
+        worker: int = 0,
+        cookie: int | str | None = None,
+        *,
+        bind: str | None = None,
+        join_timeout: float | str | None = None,
+        timeout: float | str | None = None,
+        min_rto: float | str | None = None,
+        seed: int | None = None,
+        threads: int | None = None,
+        recv_buffer: int | None = None,
+        send_buffer: int | None = None,
+        inject: str | None = None,
+        inject_seed: int | None = None,
+    ) -> None:
+        self._server: Server | None = None
+        if ps.startswith("thc://"):
+            raise ConfigError(
+                f"ps = {ps!r} names a controller, and there is none yet: give the parameter server itself, "
+                'like ps="10.0.0.1:9000"'
+            )
+        if not 0 <= job < 1 << 16:
+            raise ConfigError(f"job is {job}: jobs have the numbers 0 to 65535")
+        if not 0 <= worker < 64:
+            raise ConfigError(f"worker is {worker}: workers have the numbers 0 to 63")
+        if cookie is None:
+            cookie = os.environ.get("THC_COOKIE")
+        if cookie is None:
+            raise ConfigError("cookie is missing: give the job's cookie, or set THC_COOKIE")
+        self.ps = ps
+        self.job_number = job
+        self.worker = worker
+        self._native = _native.Group(
+            ps=ps,
+            job=job,
+            worker=worker,
+            cookie=cookie,
+            bind=bind,
+            join_timeout=join_timeout,
+            timeout=timeout,
+            min_rto=min_rto,
+            seed=seed,
+            threads=threads,
+            recv_buffer=recv_buffer,
+            send_buffer=send_buffer,
+            inject=inject,
+            inject_seed=inject_seed,
+        )
+        self.workers: int = self._native.workers
+        self._pid = os.getpid()
+        _open.add(self)
+
+    @classmethod
+    def from_config(cls, path: str | os.PathLike[str], **options: Any) -> Group:
+        """Joins as a TOML file says: ``ps``, ``job``, ``worker``, ``cookie`` and the options, as for ``thc-worker``;
+        ``options`` win over it. A worker's number that is nowhere else is the variable ``RANK``."""
+        keys = _native.read_config(path)
+        keys.update(options)
+        environment.fill_worker(keys)
+        if "ps" not in keys:
+            raise ConfigError(f'{os.fspath(path)}: ps is missing: write ps = "host:port"')
+        return cls(**keys)
+
+    @classmethod
+    def from_env(cls, **options: Any) -> Group:
+        """Joins as environment variables say: ``THC_PS``, ``THC_JOB``, ``THC_COOKIE`` and ``THC_`` before any option's
+        name in capitals; or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The worker's number is
+        ``THC_WORKER``, or ``RANK`` as torchrun sets it. ``options`` win over all."""
+        keys = environment.keys()
+        keys.update(options)
+        if "ps" not in keys:
+            raise ConfigError("THC_PS is not set: set it to the parameter server's host:port")
+        environment.fill_worker(keys)
+        group = cls(**keys)
+        wanted = environment.world_size()
+        if wanted is not None and wanted != group.workers:
+            group.close()
+            raise ConfigError(
+                f"WORLD_SIZE is {wanted}, but job {group.job_number} at {group.ps} has {group.workers} workers: "
+                "configure the parameter server for as many"
+            )
+        return group
+
+    @classmethod
+    def local(
+        cls,
+        rank: int | None = None,
+        world_size: int | None = None,
+        *,
+        store: rendezvous.Store | None = None,
+        address: str | None = None,
+        port: int | None = None,
+        cookie: int | str | None = None,
+        server: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Group:
+        """Joins a group whose parameter server runs inside rank 0, on threads of that process.
+
+        ``rank`` and ``world_size`` are by default the variables of torchrun. The ranks find the server
+
+        - through ``store``, a ``torch.distributed.Store``: any free port, a random cookie; or
+        - at ``MASTER_ADDR``, on the UDP port of the number ``MASTER_PORT`` (the next one for each further
+          group of the process), with a cookie made of these and torchrun's run id.
+
+        ``address`` (or ``THC_ADDRESS``) is rank 0's address as the other hosts see it, ``port`` the server's
+        UDP port. ``server`` holds options of :class:`~thc.Server`, such as ``{"policy": "best-effort"}``;
+        further options are those of :class:`Group`. Closing the group stops the server once all have left.
+        """
+        rank = environment.number("RANK", rank, 0)
+        world_size = environment.number("WORLD_SIZE", world_size, 1)
+        if not 0 <= rank < world_size <= 64:
+            raise ConfigError(f"rank {rank} of {world_size}: ranks are 0 to world_size - 1, at most 64")
+        meeting = rendezvous.meet(rank, world_size, store, address, port, cookie, server or {})
+        try:
+            group = cls(meeting.ps, meeting.job, rank, meeting.cookie, **options)
+        except BaseException:
+            if meeting.server is not None:
+                meeting.server.close()
+            raise
+        group._server = meeting.server
+        return group
+
+    @property
+    def server(self) -> Server | None:
+        """The parameter server inside this process, if :meth:`local` has started one here."""
+        return self._server
+
+    @property
+    def job(self) -> Job:
+        """What the parameter server said about the job."""
+        return Job(**self._native.parameters())
+
+    def allreduce(
+        self, array: Array, mode: str = "compressed", feedback: int | str | None = None
+    ) -> Array:
+        """Replaces the array by the mean over all workers, and returns it.
+
+        All workers must call with the same length, ``mode`` and ``feedback``, in the same order. ``mode`` is
+        ``"compressed"`` or ``"raw"`` (as 32-bit integers). Under ``feedback``, a key that is the same for the same
+        tensor, what compression loses is kept and added to the next call. Contiguous float32 arrays
+        are reduced in place; others are converted to float32 and back. Other threads run meanwhile; none may
+        touch the array.
+
+        Raises :exc:`~thc.NonFiniteError` on all workers alike if one has a NaN, :exc:`~thc.SessionError` if the
+        group must :meth:`rejoin`.
+        """
+        data = _as_f32(array)
+        self._native.allreduce(data, mode, feedback_key(feedback))
+        if data is not array:
+            array[...] = data
+        return array
+
+    def allreduce_async(
+        self, array: Array, mode: str = "compressed", feedback: int | str | None = None
+    ) -> Handle:
+        """Starts an all-reduce of a copy of the array; several may be under way, and they complete in their
+        order. The handle's ``wait`` writes the mean into the array."""
+        data = _as_f32(array)
+        return Handle(self._native.allreduce_async(data, mode, feedback_key(feedback)), array, data)
+
+    def stats(self) -> Stats:
+        """Totals since the group was joined."""
+        return Stats(**self._native.stats())
+
+    def rejoin(self) -> None:
+        """Joins anew after the session has ended, as all workers must. Error feedback and totals stay."""
+        self._native.rejoin()
+
+    def save_feedback(self) -> dict[int, bytes]:
+        """All error feedback of this worker, for a checkpoint: key to bytes."""
+        return self._native.save_feedback()
+
+    def restore_feedback(self, saved: dict[int, bytes]) -> None:
+        """Restores what :meth:`save_feedback` returned.
+
+        Raises :exc:`~thc.FeedbackStateError` if something in it is damaged.
+        """
+        for key, state in saved.items():
+            # The number of coordinates is the third field of its header.
+            self._native.restore_feedback(key, int.from_bytes(state[8:16], "little"), state)
+
+    def reset_feedback(self, key: int | str | None = None) -> None:
+        """Forgets the error feedback under this key, or all."""
+        keys = self.save_feedback() if key is None else [key]
+        for each in keys:
+            number = feedback_key(each)
+            assert number is not None
+            self._native.reset_feedback(number)
+
+    def close(self) -> None:
+        """Leaves the job. An embedded parameter server stops when all have left, ten seconds later at most.
+        Again, it does nothing."""
+        _open.discard(self)
+        if self._pid != os.getpid():
+            return
+        self._native.close()
+        if self._server is not None:
+            self._server.close(LINGER)
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<thc.Group worker {self.worker} of {self.workers}, job {self.job_number} at {self.ps}>"

@@ -1,0 +1,108 @@
+"""What a group has done so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Job", "Stats"]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Totals since the group was joined. Differences of two are what happened in between."""
+
+    calls: int
+    """All-reduces that succeeded."""
+    failed: int
+    """All-reduces that failed on all workers alike."""
+    coordinates: int
+    """Coordinates of the successful ones."""
+    bytes_up: int
+    """Bytes sent, IPv4 headers and up included."""
+    bytes_down: int
+    """Bytes received, likewise."""
+    packets_up: int
+    """Packets sent."""
+    packets_down: int
+    """Packets received."""
+    retransmissions: int
+    """Packets sent again because a result did not come."""
+    timeouts: int
+    """Time-outs of packets."""
+    nudged: int
+    """Packets sent again because another worker waited for them."""
+    stragglers: int
+    """How often this worker came after a quorum had gone on."""
+    lost: int
+    """Packets whose coordinates counted as zero (best-effort)."""
+    compression: float
+    """Seconds in norms, transforms, quantization, dequantization."""
+    network: float
+    """Seconds in system calls that send and receive."""
+    waiting: float
+    """Seconds waiting for packets with nothing else to do."""
+    round_trip: float
+    """Smoothed round-trip time of data packets in seconds."""
+
+    @property
+    def communication(self) -> float:
+        """Seconds in the network or waiting for it."""
+        return self.network + self.waiting
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in both directions."""
+        return self.bytes_up + self.bytes_down
+
+    def saved(self, workers: int) -> int:
+        """Bytes that a ring all-reduce of the same coordinates in f32 would have moved beyond these,
+        at this worker and in both directions: 2·(n − 1)/n · 4 bytes per coordinate, each way."""
+        ring = 2 * 2 * (workers - 1) / max(workers, 1) * 4 * self.coordinates
+        return round(ring) - self.bytes
+
+    def __sub__(self, earlier: Stats) -> Stats:
+        """What happened since ``earlier``; ``round_trip`` is the later one's."""
+        return Stats(
+            calls=self.calls - earlier.calls,
+            failed=self.failed - earlier.failed,
+            coordinates=self.coordinates - earlier.coordinates,
+            bytes_up=self.bytes_up - earlier.bytes_up,
+            bytes_down=self.bytes_down - earlier.bytes_down,
+            packets_up=self.packets_up - earlier.packets_up,
+            packets_down=self.packets_down - earlier.packets_down,
+            retransmissions=self.retransmissions - earlier.retransmissions,
+            timeouts=self.timeouts - earlier.timeouts,
+            nudged=self.nudged - earlier.nudged,
+            stragglers=self.stragglers - earlier.stragglers,
+            lost=self.lost - earlier.lost,
+            compression=self.compression - earlier.compression,
+            network=self.network - earlier.network,
+            waiting=self.waiting - earlier.waiting,
+            round_trip=self.round_trip,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the parameter server said about the job when the group was joined."""
+
+    workers: int
+    """How many there are."""
+    quorum: int
+    """How many complete a sum."""
+    policy: str
+    """``"reliable"`` or ``"best-effort"``."""
+    deadline: float
+    """Seconds after which best-effort gives a packet up."""
+    bits: int
+    """Bits per coordinate on the way up."""
+    granularity: int
+    """The largest table value."""
+    lane: int
+    """Bits per coordinate on the way down."""
+    slots: int
+    """Slots for coordinates; half as many packets may be under way."""
+    norm_slots: int
+    """Slots for norms."""
+    shards: int
+    """Ports that share the slots."""
