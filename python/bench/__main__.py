@@ -1,0 +1,128 @@
+"""Training with THC against gloo and torch's own hooks, on links of several rates.
+
+Run it by `make bench-torch`; by hand: `python3 python/bench --help`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+
+def machine() -> dict[str, object]:
+    """What it ran on."""
+    cpu = "unknown"
+    with open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                cpu = line.partition(":")[2].strip()
+    with open("/proc/meminfo") as file:
+        memory = int(file.readline().split()[1]) / 2**20
+    import torch
+
+    return {"cpu": cpu, "cores": os.cpu_count(), "memory_gib": round(memory), "kernel": platform.release(),
+            "python": platform.python_version(), "torch": torch.__version__, "load_before": os.getloadavg()[0],
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds")}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="2 processes, 1 and 10 Gb/s, few steps: 2 to 3 minutes")
+    parser.add_argument("--out", type=Path, default=Path("target/bench-torch"), help="folder for results")
+    parser.add_argument("--docs", type=Path, help="also put table and plot into this folder's pytorch.md and pictures")
+    parser.add_argument("--report", type=Path, metavar="JSON", help="only table and plot, of results measured before")
+    parser.add_argument("--limit", type=float, default=40, help="end after so many minutes, with what there is")
+    parser.add_argument("--ps-rate", type=float, metavar="GBIT",
+                        help="shape the server's port too: a server on one host instead of a switch")
+    parser.add_argument("--methods", help="only these, separated by commas")
+    parser.add_argument("--workers", help="only these numbers of processes, separated by commas")
+    arguments = parser.parse_args()
+
+    import plot
+    import report
+
+    if arguments.report:
+        results = json.loads(arguments.report.read_text())
+    else:
+        measured = measure(arguments)
+        if measured is None:
+            return 0
+        results = measured
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    table = report.markdown(results)
+    (arguments.out / "results.md").write_text(table)
+    plot.draw(results, arguments.out / "loss.png")
+    plot.draw(results, arguments.out / "loss.svg")
+    print(table)
+    print(f"results: {arguments.out}/results.json, results.md, loss.png, loss.svg")
+    if arguments.docs:
+        report.insert(table, arguments.docs / "pytorch.md")
+        plot.draw(results, arguments.docs / "pytorch-loss.svg")
+        print(f"{arguments.docs}/pytorch.md and pytorch-loss.svg have them too")
+    return 0
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
+    """Carries the plan out; None with a line that says why, where that is not possible."""
+    import dataclasses
+
+    for module in ("torch", "matplotlib"):
+        if importlib.util.find_spec(module) is None:
+            print(f"not run: Python has no {module} (Debian: apt-get install python3-{module}, and use /usr/bin/python3)")
+            return None
+    import links
+    from campaign import Campaign
+    from crew import find_server
+    from plan import FULL, QUICK, TARGETS
+
+    plan = QUICK if arguments.quick else FULL
+    if arguments.methods:
+        plan = dataclasses.replace(plan, methods=tuple(arguments.methods.split(",")))
+    if arguments.workers:
+        plan = dataclasses.replace(plan, workers=tuple(int(n) for n in arguments.workers.split(",")))
+    program, missing = find_server(), []
+    if importlib.util.find_spec("thc") is None:
+        missing.append("Python has no thc (pip install ./python)")
+    if program is None:
+        missing.append("thc-ps not found (cargo build --release -p thc-ps, or THC_PS=PATH)")
+    without = [method for method in plan.methods if missing and method.startswith("thc")]
+    plan = dataclasses.replace(plan, methods=tuple(m for m in plan.methods if m not in without))
+
+    # So that the context managers below clean up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - started:6.0f} s  {text}", flush=True)
+
+    why = links.why_not()
+    if why is None:
+        links.remove_stale()
+    about = machine()
+    say(f"{about['cores']} cores ({about['cpu']}), torch {about['torch']}, load {about['load_before']:.1f}")
+    campaign = Campaign(plan, program, arguments.out.resolve() / "logs", arguments.limit * 60, why, arguments.ps_rate, say)
+    campaign.results |= {"machine": about, "targets": TARGETS, "quick": arguments.quick, "ps_rate": arguments.ps_rate,
+                         "methods": list(plan.methods)}
+    for method in without:
+        campaign.miss(method, "; ".join(missing))
+    try:
+        campaign.run()
+    except KeyboardInterrupt:
+        campaign.miss("the rest", "interrupted")
+    campaign.results["minutes"] = (time.monotonic() - started) / 60
+    say("done")
+    return campaign.results
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""Results as Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+NAMES = {
+    "gloo": "no hook (gloo)",
+    "fp16": "fp16 hook",
+    "powersgd1": "PowerSGD, rank 1",
+    "powersgd4": "PowerSGD, rank 4",
+    "thc": "**THC**, reliable",
+    "thc-best-effort": "**THC**, best-effort",
+}
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+class Results:
+    """What was measured, with the questions that the tables ask."""
+
+    def __init__(self, results: dict[str, Any]) -> None:
+        self.all = results
+        self.methods: list[str] = results["methods"]
+
+    def workers(self) -> list[int]:
+        """Numbers of processes, in order."""
+        return sorted({record["workers"] for record in self.all["pace"]})
+
+    def links(self, model: str, workers: int) -> list[str]:
+        """Links on which steps were timed, slowest first and loopback last."""
+        found = {r["link"] for r in self.all["pace"] if (r["model"], r["workers"]) == (model, workers)}
+        return sorted(found, key=lambda link: (link == "loopback", float(link.split()[0]) if link != "loopback" else 0))
+
+    def models(self) -> list[str]:
+        """Models, in order."""
+        return sorted({record["model"] for record in self.all["pace"]})
+
+    def pace(self, model: str, workers: int, link: str, method: str) -> dict[str, Any] | None:
+        """How steps were timed."""
+        wanted = (model, workers, link, method)
+        return next((r for r in self.all["pace"]
+                     if (r["model"], r["workers"], r["link"], r["method"]) == wanted), None)
+
+    def trainings(self, model: str, workers: int, method: str) -> list[dict[str, Any]]:
+        """Training runs, one for each seed."""
+        wanted = (model, workers, method)
+        return [r for r in self.all["training"] if (r["model"], r["workers"], r["method"]) == wanted]
+
+    def steps_to_target(self, model: str, workers: int, method: str) -> float | None:
+        """The median over the seeds; None if one did not get there."""
+        steps = [r["reached"]["step"] if r["reached"] else None for r in self.trainings(model, workers, method)]
+        if not steps or None in steps:
+            return None
+        return statistics.median(steps)
+
+    def direct(self, model: str, workers: int, link: str, method: str) -> float | None:
+        """Seconds to the target in a run on that very link."""
+        times = [r["reached"]["seconds"] for r in self.trainings(model, workers, method)
+                 if r["link"] == link and r["reached"]]
+        return statistics.median(times) if times else None
+
+    def seconds_to_target(self, model: str, workers: int, link: str, method: str) -> float | None:
+        """Steps to the target times the median step."""
+        steps, pace = self.steps_to_target(model, workers, method), self.pace(model, workers, link, method)
+        return steps * pace["median_ms"] / 1e3 if steps is not None and pace else None
+
+
+def row(cells: list[str]) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """A table with a left column of names."""
+    return [row(head), row(["-"] + ["-:"] * (len(head) - 1)), *map(row, rows), ""]
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """A figure, or a dash."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def ratio(base: float | None, value: float | None) -> str:
+    """How many times faster than the base."""
+    return "" if base is None or value is None else f" ({base / value:.2f} ×)"
+
+
+def pace_tables(results: Results, model: str, workers: int) -> list[str]:
+    """Step time and time to the target, one line a method."""
+    links = results.links(model, workers)
+    if not links:
+        return []
+    parameters = results.all["parameters"][model]
+    target = results.all["targets"][model]
+    lines = [f"### {model.capitalize()} model ({parameters / 1e6:.2f} M parameters), {workers} processes", "",
+             "Median step in ms (times faster than gloo):", ""]
+    rows = []
+    for method in results.methods:
+        cells = []
+        for link in links:
+            base, own = (results.pace(model, workers, link, m) for m in ("gloo", method))
+            cells.append(number(own and own["median_ms"], 0 if model == "heavy" else 1)
+                         + ("" if method == "gloo" else ratio(base and base["median_ms"], own and own["median_ms"])))
+        rows.append([NAMES[method], *cells])
+    lines += table(["", *links], rows)
+    if not any(results.trainings(model, workers, method) for method in results.methods):
+        return lines
+    seeds = max(len(results.trainings(model, workers, m)) for m in results.methods)
+    lines += [f"Seconds to a held-out loss of {target} nats per byte (times faster than gloo): median steps to it over "
+              f"{seeds} seed{'s' * (seeds > 1)} × the step above. In square brackets: a whole run on that very link, by the clock.", ""]
+    rows = []
+    for method in results.methods:
+        cells = [number(results.steps_to_target(model, workers, method))]
+        for link in links:
+            base, own = (results.seconds_to_target(model, workers, link, m) for m in ("gloo", method))
+            direct = results.direct(model, workers, link, method)
+            cells.append(number(own, 1) + ("" if method == "gloo" else ratio(base, own))
+                         + (f" [{direct:.1f}]" if direct is not None else ""))
+        rows.append([NAMES[method], *cells])
+    return lines + table(["", "steps", *links], rows)
+
+
+def loss_table(results: Results) -> list[str]:
+    """Final losses over the seeds against those without compression."""
+    rows = []
+    for model in results.models():
+        for workers in results.workers():
+            dense = {r["seed"]: r["final"] for r in results.trainings(model, workers, "gloo")}
+            if len(dense) < 3:
+                continue
+            spread = max(dense.values()) - min(dense.values())
+            for method in results.methods:
+                own = {r["seed"]: r for r in results.trainings(model, workers, method)}
+                if own.keys() != dense.keys():
+                    continue
+                finals = [r["final"] for r in own.values()]
+                away = statistics.mean(r["final"] - dense[seed] for seed, r in own.items())
+                rows.append([f"{model}, {workers} processes: {NAMES[method]}",
+                             f"{statistics.mean(finals):.3f}", f"{min(finals):.3f} … {max(finals):.3f}",
+                             "" if method == "gloo" else f"{away:+.3f}",
+                             "" if method == "gloo" else ("yes" if abs(away) <= spread else "**no**"),
+                             "yes" if all(r["in_step"] for r in own.values()) else "**no**"])
+    if not rows:
+        return []
+    return ["### Final loss over the seeds", "",
+            "Held-out loss at the end of the runs. The spread of no compression is its largest minus its smallest.", "",
+            *table(["", "mean", "range", "mean difference to gloo, same seeds", "within the spread of gloo",
+                    "parameters equal on all processes"], rows)]
+
+
+def cpu_table(results: Results) -> list[str]:
+    """Where the time of a step goes."""
+    lines: list[str] = []
+    for workers in results.workers():
+        links = results.links("heavy", workers)
+        rows = []
+        for link in [link for link in links if link in (links[0], "10 Gb/s", "loopback")]:
+            for method in results.methods:
+                pace = results.pace("heavy", workers, link, method)
+                if pace is None:
+                    continue
+                stats = pace["stats_per_step"]
+                parts = [f"{1e3 * stats[key]:.0f}" if key in stats else "" for key in ("compression", "network", "waiting")]
+                server = f"{pace['server_cpu_ms']:.0f}" if method.startswith("thc") else ""
+                rows.append([f"{link}: {NAMES[method]}", f"{pace['median_ms']:.0f}", f"{pace['cpu_ms']:.0f}", server, *parts])
+        if rows:
+            lines += [f"### Where a step goes: heavy model, {workers} processes, ms", "",
+                      *table(["", "step", "CPU of a process", "CPU of thc-ps", "compression", "sending and receiving", "waiting"], rows)]
+    return lines
+
+
+def memory_table(results: Results) -> list[str]:
+    """Peak memory of a training process."""
+    records = results.all["memory"]
+    if not records:
+        return []
+    dense = next((r["peak"] for r in records if r["method"] == "gloo"), None)
+    rows = [[NAMES[r["method"]], number(r["peak"]), number(dense and r["peak"] - dense),
+             number(dense and (r["peak"] - dense) / r["gradient"], 1)] for r in records]
+    return ["### Memory of a training process, heavy model, 2 processes", "",
+            f"Peak resident memory in MiB; the gradient has {records[0]['gradient']:.0f} MiB.", "",
+            *table(["", "peak", "more than gloo", "in gradients"], rows)]
+
+
+def aims(results: Results) -> list[str]:
+    """The aims, and whether they were reached."""
+    rows = []
+
+    def judge(aim: str, ok: bool, value: str) -> None:
+        rows.append([aim, value, "reached" if ok else "**missed**"])
+
+    for workers in results.workers():
+        def seconds(link: str, method: str) -> float | None:
+            return results.seconds_to_target("heavy", workers, link, method)
+
+        for method in [m for m in results.methods if m.startswith("thc")]:
+            name = f"{NAMES[method]}, {workers} processes"
+            own, base = seconds("1 Gb/s", method), seconds("1 Gb/s", "gloo")
+            if own and base:
+                judge(f"{name}, 1 Gb/s: target loss ≥ 3 × faster than gloo", base / own >= 3, f"{base / own:.2f} ×")
+            others = {m: seconds("1 Gb/s", m) for m in results.methods if m in ("fp16", "powersgd1", "powersgd4")}
+            known = {m: s for m, s in others.items() if s is not None}
+            if own and known:
+                best = min(known, key=lambda m: known[m])
+                judge(f"{name}, 1 Gb/s: faster than every torch hook", known[best] >= own,
+                      f"{known[best] / own:.2f} × against {NAMES[best]}")
+            own, base = seconds("10 Gb/s", method), seconds("10 Gb/s", "gloo")
+            if own and base:
+                judge(f"{name}, 10 Gb/s: not slower than gloo", base >= own, f"{base / own:.2f} ×")
+    return ["### Aims", "", *table(["heavy model", "measured", ""], rows)] if rows else []
+
+
+def markdown(raw: dict[str, Any]) -> str:
+    """All tables."""
+    results = Results(raw)
+    about = raw["machine"]
+    lines = [f"Measured {about['date'][:10]} on {about['cores']} cores ({about['cpu']}), {about['memory_gib']} GiB, Linux "
+             f"{about['kernel']}, torch {about['torch']}, one thread a process; load {about['load_before']:.1f} before the "
+             f"start; {raw['minutes']:.0f} minutes.", ""]
+    if raw["quick"]:
+        lines += ["**Quick run:** few steps, for a first impression only.", ""]
+    if raw["ps_rate"]:
+        lines += [f"The server's port was shaped to {raw['ps_rate']:g} Gb/s.", ""]
+    lines += aims(results)
+    for model in results.models():
+        for workers in results.workers():
+            lines += pace_tables(results, model, workers)
+    lines += loss_table(results) + cpu_table(results) + memory_table(results)
+    if raw["links"]:
+        ways = list(raw["links"][0]["achieved"])
+        lines += ["### What the links carry", "", "A TCP stream, Gb/s of payload.", "",
+                  *table(["", *ways], [[f"{r['workers']} processes, {r['link']}",
+                                        *(f"{r['achieved'][way]:.2f}" for way in ways)] for r in raw["links"]])]
+    if raw["not_run"]:
+        lines += ["### Not run", "", *(f"- {miss['part']}: {miss['why']}" for miss in raw["not_run"]), ""]
+    return "\n".join(lines)
+
+
+def insert(text: str, page: Path) -> None:
+    """Puts the tables between the marks of a page."""
+    old = page.read_text()
+    before, begin, rest = old.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{page} has no lines {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}")
