@@ -132,6 +132,12 @@ impl Worker {
         Worker(Some(command.spawn().unwrap()))
     }
 
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) {
         self.0.as_mut().unwrap().kill().unwrap();

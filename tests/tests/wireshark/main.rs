@@ -1,0 +1,388 @@
+//! The Wireshark dissector on captures of real all-reduces, against the protocol's own parser.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod pcap;
+mod tshark;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+
+use pcap::Packet;
+use rustix::process::{Pid, Signal, kill_process};
+use thc_protocol::wire::{
+    FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge, Pending, Refused, Straggler,
+    Welcome,
+};
+use thc_protocol::{Lane, Policy};
+use thc_tests::{Ps, Worker};
+use thc_transport::{Capture, CaptureConfig, CapturedIo, PacketIo, SimConfig, SimNet};
+
+/// What a decoded packet shows, by the dissector's field names.
+type Fields = BTreeMap<&'static str, Value>;
+
+#[derive(Clone, Debug)]
+enum Value {
+    Number(u64),
+    Float(f64),
+    Bytes(Vec<u8>),
+}
+
+impl Value {
+    /// Whether tshark's text says the same.
+    fn is(&self, text: &str) -> bool {
+        match self {
+            Value::Number(number) => {
+                let shown = match text.strip_prefix("0x") {
+                    Some(digits) => u64::from_str_radix(digits, 16),
+                    None => text.parse(),
+                };
+                shown.ok() == Some(*number)
+            }
+            // Shown with six digits.
+            Value::Float(float) => {
+                text.parse::<f64>().is_ok_and(|shown| (shown - float).abs() <= 1e-5 * float.abs())
+            }
+            Value::Bytes(bytes) => {
+                let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+                digits == bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+            }
+        }
+    }
+}
+
+fn n(value: impl Into<u64>) -> Value {
+    Value::Number(value.into())
+}
+
+fn norm_fields(norm: &Norm) -> Fields {
+    BTreeMap::from([
+        ("thc.norm.tag", n(norm.tag())),
+        ("thc.norm.value", Value::Float(f64::from(f32::from_bits(norm.value)))),
+        ("thc.norm.length", n(norm.length)),
+        ("thc.norm.call", n(norm.call)),
+        ("thc.norm.table", n(norm.table.0)),
+        ("thc.norm.mode", n(norm.mode)),
+        ("thc.norm.key", n(norm.key)),
+    ])
+}
+
+/// What the protocol's own parser finds in a packet.
+fn decode(packet: &[u8]) -> Fields {
+    let (header, payload) = Header::parse(packet).unwrap();
+    let lane =
+        [Lane::Bits8, Lane::Bits16].into_iter().find(|&lane| header.kind.payload_len(lane) == payload.len());
+    assert!(lane.is_some(), "{header:?} with {} bytes", payload.len());
+    let mut fields = BTreeMap::from([
+        ("thc.version", n(packet[0])),
+        ("thc.kind", n(header.kind as u8)),
+        ("thc.flags", n(header.flags)),
+        ("thc.flags.nudge", n(header.flags & FLAG_NUDGE)),
+        ("thc.workers", n(header.num_workers)),
+        ("thc.job", n(header.job.0)),
+        ("thc.worker", n(header.worker.0)),
+        ("thc.table", n(header.table.0)),
+        ("thc.cookie", n(header.cookie.0)),
+        ("thc.round", n(header.round.0)),
+        ("thc.slot", n(header.slot.0)),
+        ("thc.count", n(header.count)),
+    ]);
+    match header.kind {
+        Kind::Norm | Kind::NormResult => fields.extend(norm_fields(&Norm::parse(payload).unwrap())),
+        Kind::Data => fields.extend([("thc.data.indices", Value::Bytes(payload.to_vec()))]),
+        Kind::Result => fields.extend([("thc.result.sums", Value::Bytes(payload.to_vec()))]),
+        Kind::Raw | Kind::RawResult => {
+            fields.extend([("thc.raw.integers", Value::Bytes(payload.to_vec()))]);
+        }
+        Kind::Straggler => {
+            let straggler = Straggler::parse(payload).unwrap();
+            fields.insert("thc.straggler.kind", n(straggler.kind as u8));
+            fields.insert("thc.straggler.round", n(straggler.current.0));
+        }
+        // The first of the two is the slot's.
+        Kind::Mismatch => fields.extend(norm_fields(&Mismatch::parse(payload).unwrap().slot)),
+        Kind::Nudge => {
+            let nudge = Nudge::parse(payload).unwrap();
+            fields.insert("thc.nudge.kind", n(nudge.kind as u8));
+            fields.insert("thc.nudge.seen", n(nudge.seen));
+        }
+        Kind::Join => {
+            let join = Join::parse(payload).unwrap();
+            fields.insert("thc.join.nonce", n(join.nonce));
+            fields.insert("thc.join.session", n(join.session.0));
+        }
+        Kind::Leave => fields.extend([("thc.leave.nonce", n(Leave::parse(payload).unwrap().nonce))]),
+        Kind::Pending => {
+            fields.extend([("thc.pending.joined", n(Pending::parse(payload).unwrap().joined))]);
+        }
+        Kind::Refused => {
+            let refused = Refused::parse(payload).unwrap();
+            fields.insert("thc.refused.reason", n(refused.reason as u8));
+            fields.insert("thc.refused.worker", n(refused.worker.0));
+        }
+        Kind::Welcome => {
+            let welcome = Welcome::parse(payload).unwrap();
+            fields.extend([
+                ("thc.welcome.session", n(welcome.session.0)),
+                ("thc.welcome.data_slots", n(welcome.data_slots)),
+                ("thc.welcome.norm_slots", n(welcome.norm_slots)),
+                ("thc.welcome.quorum", n(welcome.quorum)),
+                ("thc.welcome.lane", n(welcome.lane.bits())),
+                ("thc.welcome.policy", n(u8::from(welcome.policy == Policy::BestEffort))),
+                ("thc.welcome.shards", n(welcome.shards)),
+                ("thc.welcome.deadline", n(welcome.deadline.as_micros() as u64)),
+                ("thc.welcome.table", n(welcome.table.0)),
+                ("thc.welcome.bits", n(welcome.bits)),
+                ("thc.welcome.granularity", n(welcome.granularity)),
+                ("thc.welcome.fraction", Value::Float(welcome.fraction)),
+                ("thc.welcome.values", Value::Bytes(welcome.values.to_vec())),
+                ("thc.welcome.seed", n(welcome.job_seed)),
+                ("thc.welcome.nonce", n(welcome.nonce)),
+            ]);
+        }
+        Kind::Bye => {}
+    }
+    fields
+}
+
+/// Every field of every packet, and none that the packet does not have. Returns the kinds that were there.
+fn check_fields(file: &Path, packets: &[Packet]) -> HashSet<Kind> {
+    let expected: Vec<Fields> = packets.iter().map(|packet| decode(&packet.payload)).collect();
+    let mut names: Vec<&str> = expected.iter().flat_map(|fields| fields.keys().copied()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let shown = tshark::fields(file, &names);
+    assert_eq!(shown.len(), packets.len());
+    for (frame, (fields, row)) in expected.iter().zip(&shown).enumerate() {
+        for (name, text) in names.iter().zip(row) {
+            match fields.get(name) {
+                Some(value) => {
+                    assert!(value.is(text), "frame {}: {name} is {text:?}, not {value:?}", frame + 1);
+                }
+                None => assert_eq!(text, "", "frame {}: {name}", frame + 1),
+            }
+        }
+    }
+    packets.iter().map(|packet| Header::parse(&packet.payload).unwrap().0.kind).collect()
+}
+
+/// Frames, from 1, whose packet some endpoint has sent before: the retransmissions.
+fn sent_again(packets: &[Packet]) -> Vec<usize> {
+    let mut seen = HashSet::new();
+    let mut frames = Vec::new();
+    for (place, packet) in packets.iter().enumerate() {
+        let (header, _) = Header::parse(&packet.payload).unwrap();
+        let aggregated = header.kind.result().is_some();
+        let key = (packet.from, header.kind, header.cookie.0, header.round, header.slot);
+        if aggregated && !seen.insert(key) {
+            frames.push(place + 1);
+        }
+    }
+    frames
+}
+
+#[test]
+fn a_real_all_reduce_is_decoded() {
+    if !tshark::is_here() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ps.pcap");
+    let own = dir.path().join("worker.pcap");
+    // Not on the dissector's port: so recognising packets is tested too.
+    let mut ps = Ps::start(3, &["--pcap", file.to_str().unwrap(), "--shards", "2"]);
+    let lossy = ["--coordinates", "150000", "--inject", "loss=0.05,duplicate=0.02", "--repeat", "2"];
+    let capturing = ["--coordinates", "150000", "--repeat", "2", "--pcap", own.to_str().unwrap()];
+    let workers = [
+        Worker::start(ps.addr, 0, &lossy),
+        Worker::start(ps.addr, 1, &capturing),
+        Worker::start(ps.addr, 2, &lossy),
+    ];
+    for end in workers.map(Worker::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}");
+    }
+    ps.kill();
+
+    let packets = pcap::read(&file);
+    let kinds = check_fields(&file, &packets);
+    for kind in
+        [Kind::Join, Kind::Welcome, Kind::Norm, Kind::NormResult, Kind::Data, Kind::Result, Kind::Leave]
+    {
+        assert!(kinds.contains(&kind), "{kind:?} in {kinds:?}");
+    }
+    let again = sent_again(&packets);
+    assert!(!again.is_empty(), "5 % of some 900 packets were lost");
+    assert_eq!(tshark::frames(&file, "thc.retransmission", &[]), again);
+    // On the second pass every DATA that got through knows its RESULT.
+    let data = tshark::frames(&file, "thc.kind == 0x02", &[]);
+    let answered = tshark::frames(&file, "thc.kind == 0x02 && thc.response_in", &["-2"]);
+    assert_eq!(data, answered);
+    assert!(
+        tshark::frames(&file, "_ws.malformed || thc.bad_length || thc.bad_kind || thc.short", &[]).is_empty()
+    );
+    // A packet's place in its stream (P8), shown once WELCOME was seen.
+    let rows = tshark::fields(&file, &["thc.kind", "thc.round", "thc.slot", "thc.seq"]);
+    let mut placed = 0;
+    for row in &rows {
+        let slots = match &row[0][..] {
+            "0x01" | "0x11" => 64,
+            "0x02" | "0x12" => 1024,
+            _ => continue,
+        };
+        let number = |column: usize| row[column].parse::<u64>().unwrap();
+        assert_eq!(number(3), number(1) * slots + number(2), "{row:?}");
+        placed += 1;
+    }
+    assert!(placed > 900, "{placed}");
+
+    // The worker's own file has its side of the same.
+    let packets = pcap::read(&own);
+    let kinds = check_fields(&own, &packets);
+    assert!(kinds.contains(&Kind::Data) && kinds.contains(&Kind::Bye), "{kinds:?}");
+    let sources: HashSet<_> = packets.iter().map(|packet| *packet.from.ip()).collect();
+    assert_eq!(sources, HashSet::from([[127, 0, 0, 1].into()]), "the address that packets leave from");
+}
+
+#[test]
+fn uncompressed_and_wide_lanes_are_decoded() {
+    if !tshark::is_here() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ps.pcap");
+    let ps = Ps::start(1, &["--pcap", file.to_str().unwrap(), "--lane", "16"]);
+    for mode in ["raw", "thc"] {
+        let end = Worker::start(ps.addr, 0, &["--coordinates", "5000", "--mode", mode]).finish();
+        assert_eq!(end.code, Some(0), "{end:?}");
+    }
+    let kinds = check_fields(&file, &pcap::read(&file));
+    for kind in [Kind::Raw, Kind::RawResult, Kind::Data, Kind::Result] {
+        assert!(kinds.contains(&kind), "{kind:?} in {kinds:?}");
+    }
+}
+
+#[test]
+fn workers_that_disagree_and_strangers_are_decoded() {
+    if !tshark::is_here() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ps.pcap");
+    let ps = Ps::start(2, &["--pcap", file.to_str().unwrap()]);
+    let stranger = Worker::start(ps.addr, 0, &["--coordinates", "10", "--cookie", "0x99"]).finish();
+    assert_eq!(stranger.code, Some(1), "{stranger:?}");
+    let workers = [
+        Worker::start(ps.addr, 0, &["--coordinates", "30000"]),
+        Worker::start(ps.addr, 1, &["--coordinates", "31000"]),
+    ];
+    for end in workers.map(Worker::finish) {
+        assert_eq!(end.code, Some(1), "{end:?}");
+    }
+    let kinds = check_fields(&file, &pcap::read(&file));
+    for kind in [Kind::Mismatch, Kind::Refused] {
+        assert!(kinds.contains(&kind), "{kind:?} in {kinds:?}");
+    }
+    assert!(!tshark::frames(&file, "thc.mismatches", &[]).is_empty());
+    assert!(!tshark::frames(&file, "thc.is_refused && thc.refused.reason == 2", &[]).is_empty());
+    // Both payloads of a MISMATCH are there.
+    let lengths = tshark::frames(
+        &file,
+        "thc.kind == 0x15 && thc.norm.length == 30000 && thc.norm.length == 31000",
+        &[],
+    );
+    assert!(!lengths.is_empty());
+}
+
+/// Packets as they should not be, to a port of thc-ps and to another one.
+#[test]
+fn broken_packets_are_marked() {
+    if !tshark::is_here() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("broken.pcap");
+    let capture = Capture::create(&CaptureConfig::new(&file)).unwrap();
+    let mut io = CapturedIo::new(
+        SimNet::new(SimConfig::default()).endpoint("10.0.0.2:4000".parse().unwrap()),
+        capture,
+    );
+    let packet = |kind: u8, payload: usize| {
+        let mut packet = vec![0; HEADER_LEN + payload];
+        packet[..4].copy_from_slice(&[1, kind, 0, 2]);
+        packet
+    };
+    let known = "10.0.0.1:9000".parse().unwrap();
+    let mut frames = 0;
+    let mut send = |to, packet: &[u8]| {
+        io.send_run(to, packet, packet.len()).unwrap();
+        frames += 1;
+        frames
+    };
+    let mut bad = Vec::new();
+    for &kind in Kind::ALL {
+        let right = kind.payload_len(Lane::Bits8);
+        send(known, &packet(kind as u8, right));
+        bad.push(send(known, &packet(kind as u8, right + 1)));
+        if right > 0 {
+            bad.push(send(known, &packet(kind as u8, right - 1)));
+            bad.push(send(known, &packet(kind as u8, 0)));
+        }
+    }
+    let mut other_version = packet(1, 20);
+    other_version[0] = 2;
+    let version = send(known, &other_version);
+    let kind = send(known, &packet(0x55, 20));
+    let short = send(known, &packet(1, 20)[..19]);
+    let mut nan = packet(1, 20);
+    nan[HEADER_LEN + 4..HEADER_LEN + 8].copy_from_slice(&0x7FC0_0005_u32.to_be_bytes());
+    let not_finite = send(known, &nan);
+    // Elsewhere only what is whole is taken for THC.
+    let elsewhere = "10.0.0.1:7777".parse().unwrap();
+    let whole = send(elsewhere, &packet(0x02, 512));
+    let foreign = [send(elsewhere, &packet(0x02, 511)), send(elsewhere, &other_version)];
+
+    assert_eq!(tshark::frames(&file, "thc.bad_length", &[]), bad);
+    assert_eq!(tshark::frames(&file, "thc.bad_version", &[]), [version]);
+    assert_eq!(tshark::frames(&file, "thc.bad_kind", &[]), [kind]);
+    assert_eq!(tshark::frames(&file, "thc.short", &[]), [short]);
+    assert_eq!(tshark::frames(&file, "thc.norm.nan_worker == 5", &[]), [not_finite]);
+    assert_eq!(tshark::frames(&file, "!thc", &[]), foreign);
+    assert_eq!(tshark::frames(&file, "thc && udp.port == 7777", &[]), [whole]);
+    assert_eq!(tshark::frames(&file, "_ws.lua.error", &[]), [0; 0]);
+    // The ports are a preference.
+    let moved = ["-o", "thc.ports:7777", "-o", "thc.heuristic:FALSE"];
+    let at_7777 = tshark::frames(&file, "thc", &moved);
+    assert_eq!(at_7777, [whole, foreign[0], foreign[1]]);
+}
+
+/// Needs no tshark: what is in the file after Ctrl-C is whole.
+#[test]
+fn an_interrupted_worker_leaves_whole_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("worker.pcap");
+    let ps = Ps::start(1, &[]);
+    let args = ["--coordinates", "1000000", "--repeat", "100000", "--pcap", file.to_str().unwrap()];
+    let worker = Worker::start(ps.addr, 0, &args);
+    while std::fs::metadata(&file).map_or(0, |file| file.len()) < 4 << 20 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kill_process(Pid::from_raw(worker.id() as i32).unwrap(), Signal::INT).unwrap();
+    let end = worker.finish();
+    assert_eq!(end.code, None, "ended by the signal: {end:?}");
+    let packets = pcap::read(&file);
+    assert!(packets.len() > 1000, "{}", packets.len());
+}
+
+#[test]
+fn a_limit_bounds_the_file_and_not_the_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("worker.pcap");
+    let ps = Ps::start(1, &[]);
+    let limit = ["--pcap", file.to_str().unwrap(), "--pcap-limit", "100KiB"];
+    let end = Worker::start(ps.addr, 0, &[&["--coordinates", "1000000"][..], &limit].concat()).finish();
+    assert_eq!(end.code, Some(0), "{end:?}");
+    assert!(end.err.contains("limit of 102400 bytes"), "{end:?}");
+    let length = std::fs::metadata(&file).unwrap().len();
+    assert!((100 << 10) - 1200 < length && length <= 100 << 10, "{length}");
+    assert!(!pcap::read(&file).is_empty());
+}

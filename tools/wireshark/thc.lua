@@ -1,0 +1,455 @@
+-- Wireshark dissector for THC (docs/protocol.md; rules are cited as P1, P2, ...).
+-- How to install and use it: docs/wireshark.md.
+
+local thc = Proto("thc", "Tensor Homomorphic Compression")
+
+local HEADER = 20 -- P1
+local VERSION = 1
+local NOBODY = 255
+
+-- P2: name, direction, and the payload's length; DATA has one for 8-bit and one for 16-bit lanes.
+local kinds = {
+    [0x01] = { name = "NORM", up = true, lengths = { 20 } },
+    [0x02] = { name = "DATA", up = true, lengths = { 512, 256 } },
+    [0x03] = { name = "RAW", up = true, lengths = { 1024 } },
+    [0x11] = { name = "NORM_RESULT", answers = 0x01, lengths = { 20 } },
+    [0x12] = { name = "RESULT", answers = 0x02, lengths = { 1024 } },
+    [0x13] = { name = "RAW_RESULT", answers = 0x03, lengths = { 1024 } },
+    [0x14] = { name = "STRAGGLER", lengths = { 8 } },
+    [0x15] = { name = "MISMATCH", lengths = { 40 } },
+    [0x16] = { name = "NUDGE", lengths = { 12 } },
+    [0x21] = { name = "JOIN", up = true, lengths = { 16 } },
+    [0x22] = { name = "LEAVE", up = true, lengths = { 8 } },
+    [0x31] = { name = "WELCOME", lengths = { 80 } },
+    [0x32] = { name = "PENDING", lengths = { 8 } },
+    [0x33] = { name = "REFUSED", lengths = { 4 } },
+    [0x34] = { name = "BYE", lengths = { 0 } },
+}
+
+local kind_names = {}
+for byte, kind in pairs(kinds) do
+    kind_names[byte] = kind.name
+end
+
+local modes = { [0] = "compressed", [1] = "RAW" }
+local policies = { [0] = "reliable", [1] = "best-effort" }
+local reasons = {
+    [1] = "unknown job",
+    [2] = "wrong cookie",
+    [3] = "worker number out of range",
+    [4] = "worker number in use",
+    [5] = "session re-forming",
+}
+
+local f = {
+    -- P1
+    version = ProtoField.uint8("thc.version", "Version"),
+    kind = ProtoField.uint8("thc.kind", "Kind", base.HEX, kind_names),
+    flags = ProtoField.uint8("thc.flags", "Flags", base.HEX),
+    flag_nudge = ProtoField.bool("thc.flags.nudge", "Nudge", 8, nil, 0x01, "Pass the slot on if it is incomplete (P17)"),
+    workers = ProtoField.uint8("thc.workers", "Workers of the job"),
+    job = ProtoField.uint16("thc.job", "Job"),
+    worker = ProtoField.uint8("thc.worker", "Worker"),
+    table = ProtoField.uint8("thc.table", "Lookup table"),
+    cookie = ProtoField.uint32("thc.cookie", "Cookie", base.HEX),
+    round = ProtoField.uint32("thc.round", "Round"),
+    slot = ProtoField.uint16("thc.slot", "Slot"),
+    count = ProtoField.uint8("thc.count", "Workers in the sum"),
+    reserved = ProtoField.uint8("thc.reserved", "Reserved", base.HEX),
+    -- P2
+    indices = ProtoField.bytes("thc.data.indices", "Indices, 4 bits each"),
+    sums = ProtoField.bytes("thc.result.sums", "Sums, one lane each"),
+    integers = ProtoField.bytes("thc.raw.integers", "Integers, 32 bits each"),
+    -- P3
+    norm_tag = ProtoField.uint32("thc.norm.tag", "Tag", base.HEX),
+    norm_value = ProtoField.float("thc.norm.value", "Value"),
+    norm_nan = ProtoField.uint8("thc.norm.nan_worker", "Not finite at worker"),
+    norm_length = ProtoField.uint32("thc.norm.length", "Coordinates of the call"),
+    norm_call = ProtoField.uint16("thc.norm.call", "Call"),
+    norm_table = ProtoField.uint8("thc.norm.table", "Lookup table"),
+    norm_mode = ProtoField.uint8("thc.norm.mode", "Mode", base.DEC, modes),
+    norm_key = ProtoField.uint32("thc.norm.key", "Tensor key", base.HEX),
+    -- P2, P15, P17
+    straggler_kind = ProtoField.uint8("thc.straggler.kind", "Kind answered", base.HEX, kind_names),
+    straggler_round = ProtoField.uint32("thc.straggler.round", "Round of the slot"),
+    nudge_kind = ProtoField.uint8("thc.nudge.kind", "Kind passed on", base.HEX, kind_names),
+    nudge_seen = ProtoField.uint64("thc.nudge.seen", "Seen", base.HEX),
+    -- P22 to P25
+    join_nonce = ProtoField.uint64("thc.join.nonce", "Nonce", base.HEX),
+    join_session = ProtoField.uint32("thc.join.session", "Session cookie before", base.HEX),
+    leave_nonce = ProtoField.uint64("thc.leave.nonce", "Nonce", base.HEX),
+    pending_joined = ProtoField.uint64("thc.pending.joined", "Joined", base.HEX),
+    refused_reason = ProtoField.uint8("thc.refused.reason", "Reason", base.DEC, reasons),
+    refused_worker = ProtoField.uint8("thc.refused.worker", "Worker concerned"),
+    welcome_session = ProtoField.uint32("thc.welcome.session", "Session cookie", base.HEX),
+    welcome_data_slots = ProtoField.uint32("thc.welcome.data_slots", "Data slots"),
+    welcome_norm_slots = ProtoField.uint32("thc.welcome.norm_slots", "Norm slots"),
+    welcome_quorum = ProtoField.uint8("thc.welcome.quorum", "Quorum"),
+    welcome_lane = ProtoField.uint8("thc.welcome.lane", "Lane bits"),
+    welcome_policy = ProtoField.uint8("thc.welcome.policy", "Policy", base.DEC, policies),
+    welcome_shards = ProtoField.uint8("thc.welcome.shards", "Shards"),
+    welcome_deadline = ProtoField.uint32("thc.welcome.deadline", "Best-effort deadline (microseconds)"),
+    welcome_table = ProtoField.uint8("thc.welcome.table", "Lookup table"),
+    welcome_bits = ProtoField.uint8("thc.welcome.bits", "Bit budget b"),
+    welcome_granularity = ProtoField.uint16("thc.welcome.granularity", "Granularity g"),
+    welcome_fraction = ProtoField.double("thc.welcome.fraction", "Fraction p"),
+    welcome_values = ProtoField.bytes("thc.welcome.values", "Table values", base.SPACE),
+    welcome_seed = ProtoField.uint64("thc.welcome.seed", "Job seed", base.HEX),
+    welcome_nonce = ProtoField.uint64("thc.welcome.nonce", "Nonce answered", base.HEX),
+    -- What several packets together say; in brackets in the display.
+    seq = ProtoField.uint64("thc.seq", "Sequence number", base.DEC, nil, nil, "round x slots + slot (P8), once WELCOME was seen"),
+    members = ProtoField.string("thc.bitmap", "Workers"),
+    retransmission = ProtoField.bool("thc.retransmission", "Sent again"),
+    first_frame = ProtoField.framenum("thc.first_frame", "First sent in", base.NONE, frametype.NONE),
+    response_in = ProtoField.framenum("thc.response_in", "Answered in", base.NONE, frametype.RESPONSE),
+    response_to = ProtoField.framenum("thc.response_to", "Answer to", base.NONE, frametype.REQUEST),
+    repeated_result = ProtoField.bool("thc.repeated_result", "Result sent again"),
+    time = ProtoField.double("thc.time", "Seconds since first sent"),
+}
+for _, field in pairs(f) do
+    table.insert(thc.fields, field)
+end
+
+local e = {
+    short = ProtoExpert.new("thc.short", "Shorter than the header (P1)", expert.group.MALFORMED, expert.severity.ERROR),
+    version = ProtoExpert.new("thc.bad_version", "Unknown version (P1)", expert.group.MALFORMED, expert.severity.ERROR),
+    kind = ProtoExpert.new("thc.bad_kind", "Unknown kind (P2)", expert.group.MALFORMED, expert.severity.ERROR),
+    length = ProtoExpert.new("thc.bad_length", "Length is not the kind's (P2)", expert.group.MALFORMED, expert.severity.ERROR),
+    again = ProtoExpert.new("thc.sent_again", "Sent again (P20)", expert.group.SEQUENCE, expert.severity.NOTE),
+    result_again = ProtoExpert.new("thc.result_again", "Result sent again (P12)", expert.group.SEQUENCE, expert.severity.NOTE),
+    nudge = ProtoExpert.new("thc.nudged", "A worker waits for this slot (P17)", expert.group.SEQUENCE, expert.severity.WARN),
+    straggler = ProtoExpert.new("thc.straggles", "The round is over (P15)", expert.group.SEQUENCE, expert.severity.WARN),
+    mismatch = ProtoExpert.new("thc.mismatches", "Workers called different all-reduces (P14)", expert.group.RESPONSE_CODE, expert.severity.ERROR),
+    refused = ProtoExpert.new("thc.is_refused", "The worker is refused (P24)", expert.group.RESPONSE_CODE, expert.severity.WARN),
+    nan = ProtoExpert.new("thc.not_finite", "A gradient is not finite (P19)", expert.group.RESPONSE_CODE, expert.severity.WARN),
+}
+for _, info in pairs(e) do
+    table.insert(thc.experts, info)
+end
+
+-- Port 9000 is thc-ps's usual one; its shards have those behind it (P21).
+thc.prefs.ports = Pref.range("UDP ports", "9000-9063", "Ports of parameter servers", 65535)
+thc.prefs.heuristic = Pref.bool("Recognise packets on other ports", true, "By version, kind and the length that belongs to the kind")
+thc.prefs.sequences = Pref.bool("Follow sequences", true, "Mark what is sent again and which packet answers which")
+
+-- What was learnt on the first pass; a new file starts afresh.
+local slots -- by session: how many data and norm slots (P23)
+local sent -- by packet: the frame in which it was sent first, and its time
+local facts -- by frame: what to show about it
+
+function thc.init()
+    slots, sent, facts = {}, {}, {}
+end
+
+local function bitmap(value)
+    local members = {}
+    for worker = 0, 63 do
+        local half = worker < 32 and value:lower() or value:higher()
+        if bit.band(half, bit.lshift(1, worker % 32)) ~= 0 then
+            members[#members + 1] = tostring(worker)
+        end
+    end
+    return #members > 0 and table.concat(members, ", ") or "none"
+end
+
+local function add_bitmap(tree, field, tvb)
+    tree:add(field, tvb):append_text(" (workers " .. bitmap(tvb:uint64()) .. ")")
+    tree:add(f.members, tvb, bitmap(tvb:uint64())):set_generated()
+end
+
+local function add_worker(tree, field, tvb)
+    local item = tree:add(field, tvb)
+    if tvb:uint() == NOBODY then
+        item:append_text(" (none)")
+    end
+end
+
+-- P3
+local function norm(tvb, tree)
+    local bits = tvb(4, 4):uint()
+    tree:add(f.norm_tag, tvb(0, 4))
+    tree:add(f.norm_value, tvb(4, 4))
+    if bits > 0x7f800000 then -- P19: the worker's number is in the low byte
+        tree:add(f.norm_nan, tvb(7, 1)):set_generated()
+        tree:add_proto_expert_info(e.nan)
+    end
+    tree:add(f.norm_length, tvb(8, 4))
+    tree:add(f.norm_call, tvb(12, 2))
+    tree:add(f.norm_table, tvb(14, 1))
+    tree:add(f.norm_mode, tvb(15, 1))
+    tree:add(f.norm_key, tvb(16, 4))
+    return string.format("call %d, %d coordinates, %s", tvb(12, 2):uint(), tvb(8, 4):uint(),
+        bits > 0x7f800000 and "not finite" or string.format("%g", tvb(4, 4):float()))
+end
+
+-- P23
+local function welcome(tvb, tree, header)
+    tree:add(f.welcome_session, tvb(0, 4))
+    tree:add(f.welcome_data_slots, tvb(4, 4))
+    tree:add(f.welcome_norm_slots, tvb(8, 4))
+    tree:add(f.welcome_quorum, tvb(12, 1))
+    tree:add(f.welcome_lane, tvb(13, 1))
+    tree:add(f.welcome_policy, tvb(14, 1))
+    tree:add(f.welcome_shards, tvb(15, 1))
+    tree:add(f.welcome_deadline, tvb(16, 4))
+    tree:add(f.welcome_table, tvb(20, 1))
+    tree:add(f.welcome_bits, tvb(21, 1))
+    tree:add(f.welcome_granularity, tvb(22, 2))
+    tree:add(f.welcome_fraction, tvb(24, 8))
+    tree:add(f.welcome_values, tvb(32, 16))
+    tree:add(f.welcome_seed, tvb(48, 8))
+    tree:add(f.welcome_nonce, tvb(56, 8))
+    slots[header.job .. "/" .. tvb(0, 4):uint()] = { data = tvb(4, 4):uint(), norm = tvb(8, 4):uint() }
+    return string.format("session 0x%08x, quorum %d, b=%d g=%d, %d slots", tvb(0, 4):uint(), tvb(12, 1):uint(),
+        tvb(21, 1):uint(), tvb(22, 2):uint(), tvb(4, 4):uint())
+end
+
+-- Payloads by kind; each returns what the info column says.
+local payloads = {
+    [0x01] = norm,
+    [0x11] = norm,
+    [0x02] = function(tvb, tree)
+        tree:add(f.indices, tvb)
+    end,
+    [0x12] = function(tvb, tree)
+        tree:add(f.sums, tvb)
+    end,
+    [0x03] = function(tvb, tree)
+        tree:add(f.integers, tvb)
+    end,
+    [0x13] = function(tvb, tree)
+        tree:add(f.integers, tvb)
+    end,
+    [0x14] = function(tvb, tree)
+        tree:add(f.straggler_kind, tvb(0, 1))
+        tree:add(f.straggler_round, tvb(4, 4))
+        tree:add_proto_expert_info(e.straggler)
+        return "the slot is in round " .. tvb(4, 4):uint()
+    end,
+    [0x15] = function(tvb, tree)
+        local ours = norm(tvb(0, 20), tree:add(thc, tvb(0, 20), "The slot's call"))
+        local theirs = norm(tvb(20, 20), tree:add(thc, tvb(20, 20), "The refused call"))
+        tree:add_proto_expert_info(e.mismatch)
+        return ours .. " / " .. theirs
+    end,
+    [0x16] = function(tvb, tree)
+        tree:add(f.nudge_kind, tvb(0, 1))
+        add_bitmap(tree, f.nudge_seen, tvb(4, 8))
+        tree:add_proto_expert_info(e.nudge)
+        return "seen: " .. bitmap(tvb(4, 8):uint64())
+    end,
+    [0x21] = function(tvb, tree)
+        tree:add(f.join_nonce, tvb(0, 8))
+        tree:add(f.join_session, tvb(8, 4))
+    end,
+    [0x22] = function(tvb, tree)
+        tree:add(f.leave_nonce, tvb(0, 8))
+    end,
+    [0x31] = welcome,
+    [0x32] = function(tvb, tree)
+        add_bitmap(tree, f.pending_joined, tvb(0, 8))
+        return "joined: " .. bitmap(tvb(0, 8):uint64())
+    end,
+    [0x33] = function(tvb, tree)
+        tree:add(f.refused_reason, tvb(0, 1))
+        add_worker(tree, f.refused_worker, tvb(1, 1))
+        tree:add_proto_expert_info(e.refused)
+        return reasons[tvb(0, 1):uint()] or "unknown reason"
+    end,
+    [0x34] = function() end,
+}
+
+local function fits(kind, length)
+    for _, right in ipairs(kind.lengths) do
+        if length == right then
+            return true
+        end
+    end
+    return false
+end
+
+-- Notes on the first pass what a packet of a slot repeats or answers. A worker is known by its endpoint: results
+-- name nobody.
+local function follow(header, kind, pinfo)
+    local asked = kind.up and header.kind or kind.answers
+    if not asked or asked >= 0x20 then
+        return
+    end
+    local endpoint = kind.up and tostring(pinfo.src) .. ":" .. pinfo.src_port or tostring(pinfo.dst) .. ":" .. pinfo.dst_port
+    local key = table.concat({ header.job, header.cookie, asked, header.round, header.slot, endpoint }, "/")
+    local before = sent[key]
+    local fact = {}
+    if kind.up then
+        if before then
+            fact.first = before.frame
+        else
+            before = { frame = pinfo.number, time = tonumber(tostring(pinfo.rel_ts)) }
+            sent[key] = before
+        end
+        fact.sent = before
+    elseif before then
+        fact.request = before.frame
+        fact.time = tonumber(tostring(pinfo.rel_ts)) - before.time
+        fact.again = before.response ~= nil
+        before.response = before.response or pinfo.number
+    end
+    facts[pinfo.number] = fact
+end
+
+local function show(fact, tvb, tree)
+    local function add(field, value)
+        tree:add(field, tvb(0, 0), value):set_generated()
+    end
+    if fact.first then
+        add(f.retransmission, true)
+        add(f.first_frame, fact.first)
+        tree:add_proto_expert_info(e.again)
+    end
+    -- Known on the second pass only: tshark needs -2 for it.
+    if fact.sent and fact.sent.response then
+        add(f.response_in, fact.sent.response)
+    end
+    if fact.request then
+        add(f.response_to, fact.request)
+        add(f.time, fact.time)
+    end
+    if fact.again then
+        add(f.repeated_result, true)
+        tree:add_proto_expert_info(e.result_again)
+    end
+end
+
+local function header_tree(tvb, tree)
+    tree:add(f.version, tvb(0, 1))
+    tree:add(f.kind, tvb(1, 1))
+    local flags = tree:add(f.flags, tvb(2, 1))
+    flags:add(f.flag_nudge, tvb(2, 1))
+    tree:add(f.workers, tvb(3, 1))
+    tree:add(f.job, tvb(4, 2))
+    add_worker(tree, f.worker, tvb(6, 1))
+    tree:add(f.table, tvb(7, 1))
+    tree:add(f.cookie, tvb(8, 4))
+    tree:add(f.round, tvb(12, 4))
+    tree:add(f.slot, tvb(16, 2))
+    tree:add(f.count, tvb(18, 1))
+    tree:add(f.reserved, tvb(19, 1))
+end
+
+local function summary(header, kind, said)
+    local words = { kind.name, "job " .. header.job }
+    if header.worker ~= NOBODY then
+        words[#words + 1] = "worker " .. header.worker
+    end
+    if header.kind < 0x20 then
+        words[#words + 1] = "round " .. header.round .. " slot " .. header.slot
+    end
+    if kind.answers then
+        words[#words + 1] = header.count .. " of " .. header.workers
+    end
+    if header.nudge then
+        words[#words + 1] = "NUDGE"
+    end
+    words[#words + 1] = said
+    return table.concat(words, ", ")
+end
+
+function thc.dissector(tvb, pinfo, root)
+    pinfo.cols.protocol = "THC"
+    local length = tvb:reported_len()
+    local tree = root:add(thc, tvb())
+    if tvb:captured_len() < HEADER then
+        if length < HEADER then
+            tree:add_proto_expert_info(e.short, "Packet of " .. length .. " bytes, the header has 20 (P1)")
+        end
+        pinfo.cols.info = "too short"
+        return tvb:captured_len()
+    end
+    header_tree(tvb, tree)
+    local header = {
+        kind = tvb(1, 1):uint(),
+        nudge = bit.band(tvb(2, 1):uint(), 1) ~= 0,
+        workers = tvb(3, 1):uint(),
+        job = tvb(4, 2):uint(),
+        worker = tvb(6, 1):uint(),
+        cookie = tvb(8, 4):uint(),
+        round = tvb(12, 4):uint(),
+        slot = tvb(16, 2):uint(),
+        count = tvb(18, 1):uint(),
+    }
+    if tvb(0, 1):uint() ~= VERSION then
+        tree:add_proto_expert_info(e.version)
+        pinfo.cols.info = "version " .. tvb(0, 1):uint()
+        return tvb:captured_len()
+    end
+    local kind = kinds[header.kind]
+    if not kind then
+        tree:add_proto_expert_info(e.kind)
+        pinfo.cols.info = string.format("unknown kind 0x%02x", header.kind)
+        return tvb:captured_len()
+    end
+    if not fits(kind, length - HEADER) then
+        local right = table.concat(kind.lengths, " or ")
+        tree:add_proto_expert_info(e.length,
+            string.format("%s with a payload of %d bytes, it has %s (P2)", kind.name, length - HEADER, right))
+        pinfo.cols.info = summary(header, kind, "bad length")
+        return tvb:captured_len()
+    end
+    local said
+    if tvb:captured_len() == length then
+        -- A range of no bytes has no tvb.
+        said = payloads[header.kind](length > HEADER and tvb(HEADER) or nil, tree, header)
+    end
+    local session = slots[header.job .. "/" .. header.cookie]
+    if session and header.kind < 0x20 then
+        local about = header.kind
+        if (about == 0x14 or about == 0x16) and length > HEADER then
+            about = tvb(HEADER, 1):uint()
+        end
+        local norm_class = bit.band(about, 0x0f) == 1 or about == 0x15
+        local size = norm_class and session.norm or session.data
+        tree:add(f.seq, tvb(12, 6), UInt64.new(header.round) * UInt64.new(size) + UInt64.new(header.slot)):set_generated()
+    end
+    if thc.prefs.sequences and not pinfo.visited then
+        follow(header, kind, pinfo)
+    end
+    local fact = facts[pinfo.number]
+    if fact then
+        show(fact, tvb, tree)
+        if fact.first or fact.again then
+            said = (said and said .. ", " or "") .. "again"
+        end
+    end
+    local text = summary(header, kind, said)
+    pinfo.cols.info = text
+    tree:append_text(", " .. text)
+    return tvb:captured_len()
+end
+
+-- Nothing else has this version, kind, matching length and a plausible number of workers by chance.
+local function recognised(tvb, pinfo, root)
+    if not thc.prefs.heuristic or tvb:captured_len() < HEADER or tvb(0, 1):uint() ~= VERSION then
+        return false
+    end
+    local kind = kinds[tvb(1, 1):uint()]
+    local workers = tvb(3, 1):uint()
+    local worker = tvb(6, 1):uint()
+    local plausible = kind and fits(kind, tvb:reported_len() - HEADER)
+        and workers <= 64 and (worker < 64 or worker == NOBODY) and tvb(19, 1):uint() == 0
+    if not plausible then
+        return false
+    end
+    thc.dissector(tvb, pinfo, root)
+    return true
+end
+
+local udp = DissectorTable.get("udp.port")
+local registered = thc.prefs.ports
+udp:add(registered, thc)
+function thc.prefs_changed()
+    if thc.prefs.ports ~= registered then
+        udp:remove(registered, thc)
+        registered = thc.prefs.ports
+        udp:add(registered, thc)
+    end
+end
+thc:register_heuristic("udp", recognised)
