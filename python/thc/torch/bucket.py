@@ -1,0 +1,54 @@
+"""One bucket of gradients on its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from thc.torch.layout import Layout
+
+__all__ = ["Bucket"]
+
+
+@dataclass
+class Bucket:
+    """What DDP handed over, and what it waits for."""
+
+    index: int
+    is_last: bool
+    buffer: torch.Tensor
+    parameters: list[torch.nn.Parameter]
+    layout: Layout
+    promise: torch.futures.Future[Any]
+    """To be fulfilled with nothing or an exception; DDP waits for a future that hangs on it."""
+    copy: torch.Tensor | None
+    """The gradients before the call, where the parameters' own ``grad`` cannot tell them later."""
+    ready: Any = None
+    """On a GPU: the event after which the gradients are in the buffer."""
+
+    def restore(self) -> None:
+        """Puts this rank's gradients back into the buffer, which a call that failed may have overwritten."""
+        if self.copy is not None:
+            self.buffer.copy_(self.copy)
+            return
+        for segment, parameter in zip(self.layout.segments, self.parameters):
+            assert parameter.grad is not None
+            self.buffer[segment.slice].copy_(parameter.grad.detach().reshape(-1))
+
+    def release(self, error: BaseException | None = None) -> None:
+        """Lets DDP go on, with the buffer as it is or with an error."""
+        self.copy = None
+        self.promise.set_result(error)
+
+    @staticmethod
+    def keeps_gradients(parameters: list[torch.nn.Parameter], buffer: torch.Tensor) -> bool:
+        """Whether the parameters' ``grad`` are tensors of their own, with the bucket a copy of them."""
+        start = buffer.data_ptr()
+        end = start + buffer.numel() * buffer.element_size()
+        for parameter in parameters:
+            grad = parameter.grad
+            if grad is None or grad.is_sparse or start <= grad.data_ptr() < end:
+                return False
+        return True

@@ -1,0 +1,482 @@
+"""The communication hook: what happens to a bucket of gradients."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import itertools
+import logging
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from thc import errors
+from thc.group import Group
+from thc.torch.bucket import Bucket
+from thc.torch.feedback import FeedbackStore
+from thc.torch.lane import lane_of
+from thc.torch.layout import Layout, Segment
+from thc.torch.peers import Peers
+
+__all__ = ["Hook", "hook"]
+
+log = logging.getLogger("thc.torch")
+
+LOST = (
+    errors.SilentError,
+    errors.MissingError,
+    errors.LeftBehindError,
+    errors.ReformingError,
+    errors.NetworkError,
+    errors.JoinError,
+    errors.ClosedError,
+)
+"""What means that the parameter server, or the way to it, is lost."""
+
+_scopes: weakref.WeakKeyDictionary[Group, itertools.count[int]] = weakref.WeakKeyDictionary()
+"""Hooks of one group are counted, in the same order on all ranks: their keys must differ."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a hook works; see :func:`hook`."""
+
+    warmup: int
+    min_size: int
+    exclude: Sequence[str]
+    uncompressed: str
+    feedback: bool
+    nonfinite: str
+    fallback: bool
+
+    def __post_init__(self) -> None:
+        if self.warmup < 0:
+            raise errors.ConfigError(f"warmup is {self.warmup}: give a number of steps, 0 or more")
+        if self.uncompressed not in ("raw", "process-group"):
+            raise errors.ConfigError(
+                f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'
+            )
+        if self.nonfinite not in ("nan", "zero"):
+            raise errors.ConfigError(f'nonfinite is {self.nonfinite!r}: write "nan" or "zero"')
+
+
+class Hook:
+    """A communication hook of DDP. ``ddp.register_comm_hook(hook.state, hook.fn)`` registers it; :func:`thc.torch.wrap`
+    does so itself."""
+
+    def __init__(
+        self, group: Group, model: torch.nn.Module | None, process_group: Any, options: Options
+    ) -> None:
+        self.group = group
+        self.options = options
+        self.skipped = False
+        """Whether the last step's gradients were not finite on some rank; the same on all ranks."""
+        self.fallback_active = False
+        """Whether the parameter server has been lost and gradients go through the process group."""
+        self.error: BaseException | None = None
+        """Why the parameter server counts as lost, or what ended the hook's work."""
+        self.steps = 0
+        """Backward passes that have been averaged."""
+        self._peers = Peers(process_group)
+        if self._peers.size != group.workers:
+            raise errors.ConfigError(
+                f"the process group has {self._peers.size} ranks, but the THC job {group.workers} workers: "
+                "they must be the same processes"
+            )
+        self._lane = lane_of(group)
+        self._feedback = FeedbackStore(group)
+        self._scope = f"hook{next(_scopes.setdefault(group, itertools.count()))}"
+        self._names, unused = _names_of(model)
+        self._grads_tell = model is not None and not unused
+        if options.exclude and model is None:
+            raise errors.ConfigError("exclude names parameters: give the hook the model, too")
+        self._layouts: dict[tuple[int, ...], Layout] = {}
+        # Of the step under way; only the lane touches these.
+        self._held: list[Bucket] = []
+        self._done = 0
+        self._nonfinite = False
+        self._side_stream: Any = None
+
+    @property
+    def state(self) -> Hook:
+        """The first argument of ``register_comm_hook``."""
+        return self
+
+    @property
+    def fn(self) -> Callable[[Hook, Any], torch.futures.Future[torch.Tensor]]:
+        """The second argument of ``register_comm_hook``."""
+        return thc_hook
+
+    # What DDP calls, on a thread of autograd.
+
+    def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        """Takes a bucket and returns a future of its mean."""
+        buffer = bucket.buffer()
+        parameters = bucket.parameters()
+        layout = self._layout(parameters, bucket.gradients(), buffer)
+        copy = None
+        if self.options.fallback and not self.fallback_active:
+            if not (self._grads_tell and Bucket.keeps_gradients(parameters, buffer)):
+                copy = buffer.detach().clone()
+        on_gpu = buffer.device.type == "cuda"
+        promise: torch.futures.Future[Any] = (
+            torch.futures.Future(devices=[buffer.device]) if on_gpu else torch.futures.Future()
+        )
+        work = Bucket(
+            bucket.index(), bucket.is_last(), buffer, parameters, layout, promise, copy
+        )
+        if on_gpu:
+            work.ready = torch.cuda.Event()
+            work.ready.record(torch.cuda.current_stream(buffer.device))
+
+        def deliver(fulfilled: torch.futures.Future[Any]) -> torch.Tensor:
+            error = fulfilled.value()
+            if error is not None:
+                raise error
+            return buffer
+
+        result = promise.then(deliver)
+        self._lane.put(functools.partial(self._handle, work))
+        return result
+
+    def _layout(
+        self, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor], buffer: torch.Tensor
+    ) -> Layout:
+        identity = tuple(id(parameter) for parameter in parameters)
+        layout = self._layouts.get(identity)
+        if layout is None:
+            segments = []
+            offset = 0
+            for parameter, gradient in zip(parameters, gradients):
+                name = self._names.setdefault(id(parameter), f"p{len(self._names)}")
+                length = gradient.numel()
+                compressed = length >= self.options.min_size and not any(
+                    fnmatch.fnmatchcase(name, pattern) for pattern in self.options.exclude
+                )
+                segments.append(Segment(name, offset, length, compressed))
+                offset += length
+            layout = self._layouts[identity] = Layout(self._scope, segments)
+        return layout
+
+    # The rest happens on the lane, bucket after bucket.
+
+    def _handle(self, bucket: Bucket) -> None:
+        try:
+            self._reduce(bucket)
+        except BaseException as error:  # DDP shall hear of anything that goes wrong here
+            self.error = error
+            held, self._held = self._held, []
+            for waiting in held:
+                waiting.release(error)
+            if bucket not in held:
+                bucket.release(error)
+            self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._done = 0
+        self._nonfinite = False
+
+    def _reduce(self, bucket: Bucket) -> None:
+        if bucket.index == 0 and self._held:
+            # A backward pass that ended half-way.
+            self._held.clear()
+            self._begin_step()
+        lost = None
+        if self.fallback_active:
+            self._through_peers(bucket)
+        elif self._lost_this_step:
+            pass
+        else:
+            try:
+                self._through_thc(bucket)
+            except LOST as error:
+                lost = error
+        if lost is not None:
+            self._lose(lost)
+        self._held.append(bucket)
+        if not self._lost_this_step:
+            self._done += 1
+            # What all ranks are known to have: they begin a call only when the one before is complete.
+            keep = len(self._held) if self.options.nonfinite == "zero" else 1
+            while len(self._held) > keep:
+                self._held.pop(0).release()
+        if bucket.is_last:
+            self._end_step()
+
+    @property
+    def _lost_this_step(self) -> bool:
+        return self.error is not None and not self.fallback_active
+
+    def _lose(self, error: BaseException) -> None:
+        if not self.options.fallback:
+            raise error
+        self.error = error
+
+    def _end_step(self) -> None:
+        if self.options.fallback and not self.fallback_active and not self._lost_this_step:
+            # Gradients of zero cost one packet each way. A rank that gets this answer knows that all ranks
+            # have all results of the step, and no rank needs anything of it any more.
+            try:
+                self.group.allreduce(torch.zeros(1).numpy())
+            except LOST as error:
+                self._lose(error)
+        if self._lost_this_step:
+            self._agree()
+        if self._nonfinite and self.options.nonfinite == "zero":
+            for bucket in self._held:
+                bucket.buffer.zero_()
+        self.skipped = self._nonfinite
+        self.steps += 1
+        self._begin_step()
+        held, self._held = self._held, []
+        for bucket in held:
+            bucket.release()
+
+    # Through THC.
+
+    def _through_thc(self, bucket: Bucket) -> None:
+        if bucket.buffer.dtype == torch.float64:
+            self._through_peers(bucket)
+            return
+        direct = bucket.buffer.device.type == "cpu" and bucket.buffer.dtype == torch.float32
+        data = bucket.buffer if direct else self._fetch(bucket)
+        try:
+            self._average(bucket.layout, data)
+        except errors.NonFiniteError:
+            self._nonfinite = True
+            data.fill_(float("nan"))
+        if not direct:
+            self._store(bucket, data)
+
+    def _average(self, layout: Layout, data: torch.Tensor) -> None:
+        """A bucket of f32 on the CPU to its mean."""
+        if self.steps < self.options.warmup or not layout.kept:
+            self._uncompressed(data)
+            return
+        key = None
+        if self.options.feedback:
+            self._feedback.settle(layout)
+            key = layout.key
+        if not layout.aside:
+            self.group.allreduce(data.numpy(), feedback=key)
+            return
+        aside = torch.cat([data[place] for place in layout.aside])
+        self._uncompressed(aside)
+        if layout.gathers:
+            kept = torch.cat([data[place] for place in layout.kept])
+            self.group.allreduce(kept.numpy(), feedback=key)
+            _scatter(kept, data, layout.kept)
+        else:
+            for place in layout.aside:
+                data[place] = 0.0
+            self.group.allreduce(data.numpy(), feedback=key)
+        _scatter(aside, data, layout.aside)
+
+    def _uncompressed(self, data: torch.Tensor) -> None:
+        if self.options.uncompressed == "raw":
+            self.group.allreduce(data.numpy(), mode="raw")
+            return
+        self._peers.mean(data)
+        if not bool(torch.isfinite(data.sum())):
+            self._nonfinite = True
+
+    def _fetch(self, bucket: Bucket) -> torch.Tensor:
+        """The bucket as f32 on the CPU."""
+        staging = bucket.layout.staging(bucket.buffer.device)
+        if bucket.ready is None:
+            staging.copy_(bucket.buffer)
+            return staging
+        if self._side_stream is None:
+            self._side_stream = torch.cuda.Stream(bucket.buffer.device)
+        with torch.cuda.stream(self._side_stream):
+            self._side_stream.wait_event(bucket.ready)
+            staging.copy_(bucket.buffer, non_blocking=True)
+            bucket.buffer.record_stream(self._side_stream)
+        self._side_stream.synchronize()
+        return staging
+
+    def _store(self, bucket: Bucket, data: torch.Tensor) -> None:
+        if bucket.ready is None:
+            bucket.buffer.copy_(data)
+            return
+        with torch.cuda.stream(self._side_stream):
+            bucket.buffer.copy_(data, non_blocking=True)
+        # The staging memory is used again, by the next step at the earliest.
+        self._side_stream.synchronize()
+
+    # Through the process group.
+
+    def _through_peers(self, bucket: Bucket) -> None:
+        if bucket.ready is not None:
+            bucket.ready.synchronize()
+        self._peers.mean(bucket.buffer)
+        if bucket.ready is not None:
+            torch.cuda.current_stream(bucket.buffer.device).synchronize()
+        if not bool(torch.isfinite(bucket.buffer.sum())):
+            self._nonfinite = True
+
+    def _agree(self) -> None:
+        """All ranks find out which buckets some rank lacks, and average those through the process group.
+
+        A rank comes here once a call has failed and its backward pass is over. One that had the last answer of
+        this step has gone on; it fails in the next step and comes from there, and its step tells that
+        nobody lacks anything of this one.
+        """
+        while True:
+            table = self._peers.gather([self.steps, self._done])
+            newest = max(step for step, _ in table)
+            if self.steps < newest:
+                if self._done < self._held_from + len(self._held):
+                    raise errors.LeftBehindError(
+                        "the parameter server was lost, and the other ranks have gone on by quorum: "
+                        "without this rank's gradients they cannot be joined again"
+                    )
+                return
+            if all(step == newest for step, _ in table):
+                break
+        first = min(done for _, done in table)
+        if first < self._held_from:
+            raise errors.LeftBehindError("the parameter server was lost, and a rank lacks what others discarded")
+        for bucket in self._held:
+            if bucket.index >= first:
+                bucket.restore()
+                self._through_peers(bucket)
+        self.fallback_active = True
+        if self._peers.rank == 0:
+            log.warning(
+                "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the "
+                "process group",
+                self.error,
+                self.steps,
+            )
+
+    @property
+    def _held_from(self) -> int:
+        """The first bucket of the step that has not been handed to DDP yet."""
+        return self._held[0].index if self._held else 0
+
+    # What users call, between steps.
+
+    def resume(self) -> bool:
+        """After the parameter server was lost and is back: joins anew and goes on compressed. All ranks must
+        call this between the same steps; returns, alike on all, whether it worked."""
+
+        def join() -> bool:
+            try:
+                self.group.rejoin()
+                joined = 1
+            except errors.ThcError as error:
+                self.error = error
+                joined = 0
+            works = all(flag == 1 for (flag,) in self._peers.gather([joined]))
+            if works:
+                self.fallback_active = False
+                self.error = None
+            else:
+                self.fallback_active = True
+            return works
+
+        return bool(self._lane.ask(join))
+
+    def guard(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """Makes ``optimizer.step`` do nothing after a backward pass whose gradients were not finite on some
+        rank. Returns the optimizer. Not needed with a ``GradScaler``, which does the same."""
+        unguarded = optimizer.step
+
+        @functools.wraps(unguarded)
+        def step(_self: Any, *args: Any, **kwargs: Any) -> Any:
+            return None if self.skipped else unguarded(*args, **kwargs)
+
+        # A bound method, since schedulers ask the step whose it is.
+        optimizer.step = types.MethodType(step, optimizer)  # type: ignore[method-assign]
+        return optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint, on every rank its own: steps, and error feedback by parameter."""
+        return {"steps": self.steps, "feedback": self._lane.ask(self._feedback.save)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called, also if buckets are others now."""
+
+        def load() -> None:
+            self._feedback.load(state["feedback"])
+            self.steps = int(state["steps"])
+
+        self._lane.ask(load)
+
+    def reset_feedback(self) -> None:
+        """Forgets all error feedback, as for a new training run."""
+        self._lane.ask(self._feedback.reset)
+
+
+def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
+    """The function that DDP calls."""
+    return state.start(bucket)
+
+
+def hook(
+    group: Group,
+    model: torch.nn.Module | None = None,
+    process_group: Any = None,
+    *,
+    warmup: int = 0,
+    min_size: int = 0,
+    exclude: Sequence[str] = (),
+    uncompressed: str = "raw",
+    feedback: bool = True,
+    nonfinite: str = "nan",
+    fallback: bool = True,
+) -> Hook:
+    """A communication hook for ``DistributedDataParallel``; all ranks must make it, in the same order.
+
+    ``model`` is the DDP object or the module in it: with it, parameters have their names in
+    ``exclude`` and in checkpoints. ``process_group`` is the one that DDP has. Options:
+
+    - ``warmup``: so many first steps are averaged without compression.
+    - ``min_size``: parameters of fewer coordinates are not compressed.
+    - ``exclude``: nor are those with these names, or names that match, like ``"*.bias"``.
+    - ``uncompressed``: how what is not compressed travels: ``"raw"``, through the parameter server as
+      32-bit integers, or ``"process-group"``.
+    - ``feedback``: whether what compression loses is added to the next step's gradients.
+    - ``nonfinite``: what DDP gets if some rank's gradient has a NaN or an infinity: ``"nan"``, NaNs in that bucket on
+      all ranks, as without the hook and as a ``GradScaler`` needs it; or ``"zero"``, zeros everywhere. Either way
+      :attr:`Hook.skipped` tells, and :meth:`Hook.guard` makes an optimizer skip such steps.
+    - ``fallback``: whether training goes on through the process group when the parameter server is lost. It costs
+      one packet each way per step.
+    """
+    options = Options(
+        warmup=warmup,
+        min_size=min_size,
+        exclude=(exclude,) if isinstance(exclude, str) else tuple(exclude),
+        uncompressed=uncompressed,
+        feedback=feedback,
+        nonfinite=nonfinite,
+        fallback=fallback,
+    )
+    return Hook(group, model, process_group, options)
+
+
+def _names_of(model: torch.nn.Module | None) -> tuple[dict[int, str], bool]:
+    """Parameters' names by identity, and whether some may be unused in a step."""
+    if model is None:
+        return {}, True
+    unused = False
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        unused = bool(model.find_unused_parameters or getattr(model, "static_graph", False))
+        model = model.module
+    else:
+        # A plain module does not tell how DDP treats it.
+        unused = True
+    return {id(parameter): name for name, parameter in model.named_parameters()}, unused
+
+
+def _scatter(source: torch.Tensor, target: torch.Tensor, places: Sequence[slice]) -> None:
+    at = 0
+    for place in places:
+        length = place.stop - place.start
+        target[place] = source[at : at + length]
+        at += length

@@ -1,0 +1,93 @@
+"""Which coordinates of a bucket belong to which parameter, and how they travel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from thc.group import feedback_key
+
+__all__ = ["Layout", "Segment"]
+
+GATHER_FROM = 0.5
+"""From this share of opted-out coordinates on, the others are gathered; below, those opted out are zeroed in
+place, which copies less and sends a few zeros."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One parameter's coordinates in a bucket."""
+
+    name: str
+    offset: int
+    length: int
+    compressed: bool
+
+    @property
+    def slice(self) -> slice:
+        """Its place in the bucket."""
+        return slice(self.offset, self.offset + self.length)
+
+
+def _runs(segments: Iterable[Segment]) -> list[slice]:
+    """The places of neighbouring segments, joined."""
+    found: list[slice] = []
+    for segment in segments:
+        if found and found[-1].stop == segment.offset:
+            found[-1] = slice(found[-1].start, segment.offset + segment.length)
+        else:
+            found.append(segment.slice)
+    return found
+
+
+@dataclass
+class Layout:
+    """One set of parameters that DDP puts into one bucket."""
+
+    scope: str
+    segments: Sequence[Segment]
+    length: int = field(init=False)
+    key: int = field(init=False)
+    """Under which error feedback is kept: the same on all ranks, another one for other sets of parameters."""
+
+    def __post_init__(self) -> None:
+        self.length = sum(segment.length for segment in self.segments)
+        kept = [segment for segment in self.segments if segment.compressed]
+        aside = [segment for segment in self.segments if not segment.compressed]
+        self.kept = _runs(kept)
+        self.aside = _runs(aside)
+        self.kept_length = sum(segment.length for segment in kept)
+        self.gathers = bool(kept) and (self.length - self.kept_length) > GATHER_FROM * self.length
+        """Whether the compressed coordinates are sent without gaps."""
+        parts = [self.scope, str(self.gathers), *(f"{s.name}:{s.length}" for s in self.segments)]
+        key = feedback_key("|".join(parts))
+        assert key is not None
+        self.key = key
+        self._staging: torch.Tensor | None = None
+
+    @property
+    def sent_length(self) -> int:
+        """Coordinates of the compressed call."""
+        return self.kept_length if self.gathers else self.length
+
+    def feedback_places(self) -> list[tuple[str, slice]]:
+        """Where each compressed parameter's error feedback lies in that of this layout."""
+        places = []
+        at = 0
+        for segment in self.segments:
+            if segment.compressed:
+                start = at if self.gathers else segment.offset
+                places.append((segment.name, slice(start, start + segment.length)))
+                at += segment.length
+        return places
+
+    def staging(self, device: Any) -> torch.Tensor:
+        """Memory for the whole bucket as f32 on the CPU, pinned if the bucket is on a GPU."""
+        if self._staging is None:
+            self._staging = torch.empty(
+                self.length, dtype=torch.float32, pin_memory=device.type == "cuda"
+            )
+        return self._staging

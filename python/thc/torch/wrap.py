@@ -1,0 +1,97 @@
+"""The one line to change."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from thc import environment
+from thc.errors import ConfigError
+from thc.group import Group
+from thc.torch.hook import Hook, hook
+
+__all__ = ["hook_of", "wrap"]
+
+_hooks: weakref.WeakKeyDictionary[torch.nn.Module, Hook] = weakref.WeakKeyDictionary()
+
+_GROUP_OPTIONS = frozenset(
+    "bind join_timeout timeout min_rto seed threads recv_buffer send_buffer inject inject_seed".split()
+)
+_LOCAL_OPTIONS = frozenset("address port cookie server".split())
+
+
+class _Broadcast:
+    """A store that hands one value from rank 0 to all, by a collective that torch offers to everybody."""
+
+    def __init__(self, process_group: Any) -> None:
+        self._group = process_group
+        self._source = 0 if process_group is None else dist.get_global_rank(process_group, 0)
+
+    def _send(self, value: str | None) -> str:
+        box = [value]
+        dist.broadcast_object_list(box, src=self._source, group=self._group)
+        assert box[0] is not None
+        return box[0]
+
+    def set(self, key: str, value: str) -> None:
+        self._send(json.dumps([key, value]))
+
+    def get(self, key: str) -> bytes:
+        found, value = json.loads(self._send(None))
+        if found != key:
+            raise ConfigError("the ranks make their groups in different orders")
+        return bytes(value, "utf-8")
+
+
+def wrap(
+    ddp: DistributedDataParallel, group: Group | None = None, **options: Any
+) -> DistributedDataParallel:
+    """Makes a DDP model average its gradients through THC, and returns it. All ranks must do it alike.
+
+    Without a ``group`` it joins one: that of the environment if ``THC_PS`` or ``THC_CONFIG`` is set
+    (:meth:`thc.Group.from_env`), otherwise one whose parameter server runs in rank 0 (:meth:`thc.Group.local`).
+    ``options`` are those of :func:`thc.torch.hook`, and without a ``group`` also those of
+    :class:`thc.Group`, ``server={...}`` for the options of an embedded :class:`thc.Server`, and ``address``, ``port``,
+    ``cookie`` of :meth:`thc.Group.local`. :func:`hook_of` finds the hook.
+    """
+    if not isinstance(ddp, DistributedDataParallel):
+        raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(ddp).__name__}")
+    joining = {key: options.pop(key) for key in _GROUP_OPTIONS & options.keys()}
+    embedded = {key: options.pop(key) for key in _LOCAL_OPTIONS & options.keys()}
+    if group is not None and (joining or embedded):
+        given = ", ".join(sorted({**joining, **embedded}))
+        raise ConfigError(f"{given}: these are options of a group, and one was given: give them to it")
+    if group is None:
+        if environment.configured() and not embedded:
+            group = Group.from_env(**joining)
+        else:
+            group = Group.local(
+                dist.get_rank(ddp.process_group),
+                dist.get_world_size(ddp.process_group),
+                store=_Broadcast(_given(ddp)),
+                **embedded,
+                **joining,
+            )
+    made = hook(group, ddp, _given(ddp), **options)
+    ddp.register_comm_hook(made.state, made.fn)
+    _hooks[ddp] = made
+    return ddp
+
+
+def _given(ddp: DistributedDataParallel) -> Any:
+    """The process group of a DDP model, or nothing if it is the default one."""
+    default = dist.distributed_c10d._get_default_group()
+    return None if ddp.process_group is default else ddp.process_group
+
+
+def hook_of(ddp: torch.nn.Module) -> Hook:
+    """The hook of a model that :func:`wrap` was called with."""
+    found = _hooks.get(ddp)
+    if found is None:
+        raise ConfigError("this model has no THC hook: call thc.torch.wrap with it first")
+    return found
