@@ -1,0 +1,18 @@
+//! Messages, client and server from the `.proto` files, without protoc.
+
+use std::path::Path;
+
+const FILES: [&str; 2] = ["p4/v1/p4runtime.proto", "p4/config/v1/p4info.proto"];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=proto");
+    let descriptors = protox::Compiler::new(["proto"])?
+        .include_imports(true)
+        .open_files(FILES)?
+        .encode_file_descriptor_set();
+    let out = std::env::var("OUT_DIR")?;
+    std::fs::write(Path::new(&out).join("descriptors.bin"), &descriptors)?;
+    let set = protox::compile(FILES, ["proto"])?;
+    tonic_prost_build::configure().include_file("modules.rs").compile_fds(set)?;
+    Ok(())
+}

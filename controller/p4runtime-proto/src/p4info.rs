@@ -1,0 +1,155 @@
+//! Reading P4Info, and finding things in it by name.
+
+use crate::config::{Action, Counter, P4Info, Register, Table};
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage};
+
+static DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// Why something is no P4Info.
+#[derive(Debug, thiserror::Error)]
+pub enum P4InfoError {
+    /// It is text, but not a P4Info's.
+    #[error("not a P4Info in text form: {0}")]
+    Text(String),
+    /// It is neither text nor a message.
+    #[error("not a P4Info: neither its text form nor its binary form ({0})")]
+    Binary(prost::DecodeError),
+    /// It lacks what is looked for.
+    #[error("the P4Info has no {kind} {name:?}; compile the program that belongs to this version (make p4)")]
+    Missing {
+        /// Table, action, counter, register or field.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Reads a P4Info in text or in binary form.
+///
+/// # Errors
+/// [`P4InfoError::Text`] or [`P4InfoError::Binary`].
+pub fn parse(contents: &[u8]) -> Result<P4Info, P4InfoError> {
+    // A message's first byte is the tag of a field with a length; for P4Info's fields that is a control
+    // character or '*' and above, and a NUL or another control character follows soon. Text has none.
+    let text = std::str::from_utf8(contents)
+        .ok()
+        .filter(|text| !text.chars().any(|c| c.is_control() && !c.is_whitespace()));
+    match text {
+        Some(text) => parse_text(text),
+        None => P4Info::decode(contents).map_err(P4InfoError::Binary),
+    }
+}
+
+fn parse_text(text: &str) -> Result<P4Info, P4InfoError> {
+    let failed = |error: &dyn std::fmt::Display| P4InfoError::Text(error.to_string());
+    let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|error| failed(&error))?;
+    let Some(descriptor) = pool.get_message_by_name("p4.config.v1.P4Info") else {
+        return Err(P4InfoError::Text("its descriptor is missing".to_owned()));
+    };
+    let message = DynamicMessage::parse_text_format(descriptor, text).map_err(|error| failed(&error))?;
+    message.transcode_to().map_err(|error| failed(&error))
+}
+
+/// The text form, as p4c writes it.
+///
+/// # Errors
+/// [`P4InfoError::Text`] if it cannot be described.
+pub fn to_text(info: &P4Info) -> Result<String, P4InfoError> {
+    let failed = |error: &dyn std::fmt::Display| P4InfoError::Text(error.to_string());
+    let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|error| failed(&error))?;
+    let Some(descriptor) = pool.get_message_by_name("p4.config.v1.P4Info") else {
+        return Err(P4InfoError::Text("its descriptor is missing".to_owned()));
+    };
+    let mut message = DynamicMessage::new(descriptor);
+    message.transcode_from(info).map_err(|error| failed(&error))?;
+    Ok(message.to_text_format_with_options(&prost_reflect::text_format::FormatOptions::new().pretty(true)))
+}
+
+macro_rules! finders {
+    ($($(#[$doc:meta])* $find:ident, $field:ident, $type:ty, $kind:literal;)*) => {
+        impl P4Info {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// [`P4InfoError::Missing`].
+                pub fn $find(&self, name: &str) -> Result<&$type, P4InfoError> {
+                    self.$field
+                        .iter()
+                        .find(|object| object.preamble.as_ref().is_some_and(|p| p.name == name || p.alias == name))
+                        .ok_or_else(|| P4InfoError::Missing { kind: $kind, name: name.to_owned() })
+                }
+            )*
+        }
+    };
+}
+
+finders! {
+    /// The table of this name or alias.
+    table, tables, Table, "table";
+    /// The action of this name or alias.
+    action, actions, Action, "action";
+    /// The counter of this name or alias.
+    counter, counters, Counter, "counter";
+    /// The register of this name or alias.
+    register, registers, Register, "register";
+}
+
+macro_rules! ids {
+    ($($type:ty),*) => {
+        $(impl $type {
+            /// Its number; 0, which no object has, if the P4Info gives none.
+            #[must_use]
+            pub fn id(&self) -> u32 {
+                self.preamble.as_ref().map_or(0, |preamble| preamble.id)
+            }
+
+            /// Its name; empty if the P4Info gives none.
+            #[must_use]
+            pub fn name(&self) -> &str {
+                self.preamble.as_ref().map_or("", |preamble| &preamble.name)
+            }
+        })*
+    };
+}
+
+ids!(Table, Action, Counter, Register);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = include_str!("../../../p4/build/thc.p4info.txtpb");
+
+    #[test]
+    fn text_and_binary_form_say_the_same() {
+        let info = parse(TEXT.as_bytes()).unwrap();
+        assert_eq!(parse(&info.encode_to_vec()).unwrap(), info);
+        assert_eq!(parse(to_text(&info).unwrap().as_bytes()).unwrap(), info);
+        assert_eq!(info.pkg_info.as_ref().unwrap().arch, "v1model");
+    }
+
+    #[test]
+    fn things_are_found_by_name() {
+        let info = parse(TEXT.as_bytes()).unwrap();
+        let jobs = info.table("jobs").unwrap();
+        assert_eq!((jobs.name(), jobs.id() >> 24), ("jobs", 2));
+        assert_eq!(jobs.match_fields[0].bitwidth, 16);
+        assert_eq!(info.action("set_job").unwrap().id() >> 24, 1);
+        assert_eq!(info.counter("drops").unwrap().id() >> 24, 0x12);
+        assert_eq!(info.register("norm.state.seen").unwrap().id() >> 24, 0x16);
+        let error = info.table("joobs").unwrap_err().to_string();
+        assert!(error.contains("table \"joobs\""), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_p4info_is_refused() {
+        let error = parse(b"tables { preamble { id: 1 nme: \"x\" } }").unwrap_err().to_string();
+        assert!(error.contains("nme"), "{error}");
+        assert!(parse(b"\x0a\xff\x00\x01").unwrap_err().to_string().contains("not a P4Info"));
+        // An empty one is one.
+        assert_eq!(parse(b"").unwrap(), P4Info::default());
+    }
+}

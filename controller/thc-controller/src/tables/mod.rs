@@ -1,0 +1,42 @@
+//! The tables of the switch program, one file each: what a row's key and action are.
+
+mod addresses;
+mod control_plane;
+mod job_tables;
+mod jobs;
+mod lookup;
+mod members;
+mod own_address;
+mod own_arp;
+mod passes;
+mod stations;
+
+pub use addresses::Address;
+pub use control_plane::ControlPlane;
+pub use job_tables::JobTable;
+pub use jobs::Job;
+pub use lookup::Lookup;
+pub use members::Member;
+pub use own_address::OwnAddress;
+pub use own_arp::OwnArp;
+pub use passes::Pass;
+pub use stations::{Station, StationAction};
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// A row of a table: names and values as the P4Info has them.
+pub trait Row: Sized {
+    /// The table.
+    const TABLE: &'static str;
+
+    /// Fields of the key, by name.
+    fn key(&self) -> Vec<(&'static str, u128)>;
+
+    /// The action and its parameters, by name.
+    fn action(&self) -> (&'static str, Vec<(&'static str, u128)>);
+}
+
+pub(crate) fn mac_number(mac: Mac) -> u128 {
+    mac.iter().fold(0, |number, &byte| number << 8 | u128::from(byte))
+}

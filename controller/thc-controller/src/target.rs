@@ -1,0 +1,290 @@
+//! The connection to one switch: P4Runtime as its primary controller.
+
+use crate::config::TargetConfig;
+use crate::error::ControllerError;
+use crate::schema::Schema;
+use crate::wanted::Wanted;
+use p4runtime_proto::rpc::Status;
+use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
+use p4runtime_proto::v1::{
+    CounterData, CounterEntry, Entity, Error, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
+    Index, MasterArbitrationUpdate, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry,
+    ReadRequest, SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse, TableEntry,
+    Uint128, Update, WriteRequest, entity, forwarding_pipeline_config,
+    get_forwarding_pipeline_config_request, packet_replication_engine_entry,
+    set_forwarding_pipeline_config_request, stream_message_request, stream_message_response,
+};
+use prost::Message;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Streaming};
+
+/// How long a switch may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Messages that may wait to be sent.
+const ROOM: usize = 64;
+/// A pipeline configuration is a compiled program; far above what BMv2's take.
+const MAX_MESSAGE: usize = 64 << 20;
+
+/// What a switch says by itself.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A packet for the control plane, from Ethernet on.
+    Packet(Vec<u8>),
+    /// Whether this controller is the primary one.
+    Primary(bool),
+    /// The connection is over.
+    Closed,
+}
+
+/// A switch.
+#[derive(Debug)]
+pub struct Target {
+    name: String,
+    device_id: u64,
+    election_id: Uint128,
+    schema: Schema,
+    client: P4RuntimeClient<Channel>,
+    sender: mpsc::Sender<StreamMessageRequest>,
+    stream: Streaming<StreamMessageResponse>,
+}
+
+impl Target {
+    /// Connects and becomes the switch's primary controller.
+    ///
+    /// # Errors
+    /// [`ControllerError::Connect`], [`ControllerError::NotPrimary`], [`ControllerError::Closed`].
+    pub async fn connect(config: &TargetConfig) -> Result<Target, ControllerError> {
+        let failed = |error: &dyn std::error::Error| {
+            let message = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            ControllerError::Connect { target: config.name.clone(), address: config.address.clone(), message }
+        };
+        let channel = Endpoint::from_shared(config.address.clone())
+            .map_err(|error| failed(&error))?
+            .connect_timeout(PATIENCE)
+            .connect()
+            .await
+            .map_err(|error| failed(&error))?;
+        let mut client = P4RuntimeClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        let election_id = Uint128 { high: 0, low: config.election_id };
+        let (sender, receiver) = mpsc::channel(ROOM);
+        let hello = MasterArbitrationUpdate {
+            device_id: config.device_id,
+            role: None,
+            election_id: Some(election_id),
+            status: None,
+        };
+        let update = Some(stream_message_request::Update::Arbitration(hello));
+        let closed = || ControllerError::Closed { target: config.name.clone() };
+        sender.send(StreamMessageRequest { update }).await.map_err(|_| closed())?;
+        let stream = client
+            .stream_channel(ReceiverStream::new(receiver))
+            .await
+            .map_err(|status| failed(&status))?
+            .into_inner();
+        let mut target = Target {
+            name: config.name.clone(),
+            device_id: config.device_id,
+            election_id,
+            schema: config.schema.clone(),
+            client,
+            sender,
+            stream,
+        };
+        let answer = tokio::time::timeout(PATIENCE, target.event()).await;
+        match answer {
+            Ok(Event::Primary(true)) => Ok(target),
+            Ok(Event::Primary(false)) => Err(ControllerError::NotPrimary { target: config.name.clone() }),
+            Ok(_) => Err(closed()),
+            Err(_) => Err(target.failure("arbitration", "no answer")),
+        }
+    }
+
+    /// The switch's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The program's names.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Waits for what the switch says next.
+    pub async fn event(&mut self) -> Event {
+        loop {
+            let Ok(Some(message)) = self.stream.message().await else { return Event::Closed };
+            match message.update {
+                Some(stream_message_response::Update::Packet(packet)) => {
+                    return Event::Packet(packet.payload);
+                }
+                Some(stream_message_response::Update::Arbitration(update)) => {
+                    let code = update.status.map_or(0, |status| status.code);
+                    return Event::Primary(code == Code::Ok as i32);
+                }
+                Some(stream_message_response::Update::Error(error)) => {
+                    tracing::warn!(target = self.name, "a message was refused: {}", error.message);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Sends a frame, as if it came in at the controller's port.
+    ///
+    /// # Errors
+    /// [`ControllerError::Closed`].
+    pub async fn send(&self, frame: Vec<u8>) -> Result<(), ControllerError> {
+        let packet = PacketOut { payload: frame, metadata: Vec::new() };
+        let update = Some(stream_message_request::Update::Packet(packet));
+        let sent = self.sender.send(StreamMessageRequest { update }).await;
+        sent.map_err(|_| ControllerError::Closed { target: self.name.clone() })
+    }
+
+    /// Loads the program unless the switch has it already. Whether it was loaded.
+    ///
+    /// # Errors
+    /// [`ControllerError::Request`].
+    pub async fn load(&mut self, device_config: &[u8], cookie: u64) -> Result<bool, ControllerError> {
+        let request = GetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            response_type: get_forwarding_pipeline_config_request::ResponseType::CookieOnly.into(),
+        };
+        // A switch without a program refuses the question.
+        if let Ok(answer) = self.client.get_forwarding_pipeline_config(request).await {
+            let held = answer.into_inner().config.and_then(|config| config.cookie);
+            if held.is_some_and(|held| held.cookie == cookie) {
+                return Ok(false);
+            }
+        }
+        let config = ForwardingPipelineConfig {
+            p4info: Some(self.schema.info().clone()),
+            p4_device_config: device_config.to_vec(),
+            cookie: Some(forwarding_pipeline_config::Cookie { cookie }),
+        };
+        let request = SetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            election_id: Some(self.election_id),
+            action: set_forwarding_pipeline_config_request::Action::VerifyAndCommit.into(),
+            config: Some(config),
+            ..SetForwardingPipelineConfigRequest::default()
+        };
+        match self.client.set_forwarding_pipeline_config(request).await {
+            Ok(_) => Ok(true),
+            Err(status) => Err(self.failure("loading the program", &explain(&status))),
+        }
+    }
+
+    /// Writes updates in their order.
+    ///
+    /// # Errors
+    /// [`ControllerError::Request`] with what the switch says of each update that it refused.
+    pub async fn write(&mut self, updates: Vec<Update>) -> Result<(), ControllerError> {
+        if updates.is_empty() {
+            return Ok(());
+        }
+        let request = WriteRequest {
+            device_id: self.device_id,
+            election_id: Some(self.election_id),
+            updates,
+            ..WriteRequest::default()
+        };
+        match self.client.write(request).await {
+            Ok(_) => Ok(()),
+            Err(status) => Err(self.failure("a write", &explain(&status))),
+        }
+    }
+
+    /// All rows and groups that it holds.
+    ///
+    /// # Errors
+    /// [`ControllerError::Request`].
+    pub async fn held(&mut self) -> Result<Wanted, ControllerError> {
+        let mut asked = Vec::new();
+        for table in &self.schema.info().tables {
+            for is_default_action in [false, true] {
+                let entry = TableEntry { table_id: table.id(), is_default_action, ..TableEntry::default() };
+                asked.push(entity::Entity::TableEntry(entry));
+            }
+        }
+        let all = MulticastGroupEntry::default();
+        asked.push(entity::Entity::PacketReplicationEngineEntry(PacketReplicationEngineEntry {
+            r#type: Some(packet_replication_engine_entry::Type::MulticastGroupEntry(all)),
+        }));
+        Ok(Wanted::read(self.read(asked).await?))
+    }
+
+    /// Cells of a counter: packets and bytes, in the order asked for.
+    ///
+    /// # Errors
+    /// [`ControllerError::Request`], [`ControllerError::P4Info`].
+    pub async fn counters(&mut self, name: &str, cells: &[u32]) -> Result<Vec<(u64, u64)>, ControllerError> {
+        let counter_id = self.schema.info().counter(name)?.id();
+        let asked = cells.iter().map(|&index| {
+            let index = Some(Index { index: index.into() });
+            entity::Entity::CounterEntry(CounterEntry { counter_id, index, data: None })
+        });
+        let entities = self.read(asked.collect()).await?;
+        let mut values = vec![(0, 0); cells.len()];
+        for entity in entities {
+            let Some(entity::Entity::CounterEntry(CounterEntry {
+                index: Some(at), data: Some(data), ..
+            })) = entity.entity
+            else {
+                continue;
+            };
+            let CounterData { byte_count, packet_count } = data;
+            for place in cells.iter().zip(&mut values).filter(|(cell, _)| i64::from(**cell) == at.index) {
+                *place.1 = (packet_count.max(0) as u64, byte_count.max(0) as u64);
+            }
+        }
+        Ok(values)
+    }
+
+    async fn read(&mut self, asked: Vec<entity::Entity>) -> Result<Vec<Entity>, ControllerError> {
+        let entities = asked.into_iter().map(|entity| Entity { entity: Some(entity) }).collect();
+        let request = ReadRequest { device_id: self.device_id, entities, role: String::new() };
+        let mut answers = match self.client.read(request).await {
+            Ok(answers) => answers.into_inner(),
+            Err(status) => return Err(self.failure("a read", &explain(&status))),
+        };
+        let mut entities = Vec::new();
+        loop {
+            match answers.message().await {
+                Ok(Some(answer)) => entities.extend(answer.entities),
+                Ok(None) => return Ok(entities),
+                Err(status) => return Err(self.failure("a read", &explain(&status))),
+            }
+        }
+    }
+
+    fn failure(&self, request: &'static str, message: &str) -> ControllerError {
+        ControllerError::Request { target: self.name.clone(), request, message: message.to_owned() }
+    }
+}
+
+/// A status in words, with those of its updates that failed.
+fn explain(status: &tonic::Status) -> String {
+    let details = Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
+    let failures: Vec<String> = details
+        .iter()
+        .enumerate()
+        .filter_map(|(number, any)| Some((number, Error::decode(any.value.as_slice()).ok()?)))
+        .filter(|(_, error)| error.canonical_code != Code::Ok as i32)
+        .map(|(number, error)| {
+            let code = Code::from_i32(error.canonical_code);
+            format!("update {number}: {code:?} {}", error.message).trim_end().to_owned()
+        })
+        .collect();
+    match (failures.is_empty(), status.message()) {
+        (false, _) => failures.join("; "),
+        (true, "") => format!("{:?}", status.code()),
+        (true, message) => format!("{:?}: {message}", status.code()),
+    }
+}

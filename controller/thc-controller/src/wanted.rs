@@ -1,0 +1,173 @@
+//! What a switch should hold, and the way there from what it holds.
+
+use crate::error::ControllerError;
+use crate::schema::Schema;
+use crate::tables::{Job, Row};
+use p4runtime_proto::v1::{
+    Entity, MulticastGroupEntry, PacketReplicationEngineEntry, Replica, TableEntry, Update, entity,
+    field_match, packet_replication_engine_entry, replica, update,
+};
+use std::collections::BTreeMap;
+
+/// A multicast group: port and instance of each copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group(pub Vec<(u16, u16)>);
+
+/// Table and key of an entry.
+type Key = (u32, Vec<(u32, Vec<u8>)>);
+
+/// All rows and groups of a switch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    entries: BTreeMap<Key, TableEntry>,
+    defaults: BTreeMap<u32, TableEntry>,
+    groups: BTreeMap<u32, Group>,
+}
+
+impl Wanted {
+    /// Adds a row; a later one of the same key replaces an earlier.
+    ///
+    /// # Errors
+    /// As [`Schema::entry`].
+    pub fn row<R: Row>(&mut self, schema: &Schema, row: &R) -> Result<(), ControllerError> {
+        self.entry(schema.entry(row)?);
+        Ok(())
+    }
+
+    /// Adds a group.
+    pub fn group(&mut self, number: u16, group: Group) {
+        self.groups.insert(number.into(), group);
+    }
+
+    fn entry(&mut self, entry: TableEntry) {
+        if entry.is_default_action {
+            self.defaults.insert(entry.table_id, entry);
+        } else {
+            self.entries.insert(key(&entry), entry);
+        }
+    }
+
+    /// What a switch answered to a read of everything.
+    #[must_use]
+    pub fn read(entities: Vec<Entity>) -> Wanted {
+        let mut held = Wanted::default();
+        for entity in entities {
+            match entity.entity {
+                Some(entity::Entity::TableEntry(entry)) => held.entry(plain(entry)),
+                Some(entity::Entity::PacketReplicationEngineEntry(PacketReplicationEngineEntry {
+                    r#type: Some(packet_replication_engine_entry::Type::MulticastGroupEntry(group)),
+                })) => {
+                    let mut copies: Vec<(u16, u16)> = group.replicas.iter().map(copy).collect();
+                    copies.sort_unstable();
+                    held.groups.insert(group.multicast_group_id, Group(copies));
+                }
+                _ => {}
+            }
+        }
+        held
+    }
+
+    /// The updates that turn `held` into this. A job's row goes before anything else of it changes, and
+    /// comes back after: packets meet either all of a session or none.
+    ///
+    /// # Errors
+    /// [`ControllerError::P4Info`] if the program has no jobs.
+    pub fn updates(&self, held: &Wanted, schema: &Schema) -> Result<Vec<Update>, ControllerError> {
+        let jobs = schema.table(Job::TABLE)?;
+        let changed = |(key, entry): &(&Key, &TableEntry)| self.entries.get(*key) != Some(*entry);
+        let (mut first, mut middle, mut last) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, entry) in held.entries.iter().filter(changed) {
+            if key.0 == jobs {
+                first.push(table(update::Type::Delete, entry));
+            } else if !self.entries.contains_key(key) {
+                middle.push(table(update::Type::Delete, entry));
+            }
+        }
+        let group_changes =
+            self.groups.iter().filter(|(number, group)| held.groups.get(number) != Some(group));
+        for (&number, wanted) in group_changes {
+            let kind =
+                if held.groups.contains_key(&number) { update::Type::Modify } else { update::Type::Insert };
+            middle.push(group(kind, number, wanted));
+        }
+        for (key, entry) in &self.entries {
+            match held.entries.get(key) {
+                Some(same) if same == entry => {}
+                _ if key.0 == jobs => last.push(table(update::Type::Insert, entry)),
+                Some(_) => middle.push(table(update::Type::Modify, entry)),
+                None => middle.push(table(update::Type::Insert, entry)),
+            }
+        }
+        for (number, entry) in &self.defaults {
+            if held.defaults.get(number) != Some(entry) {
+                middle.push(table(update::Type::Modify, entry));
+            }
+        }
+        // A default may still flood into a group that goes; so groups go last.
+        for (&number, gone) in held.groups.iter().filter(|(number, _)| !self.groups.contains_key(number)) {
+            last.push(group(update::Type::Delete, number, gone));
+        }
+        first.append(&mut middle);
+        first.append(&mut last);
+        Ok(first)
+    }
+}
+
+/// Only what is compared: a switch may add statistics.
+fn plain(entry: TableEntry) -> TableEntry {
+    TableEntry {
+        table_id: entry.table_id,
+        r#match: entry.r#match,
+        action: entry.action,
+        is_default_action: entry.is_default_action,
+        ..TableEntry::default()
+    }
+}
+
+fn key(entry: &TableEntry) -> Key {
+    let mut fields: Vec<(u32, Vec<u8>)> = entry
+        .r#match
+        .iter()
+        .map(|field| match &field.field_match_type {
+            Some(field_match::FieldMatchType::Exact(exact)) => (field.field_id, exact.value.clone()),
+            _ => (field.field_id, Vec::new()),
+        })
+        .collect();
+    fields.sort_unstable();
+    (entry.table_id, fields)
+}
+
+fn copy(replica: &Replica) -> (u16, u16) {
+    let port = match &replica.port_kind {
+        Some(replica::PortKind::EgressPort(port)) => u16::try_from(*port).unwrap_or(u16::MAX),
+        Some(replica::PortKind::Port(bytes)) => {
+            p4runtime_proto::bytes::decode(bytes, 16).map_or(u16::MAX, |port| port as u16)
+        }
+        None => u16::MAX,
+    };
+    (port, replica.instance as u16)
+}
+
+fn table(kind: update::Type, entry: &TableEntry) -> Update {
+    // A deletion names the key alone.
+    let action = if kind == update::Type::Delete { None } else { entry.action.clone() };
+    let entity = entity::Entity::TableEntry(TableEntry { action, ..entry.clone() });
+    Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
+}
+
+fn group(kind: update::Type, number: u32, group: &Group) -> Update {
+    let replicas = group
+        .0
+        .iter()
+        .map(|&(port, instance)| Replica {
+            port_kind: Some(replica::PortKind::EgressPort(port.into())),
+            instance: instance.into(),
+        })
+        .collect();
+    let entry = MulticastGroupEntry { multicast_group_id: number, replicas, metadata: Vec::new() };
+    let entry = PacketReplicationEngineEntry {
+        r#type: Some(packet_replication_engine_entry::Type::MulticastGroupEntry(entry)),
+    };
+    let entity = entity::Entity::PacketReplicationEngineEntry(entry);
+    Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
+}
