@@ -111,6 +111,7 @@ class Group:
         inject_seed: int | None = None,
     ) -> None:
         self._server: Server | None = None
+        self._pid = os.getpid()
         if ps.startswith("thc://"):
             raise ConfigError(
                 f"ps = {ps!r} names a controller, and there is none yet: give the parameter server itself, "
@@ -144,7 +145,6 @@ class Group:
             inject_seed=inject_seed,
         )
         self.workers: int = self._native.workers
-        self._pid = os.getpid()
         _open.add(self)
 
     @classmethod
@@ -169,7 +169,7 @@ class Group:
             raise ConfigError("THC_PS is not set: set it to the parameter server's host:port")
         environment.fill_worker(keys)
         group = cls(**keys)
-        wanted = environment.world_size()
+        wanted = None if "worker" in options else environment.world_size()
         if wanted is not None and wanted != group.workers:
             group.close()
             raise ConfigError(
@@ -216,6 +216,11 @@ class Group:
             raise
         group._server = meeting.server
         return group
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` has been called."""
+        return self not in _open
 
     @property
     def server(self) -> Server | None:
@@ -293,6 +298,11 @@ class Group:
         self._native.close()
         if self._server is not None:
             self._server.close(LINGER)
+
+    def __del__(self) -> None:
+        # Without this the server might stop before the group has left. After a failed __init__ there is nothing.
+        if hasattr(self, "_native"):
+            self.close()
 
     def __enter__(self) -> Group:
         return self

@@ -95,6 +95,8 @@ class Hook:
         if options.exclude and model is None:
             raise errors.ConfigError("exclude names parameters: give the hook the model, too")
         self._layouts: dict[tuple[int, ...], Layout] = {}
+        self._lost: BaseException | None = None
+        """Why the ranks must agree at the end of this step, if they must."""
         # Of the step under way; only the lane touches these.
         self._held: list[Bucket] = []
         self._done = 0
@@ -185,20 +187,17 @@ class Hook:
             # A backward pass that ended half-way.
             self._held.clear()
             self._begin_step()
-        lost = None
         if self.fallback_active:
             self._through_peers(bucket)
-        elif self._lost_this_step:
+        elif self._lost is not None:
             pass
         else:
             try:
                 self._through_thc(bucket)
             except LOST as error:
-                lost = error
-        if lost is not None:
-            self._lose(lost)
+                self._lose(error)
         self._held.append(bucket)
-        if not self._lost_this_step:
+        if self._lost is None:
             self._done += 1
             # What all ranks are known to have: they begin a call only when the one before is complete.
             keep = len(self._held) if self.options.nonfinite == "zero" else 1
@@ -207,24 +206,20 @@ class Hook:
         if bucket.is_last:
             self._end_step()
 
-    @property
-    def _lost_this_step(self) -> bool:
-        return self.error is not None and not self.fallback_active
-
     def _lose(self, error: BaseException) -> None:
         if not self.options.fallback:
             raise error
-        self.error = error
+        self.error = self._lost = error
 
     def _end_step(self) -> None:
-        if self.options.fallback and not self.fallback_active and not self._lost_this_step:
+        if self.options.fallback and not self.fallback_active and self._lost is None:
             # Gradients of zero cost one packet each way. A rank that gets this answer knows that all ranks
             # have all results of the step, and no rank needs anything of it any more.
             try:
                 self.group.allreduce(torch.zeros(1).numpy())
             except LOST as error:
                 self._lose(error)
-        if self._lost_this_step:
+        if self._lost is not None:
             self._agree()
         if self._nonfinite and self.options.nonfinite == "zero":
             for bucket in self._held:
@@ -346,6 +341,7 @@ class Hook:
                 bucket.restore()
                 self._through_peers(bucket)
         self.fallback_active = True
+        self._lost = None
         if self._peers.rank == 0:
             log.warning(
                 "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the "
@@ -373,11 +369,10 @@ class Hook:
                 self.error = error
                 joined = 0
             works = all(flag == 1 for (flag,) in self._peers.gather([joined]))
+            self.fallback_active = not works
+            self._lost = None
             if works:
-                self.fallback_active = False
                 self.error = None
-            else:
-                self.fallback_active = True
             return works
 
         return bool(self._lane.ask(join))

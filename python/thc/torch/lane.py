@@ -24,14 +24,7 @@ class Lane:
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="thc-lane", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
-            # What the work refers to shall not live until the next comes.
-            del work
+        threading.Thread(target=_run, args=(self._work,), name="thc-lane", daemon=True).start()
 
     def put(self, work: Callable[[], None]) -> None:
         """Appends work, which must not raise."""
@@ -58,6 +51,14 @@ class Lane:
 
     def __del__(self) -> None:
         self._work.put(None)
+
+
+def _run(work_queue: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    """Knows only the queue, so that a lane that nobody uses any more ends."""
+    while (work := work_queue.get()) is not None:
+        work()
+        # What the work refers to shall not live until the next comes.
+        del work
 
 
 def lane_of(group: Group) -> Lane:

@@ -19,6 +19,9 @@ __all__ = ["hook_of", "wrap"]
 
 _hooks: weakref.WeakKeyDictionary[torch.nn.Module, Hook] = weakref.WeakKeyDictionary()
 
+_of_environment: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
+"""The group that the environment names, by this process's rank: it can be joined only once, so models share it."""
+
 _GROUP_OPTIONS = frozenset(
     "bind join_timeout timeout min_rto seed threads recv_buffer send_buffer inject inject_seed".split()
 )
@@ -68,7 +71,10 @@ def wrap(
         raise ConfigError(f"{given}: these are options of a group, and one was given: give them to it")
     if group is None:
         if environment.configured() and not embedded:
-            group = Group.from_env(**joining)
+            rank = dist.get_rank(ddp.process_group)
+            group = _of_environment.get(rank)
+            if group is None or group.closed:
+                group = _of_environment[rank] = Group.from_env(worker=rank, **joining)
         else:
             group = Group.local(
                 dist.get_rank(ddp.process_group),
