@@ -42,7 +42,7 @@ const reason_t DROP_TABLE = 10;
 const reason_t DROP_CARRIER = 11;
 // Not in P7. The job or the table was taken away while the packet was between two passes.
 const reason_t DROP_PASS = 12;
-const reason_t NOT_DROPPED = 15;
+@noWarn("unused") const reason_t NOT_DROPPED = 15;
 
 // What became of a packet that was let in, the low bits of an index of the counter `events`.
 typedef bit<3> event_t;

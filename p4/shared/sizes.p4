@@ -18,9 +18,11 @@
 
 // 32-bit words of lanes that one pass aggregates, and the passes of a packet:
 // WORDS * 4 * PASSES = 1024, as in Appendix C.2 of the paper.
+#ifndef WORDS
 #define WORDS 32
 #define PASSES 8
 #define PASS_BITS 3
+#endif
 
 // Slots of all jobs together; a job gets a range of each (P8).
 #ifndef DATA_SLOTS

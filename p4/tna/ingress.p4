@@ -1,0 +1,139 @@
+// Where a packet goes: to a host, to its next pass, or nowhere. All that a slot holds is in egress, so that
+// the port of a pass, which is chosen here, decides in which pipe its cells are.
+control Ingress(
+    inout ingress_headers_t hdr,
+    inout ingress_t meta,
+    in ingress_intrinsic_metadata_t intrinsic,
+    in ingress_intrinsic_metadata_from_parser_t parsed,
+    inout ingress_intrinsic_metadata_for_deparser_t deparser,
+    inout ingress_intrinsic_metadata_for_tm_t manager)
+{
+    Membership() membership;
+    Forwarding() forwarding;
+    Answers() answers_out;
+
+    Counter<bit<64>, bit<11>>(1 << (JOB_BITS + WORKER_BITS), CounterType_t.PACKETS_AND_BYTES) packets;
+    Counter<bit<32>, bit<15>>(1 << (JOB_BITS + WORKER_BITS + 4), CounterType_t.PACKETS) drops;
+    Counter<bit<32>, bit<4>>(16, CounterType_t.PACKETS) carrier;
+    Counter<bit<64>, bit<6>>(1 << (JOB_BITS + 2), CounterType_t.PACKETS) answers;
+
+    action to_control(PortId_t port) {
+        manager.ucast_egress_port = port;
+        hdr.bridge.trip = TRIP_FORWARD;
+        hdr.bridge.port = NO_PORT;
+        meta.way = WAY_CONTROL;
+    }
+
+    // Kinds that the control plane answers, as they are, through the port where it is (P2). Without an entry
+    // they are dropped as bad kind.
+    table control_plane {
+        key = { hdr.thc.kind: exact @name("kind"); }
+        actions = { to_control; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4;
+    }
+
+    // From here to its last answer the packet does without Ethernet, IP and UDP.
+    action begin() {
+        hdr.trip.setValid();
+        hdr.trip.what = TRIP_ADD;
+        hdr.trip.port = meta.port;
+        hdr.trip.who = meta.who;
+        hdr.trip.lookup = meta.lookup;
+        hdr.trip.complete = 1;
+        hdr.trip.completes = 0;
+        hdr.trip.nudge = hdr.thc.flags & FLAG_NUDGE;
+        hdr.trip.head[15:8] = hdr.thc.kind | RESULT_BIT;
+        hdr.trip.head[7:0] = hdr.thc.table_id;
+        hdr.trip.current = 0;
+        hdr.trip.me_low = meta.me_low;
+        hdr.trip.me_high = meta.me_high;
+        hdr.trip.seen_low = 0xFFFFFFFF;
+        hdr.trip.seen_high = 0xFFFFFFFF;
+        hdr.trip.mac = hdr.ethernet.dst;
+        hdr.trip.address = hdr.ipv4.dst;
+        hdr.ethernet.setInvalid();
+        hdr.ipv4.setInvalid();
+        hdr.udp.setInvalid();
+    }
+
+    action begin_data() {
+        begin();
+        hdr.trip.number = 0;
+        hdr.trip.place = meta.data_place;
+    }
+
+    // The payload goes twice: a pass replaces the first copy by the slot's (P14).
+    action begin_norm() {
+        begin();
+        hdr.trip.number = NORM_PASS;
+        hdr.trip.place = meta.norm_place;
+        hdr.refused = hdr.norm;
+    }
+
+    // Through which port a packet goes to a pass, and the first of the cells that the port's pipe has for
+    // the pass. Packets of one port and queue stay in order.
+    action set_pass(PortId_t port, bit<16> first_cell) {
+        manager.ucast_egress_port = port;
+        meta.first_cell = first_cell;
+        hdr.bridge.trip = hdr.trip.what;
+        meta.whose[1:0] = ANSWER_PASS;
+        meta.count_answer = 1;
+    }
+
+    action no_pass() {
+        deparser.drop_ctl = 1;
+    }
+
+    table passes {
+        key = { hdr.trip.number: exact @name("pass"); }
+        actions = { set_pass; @defaultonly no_pass; }
+        const default_action = no_pass();
+        size = PASSES + 1;
+    }
+
+    apply {
+        membership.apply(hdr, meta, intrinsic);
+        if (!hdr.trip.isValid() && meta.ours == 1 && hdr.thc.isValid() && hdr.thc.version == VERSION) {
+            control_plane.apply();
+        }
+        hdr.bridge.setValid();
+        hdr.bridge.worker = 0;
+        hdr.bridge.job = hdr.thc.job;
+        if (meta.way == WAY_FORWARD) {
+            forwarding.apply(hdr, intrinsic, deparser, manager);
+        } else if (meta.way == WAY_DROP) {
+            deparser.drop_ctl = 1;
+        } else if (meta.way == WAY_FRESH) {
+            if (hdr.norm.isValid()) {
+                begin_norm();
+            } else {
+                begin_data();
+            }
+        }
+        meta.who[3:0] = meta.reason;
+        if (meta.way == WAY_FRESH || meta.count_drop == 1) {
+            packets.count(meta.who[14:4]);
+        }
+        if (meta.count_drop == 1) {
+            drops.count(meta.who[14:0]);
+        }
+        if (meta.count_carrier == 1) {
+            carrier.count(meta.reason);
+        }
+        if (meta.way == WAY_FRESH || meta.way == WAY_BACK) {
+            hdr.trip.epoch = meta.epoch;
+            hdr.trip.quorum = meta.quorum;
+            hdr.trip.others = meta.quorum - 1;
+            if (hdr.trip.what == TRIP_ADD || hdr.trip.what == TRIP_COLLECT) {
+                passes.apply();
+                hdr.trip.cell = hdr.trip.place + meta.first_cell;
+            } else {
+                answers_out.apply(hdr, meta, manager);
+            }
+        }
+        if (meta.count_answer == 1) {
+            answers.count(meta.whose[5:0]);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+// P7: which packets are let in. All tables are looked up side by side; one table of constant entries then
+// finds the first check that fails.
+control Membership(
+    inout ingress_headers_t hdr,
+    inout ingress_t meta,
+    in ingress_intrinsic_metadata_t intrinsic)
+{
+    action set_ours() {
+        meta.ours = 1;
+    }
+
+    // The aggregator's own addresses.
+    table own_address {
+        key = {
+            hdr.ethernet.dst: exact @name("mac");
+            hdr.ipv4.dst: exact @name("address");
+        }
+        actions = { set_ours; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4;
+    }
+
+    action set_job(
+        bit<JOB_BITS> index,
+        bit<32> cookie,
+        bit<32> epoch,
+        bit<8> workers,
+        bit<16> quorum,
+        bit<16> data_base,
+        bit<16> data_slots,
+        bit<16> norm_base,
+        bit<16> norm_slots,
+        bit<16> group)
+    {
+        meta.job_known = 1;
+        meta.whose[5:2] = index;
+        meta.cookie_off = hdr.thc.cookie ^ cookie;
+        meta.workers_off = hdr.thc.num_workers ^ workers;
+        meta.epoch = epoch;
+        meta.quorum = quorum;
+        meta.data_place = hdr.thc.slot + data_base;
+        meta.data_room = hdr.thc.slot - data_slots;
+        meta.norm_place = hdr.thc.slot + norm_base;
+        meta.norm_room = hdr.thc.slot - norm_slots;
+        meta.group = group;
+    }
+
+    table jobs {
+        key = { hdr.thc.job: exact @name("job"); }
+        actions = { set_job; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = MAX_JOBS;
+    }
+
+    action set_member(bit<16> ingress_port, ipv4_addr_t address, bit<16> udp_port) {
+        meta.member_known = 1;
+        meta.member_port = ingress_port;
+        meta.port_off = meta.port ^ ingress_port;
+        meta.address_off = hdr.ipv4.src ^ address;
+        meta.udp_off = hdr.udp.src_port ^ udp_port;
+    }
+
+    table members {
+        key = {
+            hdr.thc.job: exact @name("job");
+            hdr.thc.worker: exact @name("worker");
+        }
+        actions = { set_member; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = MAX_MEMBERS;
+    }
+
+    // Which tables a job may use, and their numbers on this chip. The controller has checked n·g against
+    // the lanes (P6).
+    action allow_table(bit<8> lookup) {
+        meta.table_known = 1;
+        meta.lookup = lookup;
+    }
+
+    table job_tables {
+        key = {
+            hdr.thc.job: exact @name("job");
+            hdr.thc.table_id: exact @name("table");
+        }
+        actions = { allow_table; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = MAX_JOB_TABLES;
+    }
+
+    action length_is_right() {
+        meta.length_known = 1;
+    }
+
+    // P7.9.
+    table lengths {
+        key = {
+            hdr.thc.kind: exact;
+            hdr.udp.len: exact;
+        }
+        actions = { length_is_right; @defaultonly NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            (KIND_NORM, UDP_NORM): length_is_right();
+            (KIND_DATA, UDP_DATA): length_is_right();
+            (KIND_RAW, UDP_WORDS): length_is_right();
+        }
+    }
+
+    // The worker's bit in `seen`, and its number for counters. No shift by a variable on a chip.
+    action set_me(bit<32> low, bit<32> high) {
+        meta.me_low = low;
+        meta.me_high = high;
+        meta.who[10:4] = hdr.thc.worker[6:0];
+    }
+
+    action other_worker() {
+        meta.who[10:4] = OTHER_WORKERS;
+    }
+
+#define LOW(n) n: set_me(32w1 << n, 0);
+#define HIGH(n) n: set_me(0, 32w1 << (n - 32));
+    table workers {
+        key = { hdr.thc.worker: exact; }
+        actions = { set_me; other_worker; }
+        const default_action = other_worker();
+        const entries = {
+            LOW(0) LOW(1) LOW(2) LOW(3) LOW(4) LOW(5) LOW(6) LOW(7)
+            LOW(8) LOW(9) LOW(10) LOW(11) LOW(12) LOW(13) LOW(14) LOW(15)
+            LOW(16) LOW(17) LOW(18) LOW(19) LOW(20) LOW(21) LOW(22) LOW(23)
+            LOW(24) LOW(25) LOW(26) LOW(27) LOW(28) LOW(29) LOW(30) LOW(31)
+            HIGH(32) HIGH(33) HIGH(34) HIGH(35) HIGH(36) HIGH(37) HIGH(38) HIGH(39)
+            HIGH(40) HIGH(41) HIGH(42) HIGH(43) HIGH(44) HIGH(45) HIGH(46) HIGH(47)
+            HIGH(48) HIGH(49) HIGH(50) HIGH(51) HIGH(52) HIGH(53) HIGH(54) HIGH(55)
+            HIGH(56) HIGH(57) HIGH(58) HIGH(59) HIGH(60) HIGH(61) HIGH(62) HIGH(63)
+        }
+    }
+
+    action fresh() {
+        meta.way = WAY_FRESH;
+    }
+
+    action back() {
+        meta.way = WAY_BACK;
+    }
+
+    action forward() {
+        meta.way = WAY_FORWARD;
+    }
+
+    // The first that fails decides the reason; it is counted for the worker where the job is known.
+    action refuse(reason_t reason) {
+        meta.way = WAY_DROP;
+        meta.reason = reason;
+        meta.count_drop = 1;
+    }
+
+    action refuse_carrier(reason_t reason) {
+        meta.way = WAY_DROP;
+        meta.reason = reason;
+        meta.count_carrier = 1;
+    }
+
+    // Other ports of the aggregator's address: nobody is there.
+    action nobody() {
+        meta.way = WAY_DROP;
+    }
+
+    // A packet that passes all checks meets the topmost line of its kind; one that fails falls through to
+    // the line of the first check that it fails, since every line asks for all checks before its own.
+    table verdict {
+        key = {
+            hdr.trip.isValid(): ternary;
+            meta.ours: ternary;
+            hdr.udp.isValid(): ternary;
+            hdr.udp.dst_port: ternary;
+            meta.bad_checksum: ternary;
+            meta.length_off: ternary;
+            meta.too_short: ternary;
+            hdr.thc.version: ternary;
+            hdr.thc.kind: ternary;
+            meta.job_known: ternary;
+            meta.cookie_off: ternary;
+            meta.member_known: ternary;
+            meta.address_off: ternary;
+            meta.udp_off: ternary;
+            meta.port_off: ternary;
+            meta.member_port: ternary;
+            meta.workers_off: ternary;
+            meta.length_known: ternary;
+            hdr.thc.slot[15:15]: ternary;
+            meta.data_room[15:15]: ternary;
+            meta.norm_room[15:15]: ternary;
+            meta.table_known: ternary;
+        }
+        actions = { fresh; back; forward; refuse; refuse_carrier; nobody; }
+        const default_action = forward();
+// trip, ours, udp and its port, checksum, lengths, short: of a packet whose carrier is right.
+#define CARRIER false, 1, true, THC_UDP_PORT, false, 20, 0
+#define KINDS(k) CARRIER, VERSION, k
+        const entries = {
+            (true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, _, 1): back();
+            (true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _, _): back();
+            (true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
+            // P7.11, P7.10: slot and table, by kind; the member's port, or any.
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, 1, _, 1): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, 1, _, 1): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, 1, _, _): refuse(DROP_TABLE);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, 1, _, _): refuse(DROP_TABLE);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, 1, _, _): fresh();
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, 1, _, _): fresh();
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, 1, _): fresh();
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, 1, _): fresh();
+            // P7.4 to P7.9, of the three kinds; other kinds have none of these reasons.
+#define REST(k) \
+            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _): refuse(DROP_SLOT); \
+            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _): refuse(DROP_SLOT); \
+            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, 0, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
+            (KINDS(k), 1, 0, 1, 0, 0, _, 0, _, _, _, _, _, _): refuse(DROP_WORKERS); \
+            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _, _): refuse(DROP_SOURCE); \
+            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_MEMBER); \
+            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_COOKIE); \
+            (KINDS(k), _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_JOB);
+            REST(KIND_DATA) REST(KIND_RAW) REST(KIND_NORM)
+            (CARRIER, VERSION, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_KIND);
+            (CARRIER, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_VERSION);
+            (false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
+            (false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
+            (false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+        }
+    }
+
+    apply {
+        meta.port = (bit<16>)intrinsic.ingress_port;
+        meta.length_off = hdr.ipv4.total_len - hdr.udp.len;
+        if (hdr.ipv4.isValid()) {
+            own_address.apply();
+        }
+        jobs.apply();
+        members.apply();
+        job_tables.apply();
+        lengths.apply();
+        workers.apply();
+        meta.who[14:11] = meta.whose[5:2];
+        verdict.apply();
+    }
+}

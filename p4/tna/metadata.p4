@@ -1,0 +1,104 @@
+// What a packet is accompanied by within ingress, and within egress.
+#ifndef THC_TNA_METADATA
+#define THC_TNA_METADATA
+
+// What ingress does with a packet.
+typedef bit<4> way_t;
+const way_t WAY_FORWARD = 0;
+const way_t WAY_DROP = 1;
+// Let in by P7, or back from a pass.
+const way_t WAY_FRESH = 2;
+const way_t WAY_BACK = 3;
+const way_t WAY_CONTROL = 4;
+
+struct ingress_t {
+    // From the parser.
+    bit<1> too_short;
+    bool bad_checksum;
+    bit<16> port;
+    // The tables hit.
+    bit<1> ours;
+    bit<1> job_known;
+    bit<1> member_known;
+    bit<1> table_known;
+    bit<1> length_known;
+    // Zero where packet and entry agree.
+    bit<32> cookie_off;
+    bit<32> address_off;
+    bit<16> udp_off;
+    bit<16> port_off;
+    bit<8> workers_off;
+    // The member's port: 0 is any.
+    bit<16> member_port;
+    // 28 if IP's and UDP's lengths fit each other.
+    bit<16> length_off;
+    // Negative if the slot is below the job's slots.
+    bit<16> data_room;
+    bit<16> norm_room;
+    bit<16> data_place;
+    bit<16> norm_place;
+    bit<16> group;
+    bit<16> quorum;
+    bit<32> epoch;
+    bit<8> lookup;
+    bit<32> me_low;
+    bit<32> me_high;
+    // job ++ worker ++ reason (4 + 7 + 4 bits).
+    bit<16> who;
+    // job ++ answer (4 + 2 bits).
+    bit<16> whose;
+    bit<16> first_cell;
+    way_t way;
+    bit<1> count_drop;
+    bit<1> count_carrier;
+    bit<1> count_answer;
+    reason_t reason;
+}
+
+// How a packet's round stands to its cell's (P9).
+typedef bit<2> age_t;
+const age_t AGE_NEWER = 1;
+const age_t AGE_SAME = 2;
+const age_t AGE_OLDER = 3;
+
+// What happens to a cell's words.
+typedef bit<8> operation_t;
+const operation_t LEAVE = 0;
+const operation_t WORDS_OPEN = 1;
+const operation_t WORDS_ADD = 2;
+const operation_t WORDS_READ = 3;
+const operation_t NORM_OPEN = 4;
+const operation_t NORM_MAX = 5;
+const operation_t NORM_READ = 6;
+
+struct egress_t {
+    // What the cell held before.
+    bit<32> old_round;
+    bit<32> old_epoch;
+    bit<32> old_low;
+    bit<32> old_high;
+    // Workers that were missing for the quorum; of a cell that is opened, the quorum.
+    bit<16> missing;
+    bit<16> head;
+    // The slot's tag (P14).
+    bit<32> slot_tag;
+    bit<32> ahead;
+    bit<32> epoch_off;
+    bit<1> fresh;
+    age_t age;
+    // The worker's bit if it was in `seen`, and `seen` now.
+    bit<32> again;
+    bit<32> now_low;
+    bit<32> now_high;
+    operation_t operation;
+    bit<8> complete;
+    bit<8> completes;
+    bit<1> stale;
+    bit<1> differs;
+    bit<1> counts;
+    bit<16> event_index;
+    // Whom a copy is for.
+    bit<16> to;
+}
+
+#endif

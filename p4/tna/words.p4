@@ -1,0 +1,105 @@
+// The words of a pass: opened, added to, or read. Lanes of 8 or 16 bits do not carry into each other, because
+// n·g fits a lane (P6); words of RAW wrap. What a cell holds afterwards takes the place of what was added.
+control Words(inout egress_headers_t hdr, in egress_t meta) {
+#if __TARGET_TOFINO__ == 1
+// One word for each register: the first chip's give back no more.
+#define REGISTER(s, a) \
+    Register<bit<32>, bit<16>>(CELLS_OF_##s, 0) lanes##a; \
+    RegisterAction<bit<32>, bit<16>, bit<32>>(lanes##a) open_lanes##a = { \
+        void apply(inout bit<32> value) { value = hdr.s.w##a; } \
+    }; \
+    RegisterAction<bit<32>, bit<16>, bit<32>>(lanes##a) add_lanes##a = { \
+        void apply(inout bit<32> value, out bit<32> sum) { value = value + hdr.s.w##a; sum = value; } \
+    }; \
+    RegisterAction<bit<32>, bit<16>, bit<32>>(lanes##a) read_lanes##a = { \
+        void apply(inout bit<32> value, out bit<32> sum) { sum = value; } \
+    }; \
+    action open##a() { open_lanes##a.execute(hdr.trip.cell); } \
+    action add##a() { hdr.s.w##a = add_lanes##a.execute(hdr.trip.cell); } \
+    action read##a() { hdr.s.w##a = read_lanes##a.execute(hdr.trip.cell); }
+#define REGISTERS(s, a, b) REGISTER(s, a) REGISTER(s, b)
+#define MAX_REGISTERS \
+    RegisterAction<bit<32>, bit<16>, bit<32>>(lanes0) max_lanes0 = { \
+        void apply(inout bit<32> value, out bit<32> sum) { value = max(value, hdr.first.w0); sum = value; } \
+    }; \
+    action max0() { hdr.first.w0 = max_lanes0.execute(hdr.trip.cell); }
+#else
+// Two words for each register.
+#define REGISTERS(s, a, b) \
+    Register<pair_t, bit<16>>(CELLS_OF_##s, {0, 0}) lanes##a; \
+    RegisterAction2<pair_t, bit<16>, bit<32>, bit<32>>(lanes##a) open_lanes##a = { \
+        void apply(inout pair_t value, out bit<32> first, out bit<32> second) { \
+            value.first = hdr.s.w##a; value.second = hdr.s.w##b; first = value.first; second = value.second; \
+        } \
+    }; \
+    RegisterAction2<pair_t, bit<16>, bit<32>, bit<32>>(lanes##a) add_lanes##a = { \
+        void apply(inout pair_t value, out bit<32> first, out bit<32> second) { \
+            value.first = value.first + hdr.s.w##a; value.second = value.second + hdr.s.w##b; \
+            first = value.first; second = value.second; \
+        } \
+    }; \
+    RegisterAction2<pair_t, bit<16>, bit<32>, bit<32>>(lanes##a) read_lanes##a = { \
+        void apply(inout pair_t value, out bit<32> first, out bit<32> second) { \
+            first = value.first; second = value.second; \
+        } \
+    }; \
+    action open##a() { hdr.s.w##a = open_lanes##a.execute(hdr.trip.cell, hdr.s.w##b); } \
+    action add##a() { hdr.s.w##a = add_lanes##a.execute(hdr.trip.cell, hdr.s.w##b); } \
+    action read##a() { hdr.s.w##a = read_lanes##a.execute(hdr.trip.cell, hdr.s.w##b); }
+#define MAX_REGISTERS \
+    RegisterAction2<pair_t, bit<16>, bit<32>, bit<32>>(lanes0) max_lanes0 = { \
+        void apply(inout pair_t value, out bit<32> first, out bit<32> second) { \
+            value.first = max(value.first, hdr.first.w0); first = value.first; second = value.second; \
+        } \
+    }; \
+    action max0() { hdr.first.w0 = max_lanes0.execute(hdr.trip.cell, hdr.first.w1); }
+#endif
+// A norm slot is a cell of the first four words: the maximum, and three that are as its opener sent them.
+#define CELLS_OF_first ALL_CELLS
+#define CELLS_OF_more PIPE_CELLS
+
+    FIRST_PAIRS(REGISTERS)
+    MORE_PAIRS(REGISTERS)
+    MAX_REGISTERS
+
+#define TABLE_NORM(n, on_norm, ...) \
+    table words##n { \
+        key = { meta.operation: exact; } \
+        actions = { open##n; add##n; read##n; __VA_ARGS__ @defaultonly NoAction; } \
+        const default_action = NoAction(); \
+        const entries = { \
+            WORDS_OPEN: open##n(); \
+            WORDS_ADD: add##n(); \
+            WORDS_READ: read##n(); \
+            NORM_OPEN: open##n(); \
+            NORM_MAX: on_norm##n(); \
+            NORM_READ: read##n(); \
+        } \
+    }
+#define TABLE_more(n) \
+    table words##n { \
+        key = { meta.operation: exact; } \
+        actions = { open##n; add##n; read##n; @defaultonly NoAction; } \
+        const default_action = NoAction(); \
+        const entries = { \
+            WORDS_OPEN: open##n(); \
+            WORDS_ADD: add##n(); \
+            WORDS_READ: read##n(); \
+        } \
+    }
+#if __TARGET_TOFINO__ == 1
+    TABLE_NORM(0, max, max0;) TABLE_NORM(1, read) TABLE_NORM(2, read) TABLE_NORM(3, read)
+#define TABLES(s, a, b) TABLE_##s(a) TABLE_##s(b)
+#define APPLY_WORDS(s, a, b) words##a.apply(); words##b.apply();
+#else
+    TABLE_NORM(0, max, max0;) TABLE_NORM(2, read)
+#define TABLES(s, a, b) TABLE_##s(a)
+#define APPLY_WORDS(s, a, b) words##a.apply();
+#endif
+    MORE_PAIRS(TABLES)
+
+    apply {
+        FIRST_PAIRS(APPLY_WORDS)
+        MORE_PAIRS(APPLY_WORDS)
+    }
+}
