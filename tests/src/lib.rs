@@ -4,6 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 #![forbid(unsafe_code)]
 
+mod topology;
+
+pub use topology::{Host, Network, PREFIX_LEN};
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -34,12 +38,18 @@ pub fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// A command that runs a binary, on a host of a test's network or on this machine itself.
+fn command(host: Option<&Host>, name: &str) -> Command {
+    let binary = binary(name);
+    host.map_or_else(|| Command::new(&binary), |host| host.command(&binary))
+}
+
 /// A running parameter server.
 pub struct Ps {
     child: Child,
     /// Where workers join.
     pub addr: SocketAddrV4,
-    args: Vec<String>,
+    command: Command,
     errors: PathBuf,
     _dir: tempfile::TempDir,
 }
@@ -48,25 +58,30 @@ impl Ps {
     /// Starts one for job 1 with a fixed table, on a free port, and waits until it is ready.
     #[must_use]
     pub fn start(workers: u8, more: &[&str]) -> Ps {
-        let addr = SocketAddrV4::new([127, 0, 0, 1].into(), free_port());
-        let mut args: Vec<String> =
-            ["--job", "1", "--cookie", COOKIE, "--workers"].map(String::from).to_vec();
-        args.extend([workers.to_string(), "--listen".into(), addr.to_string()]);
+        Ps::start_on(None, SocketAddrV4::new([127, 0, 0, 1].into(), free_port()), workers, more)
+    }
+
+    /// The same on a host and at an address.
+    #[must_use]
+    pub fn start_on(host: Option<&Host>, addr: SocketAddrV4, workers: u8, more: &[&str]) -> Ps {
+        let mut command = command(host, "thc-ps");
+        command.args(["--job", "1", "--cookie", COOKIE, "--workers", &workers.to_string()]);
+        command.args(["--listen", &addr.to_string()]);
         if !more.contains(&"--granularity") {
-            args.extend(["--granularity", "30", "--fraction", "1/32"].map(String::from));
+            command.args(["--granularity", "30", "--fraction", "1/32"]);
         }
-        args.extend(more.iter().map(|s| (*s).to_string()));
+        command.args(more);
         let dir = tempfile::tempdir().unwrap();
         let errors = dir.path().join("stderr");
-        let child = spawn_ps(&args, &errors);
-        Ps { child, addr, args, errors, _dir: dir }
+        let child = spawn_ps(&mut command, &errors);
+        Ps { child, addr, command, errors, _dir: dir }
     }
 
     /// SIGKILL, and a new process with the same arguments.
     pub fn kill_and_restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = spawn_ps(&self.args, &self.errors);
+        self.child = spawn_ps(&mut self.command, &self.errors);
     }
 
     /// SIGKILL without a successor.
@@ -82,10 +97,9 @@ impl Ps {
     }
 }
 
-fn spawn_ps(args: &[String], errors: &Path) -> Child {
+fn spawn_ps(command: &mut Command, errors: &Path) -> Child {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(errors).unwrap();
-    let mut child =
-        Command::new(binary("thc-ps")).args(args).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -118,7 +132,13 @@ impl Worker {
     /// Starts worker `number` of job 1 at `ps`.
     #[must_use]
     pub fn start(ps: SocketAddrV4, number: u8, more: &[&str]) -> Worker {
-        let mut command = Command::new(binary("thc-worker"));
+        Worker::start_on(None, ps, number, more)
+    }
+
+    /// The same on a host.
+    #[must_use]
+    pub fn start_on(host: Option<&Host>, ps: SocketAddrV4, number: u8, more: &[&str]) -> Worker {
+        let mut command = command(host, "thc-worker");
         command.args(["--ps", &ps.to_string(), "--worker", &number.to_string()]);
         if !more.contains(&"--cookie") {
             command.args(["--cookie", COOKIE]);

@@ -1,0 +1,212 @@
+//! A network of its own for a test: one namespace per host, a veth device in each, a bridge in between.
+//!
+//! Nothing of it touches the machine's own interfaces, its names carry the process id, and it is removed when its
+//! value is dropped. Networks that a killed test left behind go when the next one is made. It takes root.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where `ip netns` keeps what it has named.
+const NAMED: &str = "/run/netns";
+/// What all names begin with.
+const PREFIX: &str = "thc";
+/// Length of the hosts' common network prefix.
+pub const PREFIX_LEN: u8 = 24;
+
+/// Hosts on one bridge.
+#[derive(Debug)]
+pub struct Network {
+    hosts: Vec<Host>,
+    _bridge: Namespace,
+}
+
+/// A host: a namespace with the one interface `eth0`.
+#[derive(Debug)]
+pub struct Host {
+    namespace: Namespace,
+    /// The address that is its own. The kernel has it only between [`Host::assign`] and [`Host::release`].
+    pub address: Ipv4Addr,
+    /// The hardware address of its interface.
+    pub mac: String,
+}
+
+impl Network {
+    /// So many hosts, whose interfaces are up, without addresses, and without offloads: what is sent is what a cable
+    /// would carry, checksums filled in, no runs in one piece.
+    ///
+    /// # Errors
+    /// Why there can be none, for `not run: …`.
+    pub fn star(hosts: u8) -> Result<Network, String> {
+        static NETWORKS: AtomicU32 = AtomicU32::new(0);
+        sweep();
+        let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
+        let name = |what: &str| format!("{PREFIX}-{}-{number}-{what}", std::process::id());
+        let bridge = Namespace::new(name("bridge"))?;
+        bridge.ip("link add br0 type bridge")?;
+        bridge.ip("link set br0 up")?;
+        let mut network = Network { hosts: Vec::new(), _bridge: bridge };
+        for host in 1..=hosts {
+            let namespace = Namespace::new(name(&host.to_string()))?;
+            let bridge = &network._bridge;
+            let (mac, port) = (format!("02:00:00:00:00:{host:02x}"), format!("port{host}"));
+            bridge.ip(&format!(
+                "link add {port} type veth peer name eth0 address {mac} netns {}",
+                namespace.0
+            ))?;
+            bridge.ip(&format!("link set {port} master br0 up"))?;
+            namespace.ip("link set lo up")?;
+            namespace.ip("link set eth0 up")?;
+            namespace.run("ethtool", "-K eth0 tx off rx off gso off gro off tso off")?;
+            network.hosts.push(Host { namespace, address: Ipv4Addr::new(10, 77, 0, host), mac });
+        }
+        Ok(network)
+    }
+
+    /// The hosts.
+    #[must_use]
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The `n`-th host.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    pub fn host(&self, n: usize) -> &Host {
+        &self.hosts[n]
+    }
+}
+
+impl Host {
+    /// A command that runs on this host, in its own process.
+    #[must_use]
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace.0]).arg(program);
+        command
+    }
+
+    /// Gives the kernel this host's address.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn assign(&self) -> Result<(), String> {
+        self.namespace.ip(&format!("addr add {}/{PREFIX_LEN} dev eth0", self.address))
+    }
+
+    /// Takes it from the kernel, for who answers to it past the kernel.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn release(&self) -> Result<(), String> {
+        self.namespace.ip("addr flush dev eth0")
+    }
+
+    /// Runs `ip` with these words on this host.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn ip(&self, words: &str) -> Result<(), String> {
+        self.namespace.ip(words)
+    }
+}
+
+/// A named network namespace, removed when dropped.
+#[derive(Debug)]
+struct Namespace(String);
+
+impl Namespace {
+    fn new(name: String) -> Result<Namespace, String> {
+        run("ip", &["netns", "add", &name]).map_err(|e| format!("no network namespaces: {e}"))?;
+        Ok(Namespace(name))
+    }
+
+    fn ip(&self, words: &str) -> Result<(), String> {
+        let mut all = vec!["-n", &self.0];
+        all.extend(words.split(' '));
+        run("ip", &all)
+    }
+
+    fn run(&self, program: &str, words: &str) -> Result<(), String> {
+        let mut all = vec!["netns", "exec", &self.0, program];
+        all.extend(words.split(' '));
+        run("ip", &all)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // Whatever still runs in it keeps it alive without a name; there is nobody to tell.
+        let _ = run("ip", &["netns", "del", &self.0]);
+    }
+}
+
+fn run(program: &str, words: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{program} {}: {}", words.join(" "), said.trim()))
+        }
+        Err(error) => Err(format!("{program}: {error}")),
+    }
+}
+
+/// Removes namespaces whose test is gone.
+fn sweep() {
+    for entry in fs::read_dir(NAMED).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let mut parts = name.split('-');
+        if let (Some(PREFIX), Some(Ok(process))) = (parts.next(), parts.next().map(str::parse::<u32>))
+            && parts.count() == 2
+            && !Path::new(&format!("/proc/{process}")).exists()
+        {
+            let _ = run("ip", &["netns", "del", &name]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_behind() {
+        let network = match Network::star(1) {
+            Ok(network) => network,
+            Err(reason) => {
+                println!("not run: {reason}");
+                return;
+            }
+        };
+        let host = network.host(0);
+        let names = [&host.namespace.0, &network._bridge.0].map(|name| Path::new(NAMED).join(name));
+        assert!(names.iter().all(|name| name.exists()), "{names:?}");
+        let mut stray = host.command("sleep".as_ref()).arg("100").stdin(Stdio::null()).spawn().unwrap();
+        drop(network);
+        stray.kill().unwrap();
+        stray.wait().unwrap();
+        assert!(!names.iter().any(|name| name.exists()), "{names:?}");
+    }
+
+    #[test]
+    fn what_a_killed_test_left_goes() {
+        let mut gone = Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let left = Namespace::new(format!("{PREFIX}-{}-0-1", gone.id()));
+        let left = match left {
+            Ok(left) => left,
+            Err(reason) => {
+                println!("not run: {reason}");
+                return;
+            }
+        };
+        sweep();
+        assert!(!Path::new(NAMED).join(&left.0).exists());
+    }
+}
