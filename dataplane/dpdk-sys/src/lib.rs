@@ -1,0 +1,11 @@
+//! Bindings to the DPDK that is installed. See the README for why they exist.
+//!
+//! Empty without the feature `dpdk`. Names and meanings are DPDK's; nothing here is safe to call without
+//! its documentation, and `thc-dpdk` is the only user.
+#![no_std]
+#![cfg(feature = "dpdk")]
+#![allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case)]
+#![allow(clippy::all, clippy::undocumented_unsafe_blocks, clippy::cast_lossless, reason = "generated")]
+#![allow(unused_qualifications, clippy::semicolon_if_nothing_returned, reason = "generated")]
+
+include!(concat!(env!("OUT_DIR"), "/bindings.rs"));

@@ -1,0 +1,137 @@
+//! Packets on their way, several at a time.
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use dpdk_sys::rte_mbuf;
+
+use crate::mbuf::Mbuf;
+
+/// Packets that go to or come from a device in one call.
+pub const BURST: usize = 64;
+
+/// Up to [`BURST`] packets in order. Those left are freed when it is dropped.
+pub struct Batch {
+    /// The first `len` are owned mbufs.
+    raw: [MaybeUninit<NonNull<rte_mbuf>>; BURST],
+    len: usize,
+}
+
+// SAFETY: it owns its packets, and those may be on any thread.
+unsafe impl Send for Batch {}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { raw: [const { MaybeUninit::uninit() }; BURST], len: 0 }
+    }
+}
+
+impl Batch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// How many packets it holds.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether it has no room.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.len == BURST
+    }
+
+    /// Appends a packet; gives it back if there is no room.
+    ///
+    /// # Errors
+    /// The packet itself.
+    #[inline]
+    pub fn push(&mut self, packet: Mbuf) -> Result<(), Mbuf> {
+        match self.raw.get_mut(self.len) {
+            Some(place) => {
+                place.write(packet.into_raw());
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(packet),
+        }
+    }
+
+    /// Takes the last packet.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Mbuf> {
+        self.len = self.len.checked_sub(1)?;
+        // SAFETY: entries below the old `len` are owned mbufs, and this one is not counted any more.
+        Some(unsafe { Mbuf::from_raw(self.raw[self.len].assume_init()) })
+    }
+
+    /// The packets.
+    #[inline]
+    #[must_use]
+    pub fn packets(&self) -> &[Mbuf] {
+        // SAFETY: the first `len` entries are owned mbufs, and `Mbuf` is a transparent `NonNull<rte_mbuf>`.
+        unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast(), self.len) }
+    }
+
+    /// Frees all packets.
+    #[inline]
+    pub fn clear(&mut self) {
+        let len = std::mem::take(&mut self.len);
+        if len > 0 {
+            // SAFETY: the first `len` entries are owned mbufs, and they are not counted any more.
+            unsafe { dpdk_sys::rte_pktmbuf_free_bulk(self.raw.as_mut_ptr().cast(), len as u32) }
+        }
+    }
+
+    /// Frees the first `count` packets; the others move to the front.
+    pub fn drop_front(&mut self, count: usize) {
+        let count = count.min(self.len);
+        // SAFETY: the first `count` entries are owned mbufs, and `remove_front` stops counting them.
+        unsafe { dpdk_sys::rte_pktmbuf_free_bulk(self.raw.as_mut_ptr().cast(), count as u32) };
+        self.remove_front(count);
+    }
+
+    /// Lets `write` fill the free entries; it returns how many of them, from the front, are owned mbufs now.
+    #[inline]
+    pub(crate) fn extend_raw(
+        &mut self,
+        write: impl FnOnce(&mut [MaybeUninit<NonNull<rte_mbuf>>]) -> usize,
+    ) -> usize {
+        let added = write(&mut self.raw[self.len..]);
+        self.len += added;
+        added
+    }
+
+    /// The entries as DPDK's functions want them.
+    #[inline]
+    pub(crate) fn as_raw(&mut self) -> *mut *mut rte_mbuf {
+        self.raw.as_mut_ptr().cast()
+    }
+
+    /// Forgets the first `count` packets, which belong to somebody else now; the others move to the front.
+    #[inline]
+    pub(crate) fn remove_front(&mut self, count: usize) {
+        debug_assert!(count <= self.len);
+        self.raw.copy_within(count..self.len, 0);
+        self.len -= count;
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

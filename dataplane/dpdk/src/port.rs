@@ -1,0 +1,383 @@
+//! A device, opened and started.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dpdk_sys as ffi;
+
+use crate::error::{DpdkError, text};
+use crate::queue::{RxQueue, TxQueue};
+use crate::steering::{self, Steering};
+use crate::{Eal, Mempool};
+
+/// What a port is opened with.
+#[derive(Clone, Debug)]
+pub struct PortConfig {
+    /// The device: a virtual one with its arguments, a PCI address, or the name of one that exists.
+    pub device: String,
+    /// Descriptors of each ring; a device may round them.
+    pub descriptors: u16,
+    /// Largest IPv4 packet in bytes.
+    pub mtu: u16,
+    /// MAC address to set.
+    pub mac: Option<[u8; 6]>,
+    /// Have the device fill in and check IPv4 and UDP checksums, where it can do all of that.
+    pub checksums: bool,
+    /// UDP port of the first queue; queue q has the port q behind it.
+    pub first_udp_port: u16,
+}
+
+/// What a port turned out to be.
+#[derive(Clone, Debug)]
+pub struct PortInfo {
+    /// The device's name.
+    pub name: String,
+    /// Its driver.
+    pub driver: String,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Largest IPv4 packet.
+    pub mtu: u16,
+    /// Queue pairs in use.
+    pub queues: u16,
+    /// How UDP ports find their queues.
+    pub steering: Steering,
+    /// Whether it fills in checksums.
+    pub tx_checksum: bool,
+    /// Whether it checks checksums.
+    pub rx_checksum: bool,
+    /// Whether it sends packets of several segments.
+    pub multi_segment: bool,
+    /// Descriptors of each receive ring.
+    pub rx_descriptors: u16,
+    /// NUMA node, if it has one.
+    pub numa: Option<u32>,
+}
+
+/// A device's own counters, as far as it has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets dropped because a receive ring was full.
+    pub missed: u64,
+    /// Packets dropped because they were broken.
+    pub receive_errors: u64,
+    /// Packets dropped because there was no buffer for them.
+    pub no_buffer: u64,
+    /// Packets that could not be sent.
+    pub send_errors: u64,
+}
+
+/// A device in use. It is stopped and closed when the port and all its queues are dropped.
+pub struct Port {
+    shared: Arc<Shared>,
+    info: PortInfo,
+}
+
+/// What a port and its queues keep alive.
+pub(crate) struct Shared {
+    pub id: u16,
+    name: String,
+    /// For [`ffi::rte_dev_remove`].
+    device: *mut ffi::rte_device,
+    started: bool,
+    /// Packets in the device's rings come from these; dropped after the port is closed.
+    _pools: Vec<Mempool>,
+}
+
+// SAFETY: `device` is DPDK's own record of the device, used once, in `drop`, under CONTROL; statistics may be read on
+// any thread.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// Devices come and go one at a time: DPDK's lists of them are not made for more. Holds the names in use.
+static CONTROL: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+fn control() -> MutexGuard<'static, BTreeSet<String>> {
+    CONTROL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut names = control();
+        // SAFETY: the port is ours until it is closed; no queue is left to use it. The device is DPDK's record of it, valid
+        // until it is removed here.
+        unsafe {
+            if self.started {
+                ffi::rte_eth_dev_stop(self.id);
+            }
+            ffi::rte_eth_dev_close(self.id);
+            if !self.device.is_null() {
+                ffi::rte_dev_remove(self.device);
+            }
+        }
+        names.remove(&self.name);
+    }
+}
+
+impl Port {
+    /// Opens a device with one queue pair per pool and starts it.
+    ///
+    /// # Errors
+    /// [`DpdkError::Device`], [`DpdkError::InUse`], [`DpdkError::Queues`], [`DpdkError::NoSteering`],
+    /// [`DpdkError::Mtu`] or [`DpdkError::Setting`].
+    pub fn open(
+        _: &Eal,
+        config: &PortConfig,
+        pools: &[Mempool],
+    ) -> Result<(Port, Vec<(RxQueue, TxQueue)>), DpdkError> {
+        let name = config.device.split(',').next().unwrap_or_default().to_owned();
+        let mut shared = {
+            let mut names = control();
+            if names.contains(&name) {
+                return Err(DpdkError::InUse { device: name });
+            }
+            let id = find(&name, &config.device)?;
+            names.insert(name.clone());
+            Shared {
+                id,
+                name: name.clone(),
+                device: std::ptr::null_mut(),
+                started: false,
+                _pools: pools.to_vec(),
+            }
+        };
+        let setup = Setup { name: &name, id: shared.id, config, queues: pools.len() as u16 };
+        let info = setup.info()?;
+        shared.device = info.device;
+        let info = setup.configure(&info, pools, &mut shared.started)?;
+        let shared = Arc::new(shared);
+        let queues = (0..info.queues)
+            .map(|queue| {
+                let (rx, tx) = (Arc::clone(&shared), Arc::clone(&shared));
+                (RxQueue { port: rx, queue }, TxQueue { port: tx, queue })
+            })
+            .collect();
+        Ok((Port { shared, info }, queues))
+    }
+
+    /// What it turned out to be.
+    #[must_use]
+    pub fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    /// Whether the link is up, and its speed in Mbit/s (0: unknown).
+    #[must_use]
+    pub fn link(&self) -> (bool, u32) {
+        let mut link = ffi::rte_eth_link::default();
+        // SAFETY: the port is open; `link` is written and then read.
+        unsafe {
+            if ffi::rte_eth_link_get_nowait(self.shared.id, &raw mut link) != 0 {
+                return (false, 0);
+            }
+            let speed = ffi::thc_link_speed(&raw const link);
+            (ffi::thc_link_up(&raw const link) != 0, if speed == u32::MAX { 0 } else { speed })
+        }
+    }
+
+    /// The device's counters.
+    #[must_use]
+    pub fn stats(&self) -> PortStats {
+        let mut stats = ffi::rte_eth_stats::default();
+        // SAFETY: the port is open; `stats` is written.
+        if unsafe { ffi::rte_eth_stats_get(self.shared.id, &raw mut stats) } != 0 {
+            return PortStats::default();
+        }
+        PortStats {
+            received: stats.ipackets,
+            sent: stats.opackets,
+            missed: stats.imissed,
+            receive_errors: stats.ierrors,
+            no_buffer: stats.rx_nombuf,
+            send_errors: stats.oerrors,
+        }
+    }
+
+    /// All counters of the device and its driver, by name.
+    #[must_use]
+    pub fn xstats(&self) -> Vec<(String, u64)> {
+        // SAFETY: the port is open; a null array of length 0 asks for the number of counters.
+        let count = unsafe { ffi::rte_eth_xstats_get(self.shared.id, std::ptr::null_mut(), 0) };
+        let count = usize::try_from(count).unwrap_or(0);
+        let mut names = vec![ffi::rte_eth_xstat_name::default(); count];
+        let mut values = vec![ffi::rte_eth_xstat::default(); count];
+        // SAFETY: both arrays have `count` entries, which are written as far as the device has counters.
+        let got = unsafe {
+            ffi::rte_eth_xstats_get_names(self.shared.id, names.as_mut_ptr(), count as u32)
+                .min(ffi::rte_eth_xstats_get(self.shared.id, values.as_mut_ptr(), count as u32))
+        };
+        let got = usize::try_from(got).unwrap_or(0).min(count);
+        values[..got]
+            .iter()
+            .filter_map(|value| {
+                let name = &names.get(usize::try_from(value.id).ok()?)?.name;
+                let bytes: Vec<u8> = name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
+                Some((String::from_utf8_lossy(&bytes).into_owned(), value.value))
+            })
+            .collect()
+    }
+}
+
+/// The port of a device, which is made if it does not exist.
+fn find(name: &str, device: &str) -> Result<u16, DpdkError> {
+    let c_string = |s: &str| CString::new(s).map_err(|_| DpdkError::Text { text: s.to_owned() });
+    let (c_name, c_device) = (c_string(name)?, c_string(device)?);
+    let mut id = u16::MAX;
+    let failed = |cause| DpdkError::Device { device: device.to_owned(), cause };
+    // SAFETY: strings end with zero and are copied; `id` is written. CONTROL is held by the caller.
+    unsafe {
+        if ffi::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &raw mut id) == 0 {
+            return Ok(id);
+        }
+        let result = ffi::rte_dev_probe(c_device.as_ptr());
+        if result != 0 {
+            return Err(failed(text(result)));
+        }
+        if ffi::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &raw mut id) != 0 {
+            return Err(failed("its driver made no network port".to_owned()));
+        }
+    }
+    Ok(id)
+}
+
+/// A port that is being set up.
+struct Setup<'a> {
+    name: &'a str,
+    id: u16,
+    config: &'a PortConfig,
+    queues: u16,
+}
+
+impl Setup<'_> {
+    fn check(&self, what: &'static str, result: i32) -> Result<(), DpdkError> {
+        if result == 0 {
+            return Ok(());
+        }
+        Err(DpdkError::Setting { device: self.name.to_owned(), what, cause: text(result) })
+    }
+
+    fn info(&self) -> Result<ffi::rte_eth_dev_info, DpdkError> {
+        let mut info = ffi::rte_eth_dev_info::default();
+        // SAFETY: the port exists; `info` is written.
+        self.check("information", unsafe { ffi::rte_eth_dev_info_get(self.id, &raw mut info) })?;
+        Ok(info)
+    }
+
+    fn configure(
+        &self,
+        info: &ffi::rte_eth_dev_info,
+        pools: &[Mempool],
+        started: &mut bool,
+    ) -> Result<PortInfo, DpdkError> {
+        let device = || self.name.to_owned();
+        let (queues, config) = (self.queues, self.config);
+        let max = info.max_rx_queues.min(info.max_tx_queues);
+        if queues > max {
+            return Err(DpdkError::Queues { device: device(), queues, max });
+        }
+        if config.mtu > info.max_mtu {
+            return Err(DpdkError::Mtu { device: device(), mtu: config.mtu, max: info.max_mtu });
+        }
+        let has = |capabilities: u64, wanted: &[ffi::eth_offload]| {
+            let wanted = wanted.iter().fold(0, |all, &one| all | one);
+            if capabilities & wanted == wanted { wanted } else { 0 }
+        };
+        let mut conf = ffi::rte_eth_conf::default();
+        conf.rxmode.mtu = u32::from(config.mtu.max(info.min_mtu));
+        if config.checksums {
+            conf.rxmode.offloads =
+                has(info.rx_offload_capa, &[ffi::OFFLOAD_RX_IPV4_CKSUM, ffi::OFFLOAD_RX_UDP_CKSUM]);
+            conf.txmode.offloads =
+                has(info.tx_offload_capa, &[ffi::OFFLOAD_TX_IPV4_CKSUM, ffi::OFFLOAD_TX_UDP_CKSUM]);
+        }
+        let (rx_checksum, tx_checksum) = (conf.rxmode.offloads != 0, conf.txmode.offloads != 0);
+        let segments = has(info.tx_offload_capa, &[ffi::OFFLOAD_TX_MULTI_SEGS]);
+        conf.txmode.offloads |= segments;
+        let bits = steering::bits_for(queues);
+        let mut key = steering::key(bits).to_vec();
+        // 0 is what devices say that leave the usual length to DPDK.
+        let key_len = if info.hash_key_size == 0 { key.len() } else { usize::from(info.hash_key_size) };
+        let hashes = queues > 1
+            && info.flow_type_rss_offloads & ffi::RSS_NONFRAG_IPV4_UDP != 0
+            && info.reta_size.is_power_of_two()
+            && (1 << bits..=steering::MAX_RETA).contains(&info.reta_size)
+            && key_len >= key.len();
+        if hashes {
+            key.resize(key_len, 0);
+            conf.rxmode.mq_mode = ffi::ETH_MQ_RX_RSS as _;
+            conf.rx_adv_conf.rss_conf.rss_key = key.as_mut_ptr();
+            conf.rx_adv_conf.rss_conf.rss_key_len = key.len() as u8;
+            conf.rx_adv_conf.rss_conf.rss_hf = ffi::RSS_NONFRAG_IPV4_UDP;
+        }
+        let (mut rx_ring, mut tx_ring) = (config.descriptors, config.descriptors);
+        // SAFETY: the port exists and is ours; DPDK copies what is pointed to, and `key` lives for the call. Pools live
+        // as long as the port (`Shared`).
+        unsafe {
+            let result = ffi::rte_eth_dev_configure(self.id, queues, queues, &raw const conf);
+            self.check("queues and offloads", result)?;
+            let result = ffi::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &raw mut rx_ring, &raw mut tx_ring);
+            self.check("descriptors", result)?;
+            // The device's own node, where packets should lie too.
+            let node = ffi::rte_eth_dev_socket_id(self.id).cast_unsigned();
+            for (queue, pool) in (0..queues).zip(pools) {
+                let rx =
+                    ffi::rte_eth_rx_queue_setup(self.id, queue, rx_ring, node, std::ptr::null(), pool.raw());
+                self.check("a receive queue", rx)?;
+                let tx = ffi::rte_eth_tx_queue_setup(self.id, queue, tx_ring, node, std::ptr::null());
+                self.check("a send queue", tx)?;
+            }
+            if let Some(mac) = config.mac {
+                let mut address = ffi::rte_ether_addr { addr_bytes: mac };
+                let result = ffi::rte_eth_dev_default_mac_addr_set(self.id, &raw mut address);
+                self.check("the MAC address", result)?;
+            }
+            self.check("it to run", ffi::rte_eth_dev_start(self.id))?;
+        }
+        *started = true;
+        let steering = self.steer(hashes, bits, info.reta_size)?;
+        let mut mac = ffi::rte_ether_addr::default();
+        // SAFETY: the port is open; `mac` is written.
+        self.check("(reading) the MAC address", unsafe { ffi::rte_eth_macaddr_get(self.id, &raw mut mac) })?;
+        let driver = if info.driver_name.is_null() {
+            String::new()
+        } else {
+            // SAFETY: the driver's name is a static string that ends with zero.
+            unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
+        };
+        // SAFETY: the port exists.
+        let node = unsafe { ffi::rte_eth_dev_socket_id(self.id) };
+        Ok(PortInfo {
+            name: device(),
+            driver,
+            mac: mac.addr_bytes,
+            mtu: config.mtu,
+            queues,
+            steering,
+            tx_checksum,
+            rx_checksum,
+            multi_segment: segments != 0,
+            rx_descriptors: rx_ring,
+            numa: u32::try_from(node).ok(),
+        })
+    }
+
+    fn steer(&self, hashes: bool, bits: u32, table: u16) -> Result<Steering, DpdkError> {
+        let (first, queues) = (self.config.first_udp_port, self.queues);
+        if queues <= 1 {
+            return Ok(Steering::OneQueue);
+        }
+        if steering::install_rules(self.id, first, queues) {
+            return Ok(Steering::Flow);
+        }
+        if hashes && steering::fill_table(self.id, table, bits, first, queues) {
+            return Ok(Steering::Rss);
+        }
+        Err(DpdkError::NoSteering { device: self.name.to_owned(), queues })
+    }
+}
