@@ -6,7 +6,7 @@
 use super::slot::{SlotState, SlotView};
 use super::{DropReason, Endpoint, JobConfig, JobCounters, Kernels, Shard, Sink};
 use crate::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, NORM_LEN, RESULT_LEN};
-use crate::{MAX_WORKERS, SlotId, WorkerId};
+use crate::{MAX_WORKERS, SlotId, TableId, WorkerId};
 use std::ops::Range;
 
 /// Marks a job number without a job.
@@ -16,14 +16,28 @@ const NORM_PACKET: usize = HEADER_LEN + NORM_LEN;
 /// Where P3 has the value.
 const NORM_VALUE: Range<usize> = 4..8;
 
+/// Where packets to a worker go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Receiver {
+    /// Answers to it alone.
+    to: Option<Endpoint>,
+    /// Whether it gets copies of what goes to all.
+    copies: bool,
+}
+
 /// What outlives a job's slots.
-pub(super) type Kept = (JobCounters, [Option<Endpoint>; MAX_WORKERS]);
+pub(super) struct Kept {
+    counters: JobCounters,
+    members: [Option<Endpoint>; MAX_WORKERS],
+    receivers: [Receiver; MAX_WORKERS],
+}
 
 pub(super) struct Job {
     pub config: JobConfig,
     pub counters: JobCounters,
     members: [Option<Endpoint>; MAX_WORKERS],
-    /// The members that are set, in the order of their numbers: the multicast group.
+    receivers: [Receiver; MAX_WORKERS],
+    /// Who gets copies, in the order of the workers' numbers: the multicast group.
     group: Vec<Endpoint>,
     /// The tables it may use, by id.
     tables: Vec<Option<[u8; 16]>>,
@@ -37,11 +51,17 @@ impl Job {
     /// A job with empty slots, and with what is kept of the job that it replaces.
     pub fn new(config: JobConfig, tables: &[Option<[u8; 16]>], kept: Option<Kept>) -> Job {
         let (s, n) = (config.data_slots as usize, config.norm_slots as usize);
-        let (counters, mut members) = kept.unwrap_or_else(|| (JobCounters::new(), [None; MAX_WORKERS]));
+        let Kept { counters, mut members, mut receivers } = kept.unwrap_or_else(|| Kept {
+            counters: JobCounters::new(),
+            members: [None; MAX_WORKERS],
+            receivers: [Receiver::default(); MAX_WORKERS],
+        });
         members[usize::from(config.workers)..].fill(None);
+        receivers[usize::from(config.workers)..].fill(Receiver::default());
         let mut job = Job {
             counters,
             members,
+            receivers,
             group: Vec::with_capacity(MAX_WORKERS),
             tables: vec![None; 256],
             data: vec![SlotState::default(); s],
@@ -51,12 +71,12 @@ impl Job {
             config: config.clone(),
         };
         job.set_tables(&config, tables);
-        job.group.extend(job.members.iter().flatten());
+        job.regroup();
         job
     }
 
     pub fn without_slots(self) -> Kept {
-        (self.counters, self.members)
+        Kept { counters: self.counters, members: self.members, receivers: self.receivers }
     }
 
     pub fn set_tables(&mut self, config: &JobConfig, tables: &[Option<[u8; 16]>]) {
@@ -68,8 +88,26 @@ impl Job {
 
     pub fn set_member(&mut self, worker: WorkerId, at: Option<Endpoint>) {
         self.members[usize::from(worker.0)] = at;
+        self.set_receiver(worker, at, at.is_some());
+    }
+
+    pub fn set_receiver(&mut self, worker: WorkerId, to: Option<Endpoint>, copies: bool) {
+        self.receivers[usize::from(worker.0)] = Receiver { to, copies };
+        self.regroup();
+    }
+
+    fn regroup(&mut self) {
         self.group.clear();
-        self.group.extend(self.members.iter().flatten());
+        self.group.extend(self.receivers.iter().filter(|receiver| receiver.copies).filter_map(|r| r.to));
+    }
+
+    pub fn withdraw_table(&mut self, id: TableId) {
+        self.config.tables.retain(|&table| table != id);
+        self.tables[usize::from(id.0)] = None;
+    }
+
+    pub fn take_counters(&mut self) -> JobCounters {
+        std::mem::replace(&mut self.counters, JobCounters::new())
     }
 
     pub fn forget_slots(&mut self) {
@@ -194,13 +232,15 @@ impl Job {
 
     #[inline]
     pub fn answer(&self, worker: WorkerId, packet: &[u8], sink: &mut impl Sink) {
-        if let Some(Some(member)) = self.members.get(usize::from(worker.0)) {
-            sink.unicast(*member, packet);
+        if let Some(Receiver { to: Some(to), .. }) = self.receivers.get(usize::from(worker.0)) {
+            sink.unicast(*to, packet);
         }
     }
 
     #[inline]
     pub fn answer_all(&self, packet: &[u8], sink: &mut impl Sink) {
-        sink.multicast(self.config.job, &self.group, packet);
+        if !self.group.is_empty() {
+            sink.multicast(self.config.job, &self.group, packet);
+        }
     }
 }

@@ -27,7 +27,7 @@ use std::marker::PhantomData;
 pub trait Sink {
     /// One packet to one member.
     fn unicast(&mut self, to: Endpoint, packet: &[u8]);
-    /// One packet to each member of a job. `members` is never empty and stays the same for a
+    /// One packet to each member of a job that gets copies. `members` is never empty and stays the same for a
     /// job until its membership is changed.
     fn multicast(&mut self, job: JobId, members: &[Endpoint], packet: &[u8]);
 }
@@ -94,6 +94,13 @@ impl<K: Kernels> Aggregator<K> {
         }
         self.tables[usize::from(id.0)] = None;
         Ok(())
+    }
+
+    /// Removes a lookup table also from the jobs that use it: their DATA that names it is dropped from now
+    /// on. Their slots stay as they are.
+    pub fn withdraw_table(&mut self, id: TableId) {
+        self.tables[usize::from(id.0)] = None;
+        self.jobs.iter_mut().flatten().for_each(|job| job.withdraw_table(id));
     }
 
     /// The installed table of this id.
@@ -166,12 +173,33 @@ impl<K: Kernels> Aggregator<K> {
     /// # Errors
     /// [`ConfigError::NoJob`], or [`ConfigError::NoSuchWorker`] beyond the job's n.
     pub fn set_member(&mut self, job: JobId, worker: WorkerId, at: Endpoint) -> Result<(), ConfigError> {
+        self.job_with(job, worker)?.set_member(worker, Some(at));
+        Ok(())
+    }
+
+    /// Sets where answers to a worker of a job go, when that is not where its packets come from: nowhere if
+    /// `to` is `None`. `copies` says whether it gets copies of what goes to all. Whatever
+    /// [`Self::set_member`] or [`Self::remove_member`] says later of that worker replaces this.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoJob`], or [`ConfigError::NoSuchWorker`] beyond the job's n.
+    pub fn set_receiver(
+        &mut self,
+        job: JobId,
+        worker: WorkerId,
+        to: Option<Endpoint>,
+        copies: bool,
+    ) -> Result<(), ConfigError> {
+        self.job_with(job, worker)?.set_receiver(worker, to, copies);
+        Ok(())
+    }
+
+    fn job_with(&mut self, job: JobId, worker: WorkerId) -> Result<&mut Job, ConfigError> {
         let job_ref = self.job_mut(job).ok_or(ConfigError::NoJob { job })?;
         if worker.0 >= job_ref.config.workers {
             return Err(ConfigError::NoSuchWorker { job, worker, workers: job_ref.config.workers });
         }
-        job_ref.set_member(worker, Some(at));
-        Ok(())
+        Ok(job_ref)
     }
 
     /// Removes a member: its packets are dropped and it is sent nothing.
@@ -199,6 +227,11 @@ impl<K: Kernels> Aggregator<K> {
     #[must_use]
     pub fn job_counters(&self, job: JobId) -> Option<&JobCounters> {
         self.job(job).map(|job| &job.counters)
+    }
+
+    /// A job's counters, which begin anew.
+    pub fn take_counters(&mut self, job: JobId) -> Option<JobCounters> {
+        self.job_mut(job).map(Job::take_counters)
     }
 
     /// Counters of packets that belong to no job.

@@ -1,7 +1,7 @@
 //! Jobs, tables, members: P6, what reconfiguration keeps, the memory limit.
 
 use super::setup::{JOB, Setup, TABLE, To, VALUES, at, config};
-use thc_protocol::aggregator::{Aggregator, ConfigError, Event, JobConfig, Shard};
+use thc_protocol::aggregator::{Aggregator, ConfigError, DropReason, Event, JobConfig, Outcome, Shard};
 use thc_protocol::wire::Kind;
 use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
 
@@ -100,7 +100,7 @@ fn the_same_shape_keeps_the_slots() {
     // And the new table may be used, the old no more once it is taken away.
     setup.aggregator.install_job(JobConfig { tables: vec![TableId(8)], ..config(2) }).unwrap();
     let header = setup.header(Kind::Data, 1, 3, 1);
-    let dropped = thc_protocol::aggregator::Outcome::Dropped(thc_protocol::aggregator::DropReason::Table);
+    let dropped = Outcome::Dropped(DropReason::Table);
     assert_eq!(setup.packet(header, &[0; 512]).0, dropped);
     setup.aggregator.install_job(config(2)).unwrap();
     assert_eq!(setup.data(1, 3, 1, 2).1[0].payload()[0], 2 * VALUES[2]);
@@ -141,7 +141,7 @@ fn fewer_workers_drop_the_members_above() {
     setup.aggregator.install_job(config(3)).unwrap();
     setup.workers = 3;
     let header = setup.header(Kind::Data, 2, 0, 0);
-    let dropped = thc_protocol::aggregator::Outcome::Dropped(thc_protocol::aggregator::DropReason::Member);
+    let dropped = Outcome::Dropped(DropReason::Member);
     assert_eq!(setup.packet(header, &[0; 512]).0, dropped);
 }
 
@@ -158,7 +158,7 @@ fn jobs_are_apart() {
     (header.job, header.cookie) = (other, Cookie(77));
     let packet = super::setup::bytes(header, &[0x22; 512]);
     let (outcome, sent) = setup.raw(at(11), &packet);
-    assert_eq!((outcome, sent), (thc_protocol::aggregator::Outcome::Handled(Event::Opened), vec![]));
+    assert_eq!((outcome, sent), (Outcome::Handled(Event::Opened), vec![]));
     assert_eq!(setup.slot(Kind::Data, 0).seen, 0b01);
     assert_eq!(setup.aggregator.slot(other, Kind::Data, header.slot).unwrap().seen, 0b10);
     assert!(setup.aggregator.remove_job(other));
@@ -204,4 +204,63 @@ fn merged_counters_add_up() {
     assert_eq!((one.packets, one.bytes), (3, 3 * 532));
     assert_eq!(one.events[Event::Opened as usize], 1);
     assert_eq!(one.events[Event::Duplicate as usize], 1);
+}
+
+/// A table that is withdrawn goes from running jobs too, and comes back without emptying their slots.
+#[test]
+fn a_table_can_be_withdrawn_under_a_job() {
+    let mut it = Setup::new(2);
+    it.data(0, 0, 1, 15);
+    it.aggregator.withdraw_table(TABLE);
+    assert_eq!(it.aggregator.table(TABLE), None);
+    let dropped = it.packet(it.header(Kind::Data, 1, 0, 1), &[0; 512]).0;
+    assert_eq!(dropped, Outcome::Dropped(DropReason::Table));
+    it.aggregator.install_table(TABLE, VALUES).unwrap();
+    it.aggregator.install_job(config(2)).unwrap();
+    assert_eq!(it.data(1, 0, 1, 15).0, Event::Added);
+    assert_eq!(it.slot(Kind::Data, 1).values[0], 60);
+}
+
+/// Answers may go elsewhere than packets come from, or nowhere.
+#[test]
+fn receivers_may_differ_from_members() {
+    let mut it = Setup::new(3);
+    it.aggregator.set_receiver(JOB, WorkerId(0), Some(at(7)), true).unwrap();
+    it.aggregator.set_receiver(JOB, WorkerId(1), Some(at(1)), false).unwrap();
+    it.aggregator.set_receiver(JOB, WorkerId(2), None, true).unwrap();
+    it.data(0, 0, 0, 1);
+    it.data(1, 0, 0, 1);
+    let sent = it.data(2, 0, 0, 1).1;
+    assert_eq!(sent.iter().map(|sent| sent.to.clone()).collect::<Vec<_>>(), [To::All(JOB, vec![at(7)])]);
+    let resent = |it: &mut Setup, worker| {
+        let sent = it.data(worker, 0, 0, 1).1;
+        sent.into_iter().map(|sent| sent.to).collect::<Vec<_>>()
+    };
+    assert_eq!(resent(&mut it, 0), [To::One(at(7))]);
+    assert_eq!(resent(&mut it, 1), [To::One(at(1))]);
+    assert_eq!(resent(&mut it, 2), []);
+    // New slots keep receivers, and nobody at all may be one.
+    it.aggregator.install_job(JobConfig { cookie: Cookie(1), ..config(3) }).unwrap();
+    it.aggregator.install_job(config(3)).unwrap();
+    it.aggregator.set_receiver(JOB, WorkerId(0), Some(at(7)), false).unwrap();
+    for worker in 0..3 {
+        assert_eq!(it.data(worker, 5, 0, 1).1, []);
+    }
+    it.aggregator.set_member(JOB, WorkerId(2), at(2)).unwrap();
+    assert_eq!(it.data(2, 6, 0, 1).1, []);
+    assert_eq!(
+        it.aggregator.set_receiver(JOB, WorkerId(3), None, false),
+        Err(ConfigError::NoSuchWorker { job: JOB, worker: WorkerId(3), workers: 3 })
+    );
+}
+
+#[test]
+fn counters_can_be_taken() {
+    let mut it = Setup::new(2);
+    it.data(0, 0, 1, 15);
+    let taken = it.aggregator.take_counters(JOB).unwrap();
+    assert_eq!(taken.worker(WorkerId(0)).packets, 1);
+    assert_eq!(it.events(0), []);
+    assert_eq!(it.aggregator.take_counters(JobId(1)), None);
+    assert_eq!(it.data(0, 0, 1, 15).0, Event::Duplicate);
 }
