@@ -27,7 +27,7 @@ class Failed(Exception):
 
 def find_server() -> Path | None:
     """The release build of thc-ps."""
-    named = os.environ.get("THC_PS")
+    named = os.environ.get("THC_PS_PROGRAM")
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
     on_path = shutil.which("thc-ps")
     candidates = [Path(p) for p in (named, target / "release" / "thc-ps", on_path) if p]

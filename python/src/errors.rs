@@ -34,7 +34,9 @@ pub fn config(py: Python<'_>, message: &str) -> PyErr {
 
 /// The group or server is not there any more.
 pub fn closed(py: Python<'_>, what: &str) -> PyErr {
-    exception(py, "ClosedError", &format!("this {what} has been closed, or was made before a fork"), |_| Ok(()))
+    exception(py, "ClosedError", &format!("this {what} has been closed, or was made before a fork"), |_| {
+        Ok(())
+    })
 }
 
 /// The parameter server does not start.
@@ -42,8 +44,8 @@ pub fn server(py: Python<'_>, message: &str) -> PyErr {
     exception(py, "ServerError", message, |_| Ok(()))
 }
 
-/// The numbers of a bitmap.
-fn numbers(bits: u64) -> Vec<u8> {
+/// The numbers of a bitmap; not as u8, whose vectors are `bytes` in Python.
+fn numbers(bits: u64) -> Vec<u32> {
     (0..64).filter(|w| bits >> w & 1 == 1).collect()
 }
 

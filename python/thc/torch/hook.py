@@ -387,7 +387,7 @@ class Hook:
             return None if self.skipped else unguarded(*args, **kwargs)
 
         # A bound method, since schedulers ask the step whose it is.
-        optimizer.step = types.MethodType(step, optimizer)  # type: ignore[method-assign]
+        optimizer.step = types.MethodType(step, optimizer)
         return optimizer
 
     def state_dict(self) -> dict[str, Any]:

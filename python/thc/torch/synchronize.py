@@ -85,7 +85,7 @@ def _gather(number: int, process_group: Any) -> list[int]:
 
 def _state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """The tensors of an optimizer's state, in the order of its parameters."""
-    found = []
+    found: list[torch.Tensor] = []
     for settings in optimizer.param_groups:
         for parameter in settings["params"]:
             state = optimizer.state.get(parameter, {})

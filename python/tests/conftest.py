@@ -1,0 +1,64 @@
+"""What tests have in common. What cannot run here is skipped with ``not run: why``, and listed at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from servers import ParameterServer, program
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reasons = {report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])}
+    for reason in sorted(reasons):
+        terminalreporter.write_line(reason)
+
+
+def needs(*modules: str) -> None:
+    """Skips what cannot run without these."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            package = {"sklearn": "python3-sklearn"}.get(module, f"python3-{module}")
+            pytest.skip(f"not run: Python has no {module} (Debian: apt-get install {package})", allow_module_level=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def server_is_built() -> None:
+    assert program() is not None, "thc-ps is not built: cargo build -p thc-ps"
+
+
+@pytest.fixture(scope="module")
+def jobs() -> Iterator[ParameterServer]:
+    """One server for tests that need a job of their own: 2 workers each, reliable, jobs 1 to 40."""
+    with ParameterServer(*[{"norm_slots": 8, "data_slots": 64}] * 40) as server:
+        yield server
+
+
+def outcomes(*works: Callable[[], Any], timeout: float = 60.0) -> list[Any]:
+    """Does works at the same time, on a thread each, and returns what they return or raise."""
+    found: list[Any] = [TimeoutError("did not end")] * len(works)
+
+    def run(index: int, work: Callable[[], Any]) -> None:
+        try:
+            found[index] = work()
+        except Exception as error:
+            found[index] = error
+
+    threads = [threading.Thread(target=run, args=each, daemon=True) for each in enumerate(works)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout)
+    return found
+
+
+def together(*works: Callable[[], Any], timeout: float = 60.0) -> list[Any]:
+    """The same, for works that must not fail."""
+    found = outcomes(*works, timeout=timeout)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return found

@@ -1,0 +1,204 @@
+"""The ways into a group: a file, the environment as torchrun sets it, a server inside rank 0."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import thc
+from conftest import outcomes, together
+from servers import COOKIE, ParameterServer
+
+_next_job = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("THC_") and name not in ("THC_PS_PROGRAM", "THC_LOG"):
+            monkeypatch.delenv(name)
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+class Store:
+    """What `torch.distributed.Store` does, between threads."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.arrived = __import__("threading").Condition()
+
+    def set(self, key: str, value: str) -> None:
+        with self.arrived:
+            self.values[key] = value
+            self.arrived.notify_all()
+
+    def get(self, key: str) -> bytes:
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: key in self.values, 20)
+            return self.values[key].encode()
+
+
+def run_ranks(script: str, environment: dict[str, str], workers: int = 2) -> list[str]:
+    """Runs a script as every rank, with what torchrun would set."""
+    base = {key: value for key, value in os.environ.items() if not key.startswith("THC_") or key == "THC_LOG"}
+    base |= {"WORLD_SIZE": str(workers), "LOCAL_WORLD_SIZE": str(workers), "TORCHELASTIC_RUN_ID": "test"} | environment
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            env=base | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(workers)
+    ]
+    said = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * workers, said
+    return [out.strip() for out, _ in said]
+
+
+MEAN = "print(g.allreduce(np.full(9, float(g.worker), np.float32), mode='raw')[0], g.worker); g.close()"
+
+
+def test_from_a_file(jobs: ParameterServer, tmp_path: Path) -> None:
+    job = next(_next_job)
+    file = tmp_path / "thc.toml"
+    file.write_text(f'ps = "{jobs.address}"\njob = {job}\ncookie = "{COOKIE:#x}"\ntimeout = "5s"\nthreads = 2\n')
+    groups = together(*[lambda w=w: thc.Group.from_config(file, worker=w) for w in range(2)])
+    assert [group.worker for group in groups] == [0, 1]
+    together(*[group.close for group in groups])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('ps = "127.0.0.1:9"\nspeed = "high"\n', "line 2.*speed"),
+        ("ps = \n", "line 1"),
+        ('job = "one"\n', "line 1"),
+        ('ps = "127.0.0.1:9"\nworker = 0\ncookie = "0xQQ"\n', "cookie"),
+        ("worker = 0\ncookie = 1\n", "ps is missing"),
+        ('ps = "127.0.0.1:9"\ncookie = 1\n', "worker is missing"),
+    ],
+)
+def test_a_wrong_file(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "thc.toml"
+    file.write_text(text)
+    with pytest.raises(thc.ConfigError, match=says):
+        thc.Group.from_config(file)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(thc.ConfigError, match="nothing.toml"):
+        thc.Group.from_config(tmp_path / "nothing.toml")
+
+
+def test_from_the_environment_as_torchrun_sets_it(jobs: ParameterServer) -> None:
+    job = next(_next_job)
+    said = run_ranks(
+        f"import thc, numpy as np; g = thc.Group.from_env(); {MEAN}",
+        {"THC_PS": jobs.address, "THC_COOKIE": hex(COOKIE), "THC_JOB": str(job), "THC_TIMEOUT": "20"},
+    )
+    assert said == ["0.5 0", "0.5 1"]
+
+
+def test_a_job_of_another_size_than_the_world(jobs: ParameterServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "THC_PS": jobs.address, "THC_COOKIE": str(COOKIE), "THC_JOB": str(next(_next_job)), "WORLD_SIZE": "3",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    def rank(number: int) -> thc.Group:
+        os.environ["RANK"] = str(number)
+        return thc.Group.from_env()
+
+    monkeypatch.setenv("RANK", "0")
+    other = lambda: thc.Group(jobs.address, int(os.environ["THC_JOB"]), 1, COOKIE)  # noqa: E731
+    found = outcomes(thc.Group.from_env, other)
+    assert isinstance(found[0], thc.ConfigError) and "WORLD_SIZE is 3" in str(found[0])
+    found[1].close()
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({}, "THC_PS is not set"),
+        ({"THC_PS": "127.0.0.1:9", "THC_COOKIE": "1"}, "worker is missing"),
+        ({"THC_PS": "127.0.0.1:9", "RANK": "0"}, "cookie is missing"),
+        ({"THC_PS": "127.0.0.1:9", "THC_COOKIE": "1", "RANK": "first"}, "RANK is 'first'"),
+        ({"THC_PS": "127.0.0.1:9", "THC_COOKIE": "1", "RANK": "0", "THC_THREADS": "x"}, "THC_THREADS"),
+        ({"THC_PS": "thc://127.0.0.1:9/job", "THC_COOKIE": "1", "RANK": "0"}, "controller"),
+    ],
+)
+def test_a_wrong_environment(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], says: str) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(thc.ConfigError, match=says):
+        thc.Group.from_env()
+
+
+def test_a_server_inside_rank_0_under_torchruns_environment() -> None:
+    # torchrun's own port is TCP; the server takes UDP of the same number.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    said = run_ranks(
+        f"import thc, numpy as np; g = thc.Group.local(join_timeout=20); {MEAN}; print(g.server is not None)",
+        {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
+        workers=3,
+    )
+    assert [line.split() for line in said] == [["1.0", str(rank), str(rank == 0)] for rank in range(3)]
+
+
+def test_a_server_inside_rank_0_found_through_a_store() -> None:
+    store = Store()
+    options: Any = {"store": store, "server": {"policy": "best-effort", "deadline": "50ms"}, "join_timeout": 10}
+    # Each rank counts its groups; in one process they share the count, so here the second one counts by itself.
+    import thc.rendezvous
+
+    thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
+    groups = together(*[lambda r=r: thc.Group.local(r, 2, **options) for r in range(2)])
+    thc.rendezvous._groups = itertools.count()
+    assert groups[1].job.policy == "best-effort" and groups[1].job.deadline == pytest.approx(0.05)
+    assert groups[0].server is not None and groups[1].server is None
+    counters = groups[0].server.stats()
+    assert counters["jobs"][0]["joined"] == [0, 1]
+    arrays = [np.full(5000, float(rank), np.float32) for rank in range(2)]
+    together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
+    assert np.allclose(arrays[1], 0.5)
+    together(*[group.close for group in groups])
+
+
+def test_rank_0_tells_the_others_why_its_server_does_not_start(jobs: ParameterServer) -> None:
+    import thc.rendezvous
+
+    store = Store()
+    thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
+    port = int(jobs.address.split(":")[1])
+    found = outcomes(*[lambda r=r: thc.Group.local(r, 2, store=store, port=port) for r in range(2)])
+    thc.rendezvous._groups = itertools.count()
+    assert [type(error) for error in found] == [thc.ServerError] * 2
+    assert str(port) in str(found[1])
+
+
+def test_a_world_of_one() -> None:
+    group = thc.Group.local(0, 1, port=0, cookie=5)
+    array = np.arange(2000, dtype=np.float32)
+    exact = array.copy()
+    group.allreduce(array, mode="raw")
+    assert np.allclose(array, exact, rtol=1e-6)
+    group.close()
+
+
+def test_ranks_outside_of_the_world() -> None:
+    with pytest.raises(thc.ConfigError, match="rank 2 of 2"):
+        thc.Group.local(2, 2, port=1)
+    with pytest.raises(thc.ConfigError, match="MASTER_PORT"):
+        thc.Group.local(1, 2)
