@@ -5,4 +5,4 @@ mod joiner;
 mod registry;
 
 pub use joiner::{JoinError, JoinEvent, Joiner};
-pub use registry::{Action, Registry, StaticJob};
+pub use registry::{Action, Registry, SessionMember, StaticJob};

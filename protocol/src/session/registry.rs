@@ -40,6 +40,19 @@ pub enum Action {
     Send(SocketAddrV4, Vec<u8>),
 }
 
+/// A member of a session, as it is kept to [`Registry::restore`] the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionMember {
+    /// Its number.
+    pub worker: WorkerId,
+    /// Its incarnation's.
+    pub nonce: u64,
+    /// Where it is.
+    pub addr: SocketAddrV4,
+    /// Whether it has left.
+    pub left: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Present {
     nonce: u64,
@@ -169,12 +182,67 @@ impl Registry {
     /// A registry of these jobs; a later one of the same number replaces an earlier.
     #[must_use]
     pub fn new(jobs: impl IntoIterator<Item = StaticJob>) -> Registry {
-        let jobs = jobs.into_iter().map(|job| {
-            let present = vec![None; usize::from(job.config.workers)];
-            let replaced = vec![None; present.len()];
-            (job.config.job, JobState { job, session: None, present, replaced, ended: None })
+        let mut registry = Registry::default();
+        for job in jobs {
+            registry.insert(job);
+        }
+        registry
+    }
+
+    /// Adds a job; one of the same number must have been removed before.
+    pub fn insert(&mut self, job: StaticJob) {
+        let present = vec![None; usize::from(job.config.workers)];
+        let replaced = vec![None; present.len()];
+        self.jobs.insert(job.config.job, JobState { job, session: None, present, replaced, ended: None });
+    }
+
+    /// Takes a job away. Its members are told that their session is over; when they join anew they
+    /// hear that there is no such job.
+    pub fn remove(&mut self, job: JobId) -> Vec<Action> {
+        let Some(state) = self.jobs.remove(&job) else { return Vec::new() };
+        let mut actions = Vec::new();
+        if let Some(session) = state.session {
+            actions.push(Action::Remove(job));
+            for (worker, member) in (0u8..).map(WorkerId).zip(&state.present) {
+                if let Some(member) = member.filter(|member| !member.left) {
+                    actions.push(state.reforming(worker, member.addr, session, WorkerId::NONE));
+                }
+            }
+        }
+        actions
+    }
+
+    /// The session that a job has: its cookie and members.
+    #[must_use]
+    pub fn session(&self, job: JobId) -> Option<(Cookie, Vec<SessionMember>)> {
+        let state = self.jobs.get(&job)?;
+        let members = (0u8..).map(WorkerId).zip(&state.present).filter_map(|(worker, present)| {
+            present.map(|p| SessionMember { worker, nonce: p.nonce, addr: p.addr, left: p.left })
         });
-        Registry { jobs: jobs.collect() }
+        Some((state.session?, members.collect()))
+    }
+
+    /// Takes up a session that ran before this registry was made. Without a place for every worker, or
+    /// without such a job, nothing is taken up and workers join anew. Whether it was.
+    pub fn restore(&mut self, job: JobId, session: Cookie, members: &[SessionMember]) -> bool {
+        let Some(state) = self.jobs.get_mut(&job) else { return false };
+        let mut present = vec![None; state.present.len()];
+        for member in members {
+            let Some(place) = present.get_mut(usize::from(member.worker.0)) else { return false };
+            *place = Some(Present {
+                nonce: member.nonce,
+                session: Cookie(0),
+                addr: member.addr,
+                heard: Duration::ZERO,
+                left: member.left,
+            });
+        }
+        if session == Cookie(0) || present.iter().any(Option::is_none) {
+            return false;
+        }
+        state.present = present;
+        state.session = Some(session);
+        true
     }
 
     /// Workers present in a job and whether its session runs.
@@ -230,7 +298,10 @@ impl Registry {
         let worker = header.worker;
         let place = usize::from(worker.0);
         if place >= state.present.len() {
-            return refuse(RefuseReason::WorkerOutOfRange);
+            let n = state.job.config.workers;
+            let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: n, ..*header };
+            let body = Refused { reason: RefuseReason::WorkerOutOfRange, worker }.to_bytes();
+            return vec![packet(from, &answer, &body)];
         }
         if state.replaced[place]
             .is_some_and(|(nonce, at)| nonce == join.nonce && now.saturating_sub(at) < STALE)

@@ -1,0 +1,15 @@
+//! What thc-controller is asked and answers, over gRPC: [`v1`].
+//!
+//! Operators' tools use jobs, tables, counters and diagnosis; workers use
+//! [`join`](v1::control_client::ControlClient::join) and [`report`](v1::control_client::ControlClient::report).
+#![forbid(unsafe_code)]
+
+#[allow(missing_docs, clippy::all, clippy::pedantic, unused_qualifications)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/modules.rs"));
+}
+
+pub use generated::thc::control::v1;
+
+/// The port of the controller unless told otherwise.
+pub const DEFAULT_PORT: u16 = 9700;
