@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from thc import errors
 from thc.group import Group
@@ -81,19 +82,20 @@ class Hook:
         """Why the parameter server counts as lost, or what ended the hook's work."""
         self.steps = 0
         """Backward passes that have been averaged."""
-        self._peers = Peers(process_group)
-        if self._peers.size != group.workers:
+        ranks = dist.get_world_size(process_group)
+        if ranks != group.workers:
             raise errors.ConfigError(
-                f"the process group has {self._peers.size} ranks, but the THC job {group.workers} workers: "
+                f"the process group has {ranks} ranks, but the THC job {group.workers} workers: "
                 "they must be the same processes"
             )
+        if options.exclude and model is None:
+            raise errors.ConfigError("exclude names parameters: give the hook the model, too")
+        self._peers = Peers(process_group)
         self._lane = lane_of(group)
         self._feedback = FeedbackStore(group)
         self._scope = f"hook{next(_scopes.setdefault(group, itertools.count()))}"
         self._names, unused = _names_of(model)
         self._grads_tell = model is not None and not unused
-        if options.exclude and model is None:
-            raise errors.ConfigError("exclude names parameters: give the hook the model, too")
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._lost: BaseException | None = None
         """Why the ranks must agree at the end of this step, if they must."""

@@ -1,0 +1,162 @@
+"""What gets lost: packets under best-effort, and the parameter server."""
+
+from __future__ import annotations
+
+import time
+
+import rig
+import thc
+import thc.torch
+import torch
+from rig import (
+    RANK,
+    SIZE,
+    Messages,
+    Weights,
+    backward,
+    close,  # noqa: F401 - the rank calls it at the end
+    ddp,
+    error_of,
+    everywhere,
+    exact_mean,
+    gradients,
+    join,
+    same_everywhere,
+    server_of_all,
+    wrapped,
+)
+
+
+def check_best_effort_with_loss_and_synchronization() -> None:
+    model, hook = wrapped(
+        Weights(), server={"policy": "best-effort", "deadline": "40ms"}, inject="loss=0.02", inject_seed=RANK
+    )
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    copied = []
+    for step in range(6):
+        backward(model, gradients(step))
+        optimizer.step()
+        drifted = not same_everywhere(list(model.parameters()))
+        copied.append(thc.torch.sync_parameters(model, every=3, optimizer=optimizer))
+        assert all(flag == copied[-1] for flag in everywhere(copied[-1]))
+        if copied[-1]:
+            assert drifted
+            assert same_everywhere(list(model.parameters()))
+            assert same_everywhere([s["momentum_buffer"] for s in optimizer.state.values()])
+    lost = everywhere(hook.group.stats().lost > 0)
+    assert any(lost), "nothing was lost"
+    assert copied == [False, False, True, False, False, True]
+
+
+def check_synchronization_without_loss_copies_nothing() -> None:
+    model, hook = wrapped(Weights((20_000,)))
+    for step in range(2):
+        backward(model, gradients(step, sizes=(20_000,)))
+        assert not thc.torch.sync_parameters(model)
+    other = Weights((10,))
+    assert not thc.torch.sync_parameters(other, group=hook.group)
+
+
+def check_reliable_loses_nothing_on_a_lossy_network() -> None:
+    model, hook = wrapped(inject="loss=0.02", inject_seed=RANK)
+    means = backward(model, gradients(0))
+    assert same_everywhere(means) and 1e-3 < error_of(means, exact_mean(0)) < 0.05
+    stats = hook.group.stats()
+    assert stats.lost == 0 and any(everywhere(stats.retransmissions > 0))
+
+
+def check_training_goes_on_when_the_server_dies() -> None:
+    address, server = server_of_all()
+    group = join(address, timeout=1.5)
+    model, hook = wrapped(group=group)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with Messages() as messages:
+        for step in range(5):
+            if step == 2 and server is not None:
+                server.kill()
+            means = backward(model, gradients(step))
+            assert same_everywhere(means), step
+            error = error_of(means, exact_mean(step))
+            # The killed server may have finished some buckets of step 2.
+            assert (step < 2) == (error > 1e-3) or step == 2, (step, error)
+            optimizer.step()
+        assert same_everywhere(list(model.parameters()))
+        assert hook.fallback_active and isinstance(hook.error, thc.ThcError) and hook.steps == 5
+        assert len(messages.lines) == (1 if RANK == 0 else 0), messages.lines
+        assert RANK or "parameter server" in messages.lines[0]
+    # The same number of ranks, but no server yet: it stays as it is.
+    if server is not None:
+        from servers import ParameterServer
+
+        server = ParameterServer({"workers": SIZE}, listen=address)
+    rig.dist.barrier()
+    assert hook.resume() and not hook.fallback_active and hook.error is None
+    for step in range(5, 7):
+        means = backward(model, gradients(step))
+        assert same_everywhere(means) and error_of(means, exact_mean(step)) > 1e-3
+    group.close()
+    if server is not None:
+        server.kill()
+
+
+def check_the_server_dies_in_the_middle_of_a_step() -> None:
+    address, server = server_of_all()
+    group = join(address, timeout=1.5)
+    model, hook = wrapped(group=group)
+    backward(model, gradients(0))
+    if server is not None:
+        # Somewhere between two buckets, or within one.
+        import threading
+
+        threading.Timer(0.004, server.kill).start()
+    for step in range(1, 400):
+        means = backward(model, gradients(step % 7))
+        assert same_everywhere(means), step
+        if all(everywhere(hook.fallback_active)):
+            break
+    assert hook.fallback_active
+    means = backward(model, gradients(8))
+    assert same_everywhere(means) and error_of(means, exact_mean(8)) < 1e-12
+    group.close()
+
+
+def check_the_fallback_can_be_forbidden() -> None:
+    address, server = server_of_all()
+    group = join(address, timeout=1)
+    model, hook = wrapped(group=group, fallback=False)
+    backward(model, gradients(0))
+    if server is not None:
+        server.kill()
+    rig.dist.barrier()
+    began = time.monotonic()
+    try:
+        backward(model, gradients(1))
+    except Exception as error:
+        assert "parameter server" in str(error), error
+    else:
+        raise AssertionError("the loss of the server was not told")
+    assert time.monotonic() - began < 20
+    assert isinstance(hook.error, thc.SessionError) and not hook.fallback_active
+    group.close()
+
+
+def check_a_restarted_server_is_no_loss() -> None:
+    address, server = server_of_all()
+    group = join(address, timeout=20)
+    model, hook = wrapped(group=group)
+    backward(model, gradients(0))
+    if server is not None:
+        from servers import ParameterServer
+
+        server.kill()
+        server = ParameterServer({"workers": SIZE}, listen=address)
+    means = backward(model, gradients(1))
+    assert same_everywhere(means) and not hook.fallback_active and hook.error is None
+    group.close()
+    if server is not None:
+        server.kill()
+
+
+def check_torch_without_thc_still_works_after_all_that() -> None:
+    model = ddp(Weights((1_000,)))
+    assert error_of(backward(model, gradients(0, sizes=(1_000,))), exact_mean(0, (1_000,))) < 1e-12

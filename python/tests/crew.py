@@ -1,0 +1,95 @@
+"""Checks that need several processes with PyTorch and gloo. Starting those takes seconds, so a crew is started once
+and does all the checks of a module, one after the other; pytest shows each as a test of its own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def names(module: str) -> list[str]:
+    """The checks of a module, in order, without importing it."""
+    tree = ast.parse((HERE / f"{module}.py").read_text())
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("check_")]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Report:
+    """What a crew's ranks said: for each check and rank, when it ended and what went wrong."""
+
+    workers: int
+    ended: dict[tuple[str, int], tuple[float, str]]
+    logs: list[str]
+
+    def verify(self, check: str) -> None:
+        """Fails, with the reason, unless all ranks passed the check."""
+        outcomes = {rank: self.ended[check, rank] for rank in range(self.workers) if (check, rank) in self.ended}
+        failed = sorted((when, rank, text) for rank, (when, text) in outcomes.items() if text)
+        if failed:
+            # The others fail soon after the first because it is gone.
+            _, rank, text = failed[0]
+            raise AssertionError(f"rank {rank} of {self.workers}: {text}")
+        missing = sorted(set(range(self.workers)) - set(outcomes))
+        logs = "".join(f"\n--- rank {rank} ---\n{self.logs[rank][-1500:]}" for rank in missing)
+        assert not missing, f"ranks {missing} did not come to the end of this check{logs}"
+
+    def skipped(self, check: str) -> str | None:
+        """Why the check was not run, if it was not."""
+        _, text = self.ended.get((check, 0), (0.0, ""))
+        return text if text.startswith("not run: ") else None
+
+
+def run(module: str, workers: int, timeout: float = 150.0) -> Report:
+    """Starts ranks with the environment of torchrun, lets them do all checks of a module, and collects reports."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("THC_") or "PROGRAM" in key}
+    environment |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": str(workers),
+        "LOCAL_WORLD_SIZE": str(workers),
+        "TORCHELASTIC_RUN_ID": "tests",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+    with tempfile.TemporaryDirectory(prefix="thc-crew-") as folder:
+        ranks = []
+        for rank in range(workers):
+            with open(f"{folder}/log-{rank}", "w") as log:
+                ranks.append(
+                    subprocess.Popen(
+                        [sys.executable, str(HERE / "rank.py"), module, f"{folder}/report-{rank}"],
+                        env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+        until = time.monotonic() + timeout
+        for each in ranks:
+            try:
+                each.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                each.kill()
+                each.wait()
+        ended = {}
+        for rank in range(workers):
+            report = Path(f"{folder}/report-{rank}")
+            for line in report.read_text().splitlines() if report.exists() else []:
+                check, when, text = json.loads(line)
+                ended[check, rank] = (when, text)
+        return Report(workers, ended, [Path(f"{folder}/log-{rank}").read_text() for rank in range(workers)])

@@ -1,0 +1,135 @@
+"""What checks are made of: models whose gradients are whatever a check wants them to be."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import thc
+import thc.torch
+import torch
+import torch.distributed as dist
+from servers import COOKIE, ParameterServer
+from torch.nn.parallel import DistributedDataParallel
+
+RANK = int(os.environ["RANK"])
+SIZE = int(os.environ["WORLD_SIZE"])
+
+SIZES = (300_000, 1_000, 280_000, 320_000)
+"""Parameters that DDP puts into several buckets of a mebibyte."""
+
+
+class Weights(torch.nn.Module):
+    """Its value is Σ parameter · input, so the gradient of each parameter is that input."""
+
+    def __init__(self, sizes: Sequence[int] = SIZES, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(5)
+        self.weights = torch.nn.ParameterList(
+            [torch.nn.Parameter(torch.randn(size, generator=generator).to(dtype)) for size in sizes]
+        )
+
+    def forward(self, inputs: Sequence[torch.Tensor], order: Sequence[int] | None = None) -> torch.Tensor:
+        # DDP expects gradients in the order opposite to that of registration, and rebuilds its buckets otherwise.
+        parts = [(self.weights[i] * inputs[i]).sum() for i in order or range(len(inputs))]
+        return torch.stack(parts).sum()
+
+
+def gradients(step: int, rank: int = RANK, sizes: Sequence[int] = SIZES, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    """What a rank's gradients are at a step; each rank knows those of all."""
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return [torch.randn(size, generator=generator).to(dtype) for size in sizes]
+
+
+def exact_mean(step: int, sizes: Sequence[int] = SIZES, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    """Their mean over all ranks."""
+    every = [gradients(step, rank, sizes, dtype) for rank in range(SIZE)]
+    return [torch.stack([g.double() for g in column]).mean(0) for column in zip(*every)]
+
+
+def ddp(model: torch.nn.Module, **options: Any) -> DistributedDataParallel:
+    return DistributedDataParallel(model, **{"bucket_cap_mb": 1, **options})
+
+
+_made: list[Any] = []
+
+
+def wrapped(model: torch.nn.Module | None = None, ddp_options: dict[str, Any] | None = None, **options: Any) -> Any:
+    """A DDP model with the hook, in a group of its own unless one is given; and the hook."""
+    if "group" not in options:
+        options = {"timeout": 20, "join_timeout": 20, **options}
+    made = thc.torch.wrap(ddp(model or Weights(), **(ddp_options or {})), **options)
+    hook = thc.torch.hook_of(made)
+    _made.append(hook.group)
+    return made, hook
+
+
+def server_of_all(*jobs: dict[str, Any]) -> tuple[str, ParameterServer | None]:
+    """A thc-ps that rank 0 starts; its address, and on rank 0 the process."""
+    server = ParameterServer(*[{"workers": SIZE, **job} for job in jobs or ({},)]) if RANK == 0 else None
+    box = [server.address if server else None]
+    dist.broadcast_object_list(box)
+    assert box[0] is not None
+    return box[0], server
+
+
+def join(address: str, job: int = 1, **options: Any) -> thc.Group:
+    group = thc.Group(address, job, RANK, COOKIE, **{"timeout": 20, "join_timeout": 20, **options})
+    _made.append(group)
+    return group
+
+
+def close() -> None:
+    """Leaves all groups, those inside rank 0's servers last."""
+    for group in _made:
+        group.close()
+    _made.clear()
+
+
+def backward(model: torch.nn.Module, inputs: Sequence[torch.Tensor], order: Sequence[int] | None = None) -> list[torch.Tensor]:
+    """A backward pass; the averaged gradients."""
+    model.zero_grad(set_to_none=True)
+    model(inputs, order).backward()
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def error_of(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:
+    """Normalised mean squared error of all together."""
+    a, b = torch.cat([f.double() for f in found]), torch.cat([e.double() for e in exact])
+    return float((a - b).square().sum() / b.square().sum())
+
+
+def same_everywhere(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether all ranks have the same bits."""
+    flat = torch.cat([t.detach().double().reshape(-1) for t in tensors]).nan_to_num(nan=7e77, posinf=7e88, neginf=-7e88)
+    digest = torch.stack([flat.sum(), (flat * torch.arange(1, len(flat) + 1)).sum()])
+    every = [torch.empty_like(digest) for _ in range(SIZE)]
+    dist.all_gather(every, digest)
+    return all(torch.equal(each, every[0]) for each in every)
+
+
+def everywhere(flag: bool) -> list[bool]:
+    """Every rank's flag."""
+    every: list[Any] = [None] * SIZE
+    dist.all_gather_object(every, flag)
+    return every
+
+
+class Messages(logging.Handler):
+    """What thc.torch has logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    def __enter__(self) -> Messages:
+        logging.getLogger("thc.torch").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("thc.torch").removeHandler(self)

@@ -1,0 +1,29 @@
+"""`thc.torch` in real processes with real gloo and a real parameter server, checks of `checks_*.py` on crews."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from conftest import needs
+from crew import Report, names, run
+
+needs("torch")
+
+CREWS = [("checks_hook", 2), ("checks_hook", 3), ("checks_loss", 2), ("checks_loss", 3)]
+CASES = [(module, workers, check) for module, workers in CREWS for check in names(module)]
+
+
+@pytest.fixture(scope="module")
+def reports() -> Iterator[dict[tuple[str, int], Report]]:
+    yield {}
+
+
+@pytest.mark.parametrize(("module", "workers", "check"), CASES)
+def test_ranks(reports: dict[tuple[str, int], Report], module: str, workers: int, check: str) -> None:
+    if (module, workers) not in reports:
+        reports[module, workers] = run(module, workers)
+    report = reports[module, workers]
+    if why := report.skipped(check):
+        pytest.skip(why)
+    report.verify(check)
