@@ -102,11 +102,20 @@ impl DpdkOptions {
             }
         }
         let config = self.config(own)?;
-        config.check()?;
         if cfg!(feature = "dpdk") { Ok(Backend::Dpdk(config)) } else { Err(TransportError::NoDpdk) }
     }
 
-    fn config(&self, own: Ipv4Addr) -> Result<DpdkConfig, TransportError> {
+    /// The settings of the DPDK backend, checked, whether or not it is built in; `own` as for [`Self::backend`].
+    ///
+    /// # Errors
+    /// [`TransportError::DpdkSetting`] for the first key that is wrong.
+    pub fn config(&self, own: Ipv4Addr) -> Result<DpdkConfig, TransportError> {
+        let config = self.read(own)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn read(&self, own: Ipv4Addr) -> Result<DpdkConfig, TransportError> {
         let (address, prefix) = match &self.address {
             Some(text) => network(text)?,
             None if own.is_unspecified() || own.is_loopback() => {

@@ -84,6 +84,16 @@ impl AnyIo {
             AnyIo::Lossy(io) => io.inner().recv_capacity(datagram_len),
         }
     }
+
+    /// Whether datagrams could not be sent because nobody on the link answered for their receiver.
+    pub(crate) fn unresolved(&self) -> bool {
+        match self {
+            AnyIo::Udp(_) => false,
+            AnyIo::Dpdk(io) => io.frame_counts().unresolved > 0,
+            AnyIo::Captured(io) => io.inner().unresolved(),
+            AnyIo::Lossy(io) => io.inner().unresolved(),
+        }
+    }
 }
 
 impl PacketIo for AnyIo {

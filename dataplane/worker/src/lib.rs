@@ -20,6 +20,7 @@ mod engine;
 mod error;
 mod group;
 mod io;
+mod probe;
 mod stats;
 
 pub use config::GroupConfig;
@@ -27,6 +28,7 @@ pub use engine::{Borrowed, Engine, EngineConfig};
 pub use error::WorkerError;
 pub use group::{Group, Handle};
 pub use io::AnyIo;
+pub use probe::{Probe, ProbeAnswer, probe};
 pub use stats::Stats;
 pub use thc_protocol::wire::Mode;
 

@@ -2,9 +2,8 @@
 
 mod cli;
 
-use clap::Parser;
 use clap::error::ErrorKind;
-use cli::options::Flags;
+use cli::options::{Flags, Order};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use std::process::ExitCode;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let flags = match Flags::try_parse() {
+    let flags = match Flags::read() {
         Ok(flags) => flags,
         Err(error) => {
             let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
@@ -21,8 +20,8 @@ fn main() -> ExitCode {
             return ExitCode::from(if told { 0 } else { USAGE });
         }
     };
-    let plan = match flags.plan() {
-        Ok(plan) => plan,
+    let order = match flags.order() {
+        Ok(order) => order,
         Err(error) => {
             eprintln!("thc-worker: {error}");
             return ExitCode::from(USAGE);
@@ -36,8 +35,13 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .init();
-    match cli::run::run(&plan) {
-        Ok(()) => ExitCode::SUCCESS,
+    let done = match order {
+        Order::Run(plan) => cli::run::run(&plan).map(|()| true),
+        Order::Doctor(visit) => cli::doctor::run(&visit),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("thc-worker: {error:#}");
             ExitCode::FAILURE

@@ -91,6 +91,9 @@ fn refusals() {
         assert_eq!((answers.len(), answers[0].0), (1, address(9, 9)));
         let (header, payload) = Header::parse(&answers[0].1).unwrap();
         assert_eq!((header.kind, Refused::parse(payload)), (Kind::Refused, Some(Refused { reason, worker })));
+        // Who asks with the right cookie learns how many workers there are.
+        let n = if reason == RefuseReason::WorkerOutOfRange { 2 } else { 0 };
+        assert_eq!(header.num_workers, n);
         let expected = JoinEvent::Failed(JoinError::Refused { job, worker, reason });
         assert_eq!(joiner.handle(ms(1), &answers[0].1), Some(expected));
         assert_eq!(server.registry.status(JOB), Some((0, false)));

@@ -1,7 +1,8 @@
 //! Flags and the TOML file, checked together into a [`Plan`].
 
+use super::doctor::{Known, Visit};
 use bytesize::ByteSize;
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 use std::fmt::Display;
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
@@ -24,12 +25,17 @@ Examples:
   The same settings from a file, the cookie from the environment:
     THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
 
+  What is in the way of a run with these settings on this host:
+    thc-worker doctor --config worker.toml --worker 0
+
 Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
 
 /// Average tensors with the other workers of a job, in compressed form, through a parameter server.
 #[derive(Debug, Parser)]
-#[command(name = "thc-worker", version, after_help = EXAMPLES)]
+#[command(name = "thc-worker", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct Flags {
+    #[command(subcommand)]
+    command: Option<Subcommands>,
     /// TOML file with the keys of "Group" and "Work" below, in snake case, and those of "DPDK", without dpdk-, in
     /// its [dpdk] section; flags win over it
     #[arg(long, value_name = "FILE")]
@@ -39,6 +45,53 @@ pub struct Flags {
     /// Print the report as JSON on stdout
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subcommands {
+    /// Look whether a run with these flags will work on this host, and say what is in the way
+    Doctor(DoctorFlags),
+}
+
+const DOCTOR: &str = "\
+One line for each thing looked at: ok, warning, or wrong with what mends it. Nothing is changed, and no place
+in the job is taken; the parameter server is asked with packets that it only refuses. With --io dpdk the
+devices are opened, so no other process may be using them.
+
+Examples:
+  thc-worker doctor --ps 10.0.0.1:9000 --cookie 0x1234
+  thc-worker doctor --config worker.toml --json
+  thc-worker doctor --ps 10.0.0.1:9000 --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.2/24
+
+Exit status: 0 it will work, 1 something is wrong, 2 wrong flags or configuration.";
+
+/// The flags of a run, and a few.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DOCTOR)]
+struct DoctorFlags {
+    /// The same TOML file as for a run; flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    keys: Keys,
+    /// How long the parameter server may take to answer; 0s: don't ask it
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    patience: humantime::Duration,
+    /// Print the report as JSON on stdout
+    #[arg(long)]
+    json: bool,
+    /// Look for /proc, /sys and /dev in this folder, for tests
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    root: Option<PathBuf>,
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Order {
+    /// A run.
+    Run(Box<Plan>),
+    /// A look at the host.
+    Doctor(Box<Visit>),
 }
 
 /// How coordinates travel.
@@ -125,7 +178,12 @@ struct Keys {
 }
 
 impl Keys {
-    /// These keys, with those of a file where these are absent.
+    /// These keys, with those of a file, if there is one, where these are absent.
+    fn over_file(self, path: Option<&Path>) -> Result<Keys, String> {
+        Ok(self.over(path.map(read).transpose()?.unwrap_or_default()))
+    }
+
+    /// These keys, with others where these are absent.
     fn over(self, file: Keys) -> Keys {
         macro_rules! over {
             ($($key:ident),*) => { Keys { dpdk: self.dpdk.over(file.dpdk), $($key: self.$key.or(file.$key)),* } };
@@ -184,26 +242,19 @@ pub struct Plan {
     pub json: bool,
 }
 
-impl Flags {
-    /// Reads the file, if any, and checks everything.
-    pub fn plan(self) -> Result<Plan, String> {
-        let file = match &self.config {
-            Some(path) => read(path)?,
-            None => Keys::default(),
-        };
-        let keys = self.keys.over(file);
+impl Keys {
+    /// The group to join; `worker` and `cookie` are checked already, and whether `io` is built in.
+    fn group(&self, worker: u8, cookie: u32, io: Backend) -> Result<GroupConfig, String> {
         let defaults = GroupConfig::default();
-        let faults = match &keys.inject {
+        let faults = match &self.inject {
             None => None,
             Some(text) => {
                 let rates: FaultRates = parse("inject", text)?;
-                let seed = keys.inject_seed.unwrap_or(0);
+                let seed = self.inject_seed.unwrap_or(0);
                 Some(LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() })
             }
         };
-        let bind: SocketAddrV4 =
-            keys.bind.as_deref().map_or(Ok(defaults.bind), |text| parse("bind", text))?;
-        let io = keys.dpdk.backend(keys.io, *bind.ip()).map_err(|e| e.to_string())?;
+        let bind = self.bind()?;
         if let Backend::Dpdk(dpdk) = &io
             && !bind.ip().is_unspecified()
             && *bind.ip() != dpdk.address
@@ -213,26 +264,59 @@ impl Flags {
                 dpdk.address
             ));
         }
-        let group = GroupConfig {
-            ps: keys.ps.as_deref().map_or(Ok(defaults.ps), resolve)?,
-            job: keys.job.unwrap_or(defaults.job),
-            worker: keys
-                .worker
-                .ok_or("worker is missing: give this worker's number, --worker 0 to workers - 1")?,
-            cookie: cookie(keys.cookie.as_deref())?,
+        Ok(GroupConfig {
+            ps: self.ps.as_deref().map_or(Ok(defaults.ps), resolve)?,
+            job: self.job.unwrap_or(defaults.job),
+            worker,
+            cookie,
             bind,
             io,
-            join_timeout: time("join_timeout", keys.join_timeout.as_deref(), defaults.join_timeout)?,
-            timeout: time("timeout", keys.timeout.as_deref(), defaults.timeout)?,
-            min_rto: time("min_rto", keys.min_rto.as_deref(), defaults.min_rto)?,
-            seed: keys.seed,
-            threads: match keys.threads.unwrap_or(1) {
+            join_timeout: time("join_timeout", self.join_timeout.as_deref(), defaults.join_timeout)?,
+            timeout: time("timeout", self.timeout.as_deref(), defaults.timeout)?,
+            min_rto: time("min_rto", self.min_rto.as_deref(), defaults.min_rto)?,
+            seed: self.seed,
+            threads: match self.threads.unwrap_or(1) {
                 0 => return Err("threads is 0: give at least 1".into()),
                 threads => threads,
             },
             faults,
             ..defaults
+        })
+    }
+
+    fn bind(&self) -> Result<SocketAddrV4, String> {
+        self.bind.as_deref().map_or(Ok(GroupConfig::default().bind), |text| parse("bind", text))
+    }
+}
+
+impl Flags {
+    /// Reads the command line.
+    pub fn read() -> Result<Flags, clap::Error> {
+        // Doctor takes a run's work along, as files have it, but its help has enough to say without.
+        let hide = |arg: clap::Arg| {
+            let work = arg.get_help_heading() == Some("Work");
+            if work { arg.hide(true) } else { arg }
         };
+        let command = Flags::command().mut_subcommand("doctor", |doctor| doctor.mut_args(hide));
+        Flags::from_arg_matches_mut(&mut command.try_get_matches()?)
+    }
+
+    /// Reads the file, if any, and checks everything.
+    pub fn order(mut self) -> Result<Order, String> {
+        match self.command.take() {
+            Some(Subcommands::Doctor(flags)) => Ok(Order::Doctor(Box::new(flags.visit()?))),
+            None => Ok(Order::Run(Box::new(self.plan()?))),
+        }
+    }
+
+    fn plan(self) -> Result<Plan, String> {
+        let keys = self.keys.over_file(self.config.as_deref())?;
+        let io = keys.dpdk.backend(keys.io, *keys.bind()?.ip()).map_err(|e| e.to_string())?;
+        let worker =
+            keys.worker.ok_or("worker is missing: give this worker's number, --worker 0 to workers - 1")?;
+        let cookie = cookie(keys.cookie.as_deref())?;
+        let cookie = cookie.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?;
+        let group = keys.group(worker, cookie, io)?;
         let limit = match &keys.pcap_limit {
             None => CaptureConfig::DEFAULT_LIMIT,
             Some(text) => size("pcap_limit", text)?,
@@ -258,6 +342,30 @@ impl Flags {
             repeat,
             mode: if keys.mode == Some(Travel::Raw) { Mode::Raw } else { Mode::Compressed },
             error_feedback: keys.error_feedback.unwrap_or(false),
+            json: self.json,
+        })
+    }
+}
+
+impl DoctorFlags {
+    /// What is missing of a run is no error here, nor is a backend that is not built in: that is a finding.
+    fn visit(self) -> Result<Visit, String> {
+        let keys = self.keys.over_file(self.config.as_deref())?;
+        let own = *keys.bind()?.ip();
+        let io = match keys.io {
+            Some(IoName::Dpdk) => keys.dpdk.config(own).map(Backend::Dpdk),
+            io => keys.dpdk.backend(io, own),
+        };
+        let cookie = cookie(keys.cookie.as_deref())?;
+        Ok(Visit {
+            known: Known { cookie: cookie.is_some(), worker: keys.worker.is_some() },
+            config: keys.group(
+                keys.worker.unwrap_or(0),
+                cookie.unwrap_or(0),
+                io.map_err(|e| e.to_string())?,
+            )?,
+            root: self.root,
+            patience: *self.patience,
             json: self.json,
         })
     }
@@ -289,13 +397,13 @@ fn size(key: &str, text: &str) -> Result<u64, String> {
 }
 
 /// The cookie is not repeated in messages: it is a secret.
-fn cookie(text: Option<&str>) -> Result<u32, String> {
-    let text = text.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?.trim();
+fn cookie(text: Option<&str>) -> Result<Option<u32>, String> {
+    let Some(text) = text.map(str::trim) else { return Ok(None) };
     let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| "cookie is no 32-bit number: write it like 0x1234abcd".into())
+    number.map(Some).map_err(|_| "cookie is no 32-bit number: write it like 0x1234abcd".into())
 }
 
 fn resolve(text: &str) -> Result<SocketAddrV4, String> {

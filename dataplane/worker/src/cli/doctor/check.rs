@@ -1,0 +1,53 @@
+//! What a check finds.
+
+use serde::Serialize;
+
+/// How it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// It works, but not as well as it could, or it may be a mistake.
+    Warning,
+    /// It will not work.
+    Wrong,
+}
+
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Wrong => "wrong",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was looked at, one word.
+    pub name: &'static str,
+    /// How it stands.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// What to do about it; absent where nothing needs to be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mend: Option<String>,
+}
+
+impl Check {
+    pub fn ok(name: &'static str, found: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Ok, found: found.into(), mend: None }
+    }
+
+    pub fn warning(name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Warning, found: found.into(), mend: Some(mend.into()) }
+    }
+
+    pub fn wrong(name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Wrong, found: found.into(), mend: Some(mend.into()) }
+    }
+}

@@ -1,0 +1,93 @@
+//! The interfaces that packets go through.
+
+use super::check::Check;
+use super::host::Host;
+use std::net::Ipv4Addr;
+use thc_protocol::wire::MAX_PACKET;
+use thc_transport::IPV4_UDP_HEADER_LEN;
+
+const NAME: &str = "link";
+/// The longest IPv4 packet of the protocol.
+pub const LONGEST: i64 = (MAX_PACKET + IPV4_UDP_HEADER_LEN) as i64;
+/// IFF_UP (linux/if.h)
+const UP: i64 = 1;
+/// Mbit/s; on slower ones a cable or a switch port is at fault more often than not.
+const SLOW: i64 = 1000;
+
+/// The interface that the kernel sends through towards an address.
+pub fn towards(host: &Host, to: Ipv4Addr) -> Option<String> {
+    if to.is_loopback() || is_own(host, to) {
+        return Some("lo".to_owned());
+    }
+    let table = host.read("/proc/net/route")?;
+    let routes = table.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // Numbers are in the byte order of the host, addresses in the network's within them.
+        let address =
+            |n: usize| -> Option<u32> { Some(u32::from_str_radix(fields.get(n)?, 16).ok()?.swap_bytes()) };
+        let metric: u32 = fields.get(6)?.parse().ok()?;
+        Some((fields.first()?.to_string(), address(1)?, address(7)?, metric))
+    });
+    let fitting = routes.filter(|(_, network, mask, _)| to.to_bits() & mask == *network);
+    let best = fitting.max_by_key(|(_, _, mask, metric)| (mask.count_ones(), u32::MAX - metric));
+    best.map(|(interface, ..)| interface)
+}
+
+/// Whether an address is one of this host's.
+fn is_own(host: &Host, address: Ipv4Addr) -> bool {
+    let trie = host.read("/proc/net/fib_trie").unwrap_or_default();
+    let mark = format!("|-- {address}");
+    let mut lines = trie.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == mark && lines.next().is_some_and(|next| next.contains("host LOCAL")) {
+            return true;
+        }
+    }
+    false
+}
+
+/// One check per interface.
+pub fn check(host: &Host, interface: &str) -> Check {
+    let file = |name: &str| format!("/sys/class/net/{interface}/{name}");
+    let Some(flags) = host.read(&file("flags")) else {
+        let there = host.names("/sys/class/net").join(", ");
+        return Check::wrong(NAME, format!("no interface {interface}"), format!("there are {there}"));
+    };
+    let flags = i64::from_str_radix(flags.trim_start_matches("0x"), 16).unwrap_or(UP);
+    if flags & UP == 0 {
+        return Check::wrong(NAME, format!("{interface} is down"), format!("ip link set dev {interface} up"));
+    }
+    let state = host.read(&file("operstate")).unwrap_or_default();
+    if state.ends_with("down") || state == "dormant" || host.number(&file("carrier")) == Some(0) {
+        return Check::wrong(
+            NAME,
+            format!("{interface} has no carrier ({state})"),
+            "look at the cable and the port at its other end (ethtool, ip -s link)",
+        );
+    }
+    let mtu = host.number(&file("mtu")).unwrap_or(1500);
+    if mtu < LONGEST {
+        return Check::wrong(
+            NAME,
+            format!("{interface} takes packets of {mtu} bytes, the longest here have {LONGEST}"),
+            format!("ip link set dev {interface} mtu 1500, on the whole way"),
+        );
+    }
+    // Virtual interfaces have no speed, or make one up.
+    let speed = host.number(&file("speed")).filter(|&speed| speed > 0);
+    let half = host.read(&file("duplex")).as_deref() == Some("half");
+    if half || speed.is_some_and(|speed| speed < SLOW) {
+        let found = format!(
+            "{interface} runs at {} Mbit/s{}",
+            speed.unwrap_or(0),
+            if half { ", half duplex" } else { "" }
+        );
+        return Check::warning(
+            NAME,
+            found,
+            "is this the right interface? If so, look at cable and switch port",
+        );
+    }
+    let speed = speed.map_or(String::new(), |speed| format!(", {} Gbit/s", speed as f64 / 1000.0));
+    Check::ok(NAME, format!("{interface} up{speed}, MTU {mtu}"))
+}

@@ -1,0 +1,115 @@
+//! Asks a parameter server whether it is there, without taking a place in a job.
+
+use crate::{AnyIo, GroupConfig, WorkerError};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, RefuseReason, Refused};
+use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_transport::PacketIo;
+
+/// Probes that are answered before an answer is believed to be the rule.
+const ENOUGH: u32 = 5;
+/// How long one may take before it counts as lost.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What a parameter server says to a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeAnswer {
+    /// Job and cookie are right.
+    Job {
+        /// How many workers the job has.
+        workers: u8,
+    },
+    /// They are not.
+    Refused(RefuseReason),
+}
+
+/// What came of probing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Probe {
+    /// What was answered, if anything was.
+    pub answer: Option<ProbeAnswer>,
+    /// Probes sent, those lost before the first answer left out: they may have waited for ARP.
+    pub asked: u32,
+    /// Probes answered.
+    pub answered: u32,
+    /// The shortest time from a probe to its answer.
+    pub best: Duration,
+    /// Another address from which the answer came.
+    pub strangers: Option<SocketAddrV4>,
+    /// The parameter server's address on the link could not be found out (DPDK).
+    pub unresolved: bool,
+}
+
+/// Sends JOINs as worker 255, which no job can have (P22), and waits for what is said to them.
+///
+/// # Errors
+/// [`WorkerError::Io`] if socket or devices cannot be opened.
+pub fn probe(config: &GroupConfig, patience: Duration) -> Result<Probe, WorkerError> {
+    let mut io = AnyIo::open(config)?;
+    let mut found = Probe::default();
+    let end = io.now() + patience;
+    let mut round = 0;
+    while io.now() < end && found.answered < ENOUGH && found.asked < 4 * ENOUGH {
+        round += 1;
+        found.asked += 1;
+        let mut buffer = [0; MAX_PACKET];
+        let packet = question(config, round, &mut buffer);
+        let sent = io.now();
+        io.send_run(config.ps, packet, packet.len())?;
+        let due = end.min(sent + PATIENCE);
+        let mut answer = None;
+        while answer.is_none() && io.now() < due {
+            let left = due.saturating_sub(io.now());
+            io.wait(left.min(Duration::from_millis(10)))?;
+            io.recv_burst(&mut |from, packet| {
+                if let Some(said) = understand(config, round, packet) {
+                    if from == config.ps {
+                        answer = Some(said);
+                    } else {
+                        found.strangers = Some(from);
+                    }
+                }
+            })?;
+        }
+        if let Some(said) = answer {
+            let took = io.now().saturating_sub(sent);
+            found.best = if found.answered == 0 { took } else { found.best.min(took) };
+            if found.answered == 0 {
+                found.asked = 1;
+            }
+            found.answered += 1;
+            found.answer = Some(said);
+        }
+    }
+    found.unresolved = found.answered == 0 && io.unresolved();
+    Ok(found)
+}
+
+fn question<'a>(config: &GroupConfig, round: u32, buffer: &'a mut [u8]) -> &'a [u8] {
+    let header = Header {
+        kind: Kind::Join,
+        flags: 0,
+        num_workers: 0,
+        job: JobId(config.job),
+        worker: WorkerId::NONE,
+        table: TableId(0),
+        cookie: Cookie(config.cookie),
+        round: Round(round),
+        slot: SlotId(0),
+        count: 0,
+    };
+    header.emit_packet(buffer, &Join { nonce: 0, session: Cookie(0) }.to_bytes())
+}
+
+/// What an answer to this round's question says.
+fn understand(config: &GroupConfig, round: u32, packet: &[u8]) -> Option<ProbeAnswer> {
+    let (header, payload) = Header::parse(packet).ok()?;
+    if header.kind != Kind::Refused || header.job != JobId(config.job) || header.round != Round(round) {
+        return None;
+    }
+    Some(match Refused::parse(payload)?.reason {
+        RefuseReason::WorkerOutOfRange => ProbeAnswer::Job { workers: header.num_workers },
+        reason => ProbeAnswer::Refused(reason),
+    })
+}

@@ -1,0 +1,153 @@
+//! `thc-worker doctor` on this host, and in networks where something is wrong.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use serde_json::Value;
+use std::net::SocketAddrV4;
+use std::process::Command;
+use thc_tests::{COOKIE, Host, Network, Ps, Worker, binary, free_port, run};
+
+/// A finding by its name, and how the program ended.
+fn doctor(host: Option<&Host>, name: &str, args: &[&str]) -> (Value, Option<i32>) {
+    let binary = binary("thc-worker");
+    let mut command = host.map_or_else(|| Command::new(&binary), |host| host.command(&binary));
+    let output = command.args(["doctor", "--json"]).args(args).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let checks = report["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["name"] == name);
+    let check = check.unwrap_or_else(|| panic!("no {name} in {report}")).clone();
+    assert_eq!(check["mend"].is_string(), check["verdict"] != "ok", "{check}");
+    let wrong = checks.iter().any(|check| check["verdict"] == "wrong");
+    assert_eq!(report["verdict"] == "wrong", wrong, "{report}");
+    assert_eq!(output.status.code(), Some(i32::from(wrong)), "{report}");
+    (check, output.status.code())
+}
+
+#[track_caller]
+fn is(check: &Value, verdict: &str, says: &str) {
+    assert_eq!(check["verdict"], verdict, "{check}");
+    assert!(check["found"].as_str().unwrap().contains(says), "{check}");
+}
+
+#[test]
+fn a_server_that_answers() {
+    let ps = Ps::start(3, &[]);
+    let addr = ps.addr.to_string();
+    let (check, code) = doctor(None, "server", &["--ps", &addr, "--cookie", COOKIE, "--worker", "2"]);
+    is(&check, "ok", "3 workers, cookie right");
+    assert_eq!(code, Some(0), "this host would not do: {check}");
+    // Neither was a place taken, nor is a probe something to warn of.
+    assert!(!ps.log().contains("joined") && !ps.log().contains("refused"), "{}", ps.log());
+
+    let cases: [(&[&str], &str, &str); 4] = [
+        (&["--cookie", COOKIE, "--worker", "3"], "wrong", "no worker 3"),
+        (&["--cookie", "0x99"], "wrong", "another cookie"),
+        (&[], "warning", "no cookie was given"),
+        (&["--job", "9"], "wrong", "has no job 9"),
+    ];
+    for (args, verdict, says) in cases {
+        let mut all = vec!["--ps", &addr];
+        all.extend(args);
+        is(&doctor(None, "server", &all).0, verdict, says);
+    }
+}
+
+#[test]
+fn a_session_that_runs_is_not_disturbed() {
+    let ps = Ps::start(2, &[]);
+    let addr = ps.addr.to_string();
+    let args = ["--coordinates", "1000000", "--repeat", "40"];
+    let workers: Vec<Worker> = (0..2).map(|worker| Worker::start(ps.addr, worker, &args)).collect();
+    while !ps.log().contains("session formed") {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    is(&doctor(None, "server", &["--ps", &addr, "--cookie", COOKIE]).0, "ok", "2 workers");
+    for end in workers.into_iter().map(Worker::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}");
+    }
+}
+
+#[test]
+fn a_silent_server() {
+    let addr = format!("127.0.0.1:{}", free_port());
+    let (check, _) = doctor(None, "server", &["--ps", &addr, "--patience", "300ms"]);
+    is(&check, "wrong", "does not answer (2 probes in 300ms)");
+}
+
+#[test]
+fn usage_and_text() {
+    for args in
+        [&["doctor", "--nonsense"][..], &["doctor", "--ps", "nowhere"], &["doctor", "--patience", "5"]]
+    {
+        let end = run("thc-worker", args);
+        assert_eq!(end.status.code(), Some(2), "{end:?}");
+    }
+    let end = run("thc-worker", &["doctor", "--patience", "0s"]);
+    let text = String::from_utf8(end.stdout).unwrap();
+    assert!(text.contains("\n  ok       link         lo up"), "{text}");
+    assert!(text.contains("clock") && !text.contains("server"), "{text}");
+    let help = String::from_utf8(run("thc-worker", &["doctor", "--help"]).stdout).unwrap();
+    assert!(help.contains("--dpdk-device") && !help.contains("--coordinates"), "{help}");
+}
+
+#[test]
+fn dpdk_that_is_not_there() {
+    let args = ["--io", "dpdk", "--dpdk-address", "10.77.0.9/24", "--patience", "0s"];
+    let device = "net_af_packet0,iface=nosuch0";
+    let mut all = args.to_vec();
+    all.extend(["--dpdk-device", device]);
+    is(&doctor(None, "device", &all).0, "wrong", "nosuch0, which is no interface here");
+    let (program, _) = doctor(None, "program", &all);
+    if program["found"].as_str().unwrap().contains("without DPDK") {
+        assert!(program["mend"].as_str().unwrap().contains("libdpdk-dev"), "{program}");
+    }
+    let mut all = args.to_vec();
+    all.extend(["--dpdk-device", "net_memif0,role=client,socket=/nowhere/thc.sock"]);
+    is(&doctor(None, "device", &all).0, "wrong", "nobody listens there");
+}
+
+#[test]
+fn links_of_a_network() {
+    let network = match Network::star(2) {
+        Ok(network) => network,
+        Err(reason) => {
+            println!("not run: {reason}");
+            return;
+        }
+    };
+    let (server, client) = (network.host(0), network.host(1));
+    let addr = SocketAddrV4::new(server.address, 9000);
+    let text = addr.to_string();
+    let args = ["--ps", &text, "--cookie", COOKIE, "--patience", "400ms"];
+    is(&doctor(Some(client), "link", &args).0, "wrong", "no route");
+    network.hosts().iter().for_each(|host| host.assign().unwrap());
+    let ps = Ps::start_on(Some(server), addr, 2, &[]);
+    is(&doctor(Some(client), "server", &args).0, "ok", "2 workers");
+    is(&doctor(Some(client), "link", &args).0, "ok", "eth0 up");
+    client.ip("link set eth0 mtu 900").unwrap();
+    is(&doctor(Some(client), "link", &args).0, "wrong", "eth0 takes packets of 900 bytes");
+    client.ip("link set eth0 mtu 1500").unwrap();
+    server.ip("link set eth0 down").unwrap();
+    is(&doctor(Some(client), "server", &args).0, "wrong", "does not answer");
+    client.ip("link set eth0 down").unwrap();
+    is(&doctor(Some(client), "link", &args).0, "wrong", "no route");
+    drop(ps);
+}
+
+#[test]
+fn a_server_that_answers_from_another_address_is_found_out() {
+    let network = match Network::star(2) {
+        Ok(network) => network,
+        Err(reason) => {
+            println!("not run: {reason}");
+            return;
+        }
+    };
+    let (server, client) = (network.host(0), network.host(1));
+    network.hosts().iter().for_each(|host| host.assign().unwrap());
+    server.ip("addr add 10.77.0.200/24 dev eth0").unwrap();
+    let any = SocketAddrV4::new([0, 0, 0, 0].into(), 9000);
+    let ps = Ps::start_on(Some(server), any, 2, &[]);
+    let (check, _) = doctor(Some(client), "server", &["--ps", "10.77.0.200:9000", "--patience", "300ms"]);
+    is(&check, "wrong", &format!("{}:9000 answers", server.address));
+    drop(ps);
+}
