@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use thc_protocol::JobId;
 use thc_protocol::aggregator::ConfigError;
 use thc_protocol::session::{Action, Registry};
 use thc_protocol::wire::{HEADER_LEN, Header, JOIN_LEN, Kind, RefuseReason, Refused};
+use thc_protocol::{JobId, WorkerId};
 use thc_transport::Peer;
 
 use crate::error::PsError;
@@ -225,6 +225,7 @@ impl Control {
             && header.kind == Kind::Refused
             && let Some(refused) = Refused::parse(payload)
             && refused.reason != RefuseReason::Reforming
+            && !is_probe(refused)
         {
             let before = self.shared.control.refused.fetch_add(1, Ordering::Relaxed);
             // Anybody can make this happen, so it must not fill the log.
@@ -269,6 +270,11 @@ impl Control {
         view.joined = joined;
         view.running = running;
     }
+}
+
+/// Whether it answers a worker that only wanted to know whether job and cookie are right (P22).
+fn is_probe(refused: Refused) -> bool {
+    refused.reason == RefuseReason::WorkerOutOfRange && refused.worker == WorkerId::NONE
 }
 
 /// The session cookie that a JOIN claims.
