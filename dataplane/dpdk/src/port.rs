@@ -332,14 +332,10 @@ impl Setup<'_> {
                 let tx = ffi::rte_eth_tx_queue_setup(self.id, queue, tx_ring, node, std::ptr::null());
                 self.check("a send queue", tx)?;
             }
-            if let Some(mac) = config.mac {
-                let mut address = ffi::rte_ether_addr { addr_bytes: mac };
-                let result = ffi::rte_eth_dev_default_mac_addr_set(self.id, &raw mut address);
-                self.check("the MAC address", result)?;
-            }
             self.check("it to run", ffi::rte_eth_dev_start(self.id))?;
         }
         *started = true;
+        let wished = config.mac.map(|mac| self.set_mac(mac)).transpose()?;
         let steering = self.steer(hashes, bits, info.reta_size)?;
         let mut mac = ffi::rte_ether_addr::default();
         // SAFETY: the port is open; `mac` is written.
@@ -355,7 +351,7 @@ impl Setup<'_> {
         Ok(PortInfo {
             name: device(),
             driver,
-            mac: mac.addr_bytes,
+            mac: wished.unwrap_or(mac.addr_bytes),
             mtu: config.mtu,
             queues,
             steering,
@@ -365,6 +361,18 @@ impl Setup<'_> {
             rx_descriptors: rx_ring,
             numa: u32::try_from(node).ok(),
         })
+    }
+
+    /// A device that keeps the address it has must at least let frames for another one through.
+    fn set_mac(&self, mac: [u8; 6]) -> Result<[u8; 6], DpdkError> {
+        let mut address = ffi::rte_ether_addr { addr_bytes: mac };
+        // SAFETY: the port is started; `address` is copied.
+        let result = unsafe { ffi::rte_eth_dev_default_mac_addr_set(self.id, &raw mut address) };
+        // SAFETY: the port is started.
+        if result == -libc::ENOTSUP && unsafe { ffi::rte_eth_promiscuous_enable(self.id) } == 0 {
+            return Ok(mac);
+        }
+        self.check("the MAC address", result).map(|()| mac)
     }
 
     fn steer(&self, hashes: bool, bits: u32, table: u16) -> Result<Steering, DpdkError> {

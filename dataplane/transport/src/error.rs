@@ -105,6 +105,12 @@ pub enum TransportError {
         /// What to do.
         mend: &'static str,
     },
+    /// DPDK or a device refused.
+    #[error("dpdk: {cause}")]
+    Dpdk {
+        /// What, and the mend.
+        cause: String,
+    },
     /// A rate of injected faults is no probability.
     #[error("{name} is {value}: it is a probability, so give a number from 0 to 1")]
     Probability {
@@ -131,6 +137,7 @@ impl TransportError {
             Self::AddressNotAvailable { .. } => io::ErrorKind::AddrNotAvailable,
             Self::BindNotPermitted { .. } => io::ErrorKind::PermissionDenied,
             Self::NoDpdk => io::ErrorKind::Unsupported,
+            Self::Dpdk { .. } => io::ErrorKind::Other,
             Self::SegmentLength { .. }
             | Self::DpdkSetting { .. }
             | Self::DatagramTooLarge { .. }

@@ -3,13 +3,27 @@
 //! Built in with the feature `dpdk`, which needs libdpdk; without it the types exist and opening
 //! says what is missing.
 
+#[cfg(not(feature = "dpdk"))]
 mod absent;
 mod config;
+#[cfg(any(feature = "dpdk", test))]
+mod frame;
+#[cfg(feature = "dpdk")]
+mod io;
+#[cfg(feature = "dpdk")]
+mod neighbours;
+#[cfg(feature = "dpdk")]
+mod open;
 mod report;
+#[cfg(feature = "dpdk")]
+mod sender;
 
+#[cfg(not(feature = "dpdk"))]
 pub use absent::{Dpdk, DpdkIo};
 pub use config::{DpdkConfig, Idle, MacAddr, MacSyntax, Neighbour};
 pub use report::{DeviceInfo, FrameCounts, Steering};
+#[cfg(feature = "dpdk")]
+pub use {io::DpdkIo, open::Dpdk};
 
 /// Which backend carries a group's or a server's packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,313 @@
+//! Frames as bytes: what is a datagram for us, what is not, and how ours begin.
+//!
+//! Whatever comes from a device is looked at here and nowhere else; nothing in it is believed.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use super::MacAddr;
+use crate::{
+    FrameCounts, IPV4_UDP_HEADER_LEN, Peer,
+    checksum::{fold, sum_of_bytes, sum_of_ends, verify},
+};
+
+/// Bytes of an Ethernet header.
+pub const ETHERNET_LEN: usize = 14;
+/// Bytes in front of a datagram's payload: Ethernet, IPv4 without options, UDP.
+pub const HEADERS_LEN: usize = ETHERNET_LEN + IPV4_UDP_HEADER_LEN;
+/// Bytes of an ARP frame, unpadded.
+pub const ARP_LEN: usize = ETHERNET_LEN + 28;
+
+const IPV4: [u8; 2] = [0x08, 0x00];
+const ARP: [u8; 2] = [0x08, 0x06];
+const VLAN: [u8; 2] = [0x81, 0x00];
+const SERVICE_VLAN: [u8; 2] = [0x88, 0xa8];
+const ICMP: u8 = 1;
+const UDP: u8 = 17;
+
+/// Whom frames must be for.
+#[derive(Clone, Copy, Debug)]
+pub struct Local {
+    /// The device's address.
+    pub mac: MacAddr,
+    /// Address and UDP port.
+    pub peer: Peer,
+    /// Whether UDP checksums are checked.
+    pub checksums: bool,
+}
+
+/// A frame that is no datagram for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// An ARP packet: see [`Arp::parse`].
+    Arp,
+    /// An ICMP echo request to us.
+    Echo,
+    /// See [`FrameCounts`] for this and the following.
+    OtherHost,
+    Vlan,
+    Ethertype,
+    Truncated,
+    IpHeader,
+    IpOptions,
+    Fragment,
+    OtherAddress,
+    Protocol,
+    OtherPort,
+    Udp,
+}
+
+impl FrameCounts {
+    /// Counts a frame that is of no use. ARP and echo requests are counted by what is done about them.
+    pub(super) fn count(&mut self, other: Foreign) {
+        let place = match other {
+            Foreign::Arp | Foreign::Echo => return,
+            Foreign::OtherHost => &mut self.other_host,
+            Foreign::Vlan => &mut self.vlan,
+            Foreign::Ethertype => &mut self.ethertype,
+            Foreign::Truncated => &mut self.truncated,
+            Foreign::IpHeader => &mut self.ip_header,
+            Foreign::IpOptions => &mut self.ip_options,
+            Foreign::Fragment => &mut self.fragments,
+            Foreign::OtherAddress => &mut self.other_address,
+            Foreign::Protocol => &mut self.protocol,
+            Foreign::OtherPort => &mut self.other_port,
+            Foreign::Udp => &mut self.udp,
+        };
+        *place += 1;
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn address_at(bytes: &[u8], at: usize) -> Ipv4Addr {
+    Ipv4Addr::new(bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3])
+}
+
+/// Sender and payload of a frame that is a datagram for `local`. `good` says which checksums the device has found right:
+/// the IPv4 header's and UDP's.
+///
+/// # Errors
+/// What else the frame is.
+#[inline]
+pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(Peer, &'a [u8]), Foreign> {
+    let Some(headers) = frame.first_chunk::<HEADERS_LEN>() else { return Err(short(frame, local)) };
+    if headers[12..14] != IPV4 || headers[..6] != local.mac.0 {
+        return Err(unusual(headers, local));
+    }
+    let ip = &headers[ETHERNET_LEN..];
+    // Version 4, five words of header; no fragment (but "don't fragment" may be set).
+    if ip[0] != 0x45 || u16_at(ip, 6) & 0x3fff != 0 || ip[9] != UDP {
+        return Err(unusual_ip(frame, local));
+    }
+    let total = usize::from(u16_at(ip, 2));
+    let Some(datagram) = frame.get(ETHERNET_LEN + 20..ETHERNET_LEN + total) else {
+        return Err(Foreign::Truncated);
+    };
+    if !good.0 && fold(sum_of_bytes(&ip[..20])) != 0xffff {
+        return Err(Foreign::IpHeader);
+    }
+    if address_at(ip, 16) != *local.peer.ip() {
+        return Err(Foreign::OtherAddress);
+    }
+    let udp = &headers[ETHERNET_LEN + 20..];
+    if u16_at(udp, 2) != local.peer.port() {
+        return Err(Foreign::OtherPort);
+    }
+    let (length, checksum) = (usize::from(u16_at(udp, 4)), u16_at(udp, 6));
+    let from = SocketAddrV4::new(address_at(ip, 12), u16_at(udp, 0));
+    let Some(payload) = datagram.get(8..).filter(|payload| payload.len() + 8 == length) else {
+        return Err(Foreign::Udp);
+    };
+    // Zero is "no checksum".
+    if local.checksums && !good.1 && checksum != 0 && !verify(from, local.peer, payload, checksum) {
+        return Err(Foreign::Udp);
+    }
+    Ok((from, payload))
+}
+
+/// A frame shorter than the headers of a datagram.
+#[cold]
+fn short(frame: &[u8], local: &Local) -> Foreign {
+    match frame.first_chunk::<ETHERNET_LEN>() {
+        None => Foreign::Truncated,
+        Some(ethernet) => match unusual(ethernet, local) {
+            Foreign::Arp if frame.len() < ARP_LEN => Foreign::Truncated,
+            Foreign::Protocol => Foreign::Truncated,
+            other => other,
+        },
+    }
+}
+
+/// Neither IPv4 nor to our hardware address. `frame` has an Ethernet header at least.
+#[cold]
+fn unusual(frame: &[u8], local: &Local) -> Foreign {
+    let (to, kind) = (&frame[..6], [frame[12], frame[13]]);
+    if to != local.mac.0.as_slice() && to[0] & 1 == 0 {
+        return Foreign::OtherHost;
+    }
+    match kind {
+        ARP => Foreign::Arp,
+        VLAN | SERVICE_VLAN => Foreign::Vlan,
+        // To a group: no datagram of THC's is.
+        IPV4 if to != local.mac.0.as_slice() => Foreign::OtherHost,
+        IPV4 => Foreign::Protocol,
+        _ => Foreign::Ethertype,
+    }
+}
+
+/// IPv4 to our hardware address, but no whole UDP datagram without options. `frame` has all headers.
+#[cold]
+fn unusual_ip(frame: &[u8], local: &Local) -> Foreign {
+    let ip = &frame[ETHERNET_LEN..];
+    let total = usize::from(u16_at(ip, 2));
+    if ip[0] >> 4 != 4 || ip[0] & 15 < 5 {
+        return Foreign::IpHeader;
+    }
+    if total < 20 || total > ip.len() {
+        return Foreign::Truncated;
+    }
+    if ip[0] & 15 > 5 {
+        return Foreign::IpOptions;
+    }
+    if fold(sum_of_bytes(&ip[..20])) != 0xffff {
+        return Foreign::IpHeader;
+    }
+    if u16_at(ip, 6) & 0x3fff != 0 {
+        return Foreign::Fragment;
+    }
+    if address_at(ip, 16) != *local.peer.ip() {
+        return Foreign::OtherAddress;
+    }
+    // Echo request, code 0.
+    if ip[9] == ICMP && total >= 28 && ip[20..22] == [8, 0] { Foreign::Echo } else { Foreign::Protocol }
+}
+
+/// Makes the answer of an echo request that [`parse`] has recognised.
+pub fn answer_echo(frame: &mut [u8]) {
+    let (to, rest) = frame.split_at_mut(6);
+    to.swap_with_slice(&mut rest[..6]);
+    let ip = &mut frame[ETHERNET_LEN..];
+    let (from, rest) = ip[12..].split_at_mut(4);
+    from.swap_with_slice(&mut rest[..4]);
+    // From type 8 to type 0: the sum is less by 0x0800, its complement more.
+    ip[20] = 0;
+    let sum = fold(u64::from(u16_at(ip, 22)) + 0x0800);
+    ip[22..24].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// An ARP packet for IPv4 on Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arp {
+    /// Whether it asks; otherwise it answers.
+    pub asks: bool,
+    /// Who sends it.
+    pub sender: (MacAddr, Ipv4Addr),
+    /// Whom it asks about, or answers. The hardware address of a question means nothing.
+    pub target: (MacAddr, Ipv4Addr),
+}
+
+impl Arp {
+    /// Reads a frame that [`parse`] has found to be ARP; `None` if it is about other kinds of addresses.
+    pub fn parse(frame: &[u8]) -> Option<Arp> {
+        let arp = frame.get(ETHERNET_LEN..ARP_LEN)?;
+        if arp[..6] != [0, 1, 8, 0, 6, 4] {
+            return None;
+        }
+        let mac =
+            |at: usize| MacAddr([arp[at], arp[at + 1], arp[at + 2], arp[at + 3], arp[at + 4], arp[at + 5]]);
+        let asks = match u16_at(arp, 6) {
+            1 => true,
+            2 => false,
+            _ => return None,
+        };
+        Some(Arp { asks, sender: (mac(8), address_at(arp, 14)), target: (mac(18), address_at(arp, 24)) })
+    }
+
+    /// The frame: to all if it asks, to the target if it answers.
+    pub fn emit(&self) -> [u8; ARP_LEN] {
+        let mut frame = [0; ARP_LEN];
+        let to = if self.asks { MacAddr::BROADCAST } else { self.target.0 };
+        frame[..6].copy_from_slice(&to.0);
+        frame[6..12].copy_from_slice(&self.sender.0.0);
+        frame[12..14].copy_from_slice(&ARP);
+        frame[14..20].copy_from_slice(&[0, 1, 8, 0, 6, 4]);
+        frame[21] = if self.asks { 1 } else { 2 };
+        frame[22..28].copy_from_slice(&self.sender.0.0);
+        frame[28..32].copy_from_slice(&self.sender.1.octets());
+        if !self.asks {
+            frame[32..38].copy_from_slice(&self.target.0.0);
+        }
+        frame[38..].copy_from_slice(&self.target.1.octets());
+        frame
+    }
+}
+
+/// The headers of datagrams from one endpoint to another, complete but for what depends on the payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Template {
+    bytes: [u8; HEADERS_LEN],
+    /// Sums of the IPv4 header and of UDP's pseudo header, without lengths.
+    ip_sum: u64,
+    udp_sum: u64,
+}
+
+/// Who fills in checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// We do.
+    Software,
+    /// The device does, and wants the pseudo header's sum.
+    Device,
+    /// UDP goes without.
+    None,
+}
+
+impl Template {
+    pub fn new(mac: (MacAddr, MacAddr), from: Peer, to: Peer) -> Template {
+        let mut bytes = [0; HEADERS_LEN];
+        bytes[..6].copy_from_slice(&mac.1.0);
+        bytes[6..12].copy_from_slice(&mac.0.0);
+        bytes[12..14].copy_from_slice(&IPV4);
+        let ip = &mut bytes[ETHERNET_LEN..];
+        // Version 4, five words; don't fragment; 64 hops.
+        ip[0] = 0x45;
+        ip[6] = 0x40;
+        ip[8] = 64;
+        ip[9] = UDP;
+        ip[12..16].copy_from_slice(&from.ip().octets());
+        ip[16..20].copy_from_slice(&to.ip().octets());
+        ip[20..22].copy_from_slice(&from.port().to_be_bytes());
+        ip[22..24].copy_from_slice(&to.port().to_be_bytes());
+        let ip_sum = sum_of_bytes(&ip[..20]);
+        Template { bytes, ip_sum, udp_sum: sum_of_ends(from, to) }
+    }
+
+    /// Writes the headers of a payload of `len` bytes whose [`sum_of_bytes`] is `sum` (only [`Checksums::Software`]
+    /// looks at it). `len` is at most what IPv4 carries.
+    #[inline]
+    pub fn write(&self, out: &mut [u8; HEADERS_LEN], len: usize, sum: u64, checksums: Checksums) {
+        *out = self.bytes;
+        let (ip_len, udp_len) = ((len + IPV4_UDP_HEADER_LEN) as u16, (len + 8) as u16);
+        out[16..18].copy_from_slice(&ip_len.to_be_bytes());
+        out[38..40].copy_from_slice(&udp_len.to_be_bytes());
+        if checksums != Checksums::Device {
+            let ip = !fold(self.ip_sum + u64::from(ip_len));
+            out[24..26].copy_from_slice(&ip.to_be_bytes());
+        }
+        let udp = match checksums {
+            Checksums::None => return,
+            Checksums::Device => fold(self.udp_sum + u64::from(udp_len)),
+            Checksums::Software => match !fold(self.udp_sum + 2 * u64::from(udp_len) + sum) {
+                0 => 0xffff,
+                written => written,
+            },
+        };
+        out[40..42].copy_from_slice(&udp.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+#[path = "frame_tests.rs"]
+mod tests;

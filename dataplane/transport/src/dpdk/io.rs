@@ -1,0 +1,300 @@
+//! One endpoint on DPDK devices: a queue of each, for one thread at a time.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thc_dpdk::{Batch, Mempool, RxQueue, TxQueue};
+
+use super::frame::{self, Arp, Foreign, Local};
+use super::neighbours::Reach;
+use super::open::{Endpoint, ring_of};
+use super::sender::DpdkTx;
+use super::{FrameCounts, Idle, MacAddr};
+use crate::{IPV4_UDP_HEADER_LEN, IoStats, PacketIo, Peer};
+
+/// How often links and neighbours are looked after.
+const TICK: Duration = Duration::from_millis(100);
+/// Ticks between questions to neighbours that are known already: they may have a new address.
+const REFRESH: u64 = 50;
+/// Ticks after which a link that is down is worth a warning.
+const NO_LINK: u64 = 30;
+/// How long an endpoint polls before it naps.
+const SPIN: Duration = Duration::from_micros(50);
+const FIRST_NAP: Duration = Duration::from_micros(10);
+
+/// What an endpoint is made of.
+pub(super) struct QueueParts {
+    pub endpoint: Arc<Endpoint>,
+    pub local: Peer,
+    pub queue: u16,
+    pub pool: Mempool,
+    pub queues: Vec<(RxQueue, TxQueue)>,
+}
+
+/// One device's receive queue.
+struct In {
+    queue: RxQueue,
+    local: Local,
+    batch: Batch,
+    link: bool,
+}
+
+/// Packet I/O over one queue of each device. It can move to another thread.
+///
+/// Datagrams are handed up where the device has put them, without a copy. ARP is asked and answered, and echo requests
+/// are answered, while packets are received: an endpoint that nobody polls is silent.
+pub struct DpdkIo {
+    endpoint: Arc<Endpoint>,
+    local: Peer,
+    /// The first queue looks after links and neighbours.
+    first: bool,
+    inputs: Vec<In>,
+    tx: DpdkTx,
+    /// Where packets of several segments are put together.
+    scratch: Vec<u8>,
+    ticks: u64,
+    stats: IoStats,
+}
+
+impl DpdkIo {
+    pub(super) fn new(parts: QueueParts) -> DpdkIo {
+        let QueueParts { endpoint, local, queue, pool, queues } = parts;
+        let (receive, send): (Vec<RxQueue>, Vec<TxQueue>) = queues.into_iter().unzip();
+        let inputs = receive.into_iter().zip(&endpoint.ports).map(|(queue, port)| In {
+            queue,
+            local: Local { mac: MacAddr(port.info().mac), peer: local, checksums: endpoint.config.checksums },
+            batch: Batch::new(),
+            link: false,
+        });
+        DpdkIo {
+            inputs: inputs.collect(),
+            tx: DpdkTx::new(Arc::clone(&endpoint), local, send, pool),
+            local,
+            first: queue == 0,
+            scratch: vec![0; 1 << 16],
+            ticks: 0,
+            stats: IoStats::default(),
+            endpoint,
+        }
+    }
+
+    /// How many datagrams the receive rings hold, all devices together.
+    #[must_use]
+    pub fn recv_capacity(&self) -> usize {
+        let rings = self.endpoint.config.devices.iter().zip(&self.endpoint.ports);
+        rings.map(|(device, port)| ring_of(device, port.info().rx_descriptors)).sum()
+    }
+
+    /// Frames that the devices dropped because the receive rings were full, as far as they tell. The first queue's
+    /// endpoint counts for all.
+    #[must_use]
+    pub fn recv_overflows(&self) -> u64 {
+        if !self.first {
+            return 0;
+        }
+        let dropped = self.endpoint.ports.iter().map(|port| {
+            let stats = port.stats();
+            stats.missed + stats.no_buffer
+        });
+        dropped.sum()
+    }
+
+    /// What became of frames that were no datagrams for this endpoint, and of datagrams that were not sent.
+    #[must_use]
+    pub fn frame_counts(&self) -> FrameCounts {
+        self.tx.counts
+    }
+
+    /// Receives one burst as [`PacketIo::recv_burst`] does, and lets `f` answer each datagram at once: what it sends
+    /// goes out when the burst is over. Returns how many datagrams were handed to `f`.
+    pub fn answer_burst(&mut self, f: &mut impl FnMut(Peer, &[u8], &mut DpdkTx)) -> usize {
+        let (mut datagrams, mut bytes) = (0, 0);
+        for device in 0..self.inputs.len() {
+            let Self { inputs, tx, scratch, endpoint, .. } = self;
+            let input = &mut inputs[device];
+            input.queue.burst(&mut input.batch);
+            let packets = input.batch.packets();
+            for packet in packets.iter().take(4) {
+                packet.prefetch();
+            }
+            for (number, packet) in packets.iter().enumerate() {
+                if let Some(later) = packets.get(number + 4) {
+                    later.prefetch();
+                }
+                let whole = if packet.segments() == 1 {
+                    packet.data()
+                } else {
+                    tx.counts.joined += 1;
+                    packet.contiguous(scratch).unwrap_or(&[])
+                };
+                match frame::parse(whole, &input.local, packet.checksums_good()) {
+                    Ok((from, payload)) => {
+                        datagrams += 1;
+                        bytes += payload.len() + IPV4_UDP_HEADER_LEN;
+                        f(from, payload, tx);
+                    }
+                    Err(other) => handle(endpoint, tx, device, whole, other),
+                }
+            }
+            input.batch.clear();
+        }
+        self.stats.packets_in += datagrams as u64;
+        self.stats.bytes_in += bytes as u64;
+        self.stats.recv_bursts += u64::from(datagrams > 0);
+        self.tx.flush();
+        self.tick();
+        datagrams
+    }
+
+    /// Whether packets have come. They wait in the batches.
+    fn poll(&mut self) -> bool {
+        let mut any = false;
+        for input in &mut self.inputs {
+            input.queue.burst(&mut input.batch);
+            any |= !input.batch.is_empty();
+        }
+        any
+    }
+
+    #[inline]
+    fn tick(&mut self) {
+        if self.first && self.endpoint.start.elapsed() >= TICK * self.ticks as u32 {
+            self.look_after();
+        }
+    }
+
+    /// Says who is here when a link comes up, and asks anew who the others are.
+    #[cold]
+    fn look_after(&mut self) {
+        for device in 0..self.inputs.len() {
+            let port = &self.endpoint.ports[device];
+            let (link, _) = port.link();
+            let before = std::mem::replace(&mut self.inputs[device].link, link);
+            if link && !before {
+                // A question about oneself tells everybody.
+                self.tx.ask(device, *self.local.ip());
+            } else if !link && self.ticks == NO_LINK {
+                tracing::warn!(
+                    "device {} has no link: check the cable, the other end, or that the peer of a memif runs",
+                    port.info().name
+                );
+            }
+        }
+        if self.ticks % REFRESH == REFRESH - 1 {
+            let endpoint = Arc::clone(&self.endpoint);
+            for (address, device) in endpoint.neighbours.in_use() {
+                self.tx.ask(device, address);
+            }
+        }
+        self.tx.flush();
+        let elapsed = self.endpoint.start.elapsed().as_millis() / TICK.as_millis();
+        // Past 2^32 ticks, which is 13 years, it comes with every burst.
+        self.ticks = (elapsed as u64 + 1).min(u64::from(u32::MAX));
+    }
+}
+
+/// A frame that is no datagram for us.
+#[cold]
+fn handle(endpoint: &Endpoint, tx: &mut DpdkTx, device: usize, frame: &[u8], other: Foreign) {
+    tx.counts.count(other);
+    match other {
+        Foreign::Arp => match Arp::parse(frame) {
+            Some(arp) => handle_arp(endpoint, tx, device, &arp),
+            None => tx.counts.arp_seen += 1,
+        },
+        Foreign::Echo => {
+            tx.counts.echo_answered += 1;
+            let mut answer = frame.to_vec();
+            frame::answer_echo(&mut answer);
+            tx.raw(device, &answer);
+        }
+        _ => {}
+    }
+}
+
+fn handle_arp(endpoint: &Endpoint, tx: &mut DpdkTx, device: usize, arp: &Arp) {
+    let ours = endpoint.config.address;
+    let (mac, address) = arp.sender;
+    if address == ours {
+        if mac.0 != endpoint.ports[device].info().mac && !mac.is_multicast() {
+            tracing::warn!("{mac} uses our address {ours} too: give every endpoint an address of its own");
+        }
+        return;
+    }
+    let for_us = arp.target.1 == ours;
+    if !mac.is_multicast() && endpoint.config.on_link(address) {
+        endpoint.neighbours.learn(address, Reach { mac, device }, for_us);
+    }
+    if arp.asks && for_us {
+        tx.answer(device, arp.sender);
+    } else {
+        tx.counts.arp_seen += 1;
+    }
+}
+
+impl PacketIo for DpdkIo {
+    fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        Ok(self.answer_burst(&mut |from, payload, _| f(from, payload)))
+    }
+
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        self.tx.send_run(to, contents, segment)
+    }
+
+    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
+        crate::packet_io::check_segment(segment)?;
+        let mut result = Ok(());
+        for payload in contents.chunks(segment) {
+            result = result.and(self.tx.send_to_all(to.iter().copied(), payload));
+        }
+        self.tx.flush();
+        result
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
+        let start = self.now();
+        let mut nap = FIRST_NAP;
+        loop {
+            if self.poll() {
+                return Ok(true);
+            }
+            let waited = self.now() - start;
+            if waited >= timeout {
+                return Ok(false);
+            }
+            self.tick();
+            match self.endpoint.config.idle {
+                Idle::BackOff(longest) if waited >= SPIN.min(longest) => {
+                    nap = nap.min(longest);
+                    std::thread::sleep(nap.min(timeout - waited));
+                    nap *= 2;
+                }
+                Idle::BackOff(_) | Idle::BusyPoll => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.endpoint.start.elapsed()
+    }
+
+    fn local(&self) -> Peer {
+        self.local
+    }
+
+    fn stats(&self) -> IoStats {
+        let sent = self.tx.stats;
+        IoStats {
+            packets_out: sent.packets_out,
+            bytes_out: sent.bytes_out,
+            send_errors: sent.send_errors,
+            send_calls: sent.send_calls,
+            ..self.stats
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "io_tests.rs"]
+mod tests;

@@ -1,0 +1,333 @@
+//! Endpoints joined by rings within one process, in ordinary pages.
+#![allow(clippy::unwrap_used)]
+
+use std::net::Ipv4Addr;
+
+use thc_dpdk::{Eal, EalConfig, Mbuf, Port, PortConfig, RingPair};
+
+use super::*;
+use crate::TransportError;
+use crate::dpdk::open::Dpdk;
+use crate::dpdk::{DpdkConfig, Neighbour};
+
+fn eal() -> &'static Eal {
+    let config = EalConfig { hugepages: false, memory: 512, pci: Vec::new(), arguments: Vec::new() };
+    Eal::start(&config).unwrap()
+}
+
+fn pair() -> [String; 2] {
+    RingPair::new(eal(), 1024).unwrap().names
+}
+
+fn config(host: u8, devices: &[String]) -> DpdkConfig {
+    DpdkConfig {
+        devices: devices.to_vec(),
+        hugepages: false,
+        packets: 4096,
+        mac: Some(mac(host)),
+        ..DpdkConfig::new(Ipv4Addr::new(10, 9, 8, host))
+    }
+}
+
+fn mac(host: u8) -> MacAddr {
+    MacAddr([2, 0, 0, host, 0, 0])
+}
+
+fn endpoint(config: &DpdkConfig) -> DpdkIo {
+    Dpdk::open(config, 9000, 1).unwrap().into_endpoints().pop().unwrap()
+}
+
+fn at(host: u8) -> Peer {
+    Peer::new(Ipv4Addr::new(10, 9, 8, host), 9000)
+}
+
+/// Everything that has come.
+fn drain(io: &mut DpdkIo) -> Vec<(Peer, Vec<u8>)> {
+    let mut got = Vec::new();
+    while io.poll() {
+        io.recv_burst(&mut |from, payload| got.push((from, payload.to_vec()))).unwrap();
+    }
+    got
+}
+
+/// Two endpoints that know each other.
+fn acquainted() -> (DpdkIo, DpdkIo) {
+    let [one, other] = pair();
+    let (mut a, mut b) = (endpoint(&config(1, &[one])), endpoint(&config(2, &[other])));
+    a.send_run(at(2), b"lost", 4).unwrap();
+    assert!(drain(&mut b).is_empty() && drain(&mut a).is_empty());
+    (a, b)
+}
+
+#[test]
+fn endpoints_find_each_other_by_arp() {
+    let (mut a, mut b) = acquainted();
+    assert_eq!((a.frame_counts().unresolved, a.stats().send_errors, a.stats().packets_out), (1, 1, 0));
+    assert_eq!(a.frame_counts().arp_asked, 2, "for the other, and for itself to tell who it is");
+    assert_eq!(b.frame_counts().arp_answered, 1);
+    // Whoever was asked knows who asked.
+    b.send_run(at(1), b"first", 5).unwrap();
+    assert_eq!(drain(&mut a), [(at(2), b"first".to_vec())]);
+    let run: Vec<u8> = (0..200).collect();
+    a.send_run(at(2), &run, 64).unwrap();
+    let got = drain(&mut b);
+    assert_eq!(got.iter().map(|(_, payload)| payload.len()).collect::<Vec<_>>(), [64, 64, 64, 8]);
+    assert_eq!(got.into_iter().flat_map(|(_, payload)| payload).collect::<Vec<_>>(), run);
+    assert_eq!(b.frame_counts().unresolved, 0);
+    let (sent, received) = (a.stats(), b.stats());
+    assert_eq!((sent.packets_out, sent.bytes_out), (4, 200 + 4 * 28));
+    assert_eq!((received.packets_in, received.bytes_in), (4, 200 + 4 * 28));
+}
+
+#[test]
+fn a_group_on_several_devices_gets_one_payload() {
+    let ([one, first], [two, second]) = (pair(), pair());
+    let mut server = endpoint(&config(1, &[one, two]));
+    let mut workers = [endpoint(&config(2, &[first])), endpoint(&config(3, &[second]))];
+    for worker in &mut workers {
+        worker.send_run(at(1), b"?", 1).unwrap();
+    }
+    assert!(drain(&mut server).is_empty());
+    let payloads: Vec<u8> = (0..3000).map(|i| (i / 11) as u8).collect();
+    server.send_run_to_all(&[at(2), at(3)], &payloads, 1000).unwrap();
+    for worker in &mut workers {
+        let got = drain(worker);
+        assert!(got.iter().all(|(from, _)| *from == at(1)));
+        assert_eq!(got.into_iter().map(|(_, payload)| payload).collect::<Vec<_>>().concat(), payloads);
+        assert_eq!(worker.frame_counts().joined, 3, "headers of their own, the payload shared");
+        assert_eq!(worker.frame_counts().udp, 0);
+    }
+    assert_eq!(server.stats().packets_out, 6);
+    // Each device has its own address.
+    assert_eq!(server.inputs[1].local.mac, MacAddr([2, 0, 0, 1, 0, 1]));
+}
+
+#[test]
+fn answers_go_out_with_the_burst() {
+    let (mut a, mut b) = acquainted();
+    a.send_run(at(2), b"abcdef", 2).unwrap();
+    assert!(b.poll());
+    let answered = b.answer_burst(&mut |from, payload, tx| {
+        tx.send(from, payload).unwrap();
+        tx.send_to_all([from, from].into_iter(), &[payload, b"!"].concat()).unwrap();
+    });
+    assert_eq!(answered, 3);
+    let got: Vec<Vec<u8>> = drain(&mut a).into_iter().map(|(_, payload)| payload).collect();
+    let expected: [&[u8]; 9] = [b"ab", b"ab!", b"ab!", b"cd", b"cd!", b"cd!", b"ef", b"ef!", b"ef!"];
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn a_neighbour_that_comes_back_with_another_address_is_found_again() {
+    let [one, other] = pair();
+    let mut a = endpoint(&config(1, &[one]));
+    let mut b = endpoint(&config(2, std::slice::from_ref(&other)));
+    a.send_run(at(2), b"?", 1).unwrap();
+    drain(&mut b);
+    drain(&mut a);
+    drop(b);
+    // The pair's names open once, so the second life of the host is a frame that it would send.
+    let news = Arp { asks: true, sender: (mac(77), *at(2).ip()), target: (MacAddr([0; 6]), *at(2).ip()) };
+    handle(&a.endpoint, &mut a.tx, 0, &news.emit(), Foreign::Arp);
+    a.send_run(at(2), b"again", 5).unwrap();
+    let place = a.endpoint.neighbours.enter(*at(2).ip()).unwrap();
+    let word = a.endpoint.neighbours.word(place);
+    assert_eq!(crate::dpdk::neighbours::Neighbours::reach(word), Some(Reach { mac: mac(77), device: 0 }));
+}
+
+#[test]
+fn fixed_neighbours_need_no_arp_and_gateways_carry_what_is_far() {
+    let [one, other] = pair();
+    let mut a = endpoint(&DpdkConfig {
+        neighbours: vec![Neighbour { address: *at(2).ip(), mac: mac(2), device: 0 }],
+        prefix: 30,
+        gateway: Some(*at(2).ip()),
+        ..config(1, &[one])
+    });
+    let mut b = endpoint(&config(2, &[other]));
+    a.send_run(at(2), b"near", 4).unwrap();
+    a.send_run("192.0.2.1:5".parse().unwrap(), b"far", 3).unwrap();
+    assert_eq!(drain(&mut b), [(at(1), b"near".to_vec())]);
+    // The gateway got it, but is none.
+    assert_eq!((b.frame_counts().other_address, a.frame_counts().arp_asked), (1, 0));
+    let error = b.send_run("192.0.2.1:5".parse().unwrap(), b"far", 3).unwrap_err();
+    assert!(error.to_string().contains("no gateway"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused() {
+    let (mut a, _b) = acquainted();
+    let long = vec![0; 1473];
+    let error = a.send_run(at(2), &long, 1473).unwrap_err();
+    assert!(error.to_string().contains("raise the interface's MTU to at least 1501"), "{error}");
+    a.send_run(at(2), &long[..1472], 1472).unwrap();
+    assert!(a.send_run(at(2), b"x", 0).is_err());
+    assert!(a.send_run(Peer::new(*at(2).ip(), 0), b"x", 1).is_err());
+    assert!(a.send_run_to_all(&[at(2), Peer::new(*at(2).ip(), 0)], b"x", 1).is_err());
+}
+
+#[test]
+fn a_ring_that_stays_full_loses_datagrams_and_says_so() {
+    let (mut a, mut b) = acquainted();
+    let run = vec![1; 2000 * 10];
+    a.send_run(at(2), &run, 10).unwrap();
+    let lost = a.frame_counts().ring_full;
+    assert!(lost > 900, "{lost}");
+    assert_eq!((a.stats().send_errors, a.stats().packets_out), (lost + 1, 2000 - lost));
+    assert_eq!(drain(&mut b).len() as u64, 2000 - lost);
+    a.send_run(at(2), b"goes on", 7).unwrap();
+    assert_eq!(drain(&mut b), [(at(1), b"goes on".to_vec())]);
+}
+
+/// Another kind of sender: frames as they are.
+struct Raw {
+    _port: Port,
+    tx: TxQueue,
+    rx: RxQueue,
+    pool: Mempool,
+}
+
+impl Raw {
+    fn open(device: &str) -> Raw {
+        let pool = Mempool::new(eal(), 1024, 1514).unwrap();
+        let config = PortConfig {
+            device: device.to_owned(),
+            descriptors: 256,
+            mtu: 1500,
+            mac: None,
+            checksums: false,
+            first_udp_port: 0,
+        };
+        let (port, queues) = Port::open(eal(), &config, std::slice::from_ref(&pool)).unwrap();
+        let (rx, tx) = queues.into_iter().next().unwrap();
+        Raw { _port: port, tx, rx, pool }
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        let mut packet = self.pool.take().unwrap();
+        packet.append(frame.len()).unwrap().copy_from_slice(frame);
+        let mut batch = Batch::new();
+        batch.push(packet).unwrap();
+        assert_eq!(self.tx.burst(&mut batch), 1);
+    }
+
+    fn received(&mut self) -> Vec<Vec<u8>> {
+        let mut batch = Batch::new();
+        self.rx.burst(&mut batch);
+        batch.packets().iter().map(Mbuf::data).map(<[u8]>::to_vec).collect()
+    }
+}
+
+#[test]
+fn foreign_frames_are_counted_and_nothing_more() {
+    let [one, other] = pair();
+    let mut io = endpoint(&config(1, &[one]));
+    let mut raw = Raw::open(&other);
+    let mut headers = [0; frame::HEADERS_LEN];
+    let template = frame::Template::new((mac(2), mac(1)), at(2), at(1));
+    template.write(&mut headers, 4, crate::checksum::sum_of_bytes(b"good"), frame::Checksums::Software);
+    let good = [&headers[..], b"good"].concat();
+    raw.send(&good);
+    let mut vlan = good.clone();
+    vlan.splice(12..12, [0x81, 0, 0, 5]);
+    raw.send(&vlan);
+    let mut fragment = good.clone();
+    fragment[20] = 0x20;
+    fragment[24..26].fill(0);
+    let sealed = !crate::checksum::fold(crate::checksum::sum_of_bytes(&fragment[14..34]));
+    fragment[24..26].copy_from_slice(&sealed.to_be_bytes());
+    raw.send(&fragment);
+    raw.send(&good[..30]);
+    raw.send(&[0; 1]);
+    let mut ipv6 = good.clone();
+    ipv6[12..14].copy_from_slice(&[0x86, 0xdd]);
+    raw.send(&ipv6);
+    let mut broken = good.clone();
+    *broken.last_mut().unwrap() ^= 1;
+    raw.send(&broken);
+    assert_eq!(drain(&mut io), [(at(2), b"good".to_vec())]);
+    let counts = io.frame_counts();
+    assert_eq!(
+        (counts.vlan, counts.fragments, counts.truncated, counts.ethertype, counts.udp),
+        (1, 1, 2, 1, 1)
+    );
+    // Its announcement of itself, and nothing in answer.
+    let sent = raw.received();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(Arp::parse(&sent[0]).unwrap().sender, (mac(1), *at(1).ip()));
+}
+
+/// Ten million datagrams there and back, single and to groups, and every packet buffer comes back.
+#[test]
+fn nothing_leaks_in_ten_million_datagrams() {
+    let (mut a, mut b) = acquainted();
+    let pools = [a.tx.pool.clone(), b.tx.pool.clone()];
+    let run = [7; 20 * 256];
+    let (mut sent, mut got) = (0u64, 0u64);
+    while sent < 10_000_000 {
+        a.send_run(at(2), &run, 20).unwrap();
+        sent += 256;
+        while b.poll() {
+            b.answer_burst(&mut |from, payload, tx| {
+                got += 1;
+                if got % 4 == 0 {
+                    sent += 2;
+                    tx.send_to_all([from, from].into_iter(), payload).unwrap();
+                }
+            });
+        }
+        while a.poll() {
+            got += a.recv_burst(&mut |_, _| {}).unwrap() as u64;
+        }
+    }
+    assert_eq!(got, sent);
+    assert_eq!((a.stats().send_errors, b.stats().send_errors), (1, 0));
+    for io in [&mut a, &mut b] {
+        io.tx.forget_free();
+    }
+    let left = pools.each_ref().map(|pool| pool.packets() - pool.available());
+    assert_eq!(left, [0, 0], "packets leaked");
+}
+
+#[test]
+fn waiting_ends_with_a_packet_or_in_time() {
+    let (mut a, mut b) = acquainted();
+    drain(&mut b);
+    let before = b.now();
+    assert!(!b.wait(Duration::from_millis(3)).unwrap());
+    assert!(b.now() - before >= Duration::from_millis(3));
+    let sender = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        a.send_run(at(2), b"wake", 4).unwrap();
+        a
+    });
+    assert!(b.wait(Duration::from_secs(20)).unwrap());
+    assert_eq!(drain(&mut b), [(at(1), b"wake".to_vec())]);
+    sender.join().unwrap();
+}
+
+#[test]
+fn devices_that_do_not_open_say_why() {
+    let open = |devices: &[&str], queues| {
+        let devices: Vec<String> = devices.iter().map(|&device| device.to_owned()).collect();
+        Dpdk::open(&config(1, &devices), 9000, queues).err().unwrap()
+    };
+    let cases: [(&[&str], u16, &str); 3] = [
+        (
+            &["net_af_packet0,iface=no-such-if"],
+            1,
+            "dpdk: cannot open device net_af_packet0,iface=no-such-if: ",
+        ),
+        (&["net_nothing0"], 1, "dpdk: cannot open device net_nothing0: "),
+        (&["net_null7", "net_null7"], 1, "dpdk: device net_null7 is in use in this process"),
+    ];
+    for (devices, queues, says) in cases {
+        let error = open(devices, queues);
+        assert!(matches!(error, TransportError::Dpdk { .. }), "{error:?}");
+        assert!(error.to_string().starts_with(says), "{error}");
+    }
+    // Too few queues, and what to do.
+    let [one, _] = pair();
+    let error = open(&[one.as_str()], 4).to_string();
+    assert!(error.contains("1 queue(s) and 4 are wanted: use at most 1 shards"), "{error}");
+}

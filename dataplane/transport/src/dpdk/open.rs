@@ -1,0 +1,223 @@
+//! Opening devices.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use thc_dpdk::{DpdkError, Eal, EalConfig, Mempool, Port, PortConfig, RxQueue, TxQueue};
+
+use super::frame::{ETHERNET_LEN, HEADERS_LEN};
+use super::io::{DpdkIo, QueueParts};
+use super::neighbours::Neighbours;
+use super::{DeviceInfo, DpdkConfig, MacAddr, Steering};
+use crate::{Peer, TransportError};
+
+/// Packets of each queue beyond what rings may hold: bursts being made and handled, and threads' caches.
+const SPARE_PACKETS: u32 = 2048;
+/// MiB for rings and devices.
+const SPARE_MEMORY: u32 = 64;
+/// MiB without hugepages, at least: it is only taken when used, and further endpoints of the process share it.
+const ORDINARY_MEMORY: u32 = 512;
+
+/// What all queues of an endpoint share.
+pub(super) struct Endpoint {
+    pub config: DpdkConfig,
+    pub ports: Vec<Port>,
+    pub neighbours: Neighbours,
+    pub start: Instant,
+}
+
+impl Endpoint {
+    /// Milliseconds since the start.
+    pub fn millis(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+}
+
+/// Open DPDK devices: one endpoint per queue, queue q with the UDP port q behind the first.
+pub struct Dpdk {
+    endpoint: Arc<Endpoint>,
+    queues: Vec<(Mempool, Vec<(RxQueue, TxQueue)>)>,
+    first_port: u16,
+}
+
+impl From<DpdkError> for TransportError {
+    fn from(error: DpdkError) -> Self {
+        TransportError::Dpdk { cause: error.to_string() }
+    }
+}
+
+impl Dpdk {
+    /// Starts DPDK, if it does not run yet in this process, and opens the devices with `queues` queues each.
+    ///
+    /// # Errors
+    /// [`TransportError::DpdkSetting`] for settings that make no sense, [`TransportError::Dpdk`] for what DPDK or a
+    /// device refuses: the message says what to do.
+    pub fn open(config: &DpdkConfig, first_port: u16, queues: u16) -> Result<Self, TransportError> {
+        config.check()?;
+        let packets = packets(config);
+        let frame = config.mtu + ETHERNET_LEN as u16;
+        let eal = Eal::start(&environment(config, queues, packets, frame))?;
+        let pools: Vec<Mempool> =
+            (0..queues).map(|_| Mempool::new(eal, packets, frame)).collect::<Result<_, _>>()?;
+        let mut ports = Vec::new();
+        let mut by_queue: Vec<Vec<(RxQueue, TxQueue)>> = pools.iter().map(|_| Vec::new()).collect();
+        for (number, device) in (0u8..).zip(&config.devices) {
+            let port_config = PortConfig {
+                device: device.clone(),
+                descriptors: config.descriptors,
+                mtu: config.mtu,
+                mac: config.mac.map(|mac| count_up(mac, number).0),
+                checksums: config.checksums,
+                first_udp_port: first_port,
+            };
+            let (port, queues) = Port::open(eal, &port_config, &pools)?;
+            tracing::debug!(device = port.info().name, info = ?port.info(), "opened");
+            ports.push(port);
+            for (mine, queue) in by_queue.iter_mut().zip(queues) {
+                mine.push(queue);
+            }
+        }
+        let endpoint = Endpoint {
+            neighbours: Neighbours::new(&config.neighbours),
+            config: config.clone(),
+            ports,
+            start: Instant::now(),
+        };
+        let queues = pools.into_iter().zip(by_queue).collect();
+        Ok(Dpdk { endpoint: Arc::new(endpoint), queues, first_port })
+    }
+
+    /// What the devices are.
+    #[must_use]
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        self.endpoint.ports.iter().map(device_info).collect()
+    }
+
+    /// One endpoint per queue.
+    #[must_use]
+    pub fn into_endpoints(self) -> Vec<DpdkIo> {
+        let Dpdk { endpoint, queues, first_port } = self;
+        let address = endpoint.config.address;
+        (0u16..)
+            .zip(queues)
+            .map(|(queue, (pool, queues))| {
+                // Past the last port there is none; a server has checked its range.
+                let local = Peer::new(address, first_port.saturating_add(queue));
+                DpdkIo::new(QueueParts { endpoint: Arc::clone(&endpoint), local, queue, pool, queues })
+            })
+            .collect()
+    }
+}
+
+fn device_info(port: &Port) -> DeviceInfo {
+    let info = port.info();
+    let (link, speed) = port.link();
+    DeviceInfo {
+        name: info.name.clone(),
+        driver: info.driver.clone(),
+        mac: MacAddr(info.mac),
+        link,
+        speed,
+        mtu: info.mtu,
+        queues: info.queues,
+        steering: match info.steering {
+            thc_dpdk::Steering::OneQueue => Steering::OneQueue,
+            thc_dpdk::Steering::Flow => Steering::Flow,
+            thc_dpdk::Steering::Rss => Steering::Rss,
+        },
+        tx_checksum: info.tx_checksum,
+        rx_checksum: info.rx_checksum,
+        multi_segment: info.multi_segment,
+        numa: info.numa,
+    }
+}
+
+/// What a queue needs at least if all its rings, on all devices, are full.
+fn packets(config: &DpdkConfig) -> u32 {
+    let rings = 2 * u32::from(config.descriptors) * config.devices.len() as u32;
+    config.packets.max(rings + SPARE_PACKETS)
+}
+
+fn environment(config: &DpdkConfig, queues: u16, packets: u32, frame: u16) -> EalConfig {
+    // A packet's own bytes, its head and head room, and what the pool knows of it.
+    let each = u64::from(frame).max(2048) + 512;
+    let mib = (each * u64::from(packets) * u64::from(queues)).div_ceil(1 << 20) as u32 + SPARE_MEMORY;
+    EalConfig {
+        hugepages: config.hugepages,
+        memory: if config.hugepages { mib } else { mib.max(ORDINARY_MEMORY) },
+        pci: config.devices.iter().filter(|device| is_pci(device)).cloned().collect(),
+        arguments: config.eal.clone(),
+    }
+}
+
+/// Whether a device is an address on the PCI bus, as `0000:3b:00.0` or `3b:00.0`, perhaps with arguments.
+fn is_pci(device: &str) -> bool {
+    let address = device.split(',').next().unwrap_or_default();
+    let Some((bus, function)) = address.rsplit_once('.') else { return false };
+    let hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    matches!(bus.split(':').count(), 2 | 3) && bus.split(':').all(hex) && hex(function)
+}
+
+/// The address `number` behind `mac`, within the part that a maker numbers.
+fn count_up(mac: MacAddr, number: u8) -> MacAddr {
+    let [a, b, c, d, e, f] = mac.0;
+    let low = u32::from_be_bytes([0, d, e, f]).wrapping_add(u32::from(number));
+    let [_, d, e, f] = low.to_be_bytes();
+    MacAddr([a, b, c, d, e, f])
+}
+
+/// How many frames a device's receive ring holds. Virtual devices have it in their arguments, and ignore descriptors.
+pub(super) fn ring_of(device: &str, descriptors: u16) -> usize {
+    let argument = |name: &str| {
+        device
+            .split(',')
+            .filter_map(|part| part.split_once('='))
+            .find(|(key, _)| *key == name)?
+            .1
+            .parse()
+            .ok()
+    };
+    if device.starts_with("net_af_packet") {
+        argument("framecnt").unwrap_or(512)
+    } else if device.starts_with("net_memif") {
+        1 << argument("rsize").unwrap_or(10).min(14)
+    } else {
+        usize::from(descriptors)
+    }
+}
+
+const _: () = assert!(HEADERS_LEN == ETHERNET_LEN + crate::IPV4_UDP_HEADER_LEN);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pci_addresses_are_told_from_virtual_devices() {
+        for pci in ["0000:3b:00.0", "3b:00.1", "0000:3b:00.0,mprq_en=1", "10000:01:1f.7"] {
+            assert!(is_pci(pci), "{pci}");
+        }
+        for other in
+            ["net_null0", "net_pcap0,iface=eth0.5", "", "net_memif0,socket=/run/a:b.c", "3b.0", "::.0"]
+        {
+            assert!(!is_pci(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn addresses_count_up_within_the_makers_part() {
+        let mac = MacAddr([2, 0, 9, 0, 0xff, 0xff]);
+        assert_eq!(count_up(mac, 0), mac);
+        assert_eq!(count_up(mac, 1), MacAddr([2, 0, 9, 1, 0, 0]));
+        assert_eq!(count_up(MacAddr([2, 0, 9, 0xff, 0xff, 0xff]), 2), MacAddr([2, 0, 9, 0, 0, 1]));
+    }
+
+    #[test]
+    fn virtual_devices_have_their_rings_in_their_arguments() {
+        assert_eq!(ring_of("0000:3b:00.0", 700), 700);
+        assert_eq!(ring_of("net_af_packet0,iface=veth0", 700), 512);
+        assert_eq!(ring_of("net_af_packet0,iface=veth0,framecnt=4096", 700), 4096);
+        assert_eq!(ring_of("net_memif0,id=0,rsize=12", 700), 4096);
+        assert_eq!(ring_of("net_memif0,id=0", 700), 1024);
+    }
+}

@@ -1,0 +1,398 @@
+//! What goes out: headers, packet buffers, send queues, and ARP to find where to.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thc_dpdk::{Batch, Mbuf, Mempool, SharedMbuf, TxQueue};
+
+use super::frame::{Arp, Checksums, HEADERS_LEN, Template};
+use super::neighbours::{Neighbours, Reach};
+use super::open::Endpoint;
+use super::{FrameCounts, MacAddr};
+use crate::{
+    IPV4_UDP_HEADER_LEN, IoStats, Peer, TransportError, checksum::sum_of_bytes, packet_io::check_segment,
+};
+
+/// How long a full send ring is waited for before what is left counts as lost.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// Pause between questions about one host.
+const ASK_PAUSE_MS: u64 = 50;
+/// Receivers whose headers are kept ready.
+const FLOWS: usize = 256;
+
+/// One device's send queue.
+struct Out {
+    queue: TxQueue,
+    mac: MacAddr,
+    checksums: Checksums,
+    /// Whether a packet may have several segments.
+    multi_segment: bool,
+    batch: Batch,
+    /// The ring stayed full: until it takes something, nobody waits for it.
+    stuck: bool,
+}
+
+/// Headers to one receiver.
+struct Flow {
+    to: Peer,
+    /// The neighbour on the way, its place in the table.
+    place: usize,
+    /// What the table said when the headers were made.
+    word: u64,
+    device: usize,
+    template: Template,
+}
+
+/// The sending half of a [`DpdkIo`](super::DpdkIo).
+pub struct DpdkTx {
+    endpoint: Arc<Endpoint>,
+    local: Peer,
+    out: Vec<Out>,
+    pub(super) pool: Mempool,
+    /// Empty packets at hand.
+    free: Batch,
+    flows: Vec<Flow>,
+    /// The flow used last: groups are sent to in the same order again and again.
+    last: usize,
+    pub(super) stats: IoStats,
+    pub(super) counts: FrameCounts,
+}
+
+/// Why a datagram does not go out.
+enum Unsent {
+    /// Nobody knows yet where the receiver is.
+    Unresolved,
+    /// There is no way to it.
+    NoRoute,
+}
+
+impl DpdkTx {
+    pub(super) fn new(endpoint: Arc<Endpoint>, local: Peer, queues: Vec<TxQueue>, pool: Mempool) -> DpdkTx {
+        let out = queues.into_iter().zip(endpoint.ports.iter()).map(|(queue, port)| {
+            let info = port.info();
+            let checksums = match (endpoint.config.checksums, info.tx_checksum) {
+                (false, _) => Checksums::None,
+                (true, true) => Checksums::Device,
+                (true, false) => Checksums::Software,
+            };
+            Out {
+                queue,
+                mac: MacAddr(info.mac),
+                checksums,
+                multi_segment: info.multi_segment,
+                batch: Batch::new(),
+                stuck: false,
+            }
+        });
+        DpdkTx {
+            out: out.collect(),
+            endpoint,
+            local,
+            pool,
+            free: Batch::new(),
+            flows: Vec::with_capacity(FLOWS),
+            last: 0,
+            stats: IoStats::default(),
+            counts: FrameCounts::default(),
+        }
+    }
+
+    /// Sends one datagram, at the latest with the next [`Self::flush`].
+    ///
+    /// # Errors
+    /// As [`PacketIo::send_run`](crate::PacketIo::send_run).
+    #[inline]
+    pub fn send(&mut self, to: Peer, payload: &[u8]) -> io::Result<()> {
+        self.check(to, payload.len())?;
+        let Some(flow) = self.route(to, 1)? else { return Ok(()) };
+        self.copy_to(flow, payload);
+        Ok(())
+    }
+
+    /// Sends one datagram to every receiver, at the latest with the next [`Self::flush`]. Its payload lies in
+    /// memory once, and each receiver's packet refers to it.
+    ///
+    /// # Errors
+    /// As [`PacketIo::send_run`](crate::PacketIo::send_run); the others get theirs all the same.
+    pub fn send_to_all(&mut self, to: impl ExactSizeIterator<Item = Peer>, payload: &[u8]) -> io::Result<()> {
+        let mut failure = Ok(());
+        let mut shared = (to.len() > 1).then(|| self.share(payload)).flatten();
+        let sum = if shared.is_some() { sum_of_bytes(payload) } else { 0 };
+        for peer in to {
+            let flow = match self.check(peer, payload.len()).and_then(|()| self.route(peer, 1)) {
+                Ok(Some(flow)) => flow,
+                Ok(None) => continue,
+                Err(error) => {
+                    failure = Err(error);
+                    continue;
+                }
+            };
+            let device = self.flows[flow].device;
+            match &mut shared {
+                Some(shared) if self.out[device].multi_segment => {
+                    let Some(mut head) = self.headers(flow, payload.len(), sum, 0) else { continue };
+                    if self.out[device].checksums == Checksums::Device {
+                        head.offload_checksums();
+                    }
+                    // A head is one segment of ours alone, so it is never given back.
+                    if let Ok(packet) = shared.behind(head) {
+                        self.push(device, packet, payload.len());
+                    }
+                }
+                _ => self.copy_to(flow, payload),
+            }
+        }
+        failure
+    }
+
+    /// Hands everything to the devices.
+    pub fn flush(&mut self) {
+        for device in 0..self.out.len() {
+            self.flush_device(device);
+        }
+    }
+
+    /// A run of datagrams to one receiver, and a flush.
+    pub(super) fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        check_segment(segment)?;
+        if contents.is_empty() {
+            return Ok(());
+        }
+        self.check(to, segment.min(contents.len()))?;
+        let Some(flow) = self.route(to, contents.len().div_ceil(segment))? else {
+            // The question where it is.
+            self.flush();
+            return Ok(());
+        };
+        for payload in contents.chunks(segment) {
+            self.copy_to(flow, payload);
+        }
+        self.flush_device(self.flows[flow].device);
+        Ok(())
+    }
+
+    #[inline]
+    fn check(&self, to: Peer, len: usize) -> io::Result<()> {
+        if len + IPV4_UDP_HEADER_LEN > usize::from(self.endpoint.config.mtu) {
+            return Err(TransportError::DatagramTooLarge { to, len }.into());
+        }
+        if to.port() == 0 {
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "port 0 is nobody's port");
+            return Err(TransportError::Send { to, cause }.into());
+        }
+        Ok(())
+    }
+
+    /// The flow to a receiver; `None` if it is not known yet where that is, so that `datagrams` are lost.
+    #[inline]
+    fn route(&mut self, to: Peer, datagrams: usize) -> io::Result<Option<usize>> {
+        match self.flow(to) {
+            Ok(flow) => Ok(Some(flow)),
+            Err(Unsent::Unresolved) => {
+                self.counts.unresolved += datagrams as u64;
+                self.stats.send_errors += datagrams as u64;
+                Ok(None)
+            }
+            Err(Unsent::NoRoute) => {
+                let cause = io::Error::new(
+                    io::ErrorKind::NetworkUnreachable,
+                    "it lies outside the own network and there is no gateway: give one, or a shorter prefix",
+                );
+                Err(TransportError::Send { to, cause }.into())
+            }
+        }
+    }
+
+    #[inline]
+    fn flow(&mut self, to: Peer) -> Result<usize, Unsent> {
+        let count = self.flows.len();
+        // Cyclically, from the one behind the last: that is whom a group's next packet goes to.
+        let found = (1..=count).map(|step| (self.last + step) % count).find(|&at| self.flows[at].to == to);
+        let Some(at) = found else { return self.new_flow(to) };
+        self.last = at;
+        let word = self.endpoint.neighbours.word(self.flows[at].place);
+        if word != self.flows[at].word {
+            return self.renew(at, word);
+        }
+        Ok(at)
+    }
+
+    #[cold]
+    fn new_flow(&mut self, to: Peer) -> Result<usize, Unsent> {
+        let config = &self.endpoint.config;
+        let hop = match config.gateway {
+            _ if config.on_link(*to.ip()) => *to.ip(),
+            Some(gateway) => gateway,
+            // A neighbour that was given by hand is reached wherever it is.
+            None if config.neighbours.iter().any(|neighbour| neighbour.address == *to.ip()) => *to.ip(),
+            None => return Err(Unsent::NoRoute),
+        };
+        let Some(place) = self.endpoint.neighbours.enter(hop) else { return Err(Unsent::Unresolved) };
+        let word = self.endpoint.neighbours.word(place);
+        let Some(reach) = self.resolve(place, hop, word) else { return Err(Unsent::Unresolved) };
+        if self.flows.len() == FLOWS {
+            // More receivers than places, which no job has: begin again.
+            self.flows.clear();
+        }
+        let template = self.template(reach, to);
+        self.flows.push(Flow { to, place, word, device: reach.device, template });
+        self.last = self.flows.len() - 1;
+        Ok(self.last)
+    }
+
+    #[cold]
+    fn renew(&mut self, at: usize, word: u64) -> Result<usize, Unsent> {
+        let Some(reach) = Neighbours::reach(word) else { return Err(Unsent::Unresolved) };
+        let template = self.template(reach, self.flows[at].to);
+        let flow = &mut self.flows[at];
+        (flow.word, flow.device, flow.template) = (word, reach.device, template);
+        Ok(at)
+    }
+
+    fn template(&self, reach: Reach, to: Peer) -> Template {
+        Template::new((self.out[reach.device].mac, reach.mac), self.local, to)
+    }
+
+    /// What `word` says, or a question to the link, on all devices.
+    fn resolve(&mut self, place: usize, hop: std::net::Ipv4Addr, word: u64) -> Option<Reach> {
+        let known = Neighbours::reach(word).filter(|reach| reach.device < self.out.len());
+        if known.is_none() && self.endpoint.neighbours.may_ask(place, self.endpoint.millis(), ASK_PAUSE_MS) {
+            for device in 0..self.out.len() {
+                self.ask(device, hop);
+            }
+        }
+        known
+    }
+
+    /// Asks the hosts on a device's link who has an address.
+    pub(super) fn ask(&mut self, device: usize, whom: std::net::Ipv4Addr) {
+        let sender = (self.out[device].mac, *self.local.ip());
+        self.counts.arp_asked += 1;
+        self.raw(device, &Arp { asks: true, sender, target: (MacAddr([0; 6]), whom) }.emit());
+    }
+
+    /// Answers a question about our own address.
+    pub(super) fn answer(&mut self, device: usize, whom: (MacAddr, std::net::Ipv4Addr)) {
+        let sender = (self.out[device].mac, *self.local.ip());
+        self.counts.arp_answered += 1;
+        self.raw(device, &Arp { asks: false, sender, target: whom }.emit());
+    }
+
+    /// Sends a frame as it is, with the next flush.
+    pub(super) fn raw(&mut self, device: usize, frame: &[u8]) {
+        let Some(mut packet) = self.take() else { return };
+        if let Some(room) = packet.append(frame.len()) {
+            room.copy_from_slice(frame);
+            self.enqueue(device, packet);
+        }
+    }
+
+    /// An empty packet.
+    #[inline]
+    fn take(&mut self) -> Option<Mbuf> {
+        if self.free.is_empty() && !self.pool.fill(&mut self.free) {
+            // What is waiting to be sent holds packets too.
+            self.flush();
+            if !self.pool.fill(&mut self.free) {
+                self.counts.no_buffer += 1;
+                self.stats.send_errors += 1;
+                return None;
+            }
+        }
+        self.free.pop()
+    }
+
+    /// Gives back the packets at hand, for counting.
+    #[cfg(test)]
+    pub(super) fn forget_free(&mut self) {
+        self.flush();
+        self.free.clear();
+    }
+
+    /// A packet of a flow's headers with room for `room` bytes behind them.
+    #[inline]
+    fn headers(&mut self, flow: usize, len: usize, sum: u64, room: usize) -> Option<Mbuf> {
+        let mut packet = self.take()?;
+        let flow = &self.flows[flow];
+        // Packets have room for the MTU, which was checked.
+        let headers = packet.append(HEADERS_LEN + room)?.first_chunk_mut()?;
+        flow.template.write(headers, len, sum, self.out[flow.device].checksums);
+        Some(packet)
+    }
+
+    /// A packet of its own for one receiver.
+    #[inline]
+    fn copy_to(&mut self, flow: usize, payload: &[u8]) {
+        let device = self.flows[flow].device;
+        let software = self.out[device].checksums == Checksums::Software;
+        let sum = if software { sum_of_bytes(payload) } else { 0 };
+        let Some(mut packet) = self.headers(flow, payload.len(), sum, payload.len()) else { return };
+        if let Some(data) = packet.data_mut() {
+            data[HEADERS_LEN..].copy_from_slice(payload);
+        }
+        if self.out[device].checksums == Checksums::Device {
+            packet.offload_checksums();
+        }
+        self.push(device, packet, payload.len());
+    }
+
+    /// The payload for several receivers.
+    #[inline]
+    fn share(&mut self, payload: &[u8]) -> Option<SharedMbuf> {
+        let mut packet = self.take()?;
+        packet.append(payload.len())?.copy_from_slice(payload);
+        SharedMbuf::new(packet)
+    }
+
+    #[inline]
+    fn push(&mut self, device: usize, packet: Mbuf, payload: usize) {
+        self.stats.packets_out += 1;
+        self.stats.bytes_out += (payload + IPV4_UDP_HEADER_LEN) as u64;
+        self.enqueue(device, packet);
+    }
+
+    #[inline]
+    fn enqueue(&mut self, device: usize, packet: Mbuf) {
+        if self.out[device].batch.is_full() {
+            self.flush_device(device);
+        }
+        // There is room now; a packet that found none would be freed.
+        let _ = self.out[device].batch.push(packet);
+    }
+
+    /// Afterwards the device's batch is empty.
+    #[inline]
+    fn flush_device(&mut self, device: usize) {
+        let out = &mut self.out[device];
+        if out.batch.is_empty() {
+            return;
+        }
+        self.stats.send_calls += 1;
+        if out.queue.burst(&mut out.batch) > 0 {
+            out.stuck = false;
+        }
+        if !out.batch.is_empty() {
+            self.insist(device);
+        }
+    }
+
+    /// The ring is full: what is in it needs a moment.
+    #[cold]
+    fn insist(&mut self, device: usize) {
+        let out = &mut self.out[device];
+        let since = Instant::now();
+        while !out.stuck && !out.batch.is_empty() {
+            if out.queue.burst(&mut out.batch) == 0 {
+                out.stuck = since.elapsed() >= PATIENCE;
+                std::thread::yield_now();
+            }
+        }
+        let lost = out.batch.len() as u64;
+        out.batch.clear();
+        self.counts.ring_full += lost;
+        self.stats.send_errors += lost;
+        // Some may have been ARP, so these are no more than close.
+        self.stats.packets_out = self.stats.packets_out.saturating_sub(lost);
+    }
+}
