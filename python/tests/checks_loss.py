@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import rig
 import thc
@@ -99,6 +100,34 @@ def check_training_goes_on_when_the_server_dies() -> None:
         server.kill()
 
 
+def check_a_rank_loses_the_server_within_a_bucket() -> None:
+    for ddp_options in ({}, {"gradient_as_bucket_view": True}):
+        address, server = server_of_all()
+        group = join(address, timeout=1.5)
+        model, hook = wrapped(group=group, ddp_options=ddp_options)
+        means = backward(model, gradients(0))
+        allreduce, calls = group.allreduce, []
+
+        def fails(array: Any, **options: Any) -> Any:
+            calls.append(array.size)
+            if len(calls) == 2:
+                # Half of its results had come.
+                array[: array.size // 2] = 7.0
+                raise thc.SilentError("the parameter server has not answered")
+            return allreduce(array, **options)
+
+        if RANK == SIZE - 1:
+            group.allreduce = fails  # type: ignore[method-assign]
+        means = backward(model, gradients(1))
+        assert hook.fallback_active and same_everywhere(means)
+        errors = [error_of([mean], [exact]) for mean, exact in zip(means, exact_mean(1))]
+        # What was complete on all ranks stays as it came, the rest is exact.
+        assert all(error < 0.1 for error in errors) and any(error < 1e-12 for error in errors), errors
+        group.close()
+        if server is not None:
+            server.kill()
+
+
 def check_the_server_dies_in_the_middle_of_a_step() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
@@ -112,6 +141,8 @@ def check_the_server_dies_in_the_middle_of_a_step() -> None:
     for step in range(1, 400):
         means = backward(model, gradients(step % 7))
         assert same_everywhere(means), step
+        # With what earlier steps have left in the feedback.
+        assert error_of(means, exact_mean(step % 7)) < 0.15, step
         if all(everywhere(hook.fallback_active)):
             break
     assert hook.fallback_active
