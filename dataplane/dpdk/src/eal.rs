@@ -119,6 +119,9 @@ impl EalConfig {
     fn command_line(&self) -> Vec<String> {
         let mut line: Vec<String> =
             ["thc", "--no-telemetry", "--log-level=warning"].map(str::to_owned).into();
+        // Memif has two false alarms: that it cannot share with secondary processes, which there are none, and every
+        // try to reach a server that is not there yet, which `DpdkError::NoServer` says better.
+        line.push("--log-level=pmd.net.memif:critical".to_owned());
         // Both leave no files behind; the first is not to be had without hugepages.
         line.push(if self.hugepages { "--in-memory" } else { "--no-shconf" }.to_owned());
         let given = |names: &[&str]| {

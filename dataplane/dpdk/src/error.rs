@@ -55,6 +55,15 @@ pub enum DpdkError {
         /// The device.
         device: String,
     },
+    /// A memif client found no server.
+    #[error(
+        "device {device} found nobody at its socket: start the other end, the one with role=server, first, and check \
+         that socket and id are the same"
+    )]
+    NoServer {
+        /// The device.
+        device: String,
+    },
     /// A device refused a setting.
     #[error("device {device}: cannot set {what}: {cause}")]
     Setting {

@@ -155,7 +155,7 @@ impl Port {
         let queues = (0..info.queues)
             .map(|queue| {
                 let (rx, tx) = (Arc::clone(&shared), Arc::clone(&shared));
-                (RxQueue { port: rx, queue }, TxQueue { port: tx, queue })
+                (RxQueue { port: rx, queue, live: true }, TxQueue { port: tx, queue, live: true })
             })
             .collect();
         Ok((Port { shared, info }, queues))
@@ -179,6 +179,25 @@ impl Port {
             let speed = ffi::thc_link_speed(&raw const link);
             (ffi::thc_link_up(&raw const link) != 0, if speed == u32::MAX { 0 } else { speed })
         }
+    }
+
+    /// Makes a memif client try again to reach its server, which was not there or has gone; whether it found it. Other
+    /// devices find their links by themselves. Only for a port with one queue, of which `rx` and `tx` are the halves, so
+    /// that nobody uses it meanwhile; otherwise nothing happens.
+    pub fn reconnect(&self, rx: &mut RxQueue, tx: &mut TxQueue) -> bool {
+        let ours = |port: &Arc<Shared>| Arc::ptr_eq(port, &self.shared);
+        if self.info.queues != 1 || self.info.driver != MEMIF || !ours(&rx.port) || !ours(&tx.port) {
+            return false;
+        }
+        let _alone = control();
+        // SAFETY: the port is open, and its only queue is borrowed here, so nobody polls it while it is stopped. Queues
+        // stay set up.
+        let started = unsafe {
+            ffi::rte_eth_dev_stop(self.shared.id);
+            ffi::rte_eth_dev_start(self.shared.id) == 0
+        };
+        (rx.live, tx.live) = (started, started);
+        started
     }
 
     /// The device's counters.
@@ -244,6 +263,17 @@ fn find(name: &str, device: &str) -> Result<u16, DpdkError> {
         }
     }
     Ok(id)
+}
+
+/// The driver of virtual devices over shared memory.
+const MEMIF: &str = "net_memif";
+
+fn driver_of(info: &ffi::rte_eth_dev_info) -> String {
+    if info.driver_name.is_null() {
+        return String::new();
+    }
+    // SAFETY: the driver's name is a static string that ends with zero.
+    unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
 }
 
 /// A port that is being set up.
@@ -332,25 +362,19 @@ impl Setup<'_> {
                 let tx = ffi::rte_eth_tx_queue_setup(self.id, queue, tx_ring, node, std::ptr::null());
                 self.check("a send queue", tx)?;
             }
-            self.check("it to run", ffi::rte_eth_dev_start(self.id))?;
         }
+        self.start(info)?;
         *started = true;
         let wished = config.mac.map(|mac| self.set_mac(mac)).transpose()?;
         let steering = self.steer(hashes, bits, info.reta_size)?;
         let mut mac = ffi::rte_ether_addr::default();
         // SAFETY: the port is open; `mac` is written.
         self.check("(reading) the MAC address", unsafe { ffi::rte_eth_macaddr_get(self.id, &raw mut mac) })?;
-        let driver = if info.driver_name.is_null() {
-            String::new()
-        } else {
-            // SAFETY: the driver's name is a static string that ends with zero.
-            unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
-        };
         // SAFETY: the port exists.
         let node = unsafe { ffi::rte_eth_dev_socket_id(self.id) };
         Ok(PortInfo {
             name: device(),
-            driver,
+            driver: driver_of(info),
             mac: wished.unwrap_or(mac.addr_bytes),
             mtu: config.mtu,
             queues,
@@ -361,6 +385,15 @@ impl Setup<'_> {
             rx_descriptors: rx_ring,
             numa: u32::try_from(node).ok(),
         })
+    }
+
+    fn start(&self, info: &ffi::rte_eth_dev_info) -> Result<(), DpdkError> {
+        // SAFETY: the port exists, is configured and not started.
+        let result = unsafe { ffi::rte_eth_dev_start(self.id) };
+        if result != 0 && driver_of(info) == MEMIF {
+            return Err(DpdkError::NoServer { device: self.name.to_owned() });
+        }
+        self.check("it to run", result)
     }
 
     /// A device that keeps the address it has must at least let frames for another one through.

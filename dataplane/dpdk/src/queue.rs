@@ -10,18 +10,25 @@ use crate::thread;
 pub struct RxQueue {
     pub(crate) port: Arc<Shared>,
     pub(crate) queue: u16,
+    /// Not while its port is stopped ([`Port::reconnect`](crate::Port::reconnect)): DPDK would complain of every burst.
+    pub(crate) live: bool,
 }
 
 /// Where packets go out.
 pub struct TxQueue {
     pub(crate) port: Arc<Shared>,
     pub(crate) queue: u16,
+    /// Not while its port is stopped ([`Port::reconnect`](crate::Port::reconnect)): DPDK would complain of every burst.
+    pub(crate) live: bool,
 }
 
 impl RxQueue {
     /// Appends what has come to `batch`, as far as there is room; returns how many packets.
     #[inline]
     pub fn burst(&mut self, batch: &mut Batch) -> usize {
+        if !self.live {
+            return 0;
+        }
         thread::register();
         let (port, queue) = (self.port.id, self.queue);
         batch.extend_raw(|free| {
@@ -40,6 +47,9 @@ impl TxQueue {
     /// Hands the first packets of `batch` to the device, as many as it takes; returns how many. The others stay, in order.
     #[inline]
     pub fn burst(&mut self, batch: &mut Batch) -> usize {
+        if !self.live {
+            return 0;
+        }
         thread::register();
         let (port, queue, len) = (self.port.id, self.queue, batch.len() as u16);
         // SAFETY: as in `RxQueue::burst`; the first `len` entries are packets of ours, and the first `taken` of them belong

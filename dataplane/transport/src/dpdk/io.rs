@@ -19,6 +19,8 @@ const TICK: Duration = Duration::from_millis(100);
 const REFRESH: u64 = 50;
 /// Ticks after which a link that is down is worth a warning.
 const NO_LINK: u64 = 30;
+/// Ticks between tries to reach a peer that has gone.
+const RECONNECT: u64 = 5;
 /// How long an endpoint polls before it naps.
 const SPIN: Duration = Duration::from_micros(50);
 const FIRST_NAP: Duration = Duration::from_micros(10);
@@ -38,6 +40,8 @@ struct In {
     local: Local,
     batch: Batch,
     link: bool,
+    /// Ticks without a link.
+    down: u64,
 }
 
 /// Packet I/O over one queue of each device. It can move to another thread.
@@ -66,6 +70,7 @@ impl DpdkIo {
             local: Local { mac: MacAddr(port.info().mac), peer: local, checksums: endpoint.config.checksums },
             batch: Batch::new(),
             link: false,
+            down: 0,
         });
         DpdkIo {
             inputs: inputs.collect(),
@@ -170,15 +175,23 @@ impl DpdkIo {
         for device in 0..self.inputs.len() {
             let port = &self.endpoint.ports[device];
             let (link, _) = port.link();
-            let before = std::mem::replace(&mut self.inputs[device].link, link);
+            let input = &mut self.inputs[device];
+            let before = std::mem::replace(&mut input.link, link);
+            if link {
+                input.down = 0;
+            } else {
+                input.down += 1;
+            }
             if link && !before {
                 // A question about oneself tells everybody.
                 self.tx.ask(device, *self.local.ip());
-            } else if !link && self.ticks == NO_LINK {
+            } else if input.down == NO_LINK {
                 tracing::warn!(
                     "device {} has no link: check the cable, the other end, or that the peer of a memif runs",
                     port.info().name
                 );
+            } else if input.down % RECONNECT == RECONNECT - 1 {
+                self.tx.reconnect(device, &mut input.queue);
             }
         }
         if self.ticks % REFRESH == REFRESH - 1 {

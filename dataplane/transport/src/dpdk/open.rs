@@ -1,7 +1,7 @@
 //! Opening devices.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thc_dpdk::{DpdkError, Eal, EalConfig, Mempool, Port, PortConfig, RxQueue, TxQueue};
 
@@ -17,6 +17,11 @@ const SPARE_PACKETS: u32 = 2048;
 const SPARE_MEMORY: u32 = 64;
 /// MiB without hugepages, at least: it is only taken when used, and further endpoints of the process share it.
 const ORDINARY_MEMORY: u32 = 512;
+
+/// How long a memif's server may be later than its client,
+const SERVER_PATIENCE: Duration = Duration::from_secs(20);
+/// and how often it is looked for.
+const SERVER_PAUSE: Duration = Duration::from_millis(300);
 
 /// What all queues of an endpoint share.
 pub(super) struct Endpoint {
@@ -70,7 +75,7 @@ impl Dpdk {
                 checksums: config.checksums,
                 first_udp_port: first_port,
             };
-            let (port, queues) = Port::open(eal, &port_config, &pools)?;
+            let (port, queues) = open_port(eal, &port_config, &pools)?;
             tracing::debug!(device = port.info().name, info = ?port.info(), "opened");
             ports.push(port);
             for (mine, queue) in by_queue.iter_mut().zip(queues) {
@@ -106,6 +111,27 @@ impl Dpdk {
                 DpdkIo::new(QueueParts { endpoint: Arc::clone(&endpoint), local, queue, pool, queues })
             })
             .collect()
+    }
+}
+
+/// The server at the other end of a memif may be a moment later than its clients.
+fn open_port(
+    eal: &Eal,
+    config: &PortConfig,
+    pools: &[Mempool],
+) -> Result<(Port, Vec<(RxQueue, TxQueue)>), DpdkError> {
+    let since = Instant::now();
+    let mut told = false;
+    loop {
+        match Port::open(eal, config, pools) {
+            Err(error @ DpdkError::NoServer { .. }) if since.elapsed() < SERVER_PATIENCE => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!("{error}; waiting for it");
+                }
+                std::thread::sleep(SERVER_PAUSE);
+            }
+            other => return other,
+        }
     }
 }
 

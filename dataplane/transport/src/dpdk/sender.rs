@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thc_dpdk::{Batch, Mbuf, Mempool, SharedMbuf, TxQueue};
+use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, SharedMbuf, TxQueue};
 
 use super::frame::{Arp, Checksums, HEADERS_LEN, Template};
 use super::neighbours::{Neighbours, Reach};
@@ -49,9 +49,9 @@ pub struct DpdkTx {
     endpoint: Arc<Endpoint>,
     local: Peer,
     out: Vec<Out>,
-    pub(super) pool: Mempool,
-    /// Empty packets at hand.
+    /// Empty packets at hand. They must go before the pool does.
     free: Batch,
+    pub(super) pool: Mempool,
     flows: Vec<Flow>,
     /// The flow used last: groups are sent to in the same order again and again.
     last: usize,
@@ -277,6 +277,11 @@ impl DpdkTx {
         let sender = (self.out[device].mac, *self.local.ip());
         self.counts.arp_answered += 1;
         self.raw(device, &Arp { asks: false, sender, target: whom }.emit());
+    }
+
+    /// Tries to reach the peer of a device that has lost it; `input` is its receiving half.
+    pub(super) fn reconnect(&mut self, device: usize, input: &mut RxQueue) {
+        self.endpoint.ports[device].reconnect(input, &mut self.out[device].queue);
     }
 
     /// Sends a frame as it is, with the next flush.
