@@ -60,6 +60,20 @@ class Stats:
         ring = 2 * 2 * (workers - 1) / max(workers, 1) * 4 * self.coordinates
         return round(ring) - self.bytes
 
+    def summary(self, workers: int) -> str:
+        """All that matters, in a few lines for people."""
+        saved = self.saved(workers)
+        ring = saved + self.bytes
+        compared = f"{saved / 1e6:.1f} MB saved ({100 * saved / ring:.0f} %)" if ring > 0 else "nothing to compare with"
+        return (
+            f"THC: {self.calls} calls, {self.coordinates / 1e6:.2f} M coordinates, {self.failed} failed\n"
+            f"  moved here {self.bytes / 1e6:.1f} MB (up {self.bytes_up / 1e6:.1f}, down {self.bytes_down / 1e6:.1f}); "
+            f"a ring all-reduce of f32 moves {ring / 1e6:.1f} MB: {compared}\n"
+            f"  compression {self.compression:.2f} s, sending and receiving {self.network:.2f} s, "
+            f"waiting {self.waiting:.2f} s, round trip {1e3 * self.round_trip:.2f} ms\n"
+            f"  packets sent again {self.retransmissions}, lost {self.lost}"
+        )
+
     def __sub__(self, earlier: Stats) -> Stats:
         """What happened since ``earlier``; ``round_trip`` is the later one's."""
         return Stats(

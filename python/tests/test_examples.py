@@ -1,0 +1,73 @@
+"""The examples, as users start them, for a few steps each."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import needs
+from crew import free_port
+
+needs("torch")
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def torchrun_works() -> bool:
+    """torch 1.13's torchrun does not start on Python 3.11, unless told about the output of some rank."""
+    import torch.distributed.elastic.multiprocessing.api as api
+
+    return api.Std.from_str("0") is not None
+
+
+def torchrun(example: str, *arguments: str, workers: int = 2) -> str:
+    """What an example prints."""
+    odd = [] if torchrun_works() else ["--redirects", "9:1", "--tee", "9:1"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(workers)]
+    command += ["--master_port", str(free_port()), *odd, str(EXAMPLES / f"{example}.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def result(said: str) -> tuple[float, float]:
+    """Loss and accuracy in percent."""
+    found = re.search(r"not trained on: loss ([\d.]+), accuracy ([\d.]+) %", said)
+    assert found, said
+    return float(found[1]), float(found[2])
+
+
+def saved(said: str) -> float:
+    """Share of the bytes that were saved, in percent."""
+    found = re.search(r"MB saved \((\d+) %\)", said)
+    assert found, said
+    return float(found[1])
+
+
+def test_digits() -> None:
+    needs("sklearn")
+    said = torchrun("digits", "--steps", "150")
+    assert result(said)[1] > 85
+    assert saved(said) > 75
+    exact = torchrun("digits", "--steps", "150", "--without-thc")
+    assert "saved" not in exact and abs(result(said)[1] - result(exact)[1]) < 5
+
+
+def test_characters() -> None:
+    said = torchrun("characters", "--steps", "25", "--width", "192", "--length", "32")
+    loss, accuracy = result(said)
+    # All of a hundred characters alike would be 4.6 nats.
+    assert loss < 2.9 and accuracy > 15
+    assert saved(said) > 70
+
+
+@pytest.mark.parametrize("workers", [3])
+def test_best_effort(workers: int) -> None:
+    said = torchrun("best_effort", "--steps", "60", "--every", "15", "--loss", "0.02", "--deadline", "10ms", workers=workers)
+    assert result(said)[1] > 55
+    lost = re.search(r"lost (\d+)$", said)
+    assert lost and int(lost[1]) > 0
+    assert "made equal 4 times" in said

@@ -1,0 +1,44 @@
+"""The stubs of the compiled module are true, and the package is typed throughout."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import thc
+
+HERE = Path(thc.__file__).parent
+if importlib.util.find_spec("mypy") is None:
+    pytest.skip("not run: Python has no mypy (pip install mypy)", allow_module_level=True)
+
+
+def run(*command: str, folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (HERE / "py.typed").is_file() and (HERE / "_native.pyi").is_file()
+
+
+def test_the_stubs_are_those_of_the_compiled_module(tmp_path: Path) -> None:
+    # What Python 3.11 gives every class by itself is not worth a line in the stubs.
+    run("mypy.stubtest", "thc._native", "--ignore-missing-stub", folder=tmp_path)
+
+
+def test_mypy_finds_nothing_in_the_package(tmp_path: Path) -> None:
+    config = Path(__file__).resolve().parents[1] / "pyproject.toml"
+    run("mypy", "--config-file", str(config), "--cache-dir", str(tmp_path / "cache"), "-p", "thc", folder=tmp_path)
+
+
+def test_a_users_program_is_checked_against_the_package(tmp_path: Path) -> None:
+    good = tmp_path / "good.py"
+    good.write_text("import thc, numpy as np\ng = thc.Group('host:1')\ng.allreduce(np.ones(3, np.float32))\n")
+    run("mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "good.py", folder=tmp_path)
+    bad = tmp_path / "bad.py"
+    bad.write_text("import thc\ng = thc.Group('host:1', jobs=3)\ng.allreduce('text')\n")
+    with pytest.raises(AssertionError, match="jobs"):
+        run("mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "bad.py", folder=tmp_path)
