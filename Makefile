@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench p4 lint deps toolchain fmt clippy
+.PHONY: help demo test bench bench-torch p4 lint deps toolchain fmt clippy
 
 SHELL := /bin/sh
 
@@ -26,8 +26,8 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
     else bounded='timeout -k 30 $(TEST_TIMEOUT)'; fi; fi
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo), BENCH (a benchmark by name), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo 'Variables: ARGS (for thc demo and bench-torch), BENCH (a benchmark by name), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --release --package thc-testbed --package thc-ps --package thc-worker --bins
@@ -45,6 +45,7 @@ test: deps fmt clippy ## Formatting, clippy, all tests, doc tests
 	    run $$bounded cargo test --workspace --tests --no-fail-fast; \
 	fi
 	cargo test --workspace --doc
+	python/tests/run
 	@grep -ho 'not run: [^<]*' target/nextest/default/junit.xml 2>/dev/null | sort -u || true
 
 bench: toolchain ## Run all benchmarks; results in target/bench/*.json and as one table
@@ -53,6 +54,9 @@ bench: toolchain ## Run all benchmarks; results in target/bench/*.json and as on
 	cargo bench --workspace --bench '$(BENCH)' --no-fail-fast || status=$$?; \
 	echo; awk -f .ci/bench-table.awk "$(CARGO_TARGET_DIR)"/bench/*.json || status=$$?; \
 	exit $$status
+
+bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's hooks (20 to 25 minutes; ARGS=--quick: 3)
+	python/bench/run $(ARGS)
 
 p4: ## Compile the switch program with p4c and note the hashes of its sources
 	@command -v p4c-bm2-ss >/dev/null || { \
