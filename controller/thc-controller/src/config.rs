@@ -1,64 +1,130 @@
 //! What a controller is told: as it is written ([`Options`]) and as it is used ([`Config`]).
 
+use crate::capacity::Capacity;
 use crate::error::ControllerError;
-use crate::place::{PlacedJob, place};
 use crate::schema::Schema;
 use crate::tables::Mac;
 use p4runtime_proto::p4info;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use thc_ps::{JobOptions, ServerOptions};
+use thc_control_proto::{DEFAULT_PORT, v1};
+use thc_ps::{JobOptions, PolicyName};
 
-/// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`).
+/// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 pub const UDP_PORT: u16 = 9000;
 /// The controller's port on the switch, unless told otherwise.
 const DEFAULT_CPU_PORT: u16 = 255;
 /// Ports of a switch have 9 bits in the program.
 const MAX_PORT: u16 = 511;
+/// The program that every target runs unless told otherwise.
+const P4INFO: &[u8] = include_bytes!("../../../p4/build/thc.p4info.txtpb");
 
 /// A configuration as it is written in a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// The switch.
-    pub target: TargetOptions,
-    /// The jobs; their keys are those of thc-ps.
+    /// The controller itself.
     #[serde(default)]
-    pub job: Vec<JobOptions>,
+    pub controller: ControllerOptions,
+    /// The aggregators.
+    #[serde(default)]
+    pub target: Vec<TargetOptions>,
+    /// Jobs that are made at the start unless they are there; their keys are those of thc-ps, and a name.
+    #[serde(default)]
+    pub job: Vec<NamedJob>,
 }
 
-/// A switch.
+/// The controller itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ControllerOptions {
+    /// Where operators' tools and workers ask. Default 127.0.0.1:9700.
+    pub listen: Option<SocketAddr>,
+    /// Where the status page and `/metrics` are. Default: nowhere.
+    pub http: Option<SocketAddr>,
+    /// Where jobs are kept over restarts. Default: nowhere.
+    pub state: Option<PathBuf>,
+    /// Certificates for the service.
+    pub tls: Option<TlsOptions>,
+}
+
+/// A server's certificates, PEM files.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsOptions {
+    /// The certificate and those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities of clients' certificates; without it clients need none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// A job of the configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "toml::Table")]
+pub struct NamedJob {
+    /// Its name. Default: `job-` and its number.
+    pub name: Option<String>,
+    /// Its targets. Default: all.
+    pub targets: Vec<String>,
+    /// The rest.
+    pub job: JobOptions,
+}
+
+// Not by serde's flatten, which lets unknown keys pass.
+impl TryFrom<toml::Table> for NamedJob {
+    type Error = toml::de::Error;
+
+    fn try_from(mut table: toml::Table) -> Result<NamedJob, toml::de::Error> {
+        let name = table.remove("name").map(toml::Value::try_into).transpose()?;
+        let targets = table.remove("targets").map_or(Ok(Vec::new()), toml::Value::try_into)?;
+        Ok(NamedJob { name, targets, job: table.try_into()? })
+    }
+}
+
+/// An aggregator.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetOptions {
-    /// What messages call it.
+    /// What messages and jobs call it. Default: its address.
     pub name: Option<String>,
-    /// Its P4Runtime service, such as `127.0.0.1:9559`.
+    /// Its P4Runtime service, such as `127.0.0.1:9559` or `https://switch:9559`.
     pub address: String,
     /// Its number there. Default 0.
     #[serde(default)]
     pub device_id: u64,
     /// The higher one of two controllers is the primary one. Default 1.
     pub election_id: Option<u64>,
-    /// The program's P4Info, text or binary.
-    pub p4info: PathBuf,
-    /// What the switch runs: BMv2's JSON. Without it the switch must have the program already.
+    /// The program's P4Info, text or binary. Default: the one that this controller was built with.
+    pub p4info: Option<PathBuf>,
+    /// What the switch runs: BMv2's JSON. Without it the target must have the program already.
     pub device_config: Option<PathBuf>,
     /// The port by which packets reach this controller (`--cpu-port` of BMv2). Default 255.
     pub cpu_port: Option<u16>,
-    /// The aggregator's Ethernet address.
-    pub mac: String,
+    /// The aggregator's Ethernet address. Default 02:aa:00:00:00:01.
+    pub mac: Option<String>,
     /// The aggregator's IPv4 address.
     pub ip: Ipv4Addr,
+    /// The aggregator's UDP port. Default 9000; a switch has it compiled in.
+    pub udp_port: Option<u16>,
+    /// Threads of a thc-ps, each with a port of its own. Default 1, as a switch.
+    pub shards: Option<u8>,
     /// The ports that go through the passes, in turn; without them the program's default.
     #[serde(default)]
     pub pass_ports: Vec<u16>,
-    /// The hosts behind the switch.
+    /// The hosts behind the switch. None, as for thc-ps: workers may come from anywhere.
     #[serde(default)]
     pub station: Vec<StationOptions>,
+    /// Authorities of the target's certificate, a PEM file, if its address is `https://`.
+    pub ca: Option<PathBuf>,
+    /// This controller's own certificate for the target, a PEM file.
+    pub cert: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
 }
 
 /// A host.
@@ -74,13 +140,38 @@ pub struct StationOptions {
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The switch.
-    pub target: TargetConfig,
-    /// The jobs, each at its place.
-    pub jobs: Vec<PlacedJob>,
+    /// Of the service.
+    pub listen: SocketAddr,
+    /// Of page and metrics.
+    pub http: Option<SocketAddr>,
+    /// Of the book.
+    pub state: Option<PathBuf>,
+    /// PEM texts of the service.
+    pub tls: Option<Tls>,
+    /// The aggregators.
+    pub targets: Vec<TargetConfig>,
+    /// Jobs to make at the start.
+    pub jobs: Vec<v1::JobSpec>,
 }
 
-/// A checked switch.
+/// PEM texts of a server.
+#[derive(Clone)]
+pub struct Tls {
+    /// Certificate.
+    pub cert: String,
+    /// Private key.
+    pub key: String,
+    /// Authorities of clients.
+    pub client_ca: Option<String>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+/// A checked aggregator.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
     /// What messages call it.
@@ -93,6 +184,8 @@ pub struct TargetConfig {
     pub election_id: u64,
     /// The program's names and numbers.
     pub schema: Schema,
+    /// What it has room for.
+    pub capacity: Capacity,
     /// The program, and a number that tells it from others.
     pub program: Option<(Vec<u8>, u64)>,
     /// The port of this controller.
@@ -101,10 +194,28 @@ pub struct TargetConfig {
     pub mac: Mac,
     /// The aggregator's address.
     pub at: SocketAddrV4,
+    /// UDP ports from there on.
+    pub shards: u8,
     /// Ports of the passes.
     pub pass_ports: Vec<u16>,
     /// Hosts and the ports they are behind.
     pub stations: Vec<(Mac, u16)>,
+    /// Authorities, and this controller's certificate and key: PEM texts.
+    pub ca: Option<String>,
+    /// See `ca`.
+    pub identity: Option<Tls>,
+}
+
+fn value(key: &str, value: impl ToString, mend: &str) -> ControllerError {
+    ControllerError::Value { key: key.to_owned(), value: value.to_string(), mend: mend.to_owned() }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ControllerError> {
+    fs::read(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
+}
+
+fn read_text(path: &Path) -> Result<String, ControllerError> {
+    fs::read_to_string(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
 }
 
 impl Options {
@@ -113,42 +224,144 @@ impl Options {
     /// # Errors
     /// [`ControllerError::Read`], [`ControllerError::Syntax`].
     pub fn read(path: &Path) -> Result<Options, ControllerError> {
-        let text = fs::read_to_string(path)
-            .map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })?;
-        let mut options: Options = toml::from_str(&text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;
-            ControllerError::Syntax { line, message: error.message().replace('\n', " ") }
-        })?;
+        let mut options = Options::parse(&read_text(path)?)?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        options.target.p4info = folder.join(&options.target.p4info);
-        options.target.device_config = options.target.device_config.map(|file| folder.join(file));
+        let within = |file: &mut PathBuf| *file = folder.join(&*file);
+        options.controller.state.as_mut().map(within);
+        if let Some(tls) = &mut options.controller.tls {
+            within(&mut tls.cert);
+            within(&mut tls.key);
+            tls.client_ca.as_mut().map(within);
+        }
+        for target in &mut options.target {
+            let files = [
+                &mut target.p4info,
+                &mut target.device_config,
+                &mut target.ca,
+                &mut target.cert,
+                &mut target.key,
+            ];
+            files.into_iter().flatten().for_each(within);
+        }
         Ok(options)
     }
 
-    /// Checks everything and reads the program.
+    /// Reads TOML.
+    ///
+    /// # Errors
+    /// [`ControllerError::Syntax`].
+    pub fn parse(text: &str) -> Result<Options, ControllerError> {
+        toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;
+            ControllerError::Syntax { line, message: error.message().replace('\n', " ") }
+        })
+    }
+
+    /// Checks everything and reads the files.
     ///
     /// # Errors
     /// The [`ControllerError`] of the first thing that is wrong.
     pub fn validate(&self) -> Result<Config, ControllerError> {
-        let server = ServerOptions { job: self.job.clone(), ..ServerOptions::default() }.validate()?;
-        Ok(Config { target: self.target.validate()?, jobs: place(&server.jobs)? })
+        if self.target.is_empty() {
+            return Err(value("target", "[]", "add a [[target]] section for each switch or thc-ps"));
+        }
+        let targets = self.target.iter().map(TargetOptions::validate).collect::<Result<Vec<_>, _>>()?;
+        for (place, target) in targets.iter().enumerate() {
+            if targets[..place].iter().any(|other| other.name == target.name) {
+                return Err(value("target.name", &target.name, "give each target a name of its own"));
+            }
+        }
+        let tls = match &self.controller.tls {
+            None => None,
+            Some(tls) => Some(Tls {
+                cert: read_text(&tls.cert)?,
+                key: read_text(&tls.key)?,
+                client_ca: tls.client_ca.as_deref().map(read_text).transpose()?,
+            }),
+        };
+        let jobs = self.job.iter().map(NamedJob::spec).collect::<Result<Vec<_>, _>>()?;
+        for name in jobs.iter().flat_map(|job| &job.targets) {
+            if !targets.iter().any(|target| target.name == *name) {
+                return Err(value("job.targets", name, "name a [[target]]"));
+            }
+        }
+        Ok(Config {
+            listen: self.controller.listen.unwrap_or(([127, 0, 0, 1], DEFAULT_PORT).into()),
+            http: self.controller.http,
+            state: self.controller.state.clone(),
+            tls,
+            targets,
+            jobs,
+        })
+    }
+}
+
+impl NamedJob {
+    fn spec(&self) -> Result<v1::JobSpec, ControllerError> {
+        let job = &self.job;
+        let name = match (&self.name, job.job) {
+            (Some(name), _) => name.clone(),
+            (None, Some(number)) => format!("job-{number}"),
+            (None, None) => return Err(value("job.name", "missing", "give each [[job]] a name")),
+        };
+        if job.lane.is_some_and(|lane| lane != 8) {
+            return Err(value(
+                &format!("job {name}: lane"),
+                job.lane.unwrap_or(0),
+                "the switch program adds in lanes of 8 bits; leave it out",
+            ));
+        }
+        // Far too large numbers stay too large, and are refused with the others.
+        let small = |number: Option<u64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        let secret = |key: &str, text: &Option<thc_ps::Secret>| match text {
+            None => Ok(None),
+            Some(text) => match text.number() {
+                Some(number) => Ok(Some(number)),
+                None => Err(value(&format!("job {name}: {key}"), "no number", "write it like 0x1234abcd")),
+            },
+        };
+        let cookie = match secret("cookie", &job.cookie)?.map(u32::try_from) {
+            None => None,
+            Some(Ok(cookie)) => Some(cookie),
+            Some(Err(_)) => return Err(value(&format!("job {name}: cookie"), "too large", "give 32 bits")),
+        };
+        Ok(v1::JobSpec {
+            name: name.clone(),
+            workers: small(job.workers).unwrap_or(0),
+            bits: small(job.bits),
+            granularity: small(job.granularity),
+            fraction: job.fraction.map(|fraction| fraction.0.to_string()),
+            data_slots: small(job.data_slots),
+            norm_slots: small(job.norm_slots),
+            quorum: small(job.quorum),
+            policy: job.policy.map(|policy| match policy {
+                PolicyName::Reliable => "reliable".to_owned(),
+                PolicyName::BestEffort => "best-effort".to_owned(),
+            }),
+            deadline_ms: job
+                .deadline
+                .map(|deadline| u32::try_from(deadline.0.as_millis()).unwrap_or(u32::MAX)),
+            number: small(job.job),
+            cookie,
+            seed: secret("seed", &job.seed)?,
+            targets: self.targets.clone(),
+        })
     }
 }
 
 impl TargetOptions {
     fn validate(&self) -> Result<TargetConfig, ControllerError> {
-        let read = |path: &PathBuf| {
-            fs::read(path).map_err(|cause| ControllerError::Read { path: path.clone(), cause })
-        };
         let port = |key: &str, port: u16| {
             if (1..=MAX_PORT).contains(&port) {
                 return Ok(port);
             }
-            let mend = format!("give a port from 1 to {MAX_PORT}");
-            Err(ControllerError::Value { key: format!("target.{key}"), value: port.to_string(), mend })
+            Err(value(&format!("target.{key}"), port, &format!("give a port from 1 to {MAX_PORT}")))
         };
-        let info = p4info::parse(&read(&self.p4info)?)?;
+        let info = match &self.p4info {
+            Some(path) => p4info::parse(&read(path)?)?,
+            None => p4info::parse(P4INFO)?,
+        };
         let program = match &self.device_config {
             Some(path) => {
                 let bytes = read(path)?;
@@ -166,22 +379,37 @@ impl TargetOptions {
             Some(_) => self.address.clone(),
             None => format!("http://{}", self.address),
         };
+        let identity = match (&self.cert, &self.key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => {
+                Some(Tls { cert: read_text(cert)?, key: read_text(key)?, client_ca: None })
+            }
+            _ => return Err(value("target.cert", "half", "give cert and key, or neither")),
+        };
+        let shards = self.shards.unwrap_or(1);
+        if !(1..=64).contains(&shards) {
+            return Err(value("target.shards", shards, "give the number of the thc-ps's shards, 1 to 64"));
+        }
         Ok(TargetConfig {
             name: self.name.clone().unwrap_or_else(|| self.address.clone()),
             address,
             device_id: self.device_id,
             election_id: self.election_id.unwrap_or(1),
+            capacity: Capacity::of(&info)?,
             schema: Schema::new(info),
             program,
             cpu_port: port("cpu_port", self.cpu_port.unwrap_or(DEFAULT_CPU_PORT))?,
-            mac: mac("target.mac", &self.mac)?,
-            at: SocketAddrV4::new(self.ip, UDP_PORT),
+            mac: mac("target.mac", self.mac.as_deref().unwrap_or("02:aa:00:00:00:01"))?,
+            at: SocketAddrV4::new(self.ip, self.udp_port.unwrap_or(UDP_PORT)),
+            shards,
             pass_ports: self
                 .pass_ports
                 .iter()
                 .map(|&number| port("pass_ports", number))
                 .collect::<Result<_, _>>()?,
             stations: stations.collect::<Result<_, ControllerError>>()?,
+            ca: self.ca.as_deref().map(read_text).transpose()?,
+            identity,
         })
     }
 }
@@ -189,9 +417,52 @@ impl TargetOptions {
 fn mac(key: &str, text: &str) -> Result<Mac, ControllerError> {
     let bytes: Vec<u8> = text.split(':').map_while(|byte| u8::from_str_radix(byte, 16).ok()).collect();
     let whole = text.split(':').count() == 6;
-    bytes.try_into().ok().filter(|_| whole).ok_or_else(|| ControllerError::Value {
-        key: key.to_owned(),
-        value: format!("{text:?}"),
-        mend: "give an Ethernet address such as 02:aa:00:00:00:01".to_owned(),
-    })
+    bytes
+        .try_into()
+        .ok()
+        .filter(|_| whole)
+        .ok_or_else(|| value(key, format!("{text:?}"), "give an Ethernet address such as 02:aa:00:00:00:01"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_right() {
+        let options = Options::read(Path::new("thc-controller.example.toml")).unwrap();
+        let config = options.validate().unwrap();
+        assert_eq!(config.targets[0].stations.len(), 2);
+        assert!(config.targets[0].program.is_some());
+        assert_eq!(config.jobs[0].name, "train");
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        for (text, says) in [
+            ("", "[[target]]"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmac = \"02:03\"", "target.mac"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nshards = 0", "target.shards"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\ncert = \"x\"", "cert and key"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\np4info = \"no\"", "cannot read no"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\nworkers = 2", "job.name"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\nlane = 16", "lane"),
+            (
+                "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\ntargets = [\"x\"]",
+                "job.targets",
+            ),
+            (
+                "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[target]]\naddress = \"a:1\"\nip = \"10.0.0.2\"",
+                "target.name",
+            ),
+        ] {
+            let error = Options::parse(text).unwrap().validate().unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let error = Options::parse("[[job]]\nname = \"a\"\nworkrs = 3").unwrap_err().to_string();
+        assert!(error.contains("workrs"), "{error}");
+        let error = Options::parse("[[target]]\nip = 3").unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+    }
 }

@@ -70,22 +70,36 @@ pub enum ControllerError {
         /// What it says, update by update where it does.
         message: String,
     },
-    /// More slots than the switch has.
-    #[error("the jobs need {wanted} {kind} slots, the switch has {there}; give jobs fewer slots")]
-    Slots {
-        /// Data or norm.
-        kind: &'static str,
-        /// Needed by all jobs.
-        wanted: u32,
-        /// Of the switch.
-        there: u32,
+    /// The file of jobs is unusable.
+    #[error("{}: {message}; mend it, or move it away to begin without jobs", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
     },
-    /// More jobs than the switch can count.
-    #[error("{wanted} jobs, the switch has room for {there}")]
-    Jobs {
-        /// Configured.
-        wanted: usize,
-        /// Of the switch.
-        there: usize,
+    /// A port that others have, or that is none of this machine's.
+    #[error("cannot listen on {address}: {message}; give another address or end what listens there")]
+    Listen {
+        /// Which.
+        address: std::net::SocketAddr,
+        /// Why.
+        message: String,
+    },
+    /// A certificate or key is unusable.
+    #[error("certificates of {what}: {message}")]
+    Tls {
+        /// Whose.
+        what: String,
+        /// Why.
+        message: String,
+    },
+    /// A target is not there at the moment.
+    #[error("target {target} is not connected: {message}")]
+    Away {
+        /// Its name.
+        target: String,
+        /// What went wrong last.
+        message: String,
     },
 }

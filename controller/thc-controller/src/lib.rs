@@ -1,26 +1,44 @@
-//! Controller of THC's switches: writes jobs into a switch by P4Runtime.
+//! Controller of THC's aggregators: keeps jobs in switches and software parameter servers by P4Runtime.
 //!
 //! * [`tables`]: the rows of the switch program's tables, one file each;
 //! * [`Schema`]: turns rows into entries with the numbers of the program's P4Info;
-//! * [`Target`]: the connection to a switch;
-//! * [`Wanted`]: everything that a switch should hold, and what to write so that it does;
-//! * [`Daemon`]: takes JOINs from the switch and keeps its sessions.
+//! * [`Target`]: the connection to an aggregator;
+//! * [`Wanted`]: everything that an aggregator should hold, and what to write so that it does; [`plan`] says what;
+//! * [`Book`]: the jobs, where they lie, and their sessions, kept over restarts;
+//! * [`Daemon`]: an agent per target, the gRPC service, the status page;
+//! * [`Desk`]: what can be asked of it.
 #![forbid(unsafe_code)]
 
+mod agent;
+mod book;
+mod capacity;
 mod config;
 mod daemon;
+mod desk;
+mod diagnose;
 mod error;
 mod frame;
-mod place;
+mod live;
+pub mod plan;
+mod refusal;
 mod schema;
+mod service;
+mod shared;
+mod spec;
 pub mod tables;
 mod target;
+mod tls;
 mod wanted;
+mod web;
 
-pub use config::{Config, Options, StationOptions, TargetConfig, TargetOptions};
-pub use daemon::Daemon;
+pub use book::Book;
+pub use capacity::Capacity;
+pub use config::{Config, Options, StationOptions, TargetConfig, TargetOptions, Tls, TlsOptions};
+pub use daemon::{Addresses, Daemon};
+pub use desk::Desk;
 pub use error::ControllerError;
-pub use place::{DATA_SLOTS, MAX_JOBS, NORM_SLOTS, PlacedJob, place};
+pub use refusal::Refusal;
 pub use schema::Schema;
+pub use spec::{Spec, fraction_text};
 pub use target::{Event, Target};
 pub use wanted::{Group, Wanted};

@@ -57,15 +57,14 @@ fn run(config: thc_controller::Config) -> anyhow::Result<()> {
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).context("no signals")?;
         let mut terminate = signal(SignalKind::terminate()).context("no signals")?;
-        let at = config.target.at;
         let stop = async {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
         };
-        let ready = || {
-            println!("ready {at}");
+        let ready = |at: thc_controller::Addresses| {
+            println!("ready {}", at.listen);
             // Whoever waits for it reads a pipe; one that is closed is nobody's loss.
             let _ = std::io::stdout().flush();
         };

@@ -3,6 +3,7 @@
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::schema::Schema;
+use crate::tls;
 use crate::wanted::Wanted;
 use p4runtime_proto::rpc::Status;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
@@ -15,6 +16,7 @@ use p4runtime_proto::v1::{
     set_forwarding_pipeline_config_request, stream_message_request, stream_message_response,
 };
 use prost::Message;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -23,6 +25,8 @@ use tonic::{Code, Streaming};
 
 /// How long a switch may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How often a silent connection is tried.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Messages that may wait to be sent.
 const ROOM: usize = 64;
 /// A pipeline configuration is a compiled program; far above what BMv2's take.
@@ -52,21 +56,26 @@ pub struct Target {
 }
 
 impl Target {
-    /// Connects and becomes the switch's primary controller.
+    /// Connects and asks to be the switch's primary controller. Whether it is.
     ///
     /// # Errors
-    /// [`ControllerError::Connect`], [`ControllerError::NotPrimary`], [`ControllerError::Closed`].
-    pub async fn connect(config: &TargetConfig) -> Result<Target, ControllerError> {
+    /// [`ControllerError::Connect`], [`ControllerError::Tls`], [`ControllerError::Closed`].
+    pub async fn connect(config: &TargetConfig) -> Result<(Target, bool), ControllerError> {
         let failed = |error: &dyn std::error::Error| {
             let message = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             ControllerError::Connect { target: config.name.clone(), address: config.address.clone(), message }
         };
-        let channel = Endpoint::from_shared(config.address.clone())
+        let mut endpoint = Endpoint::from_shared(config.address.clone())
             .map_err(|error| failed(&error))?
             .connect_timeout(PATIENCE)
-            .connect()
-            .await
-            .map_err(|error| failed(&error))?;
+            // A target that is cut off is noticed.
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_while_idle(true)
+            .tcp_keepalive(Some(KEEP_ALIVE));
+        if config.address.starts_with("https://") {
+            endpoint = endpoint.tls_config(tls::of_target(config)?).map_err(|error| failed(&error))?;
+        }
+        let channel = endpoint.connect().await.map_err(|error| failed(&error))?;
         let mut client = P4RuntimeClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
@@ -97,8 +106,7 @@ impl Target {
         };
         let answer = tokio::time::timeout(PATIENCE, target.event()).await;
         match answer {
-            Ok(Event::Primary(true)) => Ok(target),
-            Ok(Event::Primary(false)) => Err(ControllerError::NotPrimary { target: config.name.clone() }),
+            Ok(Event::Primary(primary)) => Ok((target, primary)),
             Ok(_) => Err(closed()),
             Err(_) => Err(target.failure("arbitration", "no answer")),
         }
@@ -152,20 +160,39 @@ impl Target {
     /// # Errors
     /// [`ControllerError::Request`].
     pub async fn load(&mut self, device_config: &[u8], cookie: u64) -> Result<bool, ControllerError> {
+        if self.loaded().await == Some(cookie) {
+            return Ok(false);
+        }
+        self.set_program(device_config.to_vec(), cookie).await?;
+        Ok(true)
+    }
+
+    /// Tells a target that has its program built in, as thc-ps, which P4Info is meant, unless it knows one.
+    ///
+    /// # Errors
+    /// [`ControllerError::Request`].
+    pub async fn load_if_none(&mut self) -> Result<(), ControllerError> {
+        match self.loaded().await {
+            Some(_) => Ok(()),
+            None => self.set_program(Vec::new(), 1).await,
+        }
+    }
+
+    /// The cookie of the program that the target has.
+    async fn loaded(&mut self) -> Option<u64> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             response_type: get_forwarding_pipeline_config_request::ResponseType::CookieOnly.into(),
         };
         // A switch without a program refuses the question.
-        if let Ok(answer) = self.client.get_forwarding_pipeline_config(request).await {
-            let held = answer.into_inner().config.and_then(|config| config.cookie);
-            if held.is_some_and(|held| held.cookie == cookie) {
-                return Ok(false);
-            }
-        }
+        let answer = self.client.get_forwarding_pipeline_config(request).await.ok()?;
+        Some(answer.into_inner().config?.cookie.map_or(0, |cookie| cookie.cookie))
+    }
+
+    async fn set_program(&mut self, device_config: Vec<u8>, cookie: u64) -> Result<(), ControllerError> {
         let config = ForwardingPipelineConfig {
             p4info: Some(self.schema.info().clone()),
-            p4_device_config: device_config.to_vec(),
+            p4_device_config: device_config,
             cookie: Some(forwarding_pipeline_config::Cookie { cookie }),
         };
         let request = SetForwardingPipelineConfigRequest {
@@ -176,7 +203,7 @@ impl Target {
             ..SetForwardingPipelineConfigRequest::default()
         };
         match self.client.set_forwarding_pipeline_config(request).await {
-            Ok(_) => Ok(true),
+            Ok(_) => Ok(()),
             Err(status) => Err(self.failure("loading the program", &explain(&status))),
         }
     }
@@ -225,12 +252,17 @@ impl Target {
     /// # Errors
     /// [`ControllerError::Request`], [`ControllerError::P4Info`].
     pub async fn counters(&mut self, name: &str, cells: &[u32]) -> Result<Vec<(u64, u64)>, ControllerError> {
+        if cells.is_empty() {
+            return Ok(Vec::new());
+        }
         let counter_id = self.schema.info().counter(name)?.id();
         let asked = cells.iter().map(|&index| {
             let index = Some(Index { index: index.into() });
             entity::Entity::CounterEntry(CounterEntry { counter_id, index, data: None })
         });
         let entities = self.read(asked.collect()).await?;
+        let places: BTreeMap<i64, usize> =
+            cells.iter().zip(0..).map(|(&cell, place)| (cell.into(), place)).collect();
         let mut values = vec![(0, 0); cells.len()];
         for entity in entities {
             let Some(entity::Entity::CounterEntry(CounterEntry {
@@ -240,8 +272,8 @@ impl Target {
                 continue;
             };
             let CounterData { byte_count, packet_count } = data;
-            for place in cells.iter().zip(&mut values).filter(|(cell, _)| i64::from(**cell) == at.index) {
-                *place.1 = (packet_count.max(0) as u64, byte_count.max(0) as u64);
+            if let Some(&place) = places.get(&at.index) {
+                values[place] = (packet_count.max(0) as u64, byte_count.max(0) as u64);
             }
         }
         Ok(values)

@@ -1,0 +1,442 @@
+//! The agent of one target: keeps the connection, takes JOIN and LEAVE from the target, and keeps the target's rows
+//! what the book wants, also after the target or the connection was gone.
+
+use crate::book::Member;
+use crate::config::TargetConfig;
+use crate::error::ControllerError;
+use crate::frame::Datagram;
+use crate::live::{self, Heard};
+use crate::plan;
+use crate::shared::{Command, Shared};
+use crate::tables::Mac;
+use crate::target::{Event, Target};
+use crate::wanted::Wanted;
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thc_protocol::aggregator::{Endpoint, JobConfig};
+use thc_protocol::session::{Action, Registry, SessionMember, StaticJob};
+use thc_protocol::{Cookie, JobId, TableId, WorkerId};
+use tokio::sync::{mpsc, watch};
+
+/// How often it is looked who still sends.
+const TICK: Duration = Duration::from_millis(250);
+/// Ticks between two readings of all counters.
+const ALL_COUNTERS: u32 = 4;
+/// How long until a target that is gone is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Senders of JOINs whose Ethernet addresses are kept: above all workers of all jobs.
+const MAX_ADDRESSES: usize = 4096;
+
+/// A job that the registry has: its name, and the serial number that tells it from others of the name.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    serial: u64,
+    workers: u8,
+}
+
+/// An agent.
+#[derive(Debug)]
+pub struct Agent {
+    config: TargetConfig,
+    shared: Arc<Shared>,
+    registry: Registry,
+    known: BTreeMap<JobId, Known>,
+    /// When packets of a member were counted last, for the registry.
+    heard: BTreeMap<(JobId, u8), Heard>,
+    /// Ethernet addresses of those who joined.
+    macs: BTreeMap<SocketAddrV4, Mac>,
+    /// What the target holds, as far as is known.
+    held: Option<Wanted>,
+    started: Instant,
+    ticks: u32,
+}
+
+impl Agent {
+    /// Of this target.
+    #[must_use]
+    pub fn new(config: TargetConfig, shared: Arc<Shared>) -> Agent {
+        Agent {
+            config,
+            shared,
+            registry: Registry::default(),
+            known: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            macs: BTreeMap::new(),
+            held: None,
+            started: Instant::now(),
+            ticks: 0,
+        }
+    }
+
+    /// Runs until `stop` is true; the target then goes on as it is.
+    pub async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut stop: watch::Receiver<bool>) {
+        loop {
+            let error = tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => return,
+                error = self.serve(&mut commands) => error,
+            };
+            let message = error.to_string();
+            let news = {
+                let mut views = self.shared.views();
+                let view = views.entry(self.config.name.clone()).or_default();
+                view.connected = false;
+                std::mem::replace(&mut view.error, message.clone()) != message
+            };
+            // Not once a second for as long as a switch is off.
+            if news {
+                tracing::warn!("{message}; trying again every {} s", RETRY.as_secs());
+            }
+            let retry = tokio::time::sleep(RETRY);
+            tokio::pin!(retry);
+            loop {
+                tokio::select! {
+                    _ = stop.wait_for(|stop| *stop) => return,
+                    () = &mut retry => break,
+                    Some(Command::Sync(answer)) = commands.recv() => {
+                        // Who asked may have gone; that is no loss.
+                        let _ = answer.send(Err(self.away(&message)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn away(&self, message: &str) -> ControllerError {
+        ControllerError::Away { target: self.config.name.clone(), message: message.to_owned() }
+    }
+
+    /// Serves one connection until it ends, and says why it ended.
+    async fn serve(&mut self, commands: &mut mpsc::Receiver<Command>) -> ControllerError {
+        match self.connection(commands).await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
+    }
+
+    async fn connection(
+        &mut self,
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Result<std::convert::Infallible, ControllerError> {
+        let config = self.config.clone();
+        let connecting = Target::connect(&config);
+        tokio::pin!(connecting);
+        let (mut target, mut primary) = loop {
+            tokio::select! {
+                connected = &mut connecting => break connected?,
+                Some(Command::Sync(answer)) = commands.recv() => {
+                    let _ = answer.send(Err(self.away("connecting")));
+                }
+            }
+        };
+        if primary {
+            self.take_over(&mut target).await?;
+        } else {
+            self.stand_by(&target);
+        }
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = target.event() => match event {
+                    Event::Packet(frame) if primary => self.packet(&mut target, &frame).await?,
+                    Event::Packet(_) => {}
+                    Event::Primary(now) => {
+                        if now && !primary {
+                            // What the controller before this one did is in the file, if they share one.
+                            self.shared.book().reread()?;
+                            self.take_over(&mut target).await?;
+                        } else if !now {
+                            self.stand_by(&target);
+                        }
+                        primary = now;
+                    }
+                    Event::Closed => return Err(ControllerError::Closed { target: target.name().to_owned() }),
+                },
+                Some(Command::Sync(answer)) = commands.recv() => {
+                    let result = if primary {
+                        self.sync(&mut target).await
+                    } else {
+                        Err(ControllerError::NotPrimary { target: target.name().to_owned() })
+                    };
+                    let _ = answer.send(result);
+                }
+                _ = ticks.tick(), if primary => self.listen(&mut target).await?,
+            }
+        }
+    }
+
+    fn stand_by(&mut self, target: &Target) {
+        let error = ControllerError::NotPrimary { target: target.name().to_owned() }.to_string();
+        tracing::info!("{error}; standing by");
+        let mut views = self.shared.views();
+        let view = views.entry(self.config.name.clone()).or_default();
+        view.connected = false;
+        view.error = error;
+    }
+
+    /// The target becomes what is wanted.
+    async fn take_over(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        if let Some((program, cookie)) = &self.config.program {
+            let loaded = target.load(program, *cookie).await?;
+            tracing::info!(
+                target = target.name(),
+                "{}",
+                if loaded { "program loaded" } else { "has the program" }
+            );
+        } else {
+            target.load_if_none().await?;
+        }
+        self.held = None;
+        self.sync(target).await?;
+        let mut views = self.shared.views();
+        let view = views.entry(self.config.name.clone()).or_default();
+        view.connected = true;
+        view.error.clear();
+        tracing::info!(target = target.name(), "connected; its rows are as wanted");
+        Ok(())
+    }
+
+    /// Takes jobs that came or went into the registry, and writes what the target lacks or has too much.
+    async fn sync(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        let actions = self.align()?;
+        self.reconcile(target).await?;
+        self.answer(target, actions).await
+    }
+
+    /// Takes jobs that came or went into the registry.
+    fn align(&mut self) -> Result<Vec<Action>, ControllerError> {
+        let shared = Arc::clone(&self.shared);
+        let book = shared.book();
+        let here = |known: &Known| {
+            book.jobs
+                .get(&known.name)
+                .is_some_and(|job| job.serial == known.serial && job.places.contains_key(&self.config.name))
+        };
+        let gone: Vec<JobId> =
+            self.known.iter().filter(|(_, known)| !here(known)).map(|(number, _)| *number).collect();
+        let mut actions = Vec::new();
+        for number in gone {
+            self.known.remove(&number);
+            self.heard.retain(|(job, _), _| *job != number);
+            actions.extend(self.registry.remove(number));
+        }
+        for (name, job) in &book.jobs {
+            let number = JobId(job.spec.number);
+            let Some(place) = job.places.get(&self.config.name) else { continue };
+            if self.known.contains_key(&number) {
+                continue;
+            }
+            let mut setup = job.spec.setup()?;
+            setup.welcome.table = TableId(job.table);
+            setup.welcome.shards = self.config.shards;
+            setup.config.tables = vec![TableId(job.table)];
+            self.registry.insert(StaticJob { config: setup.config, welcome: setup.welcome });
+            if let Some(session) = &place.session {
+                let members: Vec<SessionMember> = session
+                    .members
+                    .iter()
+                    .map(|(&worker, member)| {
+                        self.macs.insert(member.at, member.mac);
+                        SessionMember {
+                            worker: WorkerId(worker),
+                            nonce: member.nonce,
+                            addr: member.at,
+                            left: false,
+                        }
+                    })
+                    .collect();
+                if self.registry.restore(number, Cookie(session.cookie.0), &members) {
+                    tracing::info!("job {name}: its session of {} workers goes on", members.len());
+                }
+            }
+            let known = Known { name: name.clone(), serial: job.serial, workers: job.spec.workers };
+            self.known.insert(number, known);
+        }
+        Ok(actions)
+    }
+
+    /// Writes what the target lacks and removes what it has too much.
+    async fn reconcile(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        let held = match self.held.take() {
+            Some(held) => held,
+            None => target.held().await?,
+        };
+        let wanted = plan::wanted(&self.config, &self.shared.book())?;
+        let updates = wanted.updates(&held, target.schema())?;
+        tracing::debug!(target = target.name(), "{} updates", updates.len());
+        // After a failure it is not known what the target took: it is read anew.
+        target.write(updates).await?;
+        self.held = Some(wanted);
+        Ok(())
+    }
+
+    /// Takes a frame of the control plane.
+    async fn packet(&mut self, target: &mut Target, frame: &[u8]) -> Result<(), ControllerError> {
+        let own = (self.config.mac, self.config.at);
+        let Some(datagram) = Datagram::parse(frame).filter(|datagram| datagram.to == own) else {
+            return Ok(());
+        };
+        let (mac, from) = datagram.from;
+        if self.macs.len() >= MAX_ADDRESSES {
+            let book = self.shared.book();
+            let sessions =
+                book.jobs.values().flat_map(|job| job.places.values()).filter_map(|p| p.session.as_ref());
+            let members: Vec<SocketAddrV4> =
+                sessions.flat_map(|s| s.members.values()).map(|m| m.at).collect();
+            self.macs.retain(|at, _| members.contains(at));
+        }
+        if self.port(mac).is_none() {
+            tracing::warn!(
+                "{from} ({}) is behind no port that is configured: add a [[target.station]] for it",
+                mac.map(|byte| format!("{byte:02x}")).join(":")
+            );
+            return Ok(());
+        }
+        self.macs.insert(from, mac);
+        let heard = &self.heard;
+        let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.at.elapsed());
+        let now = self.started.elapsed();
+        let actions = self.registry.handle(now, from, datagram.payload, alive, || fastrand::u32(..));
+        self.answer(target, actions).await?;
+        self.show_joined();
+        Ok(())
+    }
+
+    /// Does what the registry says: rows first, since workers send as soon as they are welcomed.
+    async fn answer(&mut self, target: &mut Target, actions: Vec<Action>) -> Result<(), ControllerError> {
+        let mut changed = false;
+        let mut packets = Vec::new();
+        for action in actions {
+            match action {
+                Action::Send(to, bytes) => packets.push((to, bytes)),
+                Action::Install(config, members) => {
+                    self.install(&config, &members);
+                    changed = true;
+                }
+                Action::Move(job, worker, at) => {
+                    self.change_session(job, |members| {
+                        if let Some(member) = members.get_mut(&worker.0) {
+                            member.at = at.addr;
+                        }
+                    });
+                    changed = true;
+                }
+                Action::Remove(job) => {
+                    if let Some(known) = self.known.get(&job) {
+                        tracing::info!("job {}: session over", known.name);
+                        if let Some(place) = self.shared.book().place_mut(&known.name, &self.config.name) {
+                            place.session = None;
+                        }
+                    }
+                    changed = true;
+                }
+            }
+        }
+        if changed {
+            self.shared.book().save()?;
+            self.reconcile(target).await?;
+        }
+        let own = (self.config.mac, self.config.at);
+        for (to, bytes) in packets {
+            if let Some(&mac) = self.macs.get(&to) {
+                target.send(Datagram { from: own, to: (mac, to), payload: &bytes }.frame()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn install(&mut self, config: &JobConfig, members: &[(WorkerId, Endpoint)]) {
+        let Some(known) = self.known.get(&config.job) else { return };
+        tracing::info!("job {}: session of {} workers", known.name, members.len());
+        self.heard.retain(|(job, _), _| *job != config.job);
+        let nonces: BTreeMap<u8, u64> = self
+            .registry
+            .session(config.job)
+            .map(|(_, members)| members.iter().map(|m| (m.worker.0, m.nonce)).collect())
+            .unwrap_or_default();
+        let members = members.iter().filter_map(|(worker, at)| {
+            let mac = *self.macs.get(&at.addr)?;
+            let nonce = *nonces.get(&worker.0)?;
+            Some((worker.0, Member { at: at.addr, mac, port: self.port(mac)?, nonce }))
+        });
+        let members = members.collect();
+        self.shared.book().begin(&known.name, &self.config.name, config.cookie.0, members);
+    }
+
+    fn change_session(&self, job: JobId, change: impl FnOnce(&mut BTreeMap<u8, Member>)) {
+        let Some(known) = self.known.get(&job) else { return };
+        if let Some(place) = self.shared.book().place_mut(&known.name, &self.config.name)
+            && let Some(session) = &mut place.session
+        {
+            change(&mut session.members);
+        }
+    }
+
+    /// The port that a station is behind; 0 where ports mean nothing.
+    fn port(&self, mac: Mac) -> Option<u16> {
+        let stations = &self.config.stations;
+        if stations.is_empty() {
+            return Some(0);
+        }
+        stations.iter().find(|(station, _)| *station == mac).map(|&(_, port)| port)
+    }
+
+    fn show_joined(&self) {
+        let joined = self.known.iter().map(|(&number, known)| {
+            (known.name.clone(), self.registry.status(number).map_or(0, |(joined, _)| joined))
+        });
+        let joined = joined.collect();
+        if let Some(view) = self.shared.views().get_mut(&self.config.name) {
+            view.joined = joined;
+        }
+    }
+
+    /// Looks which members' packets still come, so that nobody takes the place of a living one, and now and
+    /// then reads all counters.
+    async fn listen(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        let jobs: Vec<_> = {
+            let book = self.shared.book();
+            let jobs = self.known.iter().filter_map(|(&number, known)| {
+                let place = book.jobs.get(&known.name)?.places.get(&self.config.name)?.clone();
+                Some((number, known.name.clone(), known.workers, place))
+            });
+            jobs.collect()
+        };
+        let mut members = Vec::new();
+        for (number, name, _, place) in &jobs {
+            let base = u32::from(place.index) << crate::capacity::WORKER_BITS;
+            let workers = place.session.iter().flat_map(|session| session.members.keys());
+            members.extend(workers.map(|&worker| (*number, name, worker, base | u32::from(worker))));
+        }
+        let cells: Vec<u32> = members.iter().map(|&(.., cell)| cell).collect();
+        let counted = target.counters("packets", &cells).await?;
+        let at = Instant::now();
+        for (&(number, _, worker, _), (packets, _)) in members.iter().zip(counted) {
+            let heard = self.heard.entry((number, worker)).or_insert(Heard { packets, at });
+            if heard.packets != packets {
+                *heard = Heard { packets, at };
+            }
+        }
+        self.show_joined();
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks % ALL_COUNTERS != 1 {
+            return Ok(());
+        }
+        let mut counted = BTreeMap::new();
+        for (_, name, workers, place) in &jobs {
+            counted.insert(name.clone(), live::read_job(target, place, *workers).await?);
+        }
+        let carrier = live::read_carrier(target).await?;
+        if let Some(view) = self.shared.views().get_mut(&self.config.name) {
+            view.jobs = counted;
+            view.carrier = carrier;
+            let names =
+                |(number, worker): &(JobId, u8)| Some((self.known.get(number)?.name.clone(), *worker));
+            view.heard = self.heard.iter().filter_map(|(key, heard)| Some((names(key)?, *heard))).collect();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,411 @@
+//! What the controller remembers: jobs, where they lie, their tables and their sessions. Kept in a file, so
+//! that a controller that starts again goes on where it was.
+
+use crate::capacity::Capacity;
+use crate::error::ControllerError;
+use crate::refusal::Refusal;
+use crate::spec::{Hidden, Spec, fraction_text};
+use crate::tables::Mac;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddrV4;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use thc_control_proto::v1;
+
+/// A member of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Where it sends from.
+    pub at: SocketAddrV4,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// The port that it is behind; 0 is any.
+    pub port: u16,
+    /// Its incarnation's number.
+    pub nonce: u64,
+}
+
+/// A session that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its cookie.
+    pub cookie: Hidden<u32>,
+    /// Cells of another epoch are empty.
+    pub epoch: u32,
+    /// By number.
+    pub members: BTreeMap<u8, Member>,
+}
+
+/// Where a job lies on a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Selects its counters.
+    pub index: u8,
+    /// Its first data slot.
+    pub data_base: u32,
+    /// Its first norm slot.
+    pub norm_base: u32,
+    /// Its multicast group.
+    pub group: u16,
+    /// Sessions begun.
+    pub sessions: u32,
+    /// The one that runs.
+    pub session: Option<Session>,
+}
+
+/// A number that was given to a worker which had none of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Who has it.
+    pub token: u64,
+    /// When it asked last, in seconds since 1970.
+    pub asked: u64,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// What it is.
+    pub spec: Spec,
+    /// Tells jobs of one name or number apart that follow each other.
+    pub serial: u64,
+    /// Its lookup table.
+    pub table: u8,
+    /// Its targets, the first preferred.
+    pub targets: Vec<String>,
+    /// By target.
+    pub places: BTreeMap<String, Place>,
+    /// Numbers given to workers, by number.
+    pub given: BTreeMap<u8, Given>,
+    /// The target that workers were sent to last.
+    pub active: Option<String>,
+    /// Seconds since 1970.
+    pub created: u64,
+}
+
+/// A lookup table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// b.
+    pub bits: u8,
+    /// g.
+    pub granularity: u16,
+    /// p.
+    pub fraction: f64,
+    /// T[0] to T[15].
+    pub values: [u8; 16],
+    /// Stays without a job.
+    pub installed: bool,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Book {
+    /// By name.
+    pub jobs: BTreeMap<String, Job>,
+    /// By number on the wire, from 1.
+    pub tables: BTreeMap<u8, Table>,
+    /// The epoch used last.
+    epoch: u32,
+    /// The serial number used last.
+    serial: u64,
+    #[serde(skip)]
+    path: Option<PathBuf>,
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl Book {
+    /// Reads the file, if there is one.
+    ///
+    /// # Errors
+    /// [`ControllerError::Read`], [`ControllerError::State`].
+    pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
+        let mut book = match path {
+            None => Book::default(),
+            Some(path) => match fs::read(path) {
+                Ok(text) => serde_json::from_slice(&text).map_err(|error| ControllerError::State {
+                    path: path.to_owned(),
+                    message: error.to_string(),
+                })?,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Book::default(),
+                Err(cause) => return Err(ControllerError::Read { path: path.to_owned(), cause }),
+            },
+        };
+        book.path = path.map(Path::to_owned);
+        Ok(book)
+    }
+
+    /// Reads the file again: another controller may have written it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn reread(&mut self) -> Result<(), ControllerError> {
+        if let Some(path) = self.path.clone() {
+            *self = Book::open(Some(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the file: whole or not at all, readable by nobody else, since cookies are in it.
+    ///
+    /// # Errors
+    /// [`ControllerError::State`].
+    pub fn save(&self) -> Result<(), ControllerError> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let failed = |error: &dyn std::error::Error| ControllerError::State {
+            path: path.clone(),
+            message: error.to_string(),
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
+        file.as_file().set_permissions(fs::Permissions::from_mode(0o600)).map_err(|error| failed(&error))?;
+        let text = serde_json::to_vec_pretty(self).map_err(|error| failed(&error))?;
+        file.write_all(&text).map_err(|error| failed(&error))?;
+        file.as_file().sync_data().map_err(|error| failed(&error))?;
+        file.persist(path).map_err(|error| failed(&error))?;
+        Ok(())
+    }
+
+    /// The lowest number on the wire that no job has, from 1.
+    #[must_use]
+    pub fn free_number(&self) -> u16 {
+        let taken: BTreeSet<u16> = self.jobs.values().map(|job| job.spec.number).collect();
+        (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
+    }
+
+    /// Puts a job down, with a place on each of its targets.
+    ///
+    /// # Errors
+    /// A job of the name or number is there, or there is no room.
+    pub fn add(&mut self, spec: Spec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+        let name = spec.name.clone();
+        if self.jobs.contains_key(&name) {
+            return Err(Refusal::exists(format!(
+                "there is a job {name:?} already: delete it, or take another name"
+            )));
+        }
+        if let Some(other) = self.jobs.values().find(|job| job.spec.number == spec.number) {
+            let text = format!(
+                "number {} is job {:?}'s: leave the number out, or take another",
+                spec.number, other.spec.name
+            );
+            return Err(Refusal::exists(text));
+        }
+        let mut places = BTreeMap::new();
+        for (target, capacity) in rooms {
+            places.insert(target.clone(), self.place(target, capacity, &spec)?);
+        }
+        let setup = spec.setup().map_err(|error| Refusal::invalid(error.to_string()))?;
+        let welcome = &setup.welcome;
+        let tables = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
+        let table =
+            self.table(welcome.bits, welcome.granularity, welcome.fraction, welcome.values, tables)?;
+        self.serial += 1;
+        let job = Job {
+            spec,
+            serial: self.serial,
+            table,
+            targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
+            places,
+            given: BTreeMap::new(),
+            active: None,
+            created: seconds(),
+        };
+        self.jobs.insert(name, job);
+        Ok(())
+    }
+
+    /// Takes a job away, and its table if nobody else wants it.
+    pub fn remove(&mut self, name: &str) -> Option<Job> {
+        let job = self.jobs.remove(name)?;
+        self.drop_unused_tables();
+        Some(job)
+    }
+
+    /// The number of this table, new or known.
+    ///
+    /// # Errors
+    /// No number is free.
+    pub fn table(
+        &mut self,
+        bits: u8,
+        granularity: u16,
+        fraction: f64,
+        values: [u8; 16],
+        room: u32,
+    ) -> Result<u8, Refusal> {
+        let same = |table: &Table| table.bits == bits && table.values == values && table.fraction == fraction;
+        if let Some((&id, _)) = self.tables.iter().find(|(_, table)| same(table)) {
+            return Ok(id);
+        }
+        let free = (1..=u8::MAX).take(room as usize).find(|id| !self.tables.contains_key(id));
+        let id = free.ok_or_else(|| {
+            Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
+        })?;
+        self.tables.insert(id, Table { bits, granularity, fraction, values, installed: false });
+        Ok(id)
+    }
+
+    /// Forgets tables that are neither used nor installed.
+    pub fn drop_unused_tables(&mut self) {
+        let used: BTreeSet<u8> = self.jobs.values().map(|job| job.table).collect();
+        self.tables.retain(|id, table| table.installed || used.contains(id));
+    }
+
+    /// A place for a job among the others of a target.
+    fn place(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<Place, Refusal> {
+        let others: Vec<(&Spec, &Place)> =
+            self.jobs.values().filter_map(|job| Some((&job.spec, job.places.get(target)?))).collect();
+        let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
+        let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
+        let index = index.ok_or_else(|| {
+            Refusal::full(format!("target {target} has its {} jobs: delete one", capacity.jobs))
+        })?;
+        let data = others.iter().map(|(spec, place)| (place.data_base, spec.data_slots)).collect();
+        let norm = others.iter().map(|(spec, place)| (place.norm_base, spec.norm_slots)).collect();
+        let room = |kind: &str, taken, wanted, all| {
+            gap(taken, wanted, all).ok_or_else(|| {
+                Refusal::full(format!(
+                    "target {target} has no {wanted} {kind} slots in a row free of its {all}: ask for fewer, or delete a job"
+                ))
+            })
+        };
+        Ok(Place {
+            index,
+            data_base: room("data", data, spec.data_slots, capacity.data_slots)?,
+            norm_base: room("norm", norm, spec.norm_slots, capacity.norm_slots)?,
+            group: u16::from(index) + 1,
+            sessions: 0,
+            session: None,
+        })
+    }
+
+    /// Begins a session.
+    pub fn begin(&mut self, job: &str, target: &str, cookie: u32, members: BTreeMap<u8, Member>) {
+        // Cells of a forgotten book's epochs may still be full: time makes them differ.
+        self.epoch = self.epoch.wrapping_add(1).max(seconds() as u32);
+        let epoch = self.epoch;
+        if let Some(place) = self.jobs.get_mut(job).and_then(|job| job.places.get_mut(target)) {
+            place.sessions = place.sessions.wrapping_add(1);
+            place.session = Some(Session { cookie: Hidden(cookie), epoch, members });
+        }
+    }
+
+    /// A job's place on a target.
+    pub fn place_mut(&mut self, job: &str, target: &str) -> Option<&mut Place> {
+        self.jobs.get_mut(job)?.places.get_mut(target)
+    }
+
+    /// A table as it is shown.
+    #[must_use]
+    pub fn shown_table(&self, id: u8) -> Option<v1::Table> {
+        let table = self.tables.get(&id)?;
+        let jobs = self.jobs.values().filter(|job| job.table == id).map(|job| job.spec.name.clone());
+        Some(v1::Table {
+            id: id.into(),
+            bits: table.bits.into(),
+            granularity: table.granularity.into(),
+            fraction: fraction_text(table.fraction),
+            values: table.values[..1 << table.bits].to_vec(),
+            jobs: jobs.collect(),
+            installed: table.installed,
+        })
+    }
+}
+
+/// The first place for `wanted` slots between the taken (base, length) ranges of `all`.
+fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
+    taken.sort_unstable();
+    let mut base = 0u32;
+    for (start, length) in taken {
+        if start.saturating_sub(base) >= wanted {
+            break;
+        }
+        base = base.max(start.saturating_add(length));
+    }
+    (base.checked_add(wanted)? <= all).then_some(base)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const ROOM: Capacity = Capacity { data_slots: 1024, norm_slots: 256, jobs: 16, tables: 255 };
+
+    fn spec(name: &str, book: &Book, slots: u32) -> Spec {
+        let asked = v1::JobSpec {
+            name: name.to_owned(),
+            workers: 4,
+            data_slots: Some(slots),
+            norm_slots: Some(16),
+            ..v1::JobSpec::default()
+        };
+        Spec::of(&asked, book.free_number()).unwrap()
+    }
+
+    fn add(book: &mut Book, name: &str, slots: u32) -> Result<(), Refusal> {
+        let spec = spec(name, book, slots);
+        book.add(spec, &[("s1".to_owned(), ROOM)])
+    }
+
+    #[test]
+    fn jobs_do_not_overlap_and_gaps_are_filled() {
+        let mut book = Book::default();
+        for name in ["a", "b", "c"] {
+            add(&mut book, name, 256).unwrap();
+        }
+        let base = |book: &Book, name: &str| book.jobs[name].places["s1"].data_base;
+        assert_eq!((base(&book, "a"), base(&book, "b"), base(&book, "c")), (0, 256, 512));
+        book.remove("b").unwrap();
+        add(&mut book, "d", 300).unwrap_err();
+        add(&mut book, "d", 128).unwrap();
+        add(&mut book, "e", 128).unwrap();
+        assert_eq!((base(&book, "d"), base(&book, "e")), (256, 384));
+        assert_eq!(book.jobs["d"].spec.number, 2);
+        assert_eq!(book.jobs["e"].places["s1"].index, 3);
+        assert_eq!(add(&mut book, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
+    }
+
+    #[test]
+    fn equal_tables_are_one_and_go_with_their_last_job() {
+        let mut book = Book::default();
+        add(&mut book, "a", 16).unwrap();
+        add(&mut book, "b", 16).unwrap();
+        assert_eq!(book.tables.len(), 1);
+        book.remove("a").unwrap();
+        assert_eq!(book.tables.len(), 1);
+        book.remove("b").unwrap();
+        assert!(book.tables.is_empty());
+    }
+
+    #[test]
+    fn a_file_keeps_everything_from_others_eyes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.json");
+        let mut book = Book::open(Some(&path)).unwrap();
+        add(&mut book, "a", 16).unwrap();
+        let member = Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
+        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]));
+        book.save().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let again = Book::open(Some(&path)).unwrap();
+        assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
+        let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
+        let mut again = again;
+        again.begin("a", "s1", 78, BTreeMap::new());
+        assert!(again.jobs["a"].places["s1"].session.clone().unwrap().epoch > before);
+        fs::write(&path, "{").unwrap();
+        let error = Book::open(Some(&path)).unwrap_err().to_string();
+        assert!(error.contains("state.json"), "{error}");
+    }
+}

@@ -1,0 +1,480 @@
+//! What operators and workers ask, done: jobs, tables, joins, counters.
+
+use crate::book::{Given, seconds};
+use crate::capacity::Capacity;
+use crate::diagnose;
+use crate::live::CARRIER;
+use crate::refusal::Refusal;
+use crate::shared::{Reported, Shared};
+use crate::spec::Spec;
+use std::sync::Arc;
+use std::time::Duration;
+use thc_codec::table::{LookupTable, choose};
+use thc_control_proto::v1;
+use thc_protocol::aggregator::{DropReason, Event};
+use thc_ps::Fraction;
+
+/// How long a number stays a worker's that asked for it and was not heard of since, in seconds.
+const PROMISE: u64 = 30;
+/// A worker whose packets came this recently keeps its number.
+const ALIVE: Duration = Duration::from_secs(5);
+/// Lanes of the switch program.
+const LANE_BITS: u8 = 8;
+
+/// Does what is asked.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    shared: Arc<Shared>,
+}
+
+fn save(shared: &Shared) -> Result<(), Refusal> {
+    shared.book().save().map_err(|error| Refusal { code: tonic::Code::Internal, message: error.to_string() })
+}
+
+fn no_job(name: &str) -> Refusal {
+    Refusal::missing(format!("there is no job {name:?}: `job list` shows those there are"))
+}
+
+impl Desk {
+    /// Over this state.
+    #[must_use]
+    pub fn new(shared: Arc<Shared>) -> Desk {
+        Desk { shared }
+    }
+
+    /// The state.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Makes a job on all its targets, or on none.
+    ///
+    /// # Errors
+    /// It cannot be, there is one, there is no room, a target is away or refuses.
+    pub async fn create_job(&self, asked: &v1::JobSpec) -> Result<v1::Job, Refusal> {
+        let _one = self.shared.changing.lock().await;
+        let rooms = self.rooms(&asked.targets)?;
+        let names: Vec<String> = rooms.iter().map(|(name, _)| name.clone()).collect();
+        // What is away cannot take it: better known before anything is written.
+        for name in &names {
+            self.connected(name)?;
+        }
+        self.put_down(asked, &rooms)?;
+        let name = &asked.name;
+        let written = match save(&self.shared) {
+            Ok(()) => self.shared.sync(&names).await,
+            failed => failed,
+        };
+        if let Err(refusal) = written {
+            self.shared.book().remove(name);
+            save(&self.shared)?;
+            // A target that cannot be written to now gets rid of it when it is back.
+            if let Err(error) = self.shared.sync(&names).await {
+                tracing::warn!("job {name}: taking it back: {}", error.message);
+            }
+            let message = format!("job {name} was made on no target: {}", refusal.message);
+            return Err(Refusal { message, ..refusal });
+        }
+        tracing::info!("job {name}: made on {}", names.join(", "));
+        self.job(name)
+    }
+
+    /// Makes jobs of the configuration that are not there; targets get them when they come.
+    ///
+    /// # Errors
+    /// They cannot be.
+    pub fn create_configured(&self, jobs: &[v1::JobSpec]) -> Result<(), Refusal> {
+        for asked in jobs {
+            if !self.shared.book().jobs.contains_key(&asked.name) {
+                let rooms = self.rooms(&asked.targets)?;
+                self.put_down(asked, &rooms)?;
+            }
+        }
+        save(&self.shared)
+    }
+
+    fn put_down(&self, asked: &v1::JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+        let mut book = self.shared.book();
+        if book.jobs.contains_key(&asked.name) {
+            let text = format!("there is a job {:?} already: delete it, or take another name", asked.name);
+            return Err(Refusal::exists(text));
+        }
+        let number = book.free_number();
+        let spec = Spec::of(asked, number)?;
+        book.add(spec, rooms)
+    }
+
+    /// The named targets, or all.
+    fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Refusal> {
+        let all =
+            || self.shared.targets.iter().map(|target| (target.config.name.clone(), target.config.capacity));
+        if names.is_empty() {
+            return Ok(all().collect());
+        }
+        let mut rooms: Vec<(String, Capacity)> = Vec::with_capacity(names.len());
+        for name in names {
+            let target = all().find(|(target, _)| target == name);
+            let target = target.ok_or_else(|| {
+                let there: Vec<String> = all().map(|(name, _)| name).collect();
+                Refusal::missing(format!("there is no target {name:?}, but {}", there.join(", ")))
+            })?;
+            if !rooms.iter().any(|(there, _)| there == name) {
+                rooms.push(target);
+            }
+        }
+        Ok(rooms)
+    }
+
+    fn connected(&self, name: &str) -> Result<(), Refusal> {
+        let views = self.shared.views();
+        match views.get(name) {
+            Some(view) if view.connected => Ok(()),
+            Some(view) if view.error.is_empty() => Err(Refusal::unavailable(format!(
+                "target {name} is not connected yet: try again in a second"
+            ))),
+            Some(view) => Err(Refusal::unavailable(format!("target {name} is away: {}", view.error))),
+            None => Err(Refusal::missing(format!("there is no target {name:?}"))),
+        }
+    }
+
+    /// All jobs.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<v1::Job> {
+        let names: Vec<String> = self.shared.book().jobs.keys().cloned().collect();
+        names.iter().filter_map(|name| self.job(name).ok()).collect()
+    }
+
+    /// A job.
+    ///
+    /// # Errors
+    /// There is none of the name.
+    pub fn job(&self, name: &str) -> Result<v1::Job, Refusal> {
+        let book = self.shared.book();
+        let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
+        let views = self.shared.views();
+        let places = job.targets.iter().filter_map(|target| {
+            let place = job.places.get(target)?;
+            let view = views.get(target);
+            Some(v1::JobPlace {
+                target: target.clone(),
+                connected: view.is_some_and(|view| view.connected),
+                data_base: place.data_base,
+                norm_base: place.norm_base,
+                group: place.group.into(),
+                joined: view.and_then(|view| view.joined.get(name)).copied().unwrap_or(0),
+                running: place.session.is_some(),
+                sessions: place.sessions,
+            })
+        });
+        Ok(v1::Job {
+            spec: Some(job.spec.shown(job.targets.clone())),
+            table: job.table.into(),
+            places: places.collect(),
+            created: job.created,
+        })
+    }
+
+    /// Deletes a job, also from targets that are away: they get rid of it when they are back.
+    ///
+    /// # Errors
+    /// There is none of the name, or a target refuses.
+    pub async fn delete_job(&self, name: &str) -> Result<(), Refusal> {
+        let _one = self.shared.changing.lock().await;
+        let job = self.shared.book().remove(name).ok_or_else(|| no_job(name))?;
+        save(&self.shared)?;
+        self.shared.reports().retain(|(job, _), _| job != name);
+        tracing::info!("job {name}: deleted");
+        let there: Vec<String> =
+            job.targets.into_iter().filter(|target| self.connected(target).is_ok()).collect();
+        self.shared.sync(&there).await
+    }
+
+    /// Solves a table and installs it on all targets.
+    ///
+    /// # Errors
+    /// It cannot be, there is no room, a target refuses.
+    pub async fn install_table(&self, asked: &v1::InstallTableRequest) -> Result<v1::Table, Refusal> {
+        let invalid = |error: &dyn std::fmt::Display| Refusal::invalid(format!("table: {error}"));
+        let bits = u8::try_from(asked.bits).ok().filter(|bits| (1..=4).contains(bits));
+        let bits = bits.ok_or_else(|| Refusal::invalid(format!("bits is {}: give 1 to 4", asked.bits)))?;
+        let table = match (asked.granularity, &asked.fraction, asked.workers) {
+            (Some(granularity), Some(fraction), None) => {
+                let fraction: Fraction = fraction.parse().map_err(|error: String| invalid(&error))?;
+                let granularity = u16::try_from(granularity).unwrap_or(u16::MAX);
+                LookupTable::solve(bits, granularity, fraction.0).map_err(|error| invalid(&error))?
+            }
+            (None, None, Some(workers)) => {
+                choose(bits, LANE_BITS, workers).map_err(|error| invalid(&error))?.table
+            }
+            _ => {
+                let text =
+                    "give granularity and fraction, or the number of workers that the best table is for";
+                return Err(Refusal::invalid(text.to_owned()));
+            }
+        };
+        let _one = self.shared.changing.lock().await;
+        let room = self.shared.targets.iter().map(|target| target.config.capacity.tables).min().unwrap_or(0);
+        let id = {
+            let mut book = self.shared.book();
+            let id = book.table(bits, table.granularity(), table.fraction(), table.values16(), room)?;
+            if let Some(table) = book.tables.get_mut(&id) {
+                table.installed = true;
+            }
+            id
+        };
+        save(&self.shared)?;
+        self.sync_connected().await?;
+        self.table(id)
+    }
+
+    async fn sync_connected(&self) -> Result<(), Refusal> {
+        let names = self.shared.targets.iter().map(|target| target.config.name.clone());
+        let names: Vec<String> = names.filter(|name| self.connected(name).is_ok()).collect();
+        self.shared.sync(&names).await
+    }
+
+    fn table(&self, id: u8) -> Result<v1::Table, Refusal> {
+        let shown = self.shared.book().shown_table(id);
+        shown.ok_or_else(|| {
+            Refusal::missing(format!("there is no table {id}: `table list` shows those there are"))
+        })
+    }
+
+    /// All tables.
+    #[must_use]
+    pub fn tables(&self) -> Vec<v1::Table> {
+        let book = self.shared.book();
+        book.tables.keys().filter_map(|&id| book.shown_table(id)).collect()
+    }
+
+    /// Deletes a table that no job uses.
+    ///
+    /// # Errors
+    /// There is none, or a job uses it.
+    pub async fn delete_table(&self, id: u32) -> Result<(), Refusal> {
+        let _one = self.shared.changing.lock().await;
+        let shown = self.table(u8::try_from(id).unwrap_or(0))?;
+        if !shown.jobs.is_empty() {
+            return Err(Refusal::not_now(format!(
+                "table {id} is used by {}: delete them first",
+                shown.jobs.join(", ")
+            )));
+        }
+        self.shared.book().tables.remove(&(id as u8));
+        save(&self.shared)?;
+        self.sync_connected().await
+    }
+
+    /// All targets.
+    #[must_use]
+    pub fn targets(&self) -> Vec<v1::Target> {
+        let book = self.shared.book();
+        let views = self.shared.views();
+        let targets = self.shared.targets.iter().map(|target| {
+            let config = &target.config;
+            let view = views.get(&config.name);
+            let jobs = book.jobs.values().filter(|job| job.places.contains_key(&config.name));
+            v1::Target {
+                name: config.name.clone(),
+                address: config.address.clone(),
+                connected: view.is_some_and(|view| view.connected),
+                error: view.map(|view| view.error.clone()).unwrap_or_default(),
+                aggregator: config.at.to_string(),
+                data_slots: config.capacity.data_slots,
+                data_slots_used: jobs.map(|job| job.spec.data_slots).sum(),
+            }
+        });
+        targets.collect()
+    }
+
+    /// Counters of a job, or of all if the name is empty.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn counters(&self, name: &str) -> Result<v1::ReadCountersResponse, Refusal> {
+        let book = self.shared.book();
+        if !name.is_empty() && !book.jobs.contains_key(name) {
+            return Err(no_job(name));
+        }
+        let views = self.shared.views();
+        let reports = self.shared.reports();
+        let mut jobs = Vec::new();
+        for job in book.jobs.values().filter(|job| name.is_empty() || job.spec.name == name) {
+            for target in &job.targets {
+                let job_name = &job.spec.name;
+                let Some(view) = views.get(target) else { continue };
+                let Some(counted) = view.jobs.get(job_name) else { continue };
+                let members = job.places.get(target).and_then(|place| place.session.as_ref());
+                let workers = (0u8..).zip(&counted.workers).map(|(worker, c)| {
+                    let key = (job_name.clone(), worker);
+                    let event = |event: Event| c.events[event as usize];
+                    let drops = DropReason::ALL.iter().zip(c.drops).filter(|(_, packets)| *packets > 0);
+                    let member = members.and_then(|session| session.members.get(&worker));
+                    v1::WorkerCounters {
+                        worker: worker.into(),
+                        address: member.map(|member| member.at.to_string()).unwrap_or_default(),
+                        packets: c.packets,
+                        bytes: c.bytes,
+                        opened: event(Event::Opened),
+                        added: event(Event::Added),
+                        duplicate: event(Event::Duplicate),
+                        late: event(Event::Late),
+                        stale: event(Event::Stale),
+                        mismatch: event(Event::Mismatch),
+                        drops: drops
+                            .map(|(reason, packets)| v1::Drop { reason: reason.name().to_owned(), packets })
+                            .collect(),
+                        silent: view.heard.get(&key).map(|heard| heard.at.elapsed().as_secs_f64()),
+                        report: reports.get(&key).map(|reported| reported.report),
+                    }
+                });
+                jobs.push(v1::JobCounters {
+                    job: job_name.clone(),
+                    target: target.clone(),
+                    results: counted.answers[0],
+                    resent: counted.answers[1],
+                    nudges: counted.answers[2],
+                    recirculations: counted.answers[3],
+                    workers: workers.collect(),
+                });
+            }
+        }
+        let targets = self.shared.targets.iter().filter_map(|target| {
+            let view = views.get(&target.config.name)?;
+            let drops = CARRIER.iter().zip(view.carrier).filter(|(_, packets)| *packets > 0);
+            let drops =
+                drops.map(|((_, reason), packets)| v1::Drop { reason: (*reason).to_owned(), packets });
+            Some(v1::TargetCounters { target: target.config.name.clone(), drops: drops.collect() })
+        });
+        Ok(v1::ReadCountersResponse { jobs, targets: targets.collect() })
+    }
+
+    /// What is wrong with a job, and what to do.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Refusal> {
+        let job = self.job(name)?;
+        let counters = self.counters(name)?;
+        Ok(v1::DiagnoseResponse { findings: diagnose::findings(&job, &counters, &self.targets()) })
+    }
+
+    /// A worker's place.
+    ///
+    /// # Errors
+    /// There is no such job, no place, or no target.
+    pub fn join(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
+        let target = self.active(&asked.job)?;
+        let mut book = self.shared.book();
+        let heard = {
+            let views = self.shared.views();
+            let of_job = |view: &crate::live::View| {
+                let here = view
+                    .heard
+                    .iter()
+                    .filter(|((job, _), heard)| *job == asked.job && heard.at.elapsed() < ALIVE);
+                here.map(|((_, worker), _)| *worker).collect::<Vec<u8>>()
+            };
+            views.get(&target).map(of_job).unwrap_or_default()
+        };
+        let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
+        let workers = job.spec.workers;
+        let now = seconds();
+        let worker = match asked.rank {
+            Some(rank) => u8::try_from(rank).ok().filter(|rank| *rank < workers).ok_or_else(|| {
+                Refusal::invalid(format!(
+                    "rank {rank}: job {} has the workers 0 to {}",
+                    asked.job,
+                    workers - 1
+                ))
+            })?,
+            None => {
+                let own =
+                    job.given.iter().find(|(_, given)| given.token == asked.token).map(|(worker, _)| *worker);
+                let free = |worker: &u8| {
+                    let promised =
+                        job.given.get(worker).is_some_and(|given| now.saturating_sub(given.asked) < PROMISE);
+                    !promised && !heard.contains(worker)
+                };
+                own.or_else(|| (0..workers).find(free)).ok_or_else(|| {
+                    Refusal::full(format!(
+                        "job {} has its {workers} workers: wait for one to end, or make the job larger",
+                        asked.job
+                    ))
+                })?
+            }
+        };
+        job.given.insert(worker, Given { token: asked.token, asked: now });
+        job.active = Some(target.clone());
+        let spec = &job.spec;
+        let table = job.table;
+        let config = self.shared.targets.iter().map(|t| &t.config).find(|config| config.name == target);
+        let at = config.map(|config| config.at).ok_or_else(|| no_job(&asked.job))?;
+        Ok(v1::JoinResponse {
+            aggregator: at.to_string(),
+            job: spec.number.into(),
+            worker: worker.into(),
+            workers: workers.into(),
+            cookie: spec.cookie.0,
+            table: table.into(),
+            bits: spec.bits.into(),
+            granularity: spec.granularity.into(),
+            data_slots: spec.data_slots,
+            window: spec.data_slots / 2,
+            policy: spec.policy().to_owned(),
+        })
+    }
+
+    /// Where a job's workers go: where they went last, or else the first of its targets that is there.
+    fn active(&self, name: &str) -> Result<String, Refusal> {
+        let (targets, active) = {
+            let book = self.shared.book();
+            let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
+            (job.targets.clone(), job.active.clone())
+        };
+        let there = |target: &&String| self.connected(target).is_ok();
+        let found = active
+            .as_ref()
+            .filter(|target| targets.contains(*target))
+            .filter(there)
+            .or_else(|| targets.iter().find(there));
+        match found {
+            Some(target) => Ok(target.clone()),
+            None => {
+                let why = targets.first().map(|target| self.connected(target)).and_then(Result::err);
+                let message = why.map(|refusal| refusal.message).unwrap_or_default();
+                Err(Refusal::unavailable(format!("job {name} has no target that is there: {message}")))
+            }
+        }
+    }
+
+    /// Notes how a worker fares.
+    ///
+    /// # Errors
+    /// It is no worker of the job.
+    pub fn report(&self, asked: v1::ReportRequest) -> Result<(), Refusal> {
+        let worker = {
+            let mut book = self.shared.book();
+            let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
+            let worker = u8::try_from(asked.worker).ok().filter(|worker| *worker < job.spec.workers);
+            let worker = worker.ok_or_else(|| {
+                Refusal::invalid(format!("job {} has no worker {}", asked.job, asked.worker))
+            })?;
+            match job.given.get_mut(&worker) {
+                Some(given) if given.token == asked.token => given.asked = seconds(),
+                _ => {
+                    return Err(Refusal::not_now(format!(
+                        "worker {worker} of job {} is another process now",
+                        asked.job
+                    )));
+                }
+            }
+            worker
+        };
+        if let Some(report) = asked.report {
+            self.shared.reports().insert((asked.job, worker), Reported { report, token: asked.token });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! What was seen of a target last: connection, members, counters.
+
+use crate::book::Place;
+use crate::capacity::WORKER_BITS;
+use crate::error::ControllerError;
+use crate::target::Target;
+use std::collections::BTreeMap;
+use std::time::Instant;
+use thc_protocol::aggregator::{DropReason, Event};
+
+/// Answers that are counted: results, resent, nudges, recirculations.
+pub const ANSWERS: usize = 4;
+/// The first reason that is counted by job and worker; those before are counted for all jobs together.
+const FIRST_OF_WORKER: usize = DropReason::Cookie as usize;
+/// Indices of the counter `carrier`, and what they count.
+pub const CARRIER: [(u32, &str); 6] =
+    [(0, "short"), (1, "version"), (2, "kind"), (3, "job"), (11, "carrier"), (12, "pass")];
+
+/// Counted of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of frames.
+    pub bytes: u64,
+    /// In the order of [`Event::ALL`].
+    pub events: [u64; Event::ALL.len()],
+    /// In the order of [`DropReason::ALL`].
+    pub drops: [u64; DropReason::ALL.len()],
+}
+
+/// Counted of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobCounted {
+    /// See [`ANSWERS`].
+    pub answers: [u64; ANSWERS],
+    /// By number.
+    pub workers: Vec<Counted>,
+}
+
+/// Heard of a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    /// Its packets when they changed last.
+    pub packets: u64,
+    /// When that was.
+    pub at: Instant,
+}
+
+/// A target.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Whether it is there and this controller is its primary one.
+    pub connected: bool,
+    /// What went wrong last.
+    pub error: String,
+    /// Workers that are here, by the job's name.
+    pub joined: BTreeMap<String, u64>,
+    /// By the job's name.
+    pub jobs: BTreeMap<String, JobCounted>,
+    /// In the order of [`CARRIER`].
+    pub carrier: [u64; CARRIER.len()],
+    /// By the job's name and worker.
+    pub heard: BTreeMap<(String, u8), Heard>,
+}
+
+/// Reads all counters of a job of so many workers.
+///
+/// # Errors
+/// As [`Target::counters`].
+pub async fn read_job(
+    target: &mut Target,
+    place: &Place,
+    workers: u8,
+) -> Result<JobCounted, ControllerError> {
+    let index = u32::from(place.index);
+    let cells: Vec<u32> = (0..workers).map(|worker| index << WORKER_BITS | u32::from(worker)).collect();
+    let packets = target.counters("packets", &cells).await?;
+    let events =
+        cells.iter().flat_map(|cell| (0..Event::ALL.len() as u32).map(move |event| cell << 3 | event));
+    let events = target.counters("events", &events.collect::<Vec<_>>()).await?;
+    let reasons = FIRST_OF_WORKER..DropReason::ALL.len();
+    let drops = cells.iter().flat_map(|cell| reasons.clone().map(move |reason| cell << 4 | reason as u32));
+    let drops = target.counters("drops", &drops.collect::<Vec<_>>()).await?;
+    let answers: Vec<u32> = (0..ANSWERS as u32).map(|answer| index << 2 | answer).collect();
+    let answers = target.counters("answers", &answers).await?;
+    let mut counted = JobCounted::default();
+    for (cell, (value, _)) in counted.answers.iter_mut().zip(answers) {
+        *cell = value;
+    }
+    let (mut events, mut drops) = (events.into_iter(), drops.into_iter());
+    for (packets, bytes) in packets {
+        let mut worker = Counted { packets, bytes, ..Counted::default() };
+        for (cell, (value, _)) in worker.events.iter_mut().zip(events.by_ref()) {
+            *cell = value;
+        }
+        for (cell, (value, _)) in worker.drops[FIRST_OF_WORKER..].iter_mut().zip(drops.by_ref()) {
+            *cell = value;
+        }
+        counted.workers.push(worker);
+    }
+    Ok(counted)
+}
+
+/// Reads what is counted for no job.
+///
+/// # Errors
+/// As [`Target::counters`].
+pub async fn read_carrier(target: &mut Target) -> Result<[u64; CARRIER.len()], ControllerError> {
+    let cells: Vec<u32> = CARRIER.iter().map(|(index, _)| *index).collect();
+    let mut counted = [0; CARRIER.len()];
+    for (cell, (value, _)) in counted.iter_mut().zip(target.counters("carrier", &cells).await?) {
+        *cell = value;
+    }
+    Ok(counted)
+}

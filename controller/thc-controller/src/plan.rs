@@ -1,0 +1,92 @@
+//! From what the controller remembers to the rows and groups that a target should hold.
+
+use crate::book::{Book, Job, Place, Session};
+use crate::config::TargetConfig;
+use crate::error::ControllerError;
+use crate::tables::{
+    Address, ControlPlane, Job as JobRow, JobTable, Lookup, Member, OwnAddress, OwnArp, Pass, Station,
+    StationAction,
+};
+use crate::wanted::{Group, Wanted};
+use thc_protocol::wire::Kind;
+
+/// The group of all ports; jobs' groups are below.
+pub const FLOOD: u16 = 4096;
+/// Passes that a packet may go to after the first.
+const LATER_PASSES: u8 = 7;
+
+/// Everything that this target should hold.
+///
+/// # Errors
+/// [`ControllerError::P4Info`] if the program lacks a table.
+pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerError> {
+    let schema = &target.schema;
+    let mut wanted = Wanted::default();
+    wanted.row(schema, &OwnAddress { mac: target.mac, address: *target.at.ip() })?;
+    wanted.row(schema, &OwnArp { address: *target.at.ip(), mac: target.mac })?;
+    // What is for the aggregator but unknown to it must not be flooded.
+    wanted.row(schema, &Station { mac: Some(target.mac), action: StationAction::Drop })?;
+    wanted.row(schema, &Station { mac: None, action: StationAction::Flood(FLOOD) })?;
+    for &(mac, port) in &target.stations {
+        wanted.row(schema, &Station { mac: Some(mac), action: StationAction::Port(port) })?;
+    }
+    let mut ports: Vec<u16> = target.stations.iter().map(|&(_, port)| port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    wanted.group(FLOOD, Group(ports.into_iter().map(|port| (port, 0)).collect()));
+    for kind in [Kind::Join, Kind::Leave] {
+        wanted.row(schema, &ControlPlane { kind: kind as u8, port: target.cpu_port })?;
+    }
+    for (pass, &port) in (1..=LATER_PASSES).zip(target.pass_ports.iter().cycle()) {
+        wanted.row(schema, &Pass { pass, port })?;
+    }
+    for (&table, row) in &book.tables {
+        wanted.row(schema, &Lookup { table, values: row.values })?;
+    }
+    for job in book.jobs.values() {
+        if let Some(place) = job.places.get(&target.name) {
+            wanted.row(schema, &JobTable { job: job.spec.number, table: job.table })?;
+            match &place.session {
+                None => wanted.group(place.group, Group::default()),
+                Some(session) => self::session(target, &mut wanted, job, place, session)?,
+            }
+        }
+    }
+    Ok(wanted)
+}
+
+fn session(
+    target: &TargetConfig,
+    wanted: &mut Wanted,
+    job: &Job,
+    place: &Place,
+    session: &Session,
+) -> Result<(), ControllerError> {
+    let schema = &target.schema;
+    let number = job.spec.number;
+    let mut copies = Vec::with_capacity(session.members.len());
+    for (&worker, member) in &session.members {
+        let (at, port) = (member.at, member.port);
+        wanted.row(schema, &Member { job: number, worker, ingress_port: port, at })?;
+        wanted.row(schema, &Address { job: number, worker, mac: member.mac, at })?;
+        copies.push((port, u16::from(worker)));
+    }
+    copies.sort_unstable();
+    wanted.group(place.group, Group(copies));
+    wanted.row(
+        schema,
+        &JobRow {
+            job: number,
+            index: place.index,
+            cookie: session.cookie.0,
+            epoch: session.epoch,
+            workers: job.spec.workers,
+            quorum: job.spec.quorum,
+            data_base: place.data_base,
+            data_slots: job.spec.data_slots,
+            norm_base: place.norm_base,
+            norm_slots: job.spec.norm_slots,
+            group: place.group,
+        },
+    )
+}

@@ -1,0 +1,111 @@
+//! What the targets' agents and those who ask share.
+
+use crate::book::Book;
+use crate::config::TargetConfig;
+use crate::error::ControllerError;
+use crate::live::View;
+use crate::refusal::Refusal;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use thc_control_proto::v1::WorkerReport;
+use tokio::sync::{mpsc, oneshot};
+
+/// What an agent can be asked.
+#[derive(Debug)]
+pub enum Command {
+    /// Write to the target what the book wants now.
+    Sync(oneshot::Sender<Result<(), ControllerError>>),
+}
+
+/// A target as others see it.
+#[derive(Debug)]
+pub struct Handle {
+    /// Its configuration.
+    pub config: TargetConfig,
+    /// To its agent.
+    pub commands: mpsc::Sender<Command>,
+}
+
+/// A worker's last report.
+#[derive(Clone, Copy, Debug)]
+pub struct Reported {
+    /// What it said.
+    pub report: WorkerReport,
+    /// Who it was.
+    pub token: u64,
+}
+
+/// The controller's state. Locks are held for lookups and changes, never over an await.
+#[derive(Debug)]
+pub struct Shared {
+    book: Mutex<Book>,
+    views: Mutex<BTreeMap<String, View>>,
+    reports: Mutex<BTreeMap<(String, u8), Reported>>,
+    /// The targets, in the order of the configuration.
+    pub targets: Vec<Handle>,
+    /// One change of jobs or tables at a time.
+    pub changing: tokio::sync::Mutex<()>,
+}
+
+/// Nobody panics while holding one of these, and if somebody did, the data would be whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Of a book and targets.
+    #[must_use]
+    pub fn new(book: Book, targets: Vec<Handle>) -> Shared {
+        let views = targets.iter().map(|target| (target.config.name.clone(), View::default())).collect();
+        Shared {
+            book: Mutex::new(book),
+            views: Mutex::new(views),
+            reports: Mutex::new(BTreeMap::new()),
+            targets,
+            changing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// The jobs.
+    pub fn book(&self) -> MutexGuard<'_, Book> {
+        lock(&self.book)
+    }
+
+    /// What was seen of the targets last, by name.
+    pub fn views(&self) -> MutexGuard<'_, BTreeMap<String, View>> {
+        lock(&self.views)
+    }
+
+    /// What workers reported last.
+    pub fn reports(&self) -> MutexGuard<'_, BTreeMap<(String, u8), Reported>> {
+        lock(&self.reports)
+    }
+
+    /// Lets these targets get what the book wants.
+    ///
+    /// # Errors
+    /// That of the first target that fails; the others have been asked, too.
+    pub async fn sync(&self, names: &[String]) -> Result<(), Refusal> {
+        let mut answers = Vec::new();
+        for target in self.targets.iter().filter(|target| names.contains(&target.config.name)) {
+            let (sender, answer) = oneshot::channel();
+            let gone = target.commands.send(Command::Sync(sender)).await.is_err();
+            answers.push((&target.config.name, (!gone).then_some(answer)));
+        }
+        let mut first = Ok(());
+        for (name, answer) in answers {
+            let result = match answer {
+                Some(answer) => answer.await.ok(),
+                None => None,
+            };
+            let result = match result {
+                Some(result) => result.map_err(|error| Refusal::unavailable(error.to_string())),
+                None => Err(Refusal::unavailable(format!("target {name}: the controller is stopping"))),
+            };
+            if first.is_ok() {
+                first = result;
+            }
+        }
+        first
+    }
+}

@@ -1,0 +1,237 @@
+//! What a job is made of, as it is asked for, kept and handed to targets.
+
+use crate::refusal::Refusal;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+use thc_control_proto::v1;
+use thc_ps::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions};
+
+/// Longest name of a job.
+const MAX_NAME: usize = 63;
+/// Slots unless told otherwise: the windows of few workers, and a quarter of a switch.
+const DATA_SLOTS: u32 = 256;
+const NORM_SLOTS: u32 = 64;
+
+/// A secret number: shown to nobody.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Hidden<T>(pub T);
+
+impl<T> fmt::Debug for Hidden<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("hidden")
+    }
+}
+
+/// A job with everything filled in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// What operators and workers call it.
+    pub name: String,
+    /// Its number on the wire.
+    pub number: u16,
+    /// With which workers join.
+    pub cookie: Hidden<u32>,
+    /// Of the signs; from cookie and number if none is given.
+    pub seed: Option<Hidden<u64>>,
+    /// n.
+    pub workers: u8,
+    /// b.
+    pub bits: u8,
+    /// g.
+    pub granularity: u16,
+    /// p.
+    pub fraction: f64,
+    /// S.
+    pub data_slots: u32,
+    /// N.
+    pub norm_slots: u32,
+    /// Workers that complete a sum.
+    pub quorum: u8,
+    /// Whether lost packets are given up at the deadline.
+    pub best_effort: bool,
+    /// When best-effort gives a packet up, in milliseconds.
+    pub deadline_ms: u32,
+}
+
+impl Spec {
+    /// Checks what is asked for and fills in the rest. `number` is the job's if none is asked for.
+    ///
+    /// # Errors
+    /// What is wrong and how to mend it.
+    pub fn of(asked: &v1::JobSpec, number: u16) -> Result<Spec, Refusal> {
+        let name = &asked.name;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
+            return Err(Refusal::invalid(format!(
+                "job name {name:?}: give 1 to {MAX_NAME} letters, digits, '-', '_' or '.'"
+            )));
+        }
+        let fraction = match &asked.fraction {
+            None => None,
+            Some(text) => Some(
+                text.parse::<Fraction>()
+                    .map_err(|error| Refusal::invalid(format!("job {name}: fraction: {error}")))?,
+            ),
+        };
+        let policy = match asked.policy.as_deref() {
+            None | Some("reliable") => PolicyName::Reliable,
+            Some("best-effort") => PolicyName::BestEffort,
+            Some(other) => {
+                let text = format!("job {name}: policy {other:?}: give reliable or best-effort");
+                return Err(Refusal::invalid(text));
+            }
+        };
+        let options = JobOptions {
+            job: Some(asked.number.map_or(u64::from(number), u64::from)),
+            workers: Some(asked.workers.into()),
+            cookie: Some(asked.cookie.unwrap_or_else(|| fastrand::u32(1..)))
+                .map(|cookie| u64::from(cookie).into()),
+            seed: asked.seed.map(Into::into),
+            bits: asked.bits.map(Into::into),
+            granularity: asked.granularity.map(Into::into),
+            fraction,
+            data_slots: Some(asked.data_slots.unwrap_or(DATA_SLOTS).into()),
+            norm_slots: Some(asked.norm_slots.unwrap_or(NORM_SLOTS).into()),
+            quorum: asked.quorum.map(Into::into),
+            policy: Some(policy),
+            deadline: asked.deadline_ms.map(|ms| Interval(Duration::from_millis(ms.into()))),
+            ..JobOptions::default()
+        };
+        let setup = validated(options).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+        let (config, welcome) = (&setup.config, &setup.welcome);
+        Ok(Spec {
+            name: name.clone(),
+            number: config.job.0,
+            cookie: Hidden(config.cookie.0),
+            seed: asked.seed.map(Hidden),
+            workers: config.workers,
+            bits: welcome.bits,
+            granularity: welcome.granularity,
+            fraction: welcome.fraction,
+            data_slots: config.data_slots,
+            norm_slots: config.norm_slots,
+            quorum: config.quorum,
+            best_effort: policy == PolicyName::BestEffort,
+            deadline_ms: welcome.deadline.as_millis() as u32,
+        })
+    }
+
+    /// As an aggregator and its workers want it; the table's number is not in it yet.
+    ///
+    /// # Errors
+    /// [`thc_ps::ConfigError`], if the spec was not made by [`Self::of`].
+    pub fn setup(&self) -> Result<JobSetup, thc_ps::ConfigError> {
+        validated(JobOptions {
+            job: Some(self.number.into()),
+            workers: Some(self.workers.into()),
+            cookie: Some(u64::from(self.cookie.0).into()),
+            seed: self.seed.map(|seed| seed.0.into()),
+            bits: Some(self.bits.into()),
+            granularity: Some(self.granularity.into()),
+            fraction: Some(Fraction(self.fraction)),
+            data_slots: Some(self.data_slots.into()),
+            norm_slots: Some(self.norm_slots.into()),
+            quorum: Some(self.quorum.into()),
+            policy: Some(if self.best_effort { PolicyName::BestEffort } else { PolicyName::Reliable }),
+            deadline: Some(Interval(Duration::from_millis(self.deadline_ms.into()))),
+            ..JobOptions::default()
+        })
+    }
+
+    /// As it is shown: without secrets.
+    #[must_use]
+    pub fn shown(&self, targets: Vec<String>) -> v1::JobSpec {
+        v1::JobSpec {
+            name: self.name.clone(),
+            workers: self.workers.into(),
+            bits: Some(self.bits.into()),
+            granularity: Some(self.granularity.into()),
+            fraction: Some(fraction_text(self.fraction)),
+            data_slots: Some(self.data_slots),
+            norm_slots: Some(self.norm_slots),
+            quorum: Some(self.quorum.into()),
+            policy: Some(self.policy().to_owned()),
+            deadline_ms: Some(self.deadline_ms),
+            number: Some(self.number.into()),
+            cookie: None,
+            seed: None,
+            targets,
+        }
+    }
+
+    /// The loss policy's name.
+    #[must_use]
+    pub fn policy(&self) -> &'static str {
+        if self.best_effort { "best-effort" } else { "reliable" }
+    }
+}
+
+/// A job goes through the same checks whoever configures it.
+fn validated(options: JobOptions) -> Result<JobSetup, thc_ps::ConfigError> {
+    let mut config = ServerOptions { job: vec![options], ..ServerOptions::default() }.validate()?;
+    config.jobs.pop().ok_or(thc_ps::ConfigError::NoJob)
+}
+
+/// 1/32 instead of 0.03125 where that is exact.
+#[must_use]
+pub fn fraction_text(fraction: f64) -> String {
+    let whole = (1.0 / fraction).round();
+    if 1.0 / whole == fraction { format!("1/{whole}") } else { fraction.to_string() }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn asked() -> v1::JobSpec {
+        v1::JobSpec { name: "train".to_owned(), workers: 4, ..v1::JobSpec::default() }
+    }
+
+    #[test]
+    fn what_is_not_given_is_filled_in() {
+        let spec = Spec::of(&asked(), 7).unwrap();
+        assert_eq!((spec.number, spec.bits, spec.quorum, spec.policy()), (7, 4, 4, "reliable"));
+        assert!(u32::from(spec.granularity) * 4 <= 255);
+        let setup = spec.setup().unwrap();
+        assert_eq!((setup.config.job.0, setup.welcome.granularity), (7, spec.granularity));
+        assert_eq!(setup.config.cookie.0, spec.cookie.0);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let with = |change: fn(&mut v1::JobSpec)| {
+            let mut spec = asked();
+            change(&mut spec);
+            Spec::of(&spec, 1).unwrap_err().message
+        };
+        assert!(with(|s| s.name = "a b".into()).contains("a b"));
+        assert!(with(|s| s.workers = 0).contains("workers"));
+        assert!(with(|s| s.policy = Some("some".into())).contains("best-effort"));
+        assert!(with(|s| s.granularity = Some(30)).contains("fraction"));
+        assert!(with(|s| s.fraction = Some("x".into())).contains("fraction"));
+        let lanes = with(|s| {
+            s.granularity = Some(100);
+            s.fraction = Some("1/32".into());
+        });
+        assert!(lanes.contains("at most 63"), "{lanes}");
+        assert!(with(|s| s.data_slots = Some(3)).contains("even"));
+    }
+
+    #[test]
+    fn nothing_shows_a_cookie() {
+        let spec = Spec::of(&v1::JobSpec { cookie: Some(0xDEAD), ..asked() }, 1).unwrap();
+        assert_eq!(spec.cookie.0, 0xDEAD);
+        assert_eq!(spec.shown(Vec::new()).cookie, None);
+        assert!(!format!("{spec:?}").contains("57005"));
+    }
+
+    #[test]
+    fn fractions_are_short() {
+        assert_eq!(fraction_text(1.0 / 32.0), "1/32");
+        assert_eq!(fraction_text(1.0 / 1000.0), "1/1000");
+        assert_eq!(fraction_text(0.3), "0.3");
+    }
+}
