@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
+use thc_transport::IoName;
 
 use crate::demo::plan::{Plan, WorkerPlan};
 use crate::demo::{exact, processes, run, shared};
@@ -70,6 +71,7 @@ enum Subcommands {
                         thc demo\n  \
                         thc demo --workers 8 --steps 200 --plot loss.svg\n  \
                         thc demo --steps 50 --loss 0.01                 (same result, more packets)\n  \
+                        thc demo --io dpdk                              (same result, past the kernel)\n  \
                         thc demo --text book.txt --json > report.json\n  \
                         thc demo --save-gradients gradients/     (.npy files, for error studies)")]
 struct DemoArgs {
@@ -88,6 +90,9 @@ struct DemoArgs {
     /// Bit budget b: bits per coordinate on the way up that carry information
     #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
     bits: u8,
+    /// What carries the packets: sockets of the loopback, or DPDK over shared memory
+    #[arg(long, value_enum, value_name = "BACKEND", default_value = "udp")]
+    io: IoName,
     /// Lose this share of all packets, in each direction, to see them sent again
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = loss)]
     loss: f64,
@@ -300,6 +305,7 @@ fn execute(command: Subcommands) -> Result<()> {
             let options = run::Options {
                 plan,
                 bits: args.bits,
+                io: args.io,
                 loss: args.loss,
                 feedback: !args.no_feedback,
                 plot: args.plot,

@@ -144,6 +144,12 @@ pub enum Error {
         /// Where it should be.
         program: PathBuf,
     },
+    /// DPDK was asked for and is not built in.
+    #[error(
+        "this program was built without DPDK; run `make demo IO=dpdk`, or build it with --features dpdk, which needs \
+         libdpdk-dev and libclang-dev (see docs/dpdk.md)"
+    )]
+    NoDpdk,
     /// The parameter server cannot be built.
     #[error("cannot build thc-ps: {complaint}")]
     Build {
@@ -198,7 +204,7 @@ impl Error {
     /// was interrupted, 1 otherwise.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::WhichTable | Self::Codec(_) | Self::Job(_) | Self::TooManyBits { .. } => 2,
+            Self::WhichTable | Self::NoDpdk | Self::Codec(_) | Self::Job(_) | Self::TooManyBits { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,
         }

@@ -101,6 +101,30 @@ fn lost_packets_change_nothing_but_the_traffic() {
 }
 
 #[test]
+fn dpdk_trains_the_same_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = demo(folder.path(), "--workers 2 --steps 4 --io dpdk --json");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if cfg!(not(feature = "dpdk")) {
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("make demo IO=dpdk") && said.contains("libdpdk-dev"), "{said}");
+        println!("not run: built without the feature dpdk");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    let dpdk: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let udp = report(folder.path(), "--workers 2 --steps 4");
+    for key in ["digest", "thc/losses", "errors", "traffic/coordinates"] {
+        let pointer = format!("/{key}");
+        assert_eq!(dpdk.pointer(&pointer), udp.pointer(&pointer), "{key}");
+        assert!(udp.pointer(&pointer).is_some(), "{key}");
+    }
+    assert_eq!(dpdk["server"]["dropped"], 0);
+    let output = demo(folder.path(), "--workers 1 --steps 1 --io dpdk");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("net_memif"), "{output:?}");
+}
+
+#[test]
 fn people_get_a_table_and_progress_lines() {
     let folder = tempfile::tempdir().unwrap();
     let output = demo(folder.path(), "--workers 1 --steps 2");

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::memif::Link;
+
 /// How many steps of a run have their gradients kept for measuring the error.
 const SAMPLES: u32 = 10;
 
@@ -49,6 +51,8 @@ pub struct WorkerPlan {
     pub worker: u8,
     /// The parameter server.
     pub server: SocketAddrV4,
+    /// The way there over DPDK; else by kernel sockets.
+    pub link: Option<Link>,
     /// Whether what quantization loses is kept for the next step.
     pub feedback: bool,
     /// Where gradients of sampled steps go.

@@ -8,10 +8,12 @@ use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thc_ps::ServerStats;
+use thc_transport::IoName;
 
 use super::curve::{final_loss, plot};
 use super::error_sample::ErrorSample;
 use super::event::{Event, Outcome};
+use super::memif::Links;
 use super::plan::{Plan, WorkerPlan};
 use super::processes::{Children, Message};
 use super::progress::Progress;
@@ -27,6 +29,8 @@ pub struct Options {
     pub plan: Plan,
     /// Bit budget b of the compression.
     pub bits: u8,
+    /// What carries the packets.
+    pub io: IoName,
     /// Share of the packets that the server loses, in each direction.
     pub loss: f64,
     /// Whether workers keep error feedback.
@@ -41,7 +45,10 @@ pub struct Options {
 
 /// Runs the demo. All child processes have ended when this returns, however it returns.
 pub fn run(options: &Options) -> Result<Report> {
-    // A wrong text or an unusable plot file is found out before anything is started.
+    // A wrong text, an unusable plot file or a missing backend is found out before anything is started.
+    if options.io == IoName::Dpdk && !cfg!(feature = "dpdk") {
+        return Err(Error::NoDpdk);
+    }
     Text::read(&options.plan.text)?;
     if let Some(path) = &options.plot {
         std::fs::OpenOptions::new()
@@ -86,6 +93,11 @@ fn compressed(
 ) -> Result<(Heard, ServerStats)> {
     let plan = &options.plan;
     let program = server::find()?;
+    let links = (options.io == IoName::Dpdk).then(Links::new).transpose()?;
+    if let (Some(links), false) = (&links, options.quiet) {
+        let folder = links.folder().display();
+        eprintln!("DPDK without a NIC: one net_memif link of shared memory per worker, meeting in {folder}");
+    }
     let job = Job {
         workers: plan.workers,
         bits: options.bits,
@@ -95,7 +107,7 @@ fn compressed(
     };
     let mut children = Children::new(interrupted);
     let mut command = own("demo-server")?;
-    job.hand_cookie(&mut command).arg(program).args(job.arguments());
+    job.hand_cookie(&mut command).arg(program).args(job.arguments(links.as_ref()));
     let ps = children.start("thc-ps".to_owned(), &mut command)?;
     let address = loop {
         match children.message()? {
@@ -116,6 +128,7 @@ fn compressed(
             plan: plan.clone(),
             worker,
             server: address,
+            link: links.as_ref().map(|links| links.link(worker)),
             feedback: options.feedback,
             samples: samples.to_owned(),
         };

@@ -4,6 +4,7 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::memif::Links;
 use crate::error::{Error, Result};
 
 /// Name of the parameter server's program.
@@ -39,6 +40,7 @@ fn build(cargo: &Path, package: &Path, folder: &Path) -> Result<()> {
     let mut command = Command::new(cargo);
     command
         .args(["build", "--quiet", "--package", PROGRAM, "--bin", PROGRAM])
+        .args(if cfg!(feature = "dpdk") { &["--features", "dpdk"][..] } else { &[] })
         .current_dir(package)
         .env("CARGO_TARGET_DIR", target)
         .stdin(Stdio::null());
@@ -73,11 +75,12 @@ pub struct Job {
 }
 
 impl Job {
-    /// The command line of a parameter server on a free port of the loopback interface, for this job alone.
-    pub fn arguments(&self) -> Vec<String> {
+    /// The command line of a parameter server for this job alone, on a free port of the loopback interface or at
+    /// the links given.
+    pub fn arguments(&self, links: Option<&Links>) -> Vec<String> {
         let mut arguments = vec!["--json".to_owned()];
         let mut pair = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-        pair("--listen", "127.0.0.1:0".to_owned());
+        pair("--listen", links.map_or("127.0.0.1:0".to_owned(), |links| links.listen().to_string()));
         pair("--job", JOB.to_string());
         pair("--workers", self.workers.to_string());
         pair("--bits", self.bits.to_string());
@@ -86,6 +89,7 @@ impl Job {
             pair("--inject-loss", self.loss.to_string());
             pair("--inject-seed", self.seed.to_string());
         }
+        arguments.extend(links.into_iter().flat_map(|links| links.server_arguments(self.workers)));
         arguments
     }
 
@@ -121,9 +125,9 @@ mod tests {
     #[test]
     fn the_secret_is_not_on_the_command_line() {
         let job = Job { workers: 4, bits: 4, seed: 1, loss: 0.01, cookie: 0xC00C_1E55 };
-        let line = job.arguments().join(" ");
+        let line = job.arguments(None).join(" ");
         assert!(line.contains("--workers 4") && line.contains("--inject-loss 0.01"), "{line}");
         assert!(!line.contains(&job.cookie.to_string()) && !line.to_lowercase().contains("c00c1e55"));
-        assert!(!Job { loss: 0.0, ..job }.arguments().join(" ").contains("inject"));
+        assert!(!Job { loss: 0.0, ..job }.arguments(None).join(" ").contains("inject"));
     }
 }

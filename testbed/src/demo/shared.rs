@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use thc_transport::Backend;
 use thc_worker::{CallOptions, Group, GroupConfig, Mode, Stats};
 
 use super::event::{Event, Times, Traffic};
 use super::gradient_file;
+use super::memif::Link;
 use super::model::{Gradient, Model};
 use super::plan::WorkerPlan;
 use super::server;
@@ -105,6 +107,7 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
         job: server::JOB,
         worker: order.worker,
         cookie: server::cookie_from_environment()?,
+        io: order.link.as_ref().map_or(Backend::Udp, Link::backend),
         ..GroupConfig::default()
     })?;
     let mut source = SharedMean { order, group, times: Times::default(), traffic: Traffic::default() };
