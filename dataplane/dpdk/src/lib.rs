@@ -18,6 +18,7 @@ mod batch;
 mod eal;
 mod error;
 mod mbuf;
+mod memif;
 mod pool;
 mod port;
 mod queue;

@@ -9,7 +9,7 @@ use dpdk_sys as ffi;
 use crate::error::{DpdkError, text};
 use crate::queue::{RxQueue, TxQueue};
 use crate::steering::{self, Steering};
-use crate::{Eal, Mempool};
+use crate::{Eal, Mempool, memif};
 
 /// What a port is opened with.
 #[derive(Clone, Debug)]
@@ -186,7 +186,7 @@ impl Port {
     /// that nobody uses it meanwhile; otherwise nothing happens.
     pub fn reconnect(&self, rx: &mut RxQueue, tx: &mut TxQueue) -> bool {
         let ours = |port: &Arc<Shared>| Arc::ptr_eq(port, &self.shared);
-        if self.info.queues != 1 || self.info.driver != MEMIF || !ours(&rx.port) || !ours(&tx.port) {
+        if self.info.queues != 1 || self.info.driver != memif::DRIVER || !ours(&rx.port) || !ours(&tx.port) {
             return false;
         }
         let _alone = control();
@@ -248,6 +248,7 @@ fn find(name: &str, device: &str) -> Result<u16, DpdkError> {
     let c_string = |s: &str| CString::new(s).map_err(|_| DpdkError::Text { text: s.to_owned() });
     let (c_name, c_device) = (c_string(name)?, c_string(device)?);
     let mut id = u16::MAX;
+    memif::remove_stale_socket(device);
     let failed = |cause| DpdkError::Device { device: device.to_owned(), cause };
     // SAFETY: strings end with zero and are copied; `id` is written. CONTROL is held by the caller.
     unsafe {
@@ -264,9 +265,6 @@ fn find(name: &str, device: &str) -> Result<u16, DpdkError> {
     }
     Ok(id)
 }
-
-/// The driver of virtual devices over shared memory.
-const MEMIF: &str = "net_memif";
 
 fn driver_of(info: &ffi::rte_eth_dev_info) -> String {
     if info.driver_name.is_null() {
@@ -390,7 +388,7 @@ impl Setup<'_> {
     fn start(&self, info: &ffi::rte_eth_dev_info) -> Result<(), DpdkError> {
         // SAFETY: the port exists, is configured and not started.
         let result = unsafe { ffi::rte_eth_dev_start(self.id) };
-        if result != 0 && driver_of(info) == MEMIF {
+        if result != 0 && driver_of(info) == memif::DRIVER {
             return Err(DpdkError::NoServer { device: self.name.to_owned() });
         }
         self.check("it to run", result)
