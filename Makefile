@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-torch p4 lint deps toolchain fmt clippy
+.PHONY: help demo test bench bench-torch p4 lint deps toolchain packages dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -15,6 +15,8 @@ endif
 
 # Arguments for `thc demo`: make demo ARGS="--steps 100 --plot loss.svg"
 ARGS ?=
+# What carries the demo's packets: make demo IO=dpdk
+IO ?= udp
 # Benchmarks to run, by name: make bench BENCH=codec
 BENCH ?= *
 # When a run of tests that hangs is ended; single tests end earlier (.config/nextest.toml).
@@ -25,26 +27,33 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
     if [ -t 0 ]; then bounded='timeout --foreground $(TEST_TIMEOUT)'; \
     else bounded='timeout -k 30 $(TEST_TIMEOUT)'; fi; fi
 
+# Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
+TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark
+
+# What to build in on this machine.
+FEATURES = $$(.ci/features)
+
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo and bench-torch), BENCH (a benchmark by name), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo and bench-torch), IO=dpdk (for demo), BENCH (a benchmark by name), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
-demo: toolchain ## Build, then train a small model through THC and compare with exact averaging
-	cargo build --release --package thc-testbed --package thc-ps --package thc-worker --bins
-	@"$(CARGO_TARGET_DIR)"/release/thc demo $(ARGS)
+demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
+	cargo build --release --package thc-testbed --package thc-ps --package thc-worker --bins \
+	    $(if $(filter dpdk,$(IO)),--features dpdk)
+	@"$(CARGO_TARGET_DIR)"/release/thc demo --io $(IO) $(ARGS)
 
-test: deps fmt clippy ## Formatting, clippy, all tests, doc tests
+test: deps packages fmt clippy ## Formatting, clippy, all tests, doc tests
 	@$(BOUNDED); \
 	run() { echo "$$*"; "$$@"; }; \
 	if cargo nextest --version >/dev/null 2>&1; then \
-	    run cargo nextest run --workspace --no-run && \
-	    run $$bounded cargo nextest run --workspace --no-fail-fast; \
+	    run cargo nextest run --workspace $(FEATURES) --no-run && \
+	    run $$bounded cargo nextest run --workspace $(FEATURES) --no-fail-fast; \
 	else \
 	    echo 'test: cargo-nextest is not installed; using cargo test, which is slower'; \
-	    run cargo test --workspace --tests --no-run && \
-	    run $$bounded cargo test --workspace --tests --no-fail-fast; \
+	    run cargo test --workspace $(FEATURES) --tests --no-run && \
+	    run $$bounded cargo test --workspace $(FEATURES) --tests --no-fail-fast; \
 	fi
-	cargo test --workspace --doc
+	cargo test --workspace $(FEATURES) --doc
 	python/tests/run
 	@grep -ho 'not run: [^<]*' target/nextest/default/junit.xml 2>/dev/null | sort -u || true
 
@@ -77,7 +86,7 @@ fmt:
 	cargo fmt --all -- --check
 
 clippy:
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 
 deps: toolchain ## Check the toolchain and install what is missing of it
 	@for part in fmt:rustfmt clippy:clippy; do \
@@ -89,6 +98,29 @@ deps: toolchain ## Check the toolchain and install what is missing of it
 	    echo "deps: $${part#*:} is missing: installing it with rustup"; \
 	    rustup component add "$${part#*:}" || exit 1; \
 	done
+
+packages:
+	@command -v apt-get >/dev/null || exit 0; \
+	missing=$$(for package in $(TEST_PACKAGES); do \
+	    dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || printf ' %s' $$package; done); \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" != 0 ]; then \
+	    echo "deps: not installed:$$missing; the tests that need them are not run (sudo apt-get install$$missing)"; \
+	    exit 0; \
+	fi; \
+	echo "deps: installing with apt-get:$$missing"; \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; } || \
+	    echo "deps: could not install$$missing; the tests that need them are not run"
+
+dpdk:
+	@[ -z "$$(.ci/features)" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo 'deps: DPDK is missing: installing libdpdk-dev and libclang-dev with apt-get'; \
+	    apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+	        apt-get install -q -y --no-install-recommends libdpdk-dev libclang-dev pkg-config; \
+	else \
+	    echo 'deps: DPDK is missing; on Debian: sudo apt-get install libdpdk-dev libclang-dev pkg-config' >&2; exit 1; \
+	fi
 
 # What a build needs: cargo, new enough, and a linker.
 toolchain:
