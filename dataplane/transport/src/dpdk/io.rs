@@ -259,7 +259,7 @@ impl PacketIo for DpdkIo {
         crate::packet_io::check_segment(segment)?;
         let mut result = Ok(());
         for payload in contents.chunks(segment) {
-            result = result.and(self.tx.send_to_all(to.iter().copied(), payload));
+            self.tx.send_to_all(to.iter().copied(), payload, &mut |_, error| result = Err(error));
         }
         self.tx.flush();
         result

@@ -109,7 +109,10 @@ fn answers_go_out_with_the_burst() {
     assert!(b.poll());
     let answered = b.answer_burst(&mut |from, payload, tx| {
         tx.send(from, payload).unwrap();
-        tx.send_to_all([from, from].into_iter(), &[payload, b"!"].concat()).unwrap();
+        let mut refused = Vec::new();
+        let to = [from, Peer::new(*from.ip(), 0), from];
+        tx.send_to_all(to.into_iter(), &[payload, b"!"].concat(), &mut |peer, _| refused.push(peer));
+        assert_eq!(refused, [to[1]]);
     });
     assert_eq!(answered, 3);
     let got: Vec<Vec<u8>> = drain(&mut a).into_iter().map(|(_, payload)| payload).collect();
@@ -272,7 +275,7 @@ fn nothing_leaks_in_ten_million_datagrams() {
                 got += 1;
                 if got % 4 == 0 {
                     sent += 2;
-                    tx.send_to_all([from, from].into_iter(), payload).unwrap();
+                    tx.send_to_all([from, from].into_iter(), payload, &mut |_, error| panic!("{error}"));
                 }
             });
         }

@@ -19,11 +19,11 @@ mod report;
 mod sender;
 
 #[cfg(not(feature = "dpdk"))]
-pub use absent::{Dpdk, DpdkIo};
+pub use absent::{Dpdk, DpdkIo, DpdkTx};
 pub use config::{DpdkConfig, Idle, MacAddr, MacSyntax, Neighbour};
 pub use report::{DeviceInfo, FrameCounts, Steering};
 #[cfg(feature = "dpdk")]
-pub use {io::DpdkIo, open::Dpdk};
+pub use {io::DpdkIo, open::Dpdk, sender::DpdkTx};
 
 /// Which backend carries a group's or a server's packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

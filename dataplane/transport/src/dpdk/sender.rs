@@ -113,23 +113,30 @@ impl DpdkTx {
     /// Sends one datagram to every receiver, at the latest with the next [`Self::flush`]. Its payload lies in
     /// memory once, and each receiver's packet refers to it.
     ///
-    /// # Errors
-    /// As [`PacketIo::send_run`](crate::PacketIo::send_run); the others get theirs all the same.
-    pub fn send_to_all(&mut self, to: impl ExactSizeIterator<Item = Peer>, payload: &[u8]) -> io::Result<()> {
-        let mut failure = Ok(());
-        let mut shared = (to.len() > 1).then(|| self.share(payload)).flatten();
+    /// `failed` is told of each receiver for which [`PacketIo::send_run`](crate::PacketIo::send_run) would fail, and why;
+    /// the others get theirs all the same.
+    #[inline]
+    pub fn send_to_all(
+        &mut self,
+        to: impl ExactSizeIterator<Item = Peer>,
+        payload: &[u8],
+        failed: &mut impl FnMut(Peer, io::Error),
+    ) {
+        // More than any device carries: whoever is asked refuses it below.
+        let fits = payload.len() + IPV4_UDP_HEADER_LEN <= usize::from(self.endpoint.config.mtu);
+        let shared = if fits && to.len() > 1 { self.share(payload) } else { None };
         let sum = if shared.is_some() { sum_of_bytes(payload) } else { 0 };
         for peer in to {
             let flow = match self.check(peer, payload.len()).and_then(|()| self.route(peer, 1)) {
                 Ok(Some(flow)) => flow,
                 Ok(None) => continue,
                 Err(error) => {
-                    failure = Err(error);
+                    failed(peer, error);
                     continue;
                 }
             };
             let device = self.flows[flow].device;
-            match &mut shared {
+            match &shared {
                 Some(shared) if self.out[device].multi_segment => {
                     let Some(mut head) = self.headers(flow, payload.len(), sum, 0) else { continue };
                     if self.out[device].checksums == Checksums::Device {
@@ -143,7 +150,6 @@ impl DpdkTx {
                 _ => self.copy_to(flow, payload),
             }
         }
-        failure
     }
 
     /// Hands everything to the devices.
