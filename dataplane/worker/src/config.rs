@@ -1,5 +1,6 @@
 //! What a worker must know to join a group.
 
+use crate::Controller;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_transport::{Backend, Capture, LossyConfig};
@@ -7,6 +8,8 @@ use thc_transport::{Backend, Capture, LossyConfig};
 /// Settings of a [`crate::Group`]; the parameter server tells the rest (P23).
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
+    /// Asked for server, job, worker and cookie, whatever stands below. Default: none.
+    pub controller: Option<Controller>,
     /// The parameter server. Default 127.0.0.1:9000.
     pub ps: SocketAddrV4,
     /// The job's number. Default 1.
@@ -43,6 +46,7 @@ pub struct GroupConfig {
 impl Default for GroupConfig {
     fn default() -> Self {
         GroupConfig {
+            controller: None,
             ps: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9000),
             job: 1,
             worker: 0,

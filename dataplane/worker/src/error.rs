@@ -58,6 +58,14 @@ pub enum WorkerError {
         /// Why.
         reason: String,
     },
+    /// The controller refused, or is not there.
+    #[error("{url}: {message}")]
+    Controller {
+        /// The job there.
+        url: String,
+        /// What it said.
+        message: String,
+    },
     /// The network failed.
     #[error("{0}")]
     Io(String),

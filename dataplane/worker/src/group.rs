@@ -1,5 +1,6 @@
 //! A group of workers that reduce together.
 
+use crate::controller::Reporter;
 use crate::engine::{Borrowed, Engine, EngineConfig};
 use crate::{AnyIo, CallOptions, GroupConfig, Stats, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
@@ -38,6 +39,7 @@ impl Shared {
 pub struct Group {
     shared: Arc<Shared>,
     background: Option<JoinHandle<()>>,
+    reporter: Option<Reporter>,
     config: GroupConfig,
 }
 
@@ -46,8 +48,12 @@ impl Group {
     ///
     /// # Errors
     /// [`WorkerError::Join`] if the parameter server does not answer or refuses, or workers are
-    /// missing after [`GroupConfig::join_timeout`]; [`WorkerError::Io`] if socket or devices cannot be opened.
-    pub fn join(config: GroupConfig) -> Result<Group, WorkerError> {
+    /// missing after [`GroupConfig::join_timeout`]; [`WorkerError::Controller`] if the controller refuses;
+    /// [`WorkerError::Io`] if socket or devices cannot be opened.
+    pub fn join(mut config: GroupConfig) -> Result<Group, WorkerError> {
+        if let Some(controller) = config.controller.clone() {
+            controller.fill(&mut config)?;
+        }
         let mut io = AnyIo::open(&config)?;
         let (joiner, welcome, workers) = rendezvous(&mut io, &config)?;
         let engine_config = EngineConfig {
@@ -70,7 +76,15 @@ impl Group {
         let background = std::thread::Builder::new()
             .name(format!("thc-worker-{}", config.worker))
             .spawn(move || background(&for_thread))?;
-        Ok(Group { shared, background: Some(background), config })
+        let reporter = match &config.controller {
+            Some(controller) => {
+                let seen = Arc::downgrade(&shared);
+                let stats = move || seen.upgrade()?.lock().ok().map(|engine| engine.stats());
+                Some(Reporter::start(controller.clone(), config.worker, stats)?)
+            }
+            None => None,
+        };
+        Ok(Group { shared, background: Some(background), reporter, config })
     }
 
     /// Joins anew after the session has ended (a worker restarted, workers disagreed). Error feedback and totals stay.
@@ -80,7 +94,14 @@ impl Group {
     pub fn rejoin(&self) -> Result<(), WorkerError> {
         self.shared.foreground.fetch_add(1, Ordering::SeqCst);
         let result = self.shared.lock().and_then(|mut engine| {
-            let (joiner, welcome, workers) = rendezvous(engine.io_mut(), &self.config)?;
+            let mut config = self.config.clone();
+            if let Some(controller) = &mut config.controller {
+                // The aggregator may be another now; the worker stays who it was.
+                controller.rank = Some(self.config.worker);
+                controller.clone().fill(&mut config)?;
+                engine.set_ps(config.ps);
+            }
+            let (joiner, welcome, workers) = rendezvous(engine.io_mut(), &config)?;
             let capacity = engine.io_mut().recv_capacity(MAX_PACKET);
             engine.restart(joiner, &welcome, workers, capacity)
         });
@@ -182,6 +203,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.shared.closing.store(1, Ordering::SeqCst);
+        drop(self.reporter.take());
         if let Some(thread) = self.background.take() {
             thread.thread().unpark();
             // A panic of the background thread has been reported by its own message.
@@ -229,8 +251,16 @@ fn drive(engine: &mut Engine<AnyIo>, data: &mut [f32], options: CallOptions) -> 
             return outcome;
         }
         if !busy {
-            engine.wait(NAP);
+            nap(engine);
         }
+    }
+}
+
+/// Waits while work is under way.
+fn nap(engine: &mut Engine<AnyIo>) {
+    engine.wait(NAP);
+    if let Some(pause) = engine.gathering() {
+        std::thread::sleep(pause);
     }
 }
 
@@ -249,7 +279,7 @@ fn background(shared: &Shared) {
             let busy = engine.step(&mut Borrowed::none());
             if engine.pending() > 0 {
                 if !busy {
-                    engine.wait(NAP);
+                    nap(&mut engine);
                 }
                 continue;
             }

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod controller;
 mod engine;
 mod error;
 mod group;
@@ -24,6 +25,7 @@ mod probe;
 mod stats;
 
 pub use config::GroupConfig;
+pub use controller::{Controller, ControllerUrl};
 pub use engine::{Borrowed, Engine, EngineConfig};
 pub use error::WorkerError;
 pub use group::{Group, Handle};

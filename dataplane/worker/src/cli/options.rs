@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use thc_transport::{Backend, CaptureConfig, DpdkOptions, FaultRates, IoName, LossyConfig};
-use thc_worker::{GroupConfig, Mode};
+use thc_worker::{Controller, ControllerUrl, GroupConfig, Mode};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +24,9 @@ Examples:
 
   The same settings from a file, the cookie from the environment:
     THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
+
+  The same in a job of thc-controller, which gives each worker its number:
+    thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
 
   What is in the way of a run with these settings on this host:
     thc-worker doctor --config worker.toml --worker 0
@@ -108,9 +111,19 @@ enum Travel {
 #[derive(Clone, Debug, Default, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
-    /// The parameter server [default: 127.0.0.1:9000]
+    /// The parameter server; or thc://CONTROLLER:PORT/JOB, where the controller tells server, job, cookie and, unless
+    /// given, this worker's number [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
     ps: Option<String>,
+    /// Authority of the controller's certificate, for thcs://, a PEM file
+    #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
+    controller_ca: Option<PathBuf>,
+    /// This worker's certificate for the controller, a PEM file
+    #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CERT", help_heading = "Group")]
+    controller_cert: Option<PathBuf>,
+    /// Its private key, a PEM file
+    #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_KEY", help_heading = "Group")]
+    controller_key: Option<PathBuf>,
     /// The job's number [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     job: Option<u16>,
@@ -129,6 +142,10 @@ struct Keys {
     /// How long an all-reduce may stand still before it fails [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     timeout: Option<String>,
+    /// When another worker restarts, join anew with it and begin again, instead of failing [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          help_heading = "Group")]
+    rejoin: Option<bool>,
     /// Shortest retransmission time-out [default: 20ms]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     min_rto: Option<String>,
@@ -190,12 +207,16 @@ impl Keys {
         }
         over!(
             ps,
+            controller_ca,
+            controller_cert,
+            controller_key,
             job,
             worker,
             cookie,
             bind,
             join_timeout,
             timeout,
+            rejoin,
             min_rto,
             seed,
             threads,
@@ -230,6 +251,8 @@ pub struct Plan {
     pub group: GroupConfig,
     /// Where packets are written to.
     pub capture: Option<CaptureConfig>,
+    /// Whether to begin again in a new session when another worker has restarted.
+    pub rejoin: bool,
     /// What to reduce.
     pub source: Source,
     /// How often.
@@ -254,6 +277,7 @@ impl Keys {
                 Some(LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() })
             }
         };
+        let controller = self.controller()?;
         let bind = self.bind()?;
         if let Backend::Dpdk(dpdk) = &io
             && !bind.ip().is_unspecified()
@@ -265,7 +289,11 @@ impl Keys {
             ));
         }
         Ok(GroupConfig {
-            ps: self.ps.as_deref().map_or(Ok(defaults.ps), resolve)?,
+            ps: match &controller {
+                Some(_) => defaults.ps,
+                None => self.ps.as_deref().map_or(Ok(defaults.ps), resolve)?,
+            },
+            controller,
             job: self.job.unwrap_or(defaults.job),
             worker,
             cookie,
@@ -282,6 +310,29 @@ impl Keys {
             faults,
             ..defaults
         })
+    }
+
+    /// The controller, if `ps` names one.
+    fn controller(&self) -> Result<Option<Controller>, String> {
+        let Some(text) = self.ps.as_deref().filter(|text| ControllerUrl::is_meant(text)) else {
+            return Ok(None);
+        };
+        let url = text.parse().map_err(|error| format!("ps: {error}"))?;
+        for (key, given) in [("job", self.job.is_some()), ("cookie", self.cookie.is_some())] {
+            if given {
+                return Err(format!("{key} is given, and ps = \"{text}\": the controller tells it, leave it out"));
+            }
+        }
+        let identity = match (&self.controller_cert, &self.controller_key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
+            _ => return Err("give controller_cert and controller_key, or neither".into()),
+        };
+        let mut controller = Controller::new(url);
+        controller.rank = self.worker;
+        controller.ca = self.controller_ca.clone();
+        controller.identity = identity;
+        Ok(Some(controller))
     }
 
     fn bind(&self) -> Result<SocketAddrV4, String> {
@@ -312,10 +363,15 @@ impl Flags {
     fn plan(self) -> Result<Plan, String> {
         let keys = self.keys.over_file(self.config.as_deref())?;
         let io = keys.dpdk.backend(keys.io, *keys.bind()?.ip()).map_err(|e| e.to_string())?;
-        let worker =
-            keys.worker.ok_or("worker is missing: give this worker's number, --worker 0 to workers - 1")?;
-        let cookie = cookie(keys.cookie.as_deref())?;
-        let cookie = cookie.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?;
+        let (worker, cookie) = if keys.ps.as_deref().is_some_and(ControllerUrl::is_meant) {
+            // What the controller tells.
+            (0, 0)
+        } else {
+            let worker =
+                keys.worker.ok_or("worker is missing: give this worker's number, --worker 0 to workers - 1")?;
+            let cookie = cookie(keys.cookie.as_deref())?;
+            (worker, cookie.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?)
+        };
         let group = keys.group(worker, cookie, io)?;
         let limit = match &keys.pcap_limit {
             None => CaptureConfig::DEFAULT_LIMIT,
@@ -338,6 +394,7 @@ impl Flags {
         Ok(Plan {
             group,
             capture,
+            rejoin: keys.rejoin.unwrap_or(false),
             source,
             repeat,
             mode: if keys.mode == Some(Travel::Raw) { Mode::Raw } else { Mode::Compressed },

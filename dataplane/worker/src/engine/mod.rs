@@ -31,6 +31,12 @@ const MAX_NORM: f32 = 5e37;
 const MIN_NORM: f32 = 1e-30;
 /// Partitions transformed and not yet sent and fed back, at most, beside one for each thread.
 const SCRATCH: usize = 2;
+/// Fewer results than that in one go come one by one.
+const TRICKLE: usize = 16;
+/// Which part of a round trip results may gather, and from when and up to what that is worth a sleep.
+const GATHER_PART: u32 = 16;
+const GATHER_MIN: Duration = Duration::from_micros(80);
+const GATHER_MAX: Duration = Duration::from_micros(200);
 /// How long the engine waits for others before it says so, and how often it repeats that.
 const REPORT: Duration = Duration::from_secs(3);
 
@@ -70,6 +76,8 @@ pub struct Engine<I: PacketIo> {
     stats: Stats,
     failed: Option<WorkerError>,
     reported: Duration,
+    /// Packets that came last time.
+    burst: usize,
 }
 
 impl<I: PacketIo> Engine<I> {
@@ -102,6 +110,7 @@ impl<I: PacketIo> Engine<I> {
             stats: Stats::default(),
             failed: None,
             reported: Duration::ZERO,
+            burst: 0,
         };
         engine.worker.set_limit((capacity / 2).max(1) as u64);
         Ok(engine)
@@ -128,6 +137,11 @@ impl<I: PacketIo> Engine<I> {
         self.scratch_out = 0;
         self.failed = None;
         Ok(())
+    }
+
+    /// Turns to another parameter server, before a [`Self::restart`].
+    pub fn set_ps(&mut self, ps: SocketAddrV4) {
+        self.config.ps = ps;
     }
 
     /// The packet interface.
@@ -303,6 +317,9 @@ impl<I: PacketIo> Engine<I> {
     /// Receives and sends.
     fn exchange(&mut self, lent: &mut Borrowed<'_>) -> Result<bool, WorkerError> {
         let got = self.receive(lent)?;
+        if got > 0 {
+            self.burst = got;
+        }
         let now = self.io.now();
         let mut events = self.calls.events(&self.codec, lent);
         self.worker.tick(now, &mut events, &mut self.link.tx(&mut self.io));
@@ -459,6 +476,15 @@ impl<I: PacketIo> Engine<I> {
             self.fail(error.into());
         }
         self.stats.waiting += started.elapsed();
+    }
+
+    /// How long the caller may sleep after [`Self::wait`] so that results gather. On a slow link packets queue and
+    /// results trickle in: each by itself would cost a wake-up and a system call. The window is much
+    /// longer than this pause, so the link does not run dry. `None` where round trips are short.
+    #[must_use]
+    pub fn gathering(&self) -> Option<Duration> {
+        let part = self.worker.round_trip()? / GATHER_PART;
+        (self.burst < TRICKLE && part >= GATHER_MIN).then(|| part.min(GATHER_MAX))
     }
 
     /// When something is due, if anything is.

@@ -1,0 +1,75 @@
+//! One question to the controller.
+
+use super::Controller;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use thc_control_proto::v1::control_client::ControlClient;
+use thc_control_proto::v1::{JoinRequest, JoinResponse};
+use tokio::runtime::{Builder, Runtime};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Status};
+
+/// How long a controller may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A runtime for the calling thread.
+pub fn runtime() -> Result<Runtime, Status> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Status::internal(format!("no runtime for gRPC: {error}")))
+}
+
+/// Asks for a place, on this thread.
+pub fn ask(controller: &Controller, request: JoinRequest) -> Result<JoinResponse, Status> {
+    runtime()?.block_on(async {
+        let mut client = connect(controller).await?;
+        Ok(client.join(request).await?.into_inner())
+    })
+}
+
+/// A connection.
+pub async fn connect(controller: &Controller) -> Result<ControlClient<Channel>, Status> {
+    let url = &controller.url;
+    let mut endpoint = Endpoint::from_shared(url.endpoint())
+        .map_err(|error| Status::invalid_argument(format!("{url}: {error}")))?
+        .connect_timeout(PATIENCE)
+        .timeout(PATIENCE);
+    if url.is_encrypted() {
+        let mut tls = ClientTlsConfig::new();
+        if let Some(ca) = &controller.ca {
+            tls = tls.ca_certificate(Certificate::from_pem(read(ca)?));
+        }
+        if let Some((cert, key)) = &controller.identity {
+            tls = tls.identity(Identity::from_pem(read(cert)?, read(key)?));
+        }
+        endpoint =
+            endpoint.tls_config(tls).map_err(|error| Status::invalid_argument(format!("{url}: {error}")))?;
+    }
+    let channel = endpoint.connect().await.map_err(|error| {
+        // The outermost message is only that it failed.
+        let mut cause: &dyn std::error::Error = &error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        Status::unavailable(format!("cannot connect: {cause}; is thc-controller running there?"))
+    })?;
+    Ok(ControlClient::new(channel))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Status> {
+    fs::read(path)
+        .map_err(|error| Status::invalid_argument(format!("cannot read {}: {error}", path.display())))
+}
+
+/// What a status says to people.
+pub fn words(status: &Status) -> String {
+    match (status.code(), status.message()) {
+        (Code::DeadlineExceeded | Code::Cancelled, _) => {
+            format!("no answer within {} s; is thc-controller running there?", PATIENCE.as_secs())
+        }
+        (code, "") => format!("{code:?}"),
+        (_, message) => message.to_owned(),
+    }
+}
