@@ -5,6 +5,13 @@ use std::{fmt, net::Ipv4Addr, str::FromStr, time::Duration};
 
 use crate::TransportError;
 
+/// Packets of each queue beyond what rings may hold: bursts being made and handled, and threads' caches.
+const SPARE_PACKETS: u32 = 2048;
+/// MiB for rings and devices.
+const SPARE_MEMORY: u32 = 64;
+/// Bytes of an Ethernet header.
+const ETHERNET_LEN: u64 = 14;
+
 /// Settings of a [`Dpdk`](crate::Dpdk). Start from [`DpdkConfig::new`] and change what differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DpdkConfig {
@@ -127,6 +134,21 @@ impl DpdkConfig {
             return wrong("mac", &mac, "use the MAC address of one host, such as 02:00:00:00:00:01");
         }
         Ok(())
+    }
+
+    /// Packet buffers of each queue: those asked for, but no fewer than it takes to fill all its rings, on all devices.
+    #[must_use]
+    pub fn pool(&self) -> u32 {
+        let rings = 2 * u32::from(self.descriptors) * self.devices.len() as u32;
+        self.packets.max(rings + SPARE_PACKETS)
+    }
+
+    /// MiB that an endpoint with so many queues sets aside.
+    #[must_use]
+    pub fn memory(&self, queues: u16) -> u32 {
+        // A packet's own bytes, its head and head room, and what the pool knows of it.
+        let each = (u64::from(self.mtu) + ETHERNET_LEN).max(2048) + 512;
+        (each * u64::from(self.pool()) * u64::from(queues)).div_ceil(1 << 20) as u32 + SPARE_MEMORY
     }
 
     /// Whether an address is reached without the gateway.

@@ -11,10 +11,6 @@ use super::neighbours::Neighbours;
 use super::{DeviceInfo, DpdkConfig, MacAddr, Steering};
 use crate::{Peer, TransportError};
 
-/// Packets of each queue beyond what rings may hold: bursts being made and handled, and threads' caches.
-const SPARE_PACKETS: u32 = 2048;
-/// MiB for rings and devices.
-const SPARE_MEMORY: u32 = 64;
 /// MiB without hugepages, at least: it is only taken when used, and further endpoints of the process share it.
 const ORDINARY_MEMORY: u32 = 512;
 
@@ -59,9 +55,9 @@ impl Dpdk {
     /// device refuses: the message says what to do.
     pub fn open(config: &DpdkConfig, first_port: u16, queues: u16) -> Result<Self, TransportError> {
         config.check()?;
-        let packets = packets(config);
+        let packets = config.pool();
         let frame = config.mtu + ETHERNET_LEN as u16;
-        let eal = Eal::start(&environment(config, queues, packets, frame))?;
+        let eal = Eal::start(&environment(config, queues))?;
         let pools: Vec<Mempool> =
             (0..queues).map(|_| Mempool::new(eal, packets, frame)).collect::<Result<_, _>>()?;
         let mut ports = Vec::new();
@@ -158,16 +154,8 @@ fn device_info(port: &Port) -> DeviceInfo {
     }
 }
 
-/// What a queue needs at least if all its rings, on all devices, are full.
-fn packets(config: &DpdkConfig) -> u32 {
-    let rings = 2 * u32::from(config.descriptors) * config.devices.len() as u32;
-    config.packets.max(rings + SPARE_PACKETS)
-}
-
-fn environment(config: &DpdkConfig, queues: u16, packets: u32, frame: u16) -> EalConfig {
-    // A packet's own bytes, its head and head room, and what the pool knows of it.
-    let each = u64::from(frame).max(2048) + 512;
-    let mib = (each * u64::from(packets) * u64::from(queues)).div_ceil(1 << 20) as u32 + SPARE_MEMORY;
+fn environment(config: &DpdkConfig, queues: u16) -> EalConfig {
+    let mib = config.memory(queues);
     EalConfig {
         hugepages: config.hugepages,
         memory: if config.hugepages { mib } else { mib.max(ORDINARY_MEMORY) },

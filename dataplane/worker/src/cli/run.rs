@@ -7,7 +7,10 @@ use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use thc_codec::signs::SignKey;
-use thc_worker::{CallOptions, Group, Mode, Stats};
+use thc_protocol::worker::SessionError;
+use thc_worker::{CallOptions, Group, Mode, Stats, WorkerError};
+
+type Reduced = (Vec<Duration>, Vec<Vec<f32>>);
 
 /// Carries out a plan.
 pub fn run(plan: &Plan) -> anyhow::Result<()> {
@@ -25,6 +28,38 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let workers = group.parameters()?.workers;
     tracing::info!("joined job {} as worker {} of {workers}", plan.group.job, plan.group.worker);
     let bar = progress(plan.repeat);
+    let (times, means) = loop {
+        match reduce(&group, plan, &data, &bar) {
+            Err(WorkerError::Session(end @ SessionError::Reforming { .. })) if plan.rejoin => {
+                tracing::warn!("{end}; joining anew and beginning again");
+                for (key, _) in &data {
+                    group.reset_feedback(*key)?;
+                }
+                group.rejoin()?;
+            }
+            done => break done?,
+        }
+    };
+    bar.finish_and_clear();
+    if let Source::File { output: Some(output), .. } = &plan.source {
+        let mut results = input;
+        results.iter_mut().zip(means).for_each(|(tensor, mean)| tensor.data = mean);
+        tensors::write(output, &results)?;
+    }
+    let stats = group.stats()?;
+    drop(group);
+    let coordinates = data.iter().map(|(_, data)| data.len()).sum();
+    report(plan, workers, coordinates, &times, &stats)
+}
+
+/// All repetitions: how long each took, and the last one's means.
+fn reduce(
+    group: &Group,
+    plan: &Plan,
+    data: &[(u64, Vec<f32>)],
+    bar: &ProgressBar,
+) -> Result<Reduced, WorkerError> {
+    bar.reset();
     let mut times = Vec::new();
     let mut means = Vec::new();
     for _ in 0..plan.repeat {
@@ -44,15 +79,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         times.push(started.elapsed());
         bar.inc(1);
     }
-    bar.finish_and_clear();
-    if let Source::File { output: Some(output), .. } = &plan.source {
-        let mut results = input;
-        results.iter_mut().zip(means).for_each(|(tensor, mean)| tensor.data = mean);
-        tensors::write(output, &results)?;
-    }
-    let stats = group.stats()?;
-    drop(group);
-    report(plan, workers, &times, &stats)
+    Ok((times, means))
 }
 
 fn options(plan: &Plan, key: u64) -> CallOptions {
@@ -79,12 +106,18 @@ fn progress(repeat: u32) -> ProgressBar {
     ProgressBar::new(u64::from(repeat)).with_style(style)
 }
 
-fn report(plan: &Plan, workers: u8, times: &[Duration], stats: &Stats) -> anyhow::Result<()> {
+fn report(
+    plan: &Plan,
+    workers: u8,
+    coordinates: usize,
+    times: &[Duration],
+    stats: &Stats,
+) -> anyhow::Result<()> {
     let mut sorted: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
     sorted.sort_by(f64::total_cmp);
     let median = sorted[sorted.len() / 2];
-    let coordinates = stats.coordinates.max(1) as f64;
-    let (up, down) = (stats.bytes_up as f64 / coordinates, stats.bytes_down as f64 / coordinates);
+    let reduced = stats.coordinates.max(1) as f64;
+    let (up, down) = (stats.bytes_up as f64 / reduced, stats.bytes_down as f64 / reduced);
     let mut out = std::io::stdout().lock();
     if plan.json {
         let report = json!({
@@ -92,7 +125,7 @@ fn report(plan: &Plan, workers: u8, times: &[Duration], stats: &Stats) -> anyhow
             "worker": plan.group.worker,
             "workers": workers,
             "mode": if plan.mode == Mode::Raw { "raw" } else { "thc" },
-            "coordinates": stats.coordinates / u64::from(plan.repeat),
+            "coordinates": coordinates,
             "repeat": plan.repeat,
             "seconds": times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>(),
             "median_seconds": median,
@@ -103,12 +136,7 @@ fn report(plan: &Plan, workers: u8, times: &[Duration], stats: &Stats) -> anyhow
         writeln!(out, "{report}")?;
         return Ok(());
     }
-    writeln!(
-        out,
-        "{} coordinates averaged over {workers} workers, {} times",
-        stats.coordinates / u64::from(plan.repeat),
-        plan.repeat
-    )?;
+    writeln!(out, "{} coordinates averaged over {workers} workers, {} times", coordinates, plan.repeat)?;
     writeln!(out, "  time            median {:.2} ms, best {:.2} ms", median * 1e3, sorted[0] * 1e3)?;
     writeln!(out, "  bytes           {up:.3} up, {down:.3} down per coordinate (f32: 4)")?;
     writeln!(

@@ -60,7 +60,8 @@ fn pci_address(text: &str) -> Option<String> {
     let hex = |text: &str, len: usize| text.len() == len && text.chars().all(|c| c.is_ascii_hexdigit());
     let sound = match numbers.as_slice() {
         [bus, slot] => hex(bus, 2) && hex(slot, 2),
-        [domain, bus, slot] => hex(domain, 4) && hex(bus, 2) && hex(slot, 2),
+        // Some bridges have domains of five digits.
+        [domain, bus, slot] => hex(domain, domain.len().clamp(4, 8)) && hex(bus, 2) && hex(slot, 2),
         _ => false,
     };
     let whole = if numbers.len() == 2 { format!("0000:{text}") } else { text.to_owned() };

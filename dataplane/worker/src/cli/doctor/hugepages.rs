@@ -6,15 +6,11 @@ use super::host::Host;
 use thc_transport::DpdkConfig;
 
 const NAME: &str = "hugepages";
-/// What a packet buffer takes in the pool, headers included.
-const PACKET: u64 = 2560;
-/// What DPDK takes for itself and the rings.
-const FIXED: u64 = 32 << 20;
 const MIB: u64 = 1 << 20;
 
-/// Bytes that an endpoint takes.
+/// Bytes that a worker takes.
 pub fn needed(config: &DpdkConfig) -> u64 {
-    FIXED + u64::from(config.packets) * PACKET * config.devices.len() as u64
+    u64::from(config.memory(1)) * MIB
 }
 
 /// Free bytes below a folder of page sizes, and how they come about.
