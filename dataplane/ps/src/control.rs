@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use thc_protocol::aggregator::ConfigError;
 use thc_protocol::session::{Action, Registry};
 use thc_protocol::wire::{HEADER_LEN, Header, JOIN_LEN, Kind, RefuseReason, Refused};
-use thc_protocol::{JobId, WorkerId};
+use thc_protocol::{JobId, Lane, MAX_WORKERS, WorkerId};
 use thc_transport::Peer;
 
-use crate::error::PsError;
+use crate::forwarding::{Change, SharedForwarding, StaticRows, kind_bit};
 use crate::liveness::Watch;
+use crate::p4runtime::PacketsIn;
 use crate::server::Shared;
-use crate::shard::Command;
+use crate::shards::Shards;
 
 /// The longest packet that workers send to the control plane.
 const MAX_CONTROL: usize = HEADER_LEN + JOIN_LEN;
@@ -24,8 +24,6 @@ const MAX_CONTROL: usize = HEADER_LEN + JOIN_LEN;
 const TICK: Duration = Duration::from_millis(50);
 /// At most one log line about refused workers in so long.
 const COMPLAIN: Duration = Duration::from_secs(1);
-/// How long a shard may take to follow a command before the control thread says so.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A packet for the control plane, copied without allocating.
 #[derive(Clone, Copy, Debug)]
@@ -44,27 +42,54 @@ impl ControlPacket {
         Some(ControlPacket { from, len: packet.len(), bytes })
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// Who sent it.
+    #[must_use]
+    pub fn from(&self) -> Peer {
+        self.from
+    }
+
+    /// It, from the protocol's header on.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
 /// Where the first shard hands control packets in.
 #[derive(Debug)]
-pub struct ControlPort(Sender<ControlPacket>);
+pub struct ControlPort {
+    sender: Sender<ControlPacket>,
+    shared: Arc<Shared>,
+}
 
 impl ControlPort {
     /// A port and what comes out of it, with room for so many packets.
     #[must_use]
-    pub fn new(room: usize) -> (ControlPort, Receiver<ControlPacket>) {
+    pub fn new(room: usize, shared: Arc<Shared>) -> (ControlPort, Receiver<ControlPacket>) {
         let (sender, receiver) = bounded(room);
-        (ControlPort(sender), receiver)
+        (ControlPort { sender, shared }, receiver)
+    }
+
+    /// The packet, if it is one that the control plane takes (P2); all others are the aggregator's.
+    #[inline]
+    #[must_use]
+    pub fn recognise(&self, from: Peer, packet: &[u8]) -> Option<ControlPacket> {
+        // JOIN and LEAVE; looked at first because nearly no packet is one.
+        let bit = kind_bit(*packet.get(1)?);
+        if bit == 0 || self.shared.control_kinds.load(Ordering::Relaxed) & bit == 0 {
+            return None;
+        }
+        let (header, payload) = Header::parse(packet).ok()?;
+        // A control packet's length does not depend on the lane.
+        (payload.len() == header.kind.payload_len(Lane::Bits8))
+            .then(|| ControlPacket::new(from, packet))
+            .flatten()
     }
 
     /// Hands a packet in unless there is no room: JOINs are repeated. Whether there was.
     #[must_use]
     pub fn offer(&self, packet: ControlPacket) -> bool {
-        self.0.try_send(packet).is_ok()
+        self.sender.try_send(packet).is_ok()
     }
 }
 
@@ -91,8 +116,12 @@ pub struct ControlCounters {
 /// The control thread's state.
 pub struct Control {
     registry: Registry,
+    /// A controller elsewhere that takes the packets instead of the registry.
+    elsewhere: Option<PacketsIn>,
     packets: Receiver<ControlPacket>,
-    shards: Vec<Sender<Command>>,
+    forwarding: SharedForwarding,
+    rows: StaticRows,
+    shards: Shards,
     shared: Arc<Shared>,
     watch: Watch,
     started: Instant,
@@ -101,18 +130,32 @@ pub struct Control {
 }
 
 impl Control {
-    /// For the jobs of `registry`, whose packets come from `packets` and whose sessions the
-    /// `shards` are told of; the first of them sends.
+    /// For the jobs of `registry`, whose packets come from `packets` and whose sessions are written as rows of
+    /// `forwarding`. The `shards` send answers. Without jobs, packets go `elsewhere`.
     #[must_use]
     pub fn new(
         registry: Registry,
+        elsewhere: Option<PacketsIn>,
         packets: Receiver<ControlPacket>,
-        shards: Vec<Sender<Command>>,
+        forwarding: SharedForwarding,
+        shards: Shards,
         shared: Arc<Shared>,
     ) -> Control {
         let watch = Watch::new(&shared.liveness);
         let views = shared.liveness.jobs().iter().map(|&job| (job, SessionView::default())).collect();
-        Control { registry, packets, shards, shared, watch, started: Instant::now(), views, complained: None }
+        Control {
+            registry,
+            elsewhere,
+            packets,
+            forwarding,
+            rows: StaticRows::default(),
+            shards,
+            shared,
+            watch,
+            started: Instant::now(),
+            views,
+            complained: None,
+        }
     }
 
     /// Runs until the server stops.
@@ -137,6 +180,10 @@ impl Control {
 
     fn handle(&mut self, now: Duration, packet: &ControlPacket) {
         self.shared.control.packets.fetch_add(1, Ordering::Relaxed);
+        if let Some(elsewhere) = &self.elsewhere {
+            elsewhere.packet(packet);
+            return;
+        }
         let Ok((header, _)) = Header::parse(packet.bytes()) else { return };
         let (watch, liveness) = (&self.watch, &self.shared.liveness);
         let actions = self.registry.handle(
@@ -176,48 +223,37 @@ impl Control {
                 let (job, workers) = (config.job, config.workers);
                 let what =
                     if resuming == Some(config.cookie.0) { "goes on after a restart" } else { "formed" };
-                let followed = self.tell(job, |done| Command::Install(config.clone(), members.clone(), done));
+                let begun = self.views.get(&job).map_or(0, |view| view.begun) + 1;
+                let followed =
+                    self.write(self.rows.session(self.index(job), begun as u32, &config, &members));
                 if followed {
                     tracing::info!("job {job}: session {what}, {workers} workers");
-                    self.views.entry(job).or_default().begun += 1;
+                    self.views.entry(job).or_default().begun = begun;
                 }
                 followed
             }
             Action::Move(job, worker, at) => {
                 tracing::info!("job {job}: worker {worker} has moved to {}", at.addr);
-                self.tell(job, |done| Command::Move(job, worker, at, done))
+                self.write(self.rows.member(job, worker, at.addr))
             }
-            Action::Remove(job) => self.tell(job, |done| Command::Remove(job, done)),
+            Action::Remove(job) => self.write(self.rows.end(self.index(job), job, MAX_WORKERS as u8)),
             Action::Send(..) => true,
         }
     }
 
-    /// Gives a command to every shard and waits until all have followed it. Whether all did.
-    fn tell(&self, job: JobId, command: impl Fn(Sender<Result<(), ConfigError>>) -> Command) -> bool {
-        let (done, answers) = bounded(self.shards.len());
-        for shard in &self.shards {
-            if shard.send(command(done.clone())).is_err() {
-                return false;
-            }
+    /// The place of a job among all, which is also that of its counters.
+    fn index(&self, job: JobId) -> u16 {
+        let place = self.shared.liveness.jobs().iter().position(|&known| known == job);
+        place.unwrap_or_default() as u16
+    }
+
+    /// Writes rows. Whether the shards followed.
+    fn write(&self, changes: impl IntoIterator<Item = Change>) -> bool {
+        let mut forwarding = self.forwarding.lock();
+        for change in changes {
+            forwarding.exchange(change);
         }
-        drop(done);
-        let mut followed = 0;
-        while followed < self.shards.len() {
-            match answers.recv_timeout(PATIENCE) {
-                Ok(Ok(())) => followed += 1,
-                Ok(Err(error)) => {
-                    // The configuration was checked, so this shard is not what it should be.
-                    self.shared.fail(PsError::Job(error));
-                    return false;
-                }
-                Err(RecvTimeoutError::Disconnected) => return false,
-                Err(RecvTimeoutError::Timeout) if self.shared.stop.load(Ordering::Relaxed) => return false,
-                Err(RecvTimeoutError::Timeout) => {
-                    tracing::warn!("job {job}: a shard takes long to answer; is the machine overloaded?");
-                }
-            }
-        }
-        true
+        forwarding.commit()
     }
 
     fn send(&mut self, now: Duration, to: Peer, bytes: Vec<u8>) {
@@ -240,10 +276,7 @@ impl Control {
                 );
             }
         }
-        if let Some(first) = self.shards.first() {
-            // A shard that is gone has ended the server.
-            let _ = first.send(Command::Send(to, bytes));
-        }
+        self.shards.send(to, bytes);
     }
 
     /// Notes and logs how a job's session stands after a packet.
@@ -306,7 +339,8 @@ mod tests {
 
     #[test]
     fn a_full_port_refuses_instead_of_blocking() {
-        let (port, packets) = ControlPort::new(1);
+        let shared = Arc::new(Shared::new(Vec::new(), 1));
+        let (port, packets) = ControlPort::new(1, shared);
         let packet = ControlPacket::new(FROM, &[1, 2, 3]).unwrap();
         assert!(port.offer(packet));
         assert!(!port.offer(packet));

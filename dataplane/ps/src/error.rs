@@ -38,6 +38,14 @@ pub enum PsError {
         /// What the operating system said.
         cause: io::Error,
     },
+    /// P4Runtime cannot be served.
+    #[error("cannot serve P4Runtime on {addr}: {cause}; is another server or switch using it?")]
+    P4Runtime {
+        /// Where it should listen.
+        addr: std::net::SocketAddr,
+        /// What the operating system said.
+        cause: io::Error,
+    },
     /// No thread.
     #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u)")]
     Thread(io::Error),

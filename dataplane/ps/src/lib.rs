@@ -27,17 +27,20 @@
 mod config;
 mod control;
 mod error;
+mod forwarding;
 mod kernels;
 mod liveness;
 mod outbox;
+mod p4runtime;
 pub mod report;
 mod server;
 mod shard;
+mod shards;
 mod stats;
 
 pub use config::{
-    ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, Place, PolicyName, Secret,
-    ServerConfig, ServerOptions, Size,
+    ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, P4RuntimeConfig, P4RuntimeOptions,
+    Place, PolicyName, Secret, ServerConfig, ServerOptions, Size,
 };
 pub use error::PsError;
 pub use kernels::Simd;

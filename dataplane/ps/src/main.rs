@@ -71,12 +71,17 @@ fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> any
             .context("cannot handle signals")?;
     }
     let server = Server::start(config)?;
-    let greeting = report::greeting(server.config(), server.local());
+    let mut greeting = report::greeting(server.config(), server.local());
+    let mut ready = format!("ready {}", server.local());
+    if let Some(p4runtime) = server.p4runtime() {
+        greeting += &format!(", P4Runtime on {p4runtime}");
+        ready = format!("p4runtime {p4runtime}\n{ready}");
+    }
     if json {
         eprintln!("{greeting}");
-        print(&format!("ready {}", server.local()));
+        print(&ready);
     } else {
-        print(&format!("{greeting}\nready {}", server.local()));
+        print(&format!("{greeting}\n{ready}"));
     }
     let interval = options.stats_interval.map(|Interval(time)| time.max(TICK));
     let mut last = server.stats();

@@ -76,20 +76,23 @@ pub fn line(before: &ServerStats, now: &ServerStats) -> String {
         rate(a.packets_out, b.packets_out),
         rate(a.bytes_out, b.bytes_out) * 8e-9,
     );
-    for (old, new) in before.jobs.iter().zip(&now.jobs) {
+    for new in &now.jobs {
+        let old = before.job(new.job);
         let state = if new.running { "running" } else { "waiting" };
         let dropped = |job: &JobStats| {
             job.strangers.dropped() + job.members.iter().map(WorkerStats::dropped).sum::<u64>()
         };
+        // A controller may have given the number to another job in between.
+        let since = |count: &dyn Fn(&JobStats) -> u64| count(new).saturating_sub(old.map_or(0, count));
         let _ = write!(
             line,
             "; job {} {state} {}/{}: {} results, {} resent, {} dropped",
             new.job,
             new.joined.len(),
             new.workers,
-            new.results - old.results,
-            new.resent - old.resent,
-            dropped(new) - dropped(old),
+            since(&|job| job.results),
+            since(&|job| job.resent),
+            since(&dropped),
         );
     }
     line

@@ -1,18 +1,18 @@
 //! The server: its threads, from start to shutdown.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::{Sender, bounded};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use thc_protocol::JobId;
 use thc_protocol::aggregator::{Aggregator, Shard};
 use thc_protocol::session::Registry;
 use thc_protocol::wire::MAX_PACKET;
+use thc_protocol::{JobId, Lane};
 use thc_transport::{
     Backend, Capture, CapturedIo, Dpdk, DpdkConfig, DpdkIo, LossyIo, PacketIo, Peer, TransportError,
     UdpConfig, UdpIo,
@@ -21,16 +21,17 @@ use thc_transport::{
 use crate::config::ServerConfig;
 use crate::control::{Control, ControlCounters, ControlPort, SessionView};
 use crate::error::PsError;
+use crate::forwarding::{Lanes, SharedForwarding, StaticRows};
 use crate::liveness::Liveness;
+use crate::p4runtime::{Listener, Service};
 use crate::shard::{Command, ShardIo, ShardReport, Worker};
-use crate::stats::ServerStats;
+use crate::shards::Shards;
+use crate::stats::{JobSummary, ServerStats};
 
 /// Control packets that may wait. Far more than there are workers; beyond it, JOINs are repeated.
 const CONTROL_ROOM: usize = 1024;
 /// Commands that may wait for a shard.
 const COMMAND_ROOM: usize = 256;
-/// How long a report may take before the shard's last one is used.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// The port of [`crate::DEFAULT_LISTEN`].
 const USUAL_PORT: u16 = 9000;
 /// Tries to find consecutive free ports when the kernel chooses the first.
@@ -46,6 +47,9 @@ pub struct Shared {
     pub liveness: Liveness,
     /// The control thread's counters.
     pub control: ControlCounters,
+    /// Kinds of packets that go to the control thread, as bits of [`crate::forwarding::kind_bit`]. Looked at for
+    /// packets of such kinds alone.
+    pub control_kinds: AtomicU8,
     failure: Mutex<Option<PsError>>,
     sessions: Mutex<BTreeMap<JobId, SessionView>>,
     /// Reports of shards that have ended.
@@ -58,11 +62,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    fn new(jobs: Vec<JobId>, shards: usize) -> Shared {
+    /// Of a server with these static jobs and so many shards.
+    #[must_use]
+    pub fn new(jobs: Vec<JobId>, shards: usize) -> Shared {
         Shared {
             stop: AtomicBool::new(false),
             liveness: Liveness::new(jobs, shards),
             control: ControlCounters::default(),
+            control_kinds: AtomicU8::new(0),
             failure: Mutex::new(None),
             sessions: Mutex::new(BTreeMap::new()),
             last: Mutex::new(vec![None; shards]),
@@ -81,6 +88,15 @@ impl Shared {
         lock(&self.sessions).insert(job, view);
     }
 
+    /// Puts the reports of shards that have ended in the places of what they no longer say.
+    pub fn last_reports(&self, reports: &mut [Option<ShardReport>]) {
+        for (report, last) in reports.iter_mut().zip(lock(&self.last).iter()) {
+            if last.is_some() {
+                report.clone_from(last);
+            }
+        }
+    }
+
     /// Keeps the report of a shard that ends.
     pub fn leave_report(&self, shard: usize, report: ShardReport) {
         lock(&self.last)[shard] = Some(report);
@@ -94,6 +110,8 @@ pub struct Server {
     local: Peer,
     shared: Arc<Shared>,
     commands: Vec<Sender<Command>>,
+    forwarding: Option<SharedForwarding>,
+    p4runtime: Option<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
     started: Instant,
 }
@@ -111,11 +129,14 @@ impl Server {
         ports.warn_if_small(&config);
         let jobs = config.jobs.iter().map(|job| job.config.job).collect();
         let shared = Arc::new(Shared::new(jobs, usize::from(config.shards)));
-        let (control_port, control_packets) = ControlPort::new(CONTROL_ROOM);
+        let (control_port, control_packets) = ControlPort::new(CONTROL_ROOM, Arc::clone(&shared));
+        let listener = config.p4runtime.as_ref().map(Listener::bind).transpose()?;
         let mut server = Server {
             local,
             shared: Arc::clone(&shared),
             commands: Vec::new(),
+            forwarding: None,
+            p4runtime: listener.as_ref().map(Listener::local),
             threads: Vec::new(),
             started: Instant::now(),
             config,
@@ -124,10 +145,41 @@ impl Server {
             Ports::Udp(ports) => server.spawn_shards(ports, control_port)?,
             Ports::Dpdk(ports) => server.spawn_shards(ports, control_port)?,
         }
+        let shards = Shards::new(server.commands.clone(), Arc::clone(&shared));
+        let forwarding = server.forwarding(shards.clone());
+        server.forwarding = Some(forwarding.clone());
+        let mut elsewhere = None;
+        if let Some(listener) = listener {
+            let service = Service::new(&server.config, local, forwarding.clone(), shards.clone());
+            elsewhere = server.config.jobs.is_empty().then(|| service.packets_in());
+            let shared = Arc::clone(&shared);
+            server.spawn("thc-ps-p4rt".to_owned(), move || listener.serve(service, &shared))?;
+        }
         let registry = Registry::new(server.config.jobs.iter().map(crate::JobSetup::to_static));
-        let control = Control::new(registry, control_packets, server.commands.clone(), shared);
+        let control = Control::new(registry, elsewhere, control_packets, forwarding, shards, shared);
         server.spawn("thc-ps-control".to_owned(), move || control.run())?;
         Ok(server)
+    }
+
+    /// The rows that static jobs always have, or none.
+    fn forwarding(&self, shards: Shards) -> SharedForwarding {
+        let jobs = &self.config.jobs;
+        let lanes = match jobs.is_empty() {
+            true => Lanes::All(Lane::default()),
+            false => Lanes::Each(jobs.iter().map(|job| (job.config.job, job.config.lane)).collect()),
+        };
+        let forwarding = SharedForwarding::new(shards, lanes, self.config.memory_limit);
+        if !jobs.is_empty() {
+            let rows = StaticRows::default();
+            let mut held = forwarding.lock();
+            rows.control_plane().into_iter().for_each(|row| drop(held.exchange(row)));
+            for job in jobs {
+                held.exchange(rows.table(job.welcome.table.0, job.welcome.values));
+            }
+            // If the shards don't follow, they have failed, and the server says so.
+            let _ = held.commit();
+        }
+        forwarding
     }
 
     fn spawn_shards<T: ShardIo + Send + 'static>(
@@ -173,10 +225,7 @@ impl Server {
         control: Option<ControlPort>,
     ) -> Result<(), PsError> {
         let shard = Shard { index, count: self.config.shards };
-        let mut aggregator = Aggregator::new(shard, self.config.memory_limit);
-        for job in &self.config.jobs {
-            aggregator.install_table(job.welcome.table, job.welcome.values)?;
-        }
+        let aggregator = Aggregator::new(shard, self.config.memory_limit);
         let (sender, commands) = bounded(COMMAND_ROOM);
         self.commands.push(sender);
         let worker = Worker {
@@ -209,6 +258,12 @@ impl Server {
         self.local
     }
 
+    /// Where it serves P4Runtime, if it does.
+    #[must_use]
+    pub fn p4runtime(&self) -> Option<SocketAddr> {
+        self.p4runtime
+    }
+
     /// What it was started with.
     #[must_use]
     pub fn config(&self) -> &ServerConfig {
@@ -231,33 +286,32 @@ impl Server {
     /// Counters up to now.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
-        let asked: Vec<_> = self
-            .commands
-            .iter()
-            .map(|shard| {
-                let (sender, report) = bounded(1);
-                shard.send_timeout(Command::Report(sender), PATIENCE).ok().map(|()| report)
-            })
-            .collect();
-        let mut reports: Vec<Option<ShardReport>> = asked
-            .into_iter()
-            .map(|report| report.and_then(|report| report.recv_timeout(PATIENCE).ok()))
-            .collect();
-        for (report, last) in reports.iter_mut().zip(lock(&self.shared.last).iter()) {
-            if last.is_some() {
-                report.clone_from(last);
-            }
-        }
-        let reports: Vec<ShardReport> = reports.into_iter().flatten().collect();
-        let sessions = lock(&self.shared.sessions).clone();
+        let reports = Shards::new(self.commands.clone(), Arc::clone(&self.shared)).reports();
         ServerStats::gather(
             &self.config,
             self.local,
             self.started.elapsed(),
             &reports,
-            &sessions,
+            &self.jobs(),
             &self.shared.control,
         )
+    }
+
+    /// Its jobs: those of the configuration, or those that a controller wrote.
+    fn jobs(&self) -> Vec<JobSummary> {
+        if self.config.jobs.is_empty() {
+            return self.forwarding.as_ref().map_or_else(Vec::new, |forwarding| forwarding.lock().jobs());
+        }
+        let sessions = lock(&self.shared.sessions).clone();
+        let jobs = (0u16..).zip(&self.config.jobs);
+        jobs.map(|(index, job)| JobSummary {
+            job: job.config.job,
+            workers: job.config.workers,
+            quorum: job.config.quorum,
+            index,
+            view: sessions.get(&job.config.job).copied().unwrap_or_default(),
+        })
+        .collect()
     }
 
     /// Stops the threads, in the middle of whatever sessions run, and gives the last counters.

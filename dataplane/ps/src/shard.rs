@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, GlobalCounters, JobConfig, JobCounters};
-use thc_protocol::wire::Header;
+use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, GlobalCounters, JobCounters};
 use thc_protocol::{JobId, WorkerId};
 use thc_transport::{CapturedIo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, UdpIo};
 
-use crate::control::{ControlPacket, ControlPort};
+use crate::control::ControlPort;
 use crate::error::PsError;
+use crate::forwarding::{Changes, JobView};
 use crate::kernels::Simd;
 use crate::liveness::admitted;
 use crate::outbox::{Outbox, SendFailure};
@@ -34,12 +34,8 @@ const COMPLAIN: Duration = Duration::from_secs(10);
 /// What the control thread or the server asks of a shard.
 #[derive(Debug)]
 pub enum Command {
-    /// Install a job with these members; the answer says whether that worked.
-    Install(JobConfig, Vec<(WorkerId, Endpoint)>, Sender<Result<(), ConfigError>>),
-    /// A member sends from elsewhere now.
-    Move(JobId, WorkerId, Endpoint, Sender<Result<(), ConfigError>>),
-    /// Remove a job.
-    Remove(JobId, Sender<Result<(), ConfigError>>),
+    /// Change tables and jobs, all before the next packet; the answer says whether that worked.
+    Follow(Arc<Changes>, Sender<Result<(), ConfigError>>),
     /// Send a packet of the control plane.
     Send(Peer, Vec<u8>),
     /// Report counters.
@@ -59,8 +55,8 @@ pub struct ShardReport {
     pub control_dropped: u64,
     /// Packets of no job.
     pub globals: GlobalCounters,
-    /// By job, sessions that are over included.
-    pub jobs: BTreeMap<JobId, JobCounters>,
+    /// By the index of the jobs' counters, sessions that are over included.
+    pub jobs: BTreeMap<u16, JobCounters>,
 }
 
 /// A backend that a shard can report on.
@@ -114,8 +110,10 @@ pub struct Worker<T> {
 struct State<T> {
     worker: Worker<T>,
     outbox: Outbox,
-    /// Counters of sessions that are over.
-    past: BTreeMap<JobId, JobCounters>,
+    /// Counters of sessions that are over, by index. There are as many as there are indices.
+    past: BTreeMap<u16, JobCounters>,
+    /// Which counters a job has.
+    indices: BTreeMap<JobId, u16>,
     send_failures: u64,
     complained: Option<Duration>,
     control_dropped: u64,
@@ -130,6 +128,7 @@ impl<T: ShardIo> Worker<T> {
             worker: self,
             outbox: Outbox::new(),
             past: BTreeMap::new(),
+            indices: BTreeMap::new(),
             send_failures: 0,
             complained: None,
             control_dropped: 0,
@@ -175,7 +174,7 @@ impl<T: ShardIo> State<T> {
         let (outbox, dropped) = (&mut self.outbox, &mut self.control_dropped);
         let packets = io.recv_burst(&mut |from, packet| {
             if let Some(port) = control
-                && let Some(packet) = ControlPacket::recognise(from, packet)
+                && let Some(packet) = port.recognise(from, packet)
             {
                 *dropped += u64::from(!port.offer(packet));
             } else {
@@ -215,15 +214,8 @@ impl<T: ShardIo> State<T> {
             any = true;
             // Whoever asked may be gone by now, and an answer to nobody is no loss.
             match command {
-                Command::Install(config, members, done) => {
-                    let _ = done.send(self.install(config, &members));
-                }
-                Command::Move(job, worker, at, done) => {
-                    let _ = done.send(self.worker.aggregator.set_member(job, worker, at));
-                }
-                Command::Remove(job, done) => {
-                    self.remove(job);
-                    let _ = done.send(Ok(()));
+                Command::Follow(changes, done) => {
+                    let _ = done.send(self.follow(&changes));
                 }
                 Command::Send(to, packet) => self.send(to, &packet),
                 Command::Report(to) => {
@@ -234,23 +226,50 @@ impl<T: ShardIo> State<T> {
         any
     }
 
-    fn install(&mut self, config: JobConfig, members: &[(WorkerId, Endpoint)]) -> Result<(), ConfigError> {
-        let job = config.job;
-        self.worker.aggregator.install_job(config)?;
-        members.iter().try_for_each(|&(worker, at)| self.worker.aggregator.set_member(job, worker, at))
+    fn follow(&mut self, changes: &Changes) -> Result<(), ConfigError> {
+        // What goes makes room for what comes.
+        for &job in &changes.gone {
+            self.keep_counters(job);
+            self.indices.remove(&job);
+            self.worker.aggregator.remove_job(job);
+        }
+        for &table in &changes.withdrawn {
+            self.worker.aggregator.withdraw_table(table);
+        }
+        for &(table, values) in &changes.tables {
+            self.worker.aggregator.install_table(table, values)?;
+        }
+        changes.jobs.iter().try_for_each(|job| self.install(job))
     }
 
-    /// Removes a job but not what was counted for it.
-    fn remove(&mut self, job: JobId) {
-        if let Some(counters) = self.worker.aggregator.job_counters(job) {
-            match self.past.get_mut(&job) {
-                Some(past) => past.merge(counters),
-                None => {
-                    self.past.insert(job, counters.clone());
-                }
+    fn install(&mut self, view: &JobView) -> Result<(), ConfigError> {
+        let job = view.config.job;
+        if self.indices.get(&job).is_some_and(|&index| index != view.index) {
+            self.keep_counters(job);
+        }
+        self.indices.insert(job, view.index);
+        let aggregator = &mut self.worker.aggregator;
+        aggregator.install_job(view.config.clone())?;
+        for (worker, place) in (0u8..).map(WorkerId).zip(&view.places) {
+            match place.from {
+                Some(from) => aggregator.set_member(job, worker, Endpoint::udp(from))?,
+                None => aggregator.remove_member(job, worker),
+            }
+            aggregator.set_receiver(job, worker, place.to.map(Endpoint::udp), place.copies)?;
+        }
+        Ok(())
+    }
+
+    /// Moves what was counted for a job so far to what is kept under its index.
+    fn keep_counters(&mut self, job: JobId) {
+        let Some(&index) = self.indices.get(&job) else { return };
+        let Some(counters) = self.worker.aggregator.take_counters(job) else { return };
+        match self.past.get_mut(&index) {
+            Some(past) => past.merge(&counters),
+            None => {
+                self.past.insert(index, counters);
             }
         }
-        self.worker.aggregator.remove_job(job);
     }
 
     fn send(&mut self, to: Peer, packet: &[u8]) {
@@ -263,7 +282,7 @@ impl<T: ShardIo> State<T> {
     fn publish(&self) {
         let liveness = &self.worker.shared.liveness;
         for (place, &job) in liveness.jobs().iter().enumerate() {
-            let counters = [self.past.get(&job), self.worker.aggregator.job_counters(job)];
+            let counters = [self.past.get(&(place as u16)), self.worker.aggregator.job_counters(job)];
             for worker in (0..thc_protocol::MAX_WORKERS as u8).map(WorkerId) {
                 let packets = counters.iter().flatten().map(|c| admitted(c.worker(worker))).sum();
                 liveness.publish(usize::from(self.worker.index), place, worker, packets);
@@ -274,8 +293,10 @@ impl<T: ShardIo> State<T> {
     fn report(&self) -> ShardReport {
         let mut jobs = self.past.clone();
         for job in self.worker.aggregator.jobs().map(|config| config.job) {
-            if let Some(counters) = self.worker.aggregator.job_counters(job) {
-                jobs.entry(job).and_modify(|past| past.merge(counters)).or_insert_with(|| counters.clone());
+            if let (Some(&index), Some(counters)) =
+                (self.indices.get(&job), self.worker.aggregator.job_counters(job))
+            {
+                jobs.entry(index).and_modify(|past| past.merge(counters)).or_insert_with(|| counters.clone());
             }
         }
         ShardReport {
@@ -286,21 +307,5 @@ impl<T: ShardIo> State<T> {
             globals: *self.worker.aggregator.counters(),
             jobs,
         }
-    }
-}
-
-impl ControlPacket {
-    /// The packet, if it is one that the control plane answers (P2); all others are the
-    /// aggregator's.
-    fn recognise(from: Peer, packet: &[u8]) -> Option<ControlPacket> {
-        // JOIN and LEAVE; looked at first because nearly no packet is one.
-        if !matches!(packet.get(1), Some(0x21 | 0x22)) {
-            return None;
-        }
-        let (header, payload) = Header::parse(packet).ok()?;
-        // A control packet's length does not depend on the lane.
-        (payload.len() == header.kind.payload_len(thc_protocol::Lane::Bits8))
-            .then(|| ControlPacket::new(from, packet))
-            .flatten()
     }
 }

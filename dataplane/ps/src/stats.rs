@@ -13,6 +13,21 @@ use crate::config::ServerConfig;
 use crate::control::{ControlCounters, SessionView};
 use crate::shard::ShardReport;
 
+/// A job, as it is reported.
+#[derive(Clone, Debug)]
+pub struct JobSummary {
+    /// Its number.
+    pub job: JobId,
+    /// n.
+    pub workers: u8,
+    /// Workers that complete a slot.
+    pub quorum: u8,
+    /// Which counters are its.
+    pub index: u16,
+    /// How its session stands.
+    pub view: SessionView,
+}
+
 /// The first reasons of P7 drop packets before it is known whose they are.
 const GLOBAL_REASONS: usize = 4;
 
@@ -31,7 +46,7 @@ pub struct ServerStats {
     pub control: ControlStats,
     /// Packets dropped that belong to no job, by reason (P7).
     pub drops: BTreeMap<String, u64>,
-    /// Its jobs, in the order of their configuration.
+    /// Its jobs: in the order of their configuration, or those that a controller wrote by number.
     pub jobs: Vec<JobStats>,
 }
 
@@ -147,7 +162,7 @@ impl ServerStats {
         listen: SocketAddrV4,
         elapsed: Duration,
         shards: &[ShardReport],
-        sessions: &BTreeMap<JobId, SessionView>,
+        summaries: &[JobSummary],
         control: &ControlCounters,
     ) -> ServerStats {
         let mut network = NetworkStats::default();
@@ -156,17 +171,9 @@ impl ServerStats {
             network.add(shard);
             drops.iter_mut().zip(shard.globals.drops).for_each(|(sum, count)| *sum += count);
         }
-        let jobs = config.jobs.iter().map(|job| {
-            let number = job.config.job;
-            let mut merged: Option<JobCounters> = None;
-            for counters in shards.iter().filter_map(|shard| shard.jobs.get(&number)) {
-                match &mut merged {
-                    Some(sum) => sum.merge(counters),
-                    None => merged = Some(counters.clone()),
-                }
-            }
-            let view = sessions.get(&number).copied().unwrap_or_default();
-            JobStats::of(job.config.workers, job.config.quorum, number, view, merged.as_ref())
+        let jobs = summaries.iter().map(|job| {
+            let merged = merged(shards, job.index);
+            JobStats::of(job.workers, job.quorum, job.job, job.view, merged.as_ref())
         });
         ServerStats {
             listen,
@@ -188,6 +195,18 @@ impl ServerStats {
     pub fn job(&self, job: u16) -> Option<&JobStats> {
         self.jobs.iter().find(|stats| stats.job == job)
     }
+}
+
+/// What all shards together have counted under an index.
+pub fn merged(shards: &[ShardReport], index: u16) -> Option<JobCounters> {
+    let mut merged: Option<JobCounters> = None;
+    for counters in shards.iter().filter_map(|shard| shard.jobs.get(&index)) {
+        match &mut merged {
+            Some(sum) => sum.merge(counters),
+            None => merged = Some(counters.clone()),
+        }
+    }
+    merged
 }
 
 impl NetworkStats {

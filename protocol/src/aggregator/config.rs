@@ -85,7 +85,9 @@ impl JobConfig {
             + self.norm_slots as usize * (HEADER_LEN + NORM_LEN + 24)
     }
 
-    pub(super) fn same_slots(&self, other: &JobConfig) -> bool {
+    /// Whether a job that changes from the one to the other keeps what its slots hold.
+    #[must_use]
+    pub fn same_slots(&self, other: &JobConfig) -> bool {
         self.cookie == other.cookie
             && self.workers == other.workers
             && self.quorum == other.quorum

@@ -88,7 +88,9 @@ pub enum ConfigError {
     #[error(transparent)]
     Io(#[from] TransportError),
     /// There is nothing to serve.
-    #[error("no job is configured: add a [[job]] section, or --job, --workers and --cookie")]
+    #[error(
+        "no job is configured: add a [[job]] section, or --job, --workers and --cookie, or --p4runtime for a controller"
+    )]
     NoJob,
     /// Two sections of one number.
     #[error("job {job} is configured twice: give each [[job]] section its own number")]

@@ -3,10 +3,12 @@
 
 mod error;
 mod options;
+mod p4runtime;
 mod text;
 
 pub use error::{ConfigError, Place};
 pub use options::{JobOptions, PolicyName, ServerOptions};
+pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
 pub use text::{Fraction, Interval, Secret, Size};
 
 use std::net::SocketAddrV4;
@@ -63,8 +65,10 @@ pub struct ServerConfig {
     pub busy_poll: bool,
     /// Cores of the shards; empty leaves them where the system likes.
     pub pin: Vec<usize>,
-    /// At least one.
+    /// Static jobs. Without any, a controller writes jobs by P4Runtime.
     pub jobs: Vec<JobSetup>,
+    /// Where P4Runtime is served, if it is.
+    pub p4runtime: Option<P4RuntimeConfig>,
     /// Where to write what goes in and out of all ports.
     pub capture: Option<CaptureConfig>,
     /// Faults to inject on every port, for tests.
@@ -144,10 +148,11 @@ impl ServerOptions {
             busy_poll: self.busy_poll.unwrap_or(false),
             pin,
             jobs: Vec::new(),
+            p4runtime: self.p4runtime.as_ref().map(P4RuntimeOptions::validate).transpose()?,
             capture,
             faults: self.faults,
         };
-        if self.job.is_empty() {
+        if self.job.is_empty() && config.p4runtime.is_none() {
             return Err(ConfigError::NoJob);
         }
         for (section, job) in self.job.iter().enumerate() {

@@ -10,6 +10,7 @@ use thc_protocol::Policy;
 use thc_transport::{DpdkOptions, IoName, LossyConfig};
 
 use super::error::ConfigError;
+use super::p4runtime::P4RuntimeOptions;
 use super::text::{Fraction, Interval, Secret, Size};
 
 /// The keys of a server, and its jobs.
@@ -63,6 +64,9 @@ pub struct ServerOptions {
     /// The `[dpdk]` section.
     #[command(flatten)]
     pub dpdk: DpdkOptions,
+    /// The `[p4runtime]` section.
+    #[command(flatten)]
+    pub p4runtime: Option<P4RuntimeOptions>,
     /// The `[[job]]` sections.
     #[arg(skip)]
     pub job: Vec<JobOptions>,
@@ -183,6 +187,9 @@ impl ServerOptions {
         lay_over!(server, self: listen, shards, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
                   stats_interval, stats_json, pcap, pcap_limit, io, faults);
         self.dpdk = server.dpdk.over(self.dpdk);
+        if let Some(p4runtime) = server.p4runtime {
+            self.p4runtime = Some(p4runtime.over(self.p4runtime.take()));
+        }
         // A secret in the environment alone is no wish for a job.
         let wanted = JobOptions { cookie: None, ..job.clone() };
         let only_cookie = wanted.is_empty();

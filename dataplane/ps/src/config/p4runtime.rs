@@ -1,0 +1,55 @@
+//! Where P4Runtime is served.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::error::{ConfigError, Place};
+
+/// Where P4Runtime listens unless told otherwise: BMv2's usual port, reachable from this machine alone.
+const DEFAULT_LISTEN: &str = "127.0.0.1:9559";
+
+/// The keys of the `[p4runtime]` section.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "P4Runtime")]
+pub struct P4RuntimeOptions {
+    /// Let a controller write the jobs, by P4Runtime at this address. Everybody who reaches it can change them,
+    /// so stay on the loopback or a network of your own [default in a file: 127.0.0.1:9559]
+    #[arg(id = "p4runtime", long = "p4runtime", value_name = "ADDRESS:PORT")]
+    pub listen: Option<String>,
+    /// This server's number for controllers [default: 0]
+    #[arg(long = "p4runtime-device-id", value_name = "NUMBER")]
+    pub device_id: Option<u64>,
+}
+
+/// A checked `[p4runtime]` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct P4RuntimeConfig {
+    /// Where it listens; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// The number that requests must name.
+    pub device_id: u64,
+}
+
+impl P4RuntimeOptions {
+    /// Checks it.
+    pub(super) fn validate(&self) -> Result<P4RuntimeConfig, ConfigError> {
+        let text = self.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
+        let listen = text.parse().map_err(|_| ConfigError::Value {
+            place: Place::Server,
+            key: "p4runtime",
+            value: format!("{text:?}"),
+            mend: format!("give an address and a port, such as {DEFAULT_LISTEN}"),
+        })?;
+        Ok(P4RuntimeConfig { listen, device_id: self.device_id.unwrap_or(0) })
+    }
+
+    /// These flags over what a file says.
+    pub(super) fn over(self, file: Option<P4RuntimeOptions>) -> P4RuntimeOptions {
+        let file = file.unwrap_or_default();
+        P4RuntimeOptions { listen: self.listen.or(file.listen), device_id: self.device_id.or(file.device_id) }
+    }
+}

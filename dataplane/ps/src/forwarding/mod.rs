@@ -1,0 +1,158 @@
+//! The forwarding state: rows as a switch's tables have them, and through them all that the shards do.
+//!
+//! There is one way into the shards: rows are changed in a [`Store`], and [`Forwarding::commit`] tells the shards
+//! what these rows mean now ([`View`]). The rows come from a controller by P4Runtime, or from the control
+//! thread for static jobs.
+
+mod program;
+mod rows;
+mod store;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use thc_protocol::aggregator::ConfigError;
+use thc_protocol::{JobId, Lane};
+
+pub use program::{Counter, CounterKind, Field, Program, Table};
+pub use rows::StaticRows;
+pub use store::{Change, Entry, Group, Key, Replica, Store};
+pub use view::{Changes, JobView, Lanes, View, kind_bit};
+
+use crate::control::SessionView;
+use crate::shards::Shards;
+use crate::stats::JobSummary;
+
+/// The rows, and what the shards were told of them.
+#[derive(Debug)]
+pub struct Forwarding {
+    program: &'static Program,
+    store: Arc<Store>,
+    lanes: Lanes,
+    memory_limit: usize,
+    told: View,
+    shards: Shards,
+    /// How often each counter index began to count a job's session.
+    begun: BTreeMap<u16, u64>,
+}
+
+/// The forwarding state as threads share it. Held while shards are told of changes.
+#[derive(Clone, Debug)]
+pub struct SharedForwarding(Arc<Mutex<Forwarding>>);
+
+impl SharedForwarding {
+    /// Empty; jobs may take `memory_limit` bytes of each shard.
+    #[must_use]
+    pub fn new(shards: Shards, lanes: Lanes, memory_limit: usize) -> SharedForwarding {
+        SharedForwarding(Arc::new(Mutex::new(Forwarding {
+            program: Program::get(),
+            store: Arc::default(),
+            lanes,
+            memory_limit,
+            told: View::default(),
+            shards,
+            begun: BTreeMap::new(),
+        })))
+    }
+
+    /// Waits until nobody else changes it.
+    pub fn lock(&self) -> MutexGuard<'_, Forwarding> {
+        // Whoever panicked left rows that are whole: each change is one exchange.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Forwarding {
+    /// The rows as they are now. They don't change under whoever holds them.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
+    }
+
+    /// The rows.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What the shards were told.
+    #[must_use]
+    pub fn told(&self) -> &View {
+        &self.told
+    }
+
+    /// How many sessions of jobs with this counter index have begun.
+    #[must_use]
+    pub fn begun(&self, index: u16) -> u64 {
+        self.begun.get(&index).copied().unwrap_or(0)
+    }
+
+    /// Makes a change, which the shards are not told of yet, and gives its inverse.
+    pub fn exchange(&mut self, change: Change) -> Change {
+        Arc::make_mut(&mut self.store).exchange(change)
+    }
+
+    /// Whether the rows make sense together; `job` is named if memory is short.
+    ///
+    /// # Errors
+    /// The first [`ConfigError`].
+    pub fn check(&self, job: Option<JobId>) -> Result<(), ConfigError> {
+        view::check(self.program, &self.store, &self.lanes, self.memory_limit, job)
+    }
+
+    /// Takes everything back to what it was at `store`.
+    pub fn restore(&mut self, store: Arc<Store>) {
+        self.store = store;
+    }
+
+    /// The jobs, as they are reported.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<JobSummary> {
+        let summary = |view: &JobView| JobSummary {
+            job: view.config.job,
+            workers: view.config.workers,
+            quorum: view.config.quorum,
+            index: view.index,
+            view: SessionView { running: true, joined: view.members(), begun: self.begun(view.index) },
+        };
+        self.told.jobs.values().map(summary).collect()
+    }
+
+    /// Width of the lanes of all jobs.
+    #[must_use]
+    pub fn lane(&self) -> Option<Lane> {
+        match &self.lanes {
+            Lanes::All(lane) => Some(*lane),
+            Lanes::Each(_) => None,
+        }
+    }
+
+    /// Changes the width of the lanes of all jobs.
+    pub fn set_lane(&mut self, lane: Lane) {
+        self.lanes = Lanes::All(lane);
+    }
+
+    /// Tells the shards what the rows mean now, all changes at once, and waits until they have followed.
+    /// Whether they have; if not, the server is about to stop.
+    #[must_use]
+    pub fn commit(&mut self) -> bool {
+        let new = View::of(self.program, &self.store, &self.lanes);
+        let changes = self.told.changes_to(&new);
+        for view in &changes.jobs {
+            let job = view.config.job;
+            if changes.gone.contains(&job) || !self.told.jobs.contains_key(&job) {
+                *self.begun.entry(view.index).or_default() += 1;
+            }
+        }
+        self.shards.take_kinds(view::control_kinds(self.program, &self.store));
+        if !changes.is_empty() && !self.shards.follow(changes) {
+            return false;
+        }
+        self.told = new;
+        true
+    }
+}

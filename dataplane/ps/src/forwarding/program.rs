@@ -1,0 +1,276 @@
+//! The switch program's P4Info, as the store checks rows against it.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use p4runtime_proto::bytes::decode;
+use p4runtime_proto::config::{P4Info, action_ref, match_field};
+use p4runtime_proto::p4info::{self, P4InfoError};
+
+use super::store::Entry;
+
+/// What `make p4` made; the same for BMv2.
+const TEXT: &[u8] = include_bytes!("../../../../p4/build/thc.p4info.txtpb");
+
+/// The switch program, with the numbers that its P4Info gives to things.
+#[derive(Debug)]
+pub struct Program {
+    /// The P4Info as it was compiled.
+    pub info: P4Info,
+    /// By id.
+    pub tables: BTreeMap<u32, Table>,
+    /// By id.
+    pub actions: BTreeMap<u32, Action>,
+    /// Cells by counter.
+    pub counters: BTreeMap<u32, Counter>,
+    /// The tables that mean something here.
+    pub known: Known,
+}
+
+/// Numbers of the tables whose rows change what is forwarded.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// `jobs`
+    pub jobs: u32,
+    /// `members`
+    pub members: u32,
+    /// `addresses`
+    pub addresses: u32,
+    /// `job_tables`
+    pub job_tables: u32,
+    /// `lookup`
+    pub lookup: u32,
+    /// `control_plane`
+    pub control_plane: u32,
+    /// `own_address`
+    pub own_address: u32,
+}
+
+/// A field of a key or a parameter of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its number.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its width.
+    pub bits: u32,
+}
+
+/// A table; all its keys match exactly.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: String,
+    /// Its key.
+    pub fields: Vec<Field>,
+    /// Actions, and where they may be.
+    pub actions: Vec<ActionUse>,
+    /// Whether its default action is fixed.
+    pub const_default: bool,
+    /// The default action that it starts with.
+    pub default: Entry,
+    /// Rows that fit.
+    pub size: usize,
+}
+
+/// How a table may use an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActionUse {
+    /// The action's number.
+    pub id: u32,
+    /// As that of a row.
+    pub in_rows: bool,
+    /// As the default.
+    pub as_default: bool,
+}
+
+/// An action.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// Its name.
+    pub name: String,
+    /// Its parameters.
+    pub params: Vec<Field>,
+}
+
+/// A counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// What its cells mean.
+    pub kind: CounterKind,
+    /// How many there are.
+    pub size: u32,
+}
+
+/// The program's counters (docs/switch.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterKind {
+    /// job ++ worker
+    Packets,
+    /// job ++ worker ++ reason
+    Drops,
+    /// reason
+    Carrier,
+    /// job ++ worker ++ event
+    Events,
+    /// job ++ answer
+    Answers,
+}
+
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
+    // Built in, and a test reads it.
+    Program::load(TEXT).unwrap_or_else(|error| panic!("the P4Info built into this program: {error}"))
+});
+
+impl Program {
+    /// The program that this server behaves like.
+    #[must_use]
+    pub fn get() -> &'static Program {
+        &PROGRAM
+    }
+
+    fn load(text: &[u8]) -> Result<Program, P4InfoError> {
+        let info = p4info::parse(text)?;
+        let missing = |kind, name: &str| P4InfoError::Missing { kind, name: name.to_owned() };
+        let mut actions = BTreeMap::new();
+        for action in &info.actions {
+            let params = action.params.iter();
+            let params =
+                params.map(|p| Field { id: p.id, name: p.name.clone(), bits: p.bitwidth.max(0) as u32 });
+            actions.insert(action.id(), Action { name: action.name().to_owned(), params: params.collect() });
+        }
+        let mut tables = BTreeMap::new();
+        for table in &info.tables {
+            let mut fields = Vec::new();
+            for field in &table.match_fields {
+                if field.r#match != Some(match_field::Match::MatchType(match_field::MatchType::Exact.into()))
+                {
+                    return Err(missing("exact match for", &field.name));
+                }
+                fields.push(Field {
+                    id: field.id,
+                    name: field.name.clone(),
+                    bits: field.bitwidth.max(0) as u32,
+                });
+            }
+            let scope = |scope| scope == action_ref::Scope::TableAndDefault;
+            let uses = table.action_refs.iter().map(|action| ActionUse {
+                id: action.id,
+                in_rows: scope(action.scope()) || action.scope() == action_ref::Scope::TableOnly,
+                as_default: scope(action.scope()) || action.scope() == action_ref::Scope::DefaultOnly,
+            });
+            let call = table.initial_default_action.as_ref();
+            let action = call.map_or(table.const_default_action_id, |call| call.action_id);
+            let params = actions.get(&action).map_or(&[][..], |action| &action.params);
+            let argument = |param: &Field| {
+                let given = call?.arguments.iter().find(|argument| argument.param_id == param.id)?;
+                decode(&given.value, param.bits)
+            };
+            let params: Option<Vec<u128>> = params.iter().map(argument).collect();
+            let params = params.ok_or_else(|| missing("default action of", table.name()))?;
+            tables.insert(
+                table.id(),
+                Table {
+                    name: table.name().to_owned(),
+                    fields,
+                    actions: uses.collect(),
+                    const_default: table.const_default_action_id != 0,
+                    default: Entry { action, params, ..Entry::default() },
+                    size: table.size.max(0) as usize,
+                },
+            );
+        }
+        let mut counters = BTreeMap::new();
+        for (name, kind) in [
+            ("packets", CounterKind::Packets),
+            ("drops", CounterKind::Drops),
+            ("carrier", CounterKind::Carrier),
+            ("events", CounterKind::Events),
+            ("answers", CounterKind::Answers),
+        ] {
+            let counter = info.counter(name)?;
+            counters.insert(counter.id(), Counter { kind, size: counter.size.max(0) as u32 });
+        }
+        let known = Known {
+            jobs: info.table("jobs")?.id(),
+            members: info.table("members")?.id(),
+            addresses: info.table("addresses")?.id(),
+            job_tables: info.table("job_tables")?.id(),
+            lookup: info.table("lookup")?.id(),
+            control_plane: info.table("control_plane")?.id(),
+            own_address: info.table("own_address")?.id(),
+        };
+        let program = Program { info, tables, actions, counters, known };
+        for (action, params) in [
+            (
+                "set_job",
+                &["index", "cookie", "epoch", "workers", "quorum", "data_slots", "norm_slots", "group"][..],
+            ),
+            ("set_member", &["address", "udp_port"]),
+            ("set_address", &["address", "udp_port"]),
+            ("set_values", &["values"]),
+        ] {
+            let found = program.actions.values().find(|found| found.name == action);
+            let found = found.ok_or_else(|| missing("action", action))?;
+            for param in params {
+                if !found.params.iter().any(|known| known.name == *param) {
+                    return Err(missing("parameter", param));
+                }
+            }
+        }
+        Ok(program)
+    }
+
+    /// An action by its name.
+    #[must_use]
+    pub fn action(&self, name: &str) -> Option<(u32, &Action)> {
+        self.actions.iter().find(|(_, action)| action.name == name).map(|(&id, action)| (id, action))
+    }
+
+    /// A parameter of an entry's action; 0 if the action has none of the name.
+    #[must_use]
+    pub fn param(&self, entry: &Entry, name: &str) -> u128 {
+        let params = self.actions.get(&entry.action).map_or(&[][..], |action| &action.params);
+        let place = params.iter().position(|param| param.name == name);
+        place.and_then(|place| entry.params.get(place)).copied().unwrap_or(0)
+    }
+
+    /// An entry of an action with these parameters by name; others are 0.
+    #[must_use]
+    pub fn entry(&self, action: &str, values: &[(&str, u128)]) -> Entry {
+        let Some((id, action)) = self.action(action) else { return Entry::default() };
+        let value =
+            |param: &Field| values.iter().find(|(name, _)| *name == param.name).map_or(0, |(_, v)| *v);
+        Entry { action: id, params: action.params.iter().map(value).collect(), ..Entry::default() }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_program_is_read() {
+        let program = Program::load(TEXT).unwrap();
+        assert_eq!(program.tables.len(), program.info.tables.len());
+        let jobs = &program.tables[&program.known.jobs];
+        assert_eq!((jobs.name.as_str(), jobs.size, jobs.const_default), ("jobs", 16, true));
+        assert_eq!(jobs.fields, [Field { id: 1, name: "job".into(), bits: 16 }]);
+        let passes = program.tables.values().find(|table| table.name == "passes").unwrap();
+        assert_eq!((passes.const_default, &passes.default.params[..]), (false, &[510][..]));
+        let job = program.entry("set_job", &[("cookie", 7), ("group", 9)]);
+        assert_eq!((program.param(&job, "cookie"), program.param(&job, "group")), (7, 9));
+        assert_eq!(program.param(&job, "epoch"), 0);
+    }
+
+    #[test]
+    fn a_program_of_another_kind_is_refused() {
+        assert!(Program::load(b"").is_err());
+        let text = std::str::from_utf8(TEXT).unwrap();
+        let error = Program::load(text.replace("\"udp_port\"", "\"port\"").as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("udp_port"), "{error}");
+        assert!(Program::load(text.replace("EXACT", "LPM").as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! The rows of static jobs: what the session registry wants, written as a controller writes it.
+
+use std::net::SocketAddrV4;
+
+use thc_protocol::aggregator::{Endpoint, JobConfig};
+use thc_protocol::wire::Kind;
+use thc_protocol::{JobId, WorkerId};
+
+use super::program::Program;
+use super::store::{Change, Group, Replica};
+
+/// The port of a switch that copies leave through; a server has none.
+const PORT: u32 = 1;
+
+/// Makes changes of rows.
+#[derive(Clone, Copy, Debug)]
+pub struct StaticRows(&'static Program);
+
+impl Default for StaticRows {
+    fn default() -> StaticRows {
+        StaticRows(Program::get())
+    }
+}
+
+impl StaticRows {
+    /// JOIN and LEAVE are the control plane's.
+    #[must_use]
+    pub fn control_plane(self) -> Vec<Change> {
+        let row = |kind: Kind| {
+            let entry = self.0.entry("to_control", &[("port", PORT.into())]);
+            Change::Row(self.0.known.control_plane, vec![(kind as u8).into()], Some(entry))
+        };
+        vec![row(Kind::Join), row(Kind::Leave)]
+    }
+
+    /// A lookup table.
+    #[must_use]
+    pub fn table(self, table: u8, values: [u8; 16]) -> Change {
+        let entry = self.0.entry("set_values", &[("values", u128::from_be_bytes(values))]);
+        Change::Row(self.0.known.lookup, vec![table.into()], Some(entry))
+    }
+
+    /// A session of the `index`th job.
+    #[must_use]
+    pub fn session(
+        self,
+        index: u16,
+        epoch: u32,
+        config: &JobConfig,
+        members: &[(WorkerId, Endpoint)],
+    ) -> Vec<Change> {
+        let job = u128::from(config.job.0);
+        let group = u32::from(index) + 1;
+        let mut changes = Vec::with_capacity(2 * members.len() + 4);
+        for table in &config.tables {
+            let entry = self.0.entry("allow_table", &[]);
+            changes.push(Change::Row(self.0.known.job_tables, vec![job, table.0.into()], Some(entry)));
+        }
+        changes.extend(members.iter().flat_map(|&(worker, at)| self.member(config.job, worker, at.addr)));
+        let replica = |worker: WorkerId| Replica { port: PORT, port_bytes: None, instance: worker.0.into() };
+        let replicas = members.iter().map(|&(worker, _)| replica(worker)).collect();
+        changes.push(Change::Group(group, Some(Group { replicas, metadata: Vec::new() })));
+        let values = [
+            ("index", index.into()),
+            ("cookie", config.cookie.0.into()),
+            ("epoch", epoch.into()),
+            ("workers", config.workers.into()),
+            ("quorum", config.quorum.into()),
+            ("data_slots", config.data_slots.into()),
+            ("norm_slots", config.norm_slots.into()),
+            ("group", group.into()),
+        ];
+        changes.push(Change::Row(self.0.known.jobs, vec![job], Some(self.0.entry("set_job", &values))));
+        changes
+    }
+
+    /// A member is at this address.
+    #[must_use]
+    pub fn member(self, job: JobId, worker: WorkerId, at: SocketAddrV4) -> [Change; 2] {
+        let key = vec![job.0.into(), worker.0.into()];
+        let values = [("address", u32::from(*at.ip()).into()), ("udp_port", at.port().into())];
+        [
+            Change::Row(self.0.known.members, key.clone(), Some(self.0.entry("set_member", &values))),
+            Change::Row(self.0.known.addresses, key, Some(self.0.entry("set_address", &values))),
+        ]
+    }
+
+    /// The session of the `index`th job, which has so many workers, is over.
+    #[must_use]
+    pub fn end(self, index: u16, job: JobId, workers: u8) -> Vec<Change> {
+        let known = self.0.known;
+        let number = u128::from(job.0);
+        let mut changes = vec![Change::Row(known.jobs, vec![number], None)];
+        for worker in 0..workers {
+            let key = vec![number, worker.into()];
+            changes.push(Change::Row(known.members, key.clone(), None));
+            changes.push(Change::Row(known.addresses, key, None));
+        }
+        changes.push(Change::Group(u32::from(index) + 1, None));
+        changes
+    }
+}

@@ -1,0 +1,191 @@
+//! The rows that were written: tables, default actions and multicast groups, as numbers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::program::Program;
+
+/// The values of a row's key, in the order of the table's fields.
+pub type Key = Vec<u128>;
+
+/// What a row does. Its parameters may be secrets, so it does not show them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Number of the action.
+    pub action: u32,
+    /// In the order of the action's parameters.
+    pub params: Vec<u128>,
+    /// The controller's own, kept for it.
+    pub metadata: Vec<u8>,
+    /// The controller's own, kept for it.
+    pub controller_metadata: u64,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "action {} with {} parameters", self.action, self.params.len())
+    }
+}
+
+/// A multicast group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Its copies.
+    pub replicas: Vec<Replica>,
+    /// The controller's own, kept for it.
+    pub metadata: Vec<u8>,
+}
+
+/// One copy of a group's packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// The port of a switch.
+    pub port: u32,
+    /// How the port was written, if as a byte string.
+    pub port_bytes: Option<Vec<u8>>,
+    /// In a job's group the worker's number.
+    pub instance: u32,
+}
+
+/// One change of the store. Exchanging it gives the change that takes it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A row is as said, or is not there.
+    Row(u32, Key, Option<Entry>),
+    /// A table's default action is as said, or as the program has it.
+    Default(u32, Option<Entry>),
+    /// A group is as said, or is not there.
+    Group(u32, Option<Group>),
+}
+
+/// Everything that was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Store {
+    rows: BTreeMap<u32, BTreeMap<Key, Entry>>,
+    defaults: BTreeMap<u32, Entry>,
+    groups: BTreeMap<u32, Group>,
+}
+
+impl Store {
+    /// Makes a change and gives its inverse.
+    pub fn exchange(&mut self, change: Change) -> Change {
+        match change {
+            Change::Row(table, key, entry) => {
+                let rows = self.rows.entry(table).or_default();
+                let before = match entry {
+                    Some(entry) => rows.insert(key.clone(), entry),
+                    None => rows.remove(&key),
+                };
+                Change::Row(table, key, before)
+            }
+            Change::Default(table, entry) => {
+                let before = match entry {
+                    Some(entry) => self.defaults.insert(table, entry),
+                    None => self.defaults.remove(&table),
+                };
+                Change::Default(table, before)
+            }
+            Change::Group(number, group) => {
+                let before = match group {
+                    Some(group) => self.groups.insert(number, group),
+                    None => self.groups.remove(&number),
+                };
+                Change::Group(number, before)
+            }
+        }
+    }
+
+    /// A row.
+    #[must_use]
+    pub fn row(&self, table: u32, key: &[u128]) -> Option<&Entry> {
+        self.rows.get(&table)?.get(key)
+    }
+
+    /// All rows of a table, in the order of their keys.
+    pub fn rows(&self, table: u32) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.rows.get(&table).into_iter().flatten()
+    }
+
+    /// Rows of a table whose key begins with `first`.
+    pub fn rows_of(&self, table: u32, first: u128) -> impl Iterator<Item = (&Key, &Entry)> {
+        let rows = self.rows.get(&table).into_iter();
+        rows.flat_map(move |rows| rows.range(vec![first]..vec![first + 1]))
+    }
+
+    /// How many rows a table has.
+    #[must_use]
+    pub fn len(&self, table: u32) -> usize {
+        self.rows.get(&table).map_or(0, BTreeMap::len)
+    }
+
+    /// A table's default action.
+    #[must_use]
+    pub fn default_of<'a>(&'a self, program: &'a Program, table: u32) -> Option<&'a Entry> {
+        self.defaults.get(&table).or_else(|| program.tables.get(&table).map(|table| &table.default))
+    }
+
+    /// A group.
+    #[must_use]
+    pub fn group(&self, number: u32) -> Option<&Group> {
+        self.groups.get(&number)
+    }
+
+    /// All groups.
+    pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+        self.groups.iter().map(|(&number, group)| (number, group))
+    }
+
+    /// How many groups there are.
+    #[must_use]
+    pub fn group_count(&self) -> usize {
+        self.groups.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_can_be_taken_back() {
+        let mut store = Store::default();
+        let entry = |action| Entry { action, ..Entry::default() };
+        let group = |instance| Group {
+            replicas: vec![Replica { port: 1, port_bytes: None, instance }],
+            ..Group::default()
+        };
+        let changes = [
+            Change::Row(5, vec![1, 2], Some(entry(1))),
+            Change::Row(5, vec![1, 2], Some(entry(2))),
+            Change::Row(5, vec![1, 3], Some(entry(3))),
+            Change::Row(5, vec![1, 2], None),
+            Change::Row(5, vec![1, 2], None),
+            Change::Default(5, Some(entry(4))),
+            Change::Default(5, None),
+            Change::Group(9, Some(group(1))),
+            Change::Group(9, Some(group(2))),
+            Change::Group(9, None),
+        ];
+        for change in changes {
+            let before = store.clone();
+            let undo = store.exchange(change);
+            let mut back = store.clone();
+            back.exchange(undo);
+            assert_eq!(back.row(5, &[1, 2]), before.row(5, &[1, 2]));
+            assert_eq!((back.len(5), back.group(9)), (before.len(5), before.group(9)));
+            assert_eq!(back.defaults, before.defaults);
+        }
+        assert_eq!(store.len(5), 1);
+    }
+
+    #[test]
+    fn rows_are_found_by_the_beginning_of_their_key() {
+        let mut store = Store::default();
+        for key in [vec![1, 9], vec![2, 0], vec![2, 255], vec![3, 0]] {
+            store.exchange(Change::Row(1, key, Some(Entry::default())));
+        }
+        let keys: Vec<_> = store.rows_of(1, 2).map(|(key, _)| key.clone()).collect();
+        assert_eq!(keys, [[2, 0], [2, 255]]);
+        assert_eq!(store.rows_of(7, 2).count(), 0);
+    }
+}

@@ -1,0 +1,201 @@
+//! What rows mean for the shards.
+#![allow(clippy::unwrap_used)]
+
+use super::view::{Place, check, control_kinds};
+use super::*;
+use thc_protocol::aggregator::{Endpoint, JobConfig};
+use thc_protocol::{Cookie, TableId, WorkerId};
+
+const JOB: JobId = JobId(7);
+const VALUES: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 24, 30];
+
+fn config(workers: u8) -> JobConfig {
+    JobConfig {
+        job: JOB,
+        cookie: Cookie(0x5eed),
+        workers,
+        quorum: workers,
+        data_slots: 16,
+        norm_slots: 4,
+        lane: Lane::Bits8,
+        tables: vec![TableId(3)],
+    }
+}
+
+fn at(worker: u8) -> Endpoint {
+    Endpoint::udp(std::net::SocketAddrV4::new([10, 0, 0, worker + 1].into(), 4000))
+}
+
+/// A store with a session of two workers under index 2.
+fn session() -> Store {
+    let mut store = Store::default();
+    let rows = StaticRows::default();
+    store.exchange(rows.table(3, VALUES));
+    let members = [(WorkerId(0), at(0)), (WorkerId(1), at(1))];
+    for change in rows.session(2, 1, &config(2), &members) {
+        store.exchange(change);
+    }
+    store
+}
+
+fn view(store: &Store) -> View {
+    View::of(Program::get(), store, &Lanes::All(Lane::Bits8))
+}
+
+fn known() -> program::Known {
+    Program::get().known
+}
+
+fn row(table: u32, key: &[u128], entry: Option<Entry>) -> Change {
+    Change::Row(table, key.to_vec(), entry)
+}
+
+#[test]
+fn a_session_is_what_its_rows_say() {
+    let view = view(&session());
+    assert_eq!(view.tables[&3], VALUES);
+    let job = &view.jobs[&JOB];
+    assert_eq!(job.config, config(2));
+    assert_eq!((job.index, job.epoch, job.members()), (2, 1, 0b11));
+    let place = |worker| Place { from: Some(at(worker).addr), to: Some(at(worker).addr), copies: true };
+    assert_eq!(job.places, [place(0), place(1)]);
+}
+
+#[test]
+fn only_what_changed_is_told() {
+    let mut store = session();
+    let before = view(&store);
+    assert!(before.changes_to(&before).is_empty());
+    let all = View::default().changes_to(&before);
+    assert_eq!((all.gone.len(), all.withdrawn.len(), all.tables.len(), all.jobs.len()), (0, 0, 1, 1));
+    // A member moves: the job is told anew, its slots stay.
+    for change in StaticRows::default().member(JOB, WorkerId(1), at(9).addr) {
+        store.exchange(change);
+    }
+    let moved = before.changes_to(&view(&store));
+    assert_eq!((moved.gone.len(), moved.tables.len(), moved.jobs.len()), (0, 0, 1));
+    assert_eq!(moved.jobs[0].places[1].from, Some(at(9).addr));
+    // Rows of nobody change nothing.
+    let before = view(&store);
+    store.exchange(row(known().members, &[8, 1], Some(Entry::default())));
+    store.exchange(row(known().own_address, &[1, 1], Some(Entry::default())));
+    store.exchange(Change::Group(77, Some(Group::default())));
+    assert!(before.changes_to(&view(&store)).is_empty());
+}
+
+#[test]
+fn another_epoch_or_another_shape_empties_the_slots() {
+    let store = session();
+    let before = view(&store);
+    let held = store.row(known().jobs, &[7]).unwrap();
+    let with = |name: &str, value: u128| {
+        let (id, action) = Program::get().action("set_job").unwrap();
+        let params = action.params.iter().zip(&held.params);
+        let params = params.map(|(param, &held)| if param.name == name { value } else { held }).collect();
+        let mut changed = store.clone();
+        changed.exchange(row(known().jobs, &[7], Some(Entry { action: id, params, ..Entry::default() })));
+        before.changes_to(&view(&changed))
+    };
+    for (name, value) in [("epoch", 2), ("cookie", 1), ("quorum", 1), ("workers", 3), ("data_slots", 32)] {
+        let changes = with(name, value);
+        assert_eq!((&changes.gone[..], changes.jobs.len()), (&[JOB][..], 1), "{name}");
+    }
+    for (name, value) in [("index", 5), ("group", 9)] {
+        let changes = with(name, value);
+        assert_eq!((changes.gone.len(), changes.jobs.len()), (0, 1), "{name}");
+    }
+    // Where slots lie in a switch means nothing here.
+    assert!(with("data_base", 512).is_empty());
+}
+
+#[test]
+fn tables_come_and_go_under_a_job() {
+    let mut store = session();
+    let before = view(&store);
+    // Other values: withdrawn, installed, and given to the job again.
+    let mut other = VALUES;
+    other[15] = 40;
+    let held = store.exchange(StaticRows::default().table(3, other));
+    let changes = before.changes_to(&view(&store));
+    assert_eq!(changes.withdrawn, [TableId(3)]);
+    assert_eq!(changes.tables, [(TableId(3), other)]);
+    assert_eq!((changes.gone.len(), changes.jobs.len()), (0, 1));
+    store.exchange(held);
+    // Without values it is as good as not allowed.
+    store.exchange(row(known().lookup, &[3], None));
+    let without = view(&store);
+    assert_eq!(without.jobs[&JOB].config.tables, []);
+    assert_eq!(before.changes_to(&without).withdrawn, [TableId(3)]);
+    store.exchange(row(known().job_tables, &[7, 3], None));
+    assert!(without.changes_to(&view(&store)).is_empty());
+}
+
+#[test]
+fn members_addresses_and_groups_are_apart() {
+    let mut store = session();
+    store.exchange(row(known().members, &[7, 0], None));
+    store.exchange(row(known().addresses, &[7, 1], None));
+    let replica = |instance| Replica { port: 9, port_bytes: None, instance };
+    store.exchange(Change::Group(3, Some(Group { replicas: vec![replica(1)], ..Group::default() })));
+    let job = view(&store).jobs.remove(&JOB).unwrap();
+    assert_eq!(job.places[0], Place { from: None, to: Some(at(0).addr), copies: false });
+    assert_eq!(job.places[1], Place { from: Some(at(1).addr), to: None, copies: true });
+    assert_eq!(job.members(), 0b10);
+}
+
+#[test]
+fn the_end_of_a_session_takes_all_its_rows() {
+    let mut store = session();
+    for change in StaticRows::default().end(2, JOB, 2) {
+        store.exchange(change);
+    }
+    let view = view(&store);
+    assert!(view.jobs.is_empty());
+    assert_eq!(store.len(known().members) + store.len(known().addresses) + store.group_count(), 0);
+    // Its table may serve the next session.
+    assert_eq!(view.tables.len(), 1);
+}
+
+#[test]
+fn rows_must_fit_together() {
+    let program = Program::get();
+    let limit = 1 << 20;
+    let checked = |store: &Store, lane, memory| check(program, store, &Lanes::All(lane), memory, Some(JOB));
+    let mut store = session();
+    assert_eq!(checked(&store, Lane::Bits8, limit), Ok(()));
+    let needs = config(2).memory();
+    assert_eq!(checked(&store, Lane::Bits8, needs), Ok(()));
+    assert_eq!(
+        checked(&store, Lane::Bits8, needs - 1),
+        Err(ConfigError::Memory { job: JOB, needs, free: needs - 1 })
+    );
+    store.exchange(StaticRows::default().table(3, [200; 16]));
+    let error = checked(&store, Lane::Bits8, limit).unwrap_err();
+    assert!(matches!(error, ConfigError::LaneOverflow { sum: 400, .. }), "{error}");
+    assert_eq!(checked(&store, Lane::Bits16, limit), Ok(()));
+    let entry =
+        program.entry("set_job", &[("workers", 2), ("quorum", 3), ("data_slots", 2), ("norm_slots", 2)]);
+    store.exchange(row(known().jobs, &[9], Some(entry)));
+    let error = checked(&store, Lane::Bits16, limit).unwrap_err();
+    assert!(matches!(error, ConfigError::Quorum { job: JobId(9), quorum: 3, .. }), "{error}");
+}
+
+#[test]
+fn only_kinds_with_a_row_go_to_the_control_plane() {
+    let mut store = Store::default();
+    let kinds = |store: &Store| control_kinds(Program::get(), store);
+    assert_eq!(kinds(&store), 0);
+    for change in StaticRows::default().control_plane() {
+        store.exchange(change);
+    }
+    assert_eq!(kinds(&store), 3);
+    store.exchange(row(known().control_plane, &[0x21], None));
+    assert_eq!(kinds(&store), kind_bit(0x22));
+    assert_eq!((kind_bit(0x21), kind_bit(0x22), kind_bit(2)), (1, 2, 0));
+}
+
+#[test]
+fn no_entry_shows_its_parameters() {
+    let text = format!("{:?}", session().row(known().jobs, &[7]).unwrap());
+    assert!(!text.contains("5eed") && !text.contains(&0x5eed.to_string()), "{text}");
+}

@@ -1,0 +1,239 @@
+//! What the shards hold, as a function of the rows.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use thc_protocol::aggregator::{ConfigError, JobConfig};
+use thc_protocol::wire::Kind;
+use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
+
+use super::program::Program;
+use super::store::{Entry, Store};
+
+/// How wide the lanes of the jobs are: the rows don't say it, because a switch's program has only one width.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// The same for all.
+    All(Lane),
+    /// Job by job.
+    Each(BTreeMap<JobId, Lane>),
+}
+
+impl Lanes {
+    fn of(&self, job: JobId) -> Lane {
+        match self {
+            Lanes::All(lane) => *lane,
+            Lanes::Each(lanes) => lanes.get(&job).copied().unwrap_or(Lane::Bits8),
+        }
+    }
+}
+
+/// A worker's place in a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Where its packets must come from; without it, they are dropped.
+    pub from: Option<SocketAddrV4>,
+    /// Where answers to it go.
+    pub to: Option<SocketAddrV4>,
+    /// Whether it gets copies of what goes to all.
+    pub copies: bool,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobView {
+    /// As an aggregator takes it.
+    pub config: JobConfig,
+    /// Which counters are its.
+    pub index: u16,
+    /// Slots of another epoch are empty.
+    pub epoch: u32,
+    /// By worker, 0 to n − 1.
+    pub places: Vec<Place>,
+}
+
+impl JobView {
+    /// One bit per worker whose packets are let in.
+    #[must_use]
+    pub fn members(&self) -> u64 {
+        let places = (0u8..).map(WorkerId).zip(&self.places);
+        places.filter(|(_, place)| place.from.is_some()).map(|(worker, _)| worker.bit()).sum()
+    }
+}
+
+/// Everything that shards hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Lookup tables.
+    pub tables: BTreeMap<u8, [u8; 16]>,
+    /// Jobs.
+    pub jobs: BTreeMap<JobId, JobView>,
+}
+
+/// What turns one view into another.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Jobs that go, or come back below with empty slots.
+    pub gone: Vec<JobId>,
+    /// Tables that go, or come back below with other values.
+    pub withdrawn: Vec<TableId>,
+    /// Tables that come.
+    pub tables: Vec<(TableId, [u8; 16])>,
+    /// Jobs that come or change.
+    pub jobs: Vec<JobView>,
+}
+
+impl Changes {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Changes { gone, withdrawn, tables, jobs } = self;
+        gone.is_empty() && withdrawn.is_empty() && tables.is_empty() && jobs.is_empty()
+    }
+}
+
+impl View {
+    /// What these rows mean.
+    #[must_use]
+    pub fn of(program: &Program, store: &Store, lanes: &Lanes) -> View {
+        let tables = store.rows(program.known.lookup);
+        let tables = tables.map(|(key, entry)| (key[0] as u8, values(program, entry))).collect();
+        let mut jobs = BTreeMap::new();
+        for (key, row) in store.rows(program.known.jobs) {
+            let config = config(program, store, lanes, key[0], row);
+            let group = store.group(program.param(row, "group") as u32);
+            let copies: Vec<u32> =
+                group.map_or(&[][..], |g| &g.replicas).iter().map(|r| r.instance).collect();
+            let place = |worker: u8| {
+                let key = [key[0], worker.into()];
+                let at = |table| store.row(table, &key).map(|entry| address(program, entry));
+                Place {
+                    from: at(program.known.members),
+                    to: at(program.known.addresses),
+                    copies: copies.contains(&worker.into()),
+                }
+            };
+            let view = JobView {
+                index: program.param(row, "index") as u16,
+                epoch: program.param(row, "epoch") as u32,
+                places: (0..config.workers).map(place).collect(),
+                config,
+            };
+            jobs.insert(view.config.job, view);
+        }
+        View { tables, jobs }
+    }
+
+    /// What turns this into `new`.
+    #[must_use]
+    pub fn changes_to(&self, new: &View) -> Changes {
+        let mut changes = Changes::default();
+        for (&id, values) in &self.tables {
+            if new.tables.get(&id) != Some(values) {
+                changes.withdrawn.push(TableId(id));
+            }
+        }
+        for (&id, values) in &new.tables {
+            if self.tables.get(&id) != Some(values) {
+                changes.tables.push((TableId(id), *values));
+            }
+        }
+        for (&job, old) in &self.jobs {
+            let stays = new
+                .jobs
+                .get(&job)
+                .is_some_and(|new| new.config.same_slots(&old.config) && new.epoch == old.epoch);
+            if !stays {
+                changes.gone.push(job);
+            }
+        }
+        for (job, view) in &new.jobs {
+            // A withdrawn table is out of the job's own list until it is installed again.
+            let loses = view.config.tables.iter().any(|table| changes.withdrawn.contains(table));
+            if loses || self.jobs.get(job) != Some(view) {
+                changes.jobs.push(view.clone());
+            }
+        }
+        changes
+    }
+}
+
+/// Whether every job's numbers fit together (P6), and all of them the memory. `job` is named if they don't
+/// fit the latter.
+///
+/// # Errors
+/// The first [`ConfigError`].
+pub fn check(
+    program: &Program,
+    store: &Store,
+    lanes: &Lanes,
+    memory: usize,
+    job: Option<JobId>,
+) -> Result<(), ConfigError> {
+    let mut needs = BTreeMap::new();
+    for (key, row) in store.rows(program.known.jobs) {
+        let config = config(program, store, lanes, key[0], row);
+        config.check()?;
+        for &TableId(table) in &config.tables {
+            let granularity = store.row(program.known.lookup, &[table.into()]);
+            let granularity = granularity.map_or([0; 16], |entry| values(program, entry));
+            config.check_sum(granularity.into_iter().max().unwrap_or(0))?;
+        }
+        needs.insert(config.job, config.memory());
+    }
+    let total: usize = needs.values().sum();
+    if total > memory {
+        let named = job.filter(|job| needs.contains_key(job)).or(needs.keys().last().copied());
+        let job = named.unwrap_or(JobId(0));
+        let needed = needs.get(&job).copied().unwrap_or(0);
+        return Err(ConfigError::Memory { job, needs: needed, free: memory.saturating_sub(total - needed) });
+    }
+    Ok(())
+}
+
+fn config(program: &Program, store: &Store, lanes: &Lanes, job: u128, row: &Entry) -> JobConfig {
+    let param = |name| program.param(row, name);
+    let job = JobId(job as u16);
+    let known = program.known;
+    let allowed = store.rows_of(known.job_tables, job.0.into()).map(|(key, _)| key[1]);
+    // Without its values a table is as good as not allowed.
+    let tables = allowed.filter(|&table| store.row(known.lookup, &[table]).is_some());
+    JobConfig {
+        job,
+        cookie: Cookie(param("cookie") as u32),
+        workers: param("workers") as u8,
+        quorum: param("quorum") as u8,
+        data_slots: param("data_slots") as u32,
+        norm_slots: param("norm_slots") as u32,
+        lane: lanes.of(job),
+        tables: tables.map(|table| TableId(table as u8)).collect(),
+    }
+}
+
+fn values(program: &Program, entry: &Entry) -> [u8; 16] {
+    program.param(entry, "values").to_be_bytes()
+}
+
+fn address(program: &Program, entry: &Entry) -> SocketAddrV4 {
+    let ip = Ipv4Addr::from(program.param(entry, "address") as u32);
+    SocketAddrV4::new(ip, program.param(entry, "udp_port") as u16)
+}
+
+/// Kinds of packets that rows send to the control plane, as bits of [`kind_bit`].
+#[must_use]
+pub fn control_kinds(program: &Program, store: &Store) -> u8 {
+    let rows = store.rows(program.known.control_plane);
+    rows.filter_map(|(key, _)| u8::try_from(key[0]).ok()).map(kind_bit).fold(0, |bits, bit| bits | bit)
+}
+
+/// A bit for each kind that the control plane answers (P2), and none for others.
+#[must_use]
+pub const fn kind_bit(kind: u8) -> u8 {
+    const JOIN: u8 = Kind::Join as u8;
+    const LEAVE: u8 = Kind::Leave as u8;
+    match kind {
+        JOIN => 1,
+        LEAVE => 2,
+        _ => 0,
+    }
+}

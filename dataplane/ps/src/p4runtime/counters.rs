@@ -1,0 +1,307 @@
+//! The switch program's counters, out of what the shards count.
+
+use std::collections::BTreeMap;
+
+use p4runtime_proto::v1::{CounterData, CounterEntry, Entity, Index, entity};
+use thc_protocol::aggregator::{DropReason, Event, JobCounters, WorkerCounters};
+use thc_protocol::{MAX_WORKERS, WorkerId};
+use tonic::Code;
+
+use super::refusal::{Refusal, refuse};
+use crate::forwarding::{Counter, CounterKind, Program};
+use crate::shard::ShardReport;
+use crate::stats::merged;
+
+/// Indices of jobs' counters (`JOB_BITS` of the program).
+const JOBS: u16 = 16;
+/// Bits of worker, event, reason and answer in an index.
+const WORKER_BITS: u32 = 7;
+const EVENT_BITS: u32 = 3;
+const REASON_BITS: u32 = 4;
+const ANSWER_BITS: u32 = 2;
+/// What a frame has in front of the protocol's header: Ethernet, IPv4 and UDP.
+const HEADERS: u64 = 42;
+/// Drops of packets that belong to no job.
+const CARRIER: usize = 4;
+
+/// Packets and bytes.
+type Cell = (i64, i64);
+
+/// What the shards have counted up to one moment.
+#[derive(Debug, Default)]
+pub struct Readings {
+    jobs: BTreeMap<u16, JobCounters>,
+    carrier: [u64; CARRIER],
+}
+
+impl Readings {
+    /// Of these reports.
+    #[must_use]
+    pub fn of(reports: &[ShardReport]) -> Readings {
+        let jobs = (0..JOBS).filter_map(|index| Some((index, merged(reports, index)?)));
+        let mut carrier = [0; CARRIER];
+        for report in reports {
+            carrier.iter_mut().zip(report.globals.drops).for_each(|(sum, drops)| *sum += drops);
+        }
+        Readings { jobs: jobs.collect(), carrier }
+    }
+
+    fn worker(&self, place: u32) -> Option<&WorkerCounters> {
+        let worker = place & ((1 << WORKER_BITS) - 1);
+        // One set of cells for all numbers from 64 on.
+        let worker = u8::try_from(worker).ok().filter(|&worker| usize::from(worker) <= MAX_WORKERS)?;
+        self.jobs.get(&((place >> WORKER_BITS) as u16)).map(|job| job.worker(WorkerId(worker)))
+    }
+
+    fn cell(&self, kind: CounterKind, index: u32) -> Cell {
+        let low = |bits: u32| (index & ((1 << bits) - 1)) as usize;
+        let packets = |count: Option<u64>| (count.unwrap_or(0) as i64, 0);
+        match kind {
+            CounterKind::Packets => self.worker(index).map_or((0, 0), |worker| {
+                (worker.packets as i64, (worker.bytes + HEADERS * worker.packets) as i64)
+            }),
+            CounterKind::Drops => {
+                let worker = self.worker(index >> REASON_BITS);
+                let reason = low(REASON_BITS);
+                let known = (CARRIER..DropReason::ALL.len()).contains(&reason);
+                packets(worker.filter(|_| known).map(|worker| worker.drops[reason]))
+            }
+            CounterKind::Events => {
+                let worker = self.worker(index >> EVENT_BITS);
+                let event = low(EVENT_BITS);
+                packets(worker.filter(|_| event < Event::ALL.len()).map(|worker| worker.events[event]))
+            }
+            CounterKind::Carrier => packets(self.carrier.get(index as usize).copied()),
+            CounterKind::Answers => {
+                let job = self.jobs.get(&((index >> ANSWER_BITS) as u16));
+                let answer = low(ANSWER_BITS);
+                packets(job.and_then(|job| [job.results, job.resent, job.nudges].get(answer).copied()))
+            }
+        }
+    }
+}
+
+/// What a controller has set counters to, against what the shards have counted.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Where all cells began with 0.
+    base: Readings,
+    /// Cells that were written, by counter and index. As many as there are cells.
+    offsets: BTreeMap<(u32, u32), Cell>,
+}
+
+/// Cells of counters that are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Query {
+    counter: Option<u32>,
+    index: Option<u32>,
+}
+
+impl Query {
+    /// Of a request's entry; no counter means all, no index all cells.
+    pub fn of(program: &Program, entry: &CounterEntry) -> Result<Query, Refusal> {
+        if entry.counter_id == 0 {
+            return match entry.index {
+                None => Ok(Query { counter: None, index: None }),
+                Some(_) => refuse(Code::InvalidArgument, "an index needs a counter_id"),
+            };
+        }
+        let counter = counter_of(program, entry.counter_id)?;
+        let index = entry.index.map(|Index { index }| index);
+        let index = match index {
+            Some(index) if index < 0 => return refuse(Code::InvalidArgument, "the index is negative"),
+            Some(index) => match u32::try_from(index).ok().filter(|&index| index < counter.size) {
+                Some(index) => Some(index),
+                None => return refuse(Code::OutOfRange, format!("the counter has {} cells", counter.size)),
+            },
+            None => None,
+        };
+        Ok(Query { counter: Some(entry.counter_id), index })
+    }
+
+    /// Counters and their cells.
+    pub fn cells(self, program: &Program) -> impl Iterator<Item = (u32, Counter, u32)> {
+        let counters =
+            program.counters.iter().filter(move |(id, _)| self.counter.is_none_or(|wanted| **id == wanted));
+        counters.flat_map(move |(&id, &counter)| {
+            let range = self.index.map_or(0..counter.size, |index| index..index + 1);
+            range.map(move |index| (id, counter, index))
+        })
+    }
+}
+
+fn counter_of(program: &Program, id: u32) -> Result<Counter, Refusal> {
+    match program.counters.get(&id) {
+        Some(counter) => Ok(*counter),
+        None => refuse(Code::InvalidArgument, format!("there is no counter {id}: take ids from the P4Info")),
+    }
+}
+
+impl Counters {
+    /// All cells are 0 at this moment.
+    pub fn reset(&mut self, now: Readings) {
+        self.base = now;
+        self.offsets.clear();
+    }
+
+    fn cell(&self, now: &Readings, id: u32, counter: Counter, index: u32) -> Cell {
+        let (now, base) = (now.cell(counter.kind, index), self.base.cell(counter.kind, index));
+        let (packets, bytes) = self.offsets.get(&(id, index)).copied().unwrap_or_default();
+        (now.0 - base.0 + packets, now.1 - base.1 + bytes)
+    }
+
+    /// Sets cells.
+    pub fn set(&mut self, program: &Program, now: &Readings, query: Query, data: &CounterData) {
+        for (id, counter, index) in query.cells(program) {
+            self.offsets.remove(&(id, index));
+            let held = self.cell(now, id, counter, index);
+            let offset = (data.packet_count.wrapping_sub(held.0), data.byte_count.wrapping_sub(held.1));
+            let offset = if counter.kind == CounterKind::Packets { offset } else { (offset.0, 0) };
+            if offset != (0, 0) {
+                self.offsets.insert((id, index), offset);
+            }
+        }
+    }
+
+    /// A cell as it is read.
+    pub fn entity(&self, now: &Readings, (id, counter, index): (u32, Counter, u32)) -> Entity {
+        let (packet_count, byte_count) = self.cell(now, id, counter, index);
+        let entry = CounterEntry {
+            counter_id: id,
+            index: Some(Index { index: index.into() }),
+            data: Some(CounterData { byte_count, packet_count }),
+        };
+        Entity { entity: Some(entity::Entity::CounterEntry(entry)) }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
+    use thc_protocol::wire::{Header, Kind};
+    use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId};
+
+    struct Nowhere;
+
+    impl Sink for Nowhere {
+        fn unicast(&mut self, _: Endpoint, _: &[u8]) {}
+        fn multicast(&mut self, _: JobId, _: &[Endpoint], _: &[u8]) {}
+    }
+
+    /// A report of a job with one worker that has sent a RAW packet twice, one with a wrong cookie, and one
+    /// byte of no job; under index 3.
+    fn report() -> ShardReport {
+        let mut aggregator: Aggregator<Scalar> = Aggregator::new(Shard::WHOLE, 1 << 20);
+        let at = Endpoint::udp("10.0.0.1:9".parse().unwrap());
+        let config = JobConfig {
+            job: JobId(7),
+            cookie: Cookie(5),
+            workers: 1,
+            quorum: 1,
+            data_slots: 2,
+            norm_slots: 2,
+            lane: Lane::Bits8,
+            tables: Vec::new(),
+        };
+        aggregator.install_job(config).unwrap();
+        aggregator.set_member(JobId(7), WorkerId(0), at).unwrap();
+        let header = Header {
+            kind: Kind::Raw,
+            flags: 0,
+            num_workers: 1,
+            job: JobId(7),
+            worker: WorkerId(0),
+            table: TableId(0),
+            cookie: Cookie(5),
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        };
+        for cookie in [5, 5, 6] {
+            let mut packet = [0; 1044];
+            let packet =
+                Header { cookie: Cookie(cookie), ..header }.emit_packet(&mut packet, &[0; 1024]).to_vec();
+            aggregator.handle(at, &packet, &mut Nowhere);
+        }
+        aggregator.handle(at, &[1], &mut Nowhere);
+        ShardReport {
+            jobs: BTreeMap::from([(3, aggregator.job_counters(JobId(7)).unwrap().clone())]),
+            globals: *aggregator.counters(),
+            ..ShardReport::default()
+        }
+    }
+
+    fn id(kind: CounterKind) -> u32 {
+        *Program::get().counters.iter().find(|(_, counter)| counter.kind == kind).unwrap().0
+    }
+
+    fn read(counters: &Counters, now: &Readings, kind: CounterKind, index: u32) -> Cell {
+        counters.cell(now, id(kind), Program::get().counters[&id(kind)], index)
+    }
+
+    #[test]
+    fn cells_are_where_the_switch_program_has_them() {
+        // Two shards that have seen the same.
+        let now = Readings::of(&[report(), report()]);
+        let counters = Counters::default();
+        let worker = 3 << 7;
+        assert_eq!(read(&counters, &now, CounterKind::Packets, worker), (6, 6 * (1044 + 42)));
+        assert_eq!(read(&counters, &now, CounterKind::Events, worker << 3 | Event::Opened as u32), (2, 0));
+        assert_eq!(read(&counters, &now, CounterKind::Events, worker << 3 | Event::Duplicate as u32), (2, 0));
+        assert_eq!(
+            read(&counters, &now, CounterKind::Drops, worker << 4 | DropReason::Cookie as u32),
+            (2, 0)
+        );
+        assert_eq!(read(&counters, &now, CounterKind::Carrier, DropReason::Short as u32), (2, 0));
+        assert_eq!(read(&counters, &now, CounterKind::Answers, 3 << 2), (2, 0));
+        assert_eq!(read(&counters, &now, CounterKind::Answers, 3 << 2 | 1), (2, 0));
+        // All others are 0, up to the last.
+        let all = Query { counter: None, index: None };
+        let cells: Vec<_> = all.cells(Program::get()).collect();
+        let sizes: u32 = Program::get().counters.values().map(|counter| counter.size).sum();
+        assert_eq!(cells.len(), sizes as usize);
+        let full =
+            cells.iter().filter(|&&(id, counter, index)| counters.cell(&now, id, counter, index) != (0, 0));
+        assert_eq!(full.count(), 7);
+    }
+
+    #[test]
+    fn cells_can_be_set_and_go_on_counting() {
+        let (mut counters, program) = (Counters::default(), Program::get());
+        let now = Readings::of(&[report()]);
+        let query = Query { counter: Some(id(CounterKind::Packets)), index: Some(3 << 7) };
+        counters.set(program, &now, query, &CounterData { packet_count: 100, byte_count: 7 });
+        assert_eq!(read(&counters, &now, CounterKind::Packets, 3 << 7), (100, 7));
+        let later = Readings::of(&[report(), report()]);
+        assert_eq!(read(&counters, &later, CounterKind::Packets, 3 << 7), (103, 7 + 3 * 1086));
+        let query = Query { counter: Some(id(CounterKind::Answers)), index: None };
+        counters.set(program, &now, query, &CounterData::default());
+        assert_eq!(read(&counters, &now, CounterKind::Answers, 3 << 2), (0, 0));
+        counters.reset(later);
+        assert_eq!(
+            read(&counters, &Readings::of(&[report(), report()]), CounterKind::Packets, 3 << 7),
+            (0, 0)
+        );
+        assert!(counters.offsets.is_empty());
+    }
+
+    #[test]
+    fn indices_are_checked() {
+        let program = Program::get();
+        let entry = |counter_id, index: Option<i64>| CounterEntry {
+            counter_id,
+            index: index.map(|index| Index { index }),
+            data: None,
+        };
+        let code = |entry: &CounterEntry| Query::of(program, entry).unwrap_err().code;
+        let packets = id(CounterKind::Packets);
+        assert_eq!(code(&entry(packets, Some(-1))), Code::InvalidArgument);
+        assert_eq!(code(&entry(packets, Some(2048))), Code::OutOfRange);
+        assert_eq!(code(&entry(packets, Some(i64::MAX))), Code::OutOfRange);
+        assert_eq!(code(&entry(1, None)), Code::InvalidArgument);
+        assert_eq!(code(&entry(0, Some(1))), Code::InvalidArgument);
+        assert!(Query::of(program, &entry(packets, Some(2047))).is_ok());
+    }
+}

@@ -1,0 +1,187 @@
+//! The port, and the thread that serves it.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use p4runtime_proto::v1::p4_runtime_server::P4RuntimeServer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_stream::Stream;
+use tonic::transport::Server;
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use super::service::Service;
+use crate::config::P4RuntimeConfig;
+use crate::error::PsError;
+use crate::server::Shared;
+
+/// The largest message taken: a pipeline configuration with BMv2's JSON.
+const MAX_MESSAGE: usize = 8 << 20;
+/// Connections at a time; further ones are closed at once.
+const MAX_CONNECTIONS: usize = 16;
+/// Requests at a time on each, streams included.
+const MAX_REQUESTS: u32 = 16;
+/// How often it is looked whether the server stops.
+const TICK: Duration = Duration::from_millis(50);
+/// How soon a controller is missed whose machine is gone: it is asked so often, and must answer so soon.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// How long nothing is accepted after accepting has failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An open port.
+#[derive(Debug)]
+pub struct Listener {
+    listener: TcpListener,
+    local: SocketAddr,
+}
+
+impl Listener {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`PsError::P4Runtime`].
+    pub fn bind(config: &P4RuntimeConfig) -> Result<Listener, PsError> {
+        let open = || {
+            let listener = TcpListener::bind(config.listen)?;
+            listener.set_nonblocking(true)?;
+            let local = listener.local_addr()?;
+            Ok(Listener { listener, local })
+        };
+        let listener = open().map_err(|cause| PsError::P4Runtime { addr: config.listen, cause })?;
+        if !listener.local.ip().is_loopback() {
+            tracing::warn!(
+                "P4Runtime listens on {} without encryption: whoever reaches it can change and see all jobs",
+                listener.local
+            );
+        }
+        Ok(listener)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Serves it until the server stops.
+    pub fn serve(self, service: Service, shared: &Shared) {
+        let addr = self.local;
+        let served = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .and_then(|runtime| runtime.block_on(self.run(service, shared)));
+        if let Err(cause) = served {
+            shared.fail(PsError::P4Runtime { addr, cause });
+        }
+    }
+
+    async fn run(self, service: Service, shared: &Shared) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let service = P4RuntimeServer::new(service).max_decoding_message_size(MAX_MESSAGE);
+        // Encryption would be set here: `tls_config` works with any kind of connection.
+        let server = Server::builder()
+            .max_concurrent_streams(MAX_REQUESTS)
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .tcp_nodelay(true)
+            .add_service(service)
+            .serve_with_incoming(Incoming { listener, live: Arc::default(), pause: None });
+        tokio::select! {
+            served = server => served.map_err(io::Error::other),
+            () = stopped(shared) => Ok(()),
+        }
+    }
+}
+
+async fn stopped(shared: &Shared) {
+    while !shared.stop.load(Ordering::Relaxed) {
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Connections as they come, but not too many.
+struct Incoming {
+    listener: tokio::net::TcpListener,
+    live: Arc<AtomicUsize>,
+    pause: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl Stream for Incoming {
+    type Item = io::Result<Connection>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(pause) = &mut this.pause {
+                ready!(pause.as_mut().poll(context));
+                this.pause = None;
+            }
+            match ready!(this.listener.poll_accept(context)) {
+                Ok((stream, _)) if this.live.load(Ordering::Relaxed) < MAX_CONNECTIONS => {
+                    // Answers are short and waited for.
+                    let _ = stream.set_nodelay(true);
+                    this.live.fetch_add(1, Ordering::Relaxed);
+                    return Poll::Ready(Some(Ok(Connection { stream, live: Arc::clone(&this.live) })));
+                }
+                Ok(_) => {
+                    tracing::debug!("P4Runtime: {MAX_CONNECTIONS} connections are open, one more was closed");
+                }
+                // Mostly a lack of file descriptors, which may pass.
+                Err(_) => this.pause = Some(Box::pin(tokio::time::sleep(PAUSE))),
+            }
+        }
+    }
+}
+
+/// A connection that is counted.
+struct Connection {
+    stream: TcpStream,
+    live: Arc<AtomicUsize>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.stream.connect_info()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

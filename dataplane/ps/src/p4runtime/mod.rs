@@ -1,0 +1,23 @@
+//! The P4Runtime service: a controller writes jobs into this server as it does into a switch.
+//!
+//! It runs on a thread of its own; packet threads hear of it by commands alone. What is served, and what the
+//! switch program's tables mean here, is in docs/p4runtime.md.
+
+mod arbitration;
+mod counters;
+mod entries;
+mod frame;
+mod listener;
+mod pipeline;
+mod read;
+mod refusal;
+mod service;
+mod stream;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use listener::Listener;
+pub use service::Service;
+pub use stream::PacketsIn;

@@ -1,0 +1,177 @@
+//! The pipeline configuration: there is one program, and a controller says that it means that one.
+
+use p4runtime_proto::config::P4Info;
+use p4runtime_proto::v1::ForwardingPipelineConfig;
+use serde::Deserialize;
+use thc_protocol::Lane;
+use tonic::Code;
+
+use super::refusal::{Refusal, refuse};
+use crate::forwarding::Program;
+
+/// The longest text of [`DeviceConfig`].
+const MAX_TEXT: usize = 4096;
+
+/// What `p4_device_config` may say, as TOML.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceConfig {
+    /// Bits per summed coordinate, 8 or 16.
+    lane: u8,
+}
+
+/// A configuration that was found good.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    /// As it was sent.
+    pub config: ForwardingPipelineConfig,
+    /// Width of the lanes of all jobs.
+    pub lane: Lane,
+}
+
+/// What a controller has set.
+#[derive(Debug, Default)]
+pub struct Pipeline {
+    /// Set, but not in force yet.
+    pub saved: Option<Verified>,
+    /// In force.
+    pub running: Option<Verified>,
+}
+
+impl Verified {
+    /// The built-in program by itself, for static jobs.
+    #[must_use]
+    pub fn built_in() -> Verified {
+        let p4info = Some(Program::get().info.clone());
+        let config = ForwardingPipelineConfig { p4info, ..ForwardingPipelineConfig::default() };
+        Verified { config, lane: Lane::default() }
+    }
+}
+
+/// Checks a configuration.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`.
+pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<Verified, Refusal> {
+    let Some(config) = config else { return refuse(Code::InvalidArgument, "the config is missing") };
+    let Some(info) = &config.p4info else { return refuse(Code::InvalidArgument, "the P4Info is missing") };
+    if let Some(difference) = difference(&Program::get().info, info) {
+        return refuse(
+            Code::InvalidArgument,
+            format!("the P4Info is not that of this server (p4/build/thc.p4info.txtpb): {difference}"),
+        );
+    }
+    let lane = lane_of(&config.p4_device_config)?;
+    Ok(Verified { config, lane })
+}
+
+fn lane_of(device_config: &[u8]) -> Result<Lane, Refusal> {
+    // What BMv2 loads. Its program is compiled for lanes of 8 bits.
+    if device_config.is_empty() || device_config.trim_ascii_start().starts_with(b"{") {
+        return Ok(Lane::Bits8);
+    }
+    let expected = "leave p4_device_config empty, or give BMv2's JSON, or the line `lane = 8` or `lane = 16`";
+    let text =
+        Some(device_config).filter(|text| text.len() <= MAX_TEXT).and_then(|text| str::from_utf8(text).ok());
+    let read = text.and_then(|text| toml::from_str::<DeviceConfig>(text).ok());
+    match read.and_then(|config| Lane::from_bits(config.lane)) {
+        Some(lane) => Ok(lane),
+        None => refuse(Code::InvalidArgument, expected),
+    }
+}
+
+/// The first thing in which a P4Info differs from ours as far as it matters for requests: tables, actions,
+/// counters.
+fn difference(ours: &P4Info, theirs: &P4Info) -> Option<String> {
+    fn compare<T: PartialEq>(
+        kind: &str,
+        ours: &[T],
+        theirs: &[T],
+        id: impl Fn(&T) -> (u32, String),
+    ) -> Option<String> {
+        let find = |all: &[T], wanted: u32| all.iter().position(|one| id(one).0 == wanted);
+        for one in ours {
+            let (number, name) = id(one);
+            match find(theirs, number) {
+                None => return Some(format!("it lacks the {kind} {name} ({number})")),
+                Some(place) if theirs[place] != *one => {
+                    return Some(format!("the {kind} {name} ({number}) is another"));
+                }
+                Some(_) => {}
+            }
+        }
+        let extra = theirs.iter().map(&id).find(|(number, _)| find(ours, *number).is_none());
+        extra.map(|(number, name)| format!("it has a {kind} {name} ({number}) that this server lacks"))
+    }
+    compare("table", &ours.tables, &theirs.tables, |table| (table.id(), table.name().to_owned()))
+        .or_else(|| {
+            let id = |action: &p4runtime_proto::config::Action| (action.id(), action.name().to_owned());
+            compare("action", &ours.actions, &theirs.actions, id)
+        })
+        .or_else(|| {
+            let id = |counter: &p4runtime_proto::config::Counter| (counter.id(), counter.name().to_owned());
+            compare("counter", &ours.counters, &theirs.counters, id)
+        })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn config(info: P4Info, device: &[u8]) -> Option<ForwardingPipelineConfig> {
+        Some(ForwardingPipelineConfig { p4info: Some(info), p4_device_config: device.to_vec(), cookie: None })
+    }
+
+    fn ours() -> P4Info {
+        Program::get().info.clone()
+    }
+
+    #[test]
+    fn the_device_config_says_how_wide_lanes_are() {
+        for (text, lane) in [
+            (&b""[..], Lane::Bits8),
+            (b"\n {\"program\": 1}", Lane::Bits8),
+            (b"lane = 8", Lane::Bits8),
+            (b"# wide\nlane = 16\n", Lane::Bits16),
+        ] {
+            assert_eq!(verify(config(ours(), text)).unwrap().lane, lane);
+        }
+        for text in [&b"lane = 12"[..], b"lanes = 8", b"\xff\xfe", &[b'#'; 5000], b" "] {
+            let refusal = verify(config(ours(), text)).unwrap_err();
+            assert_eq!(refusal.code, Code::InvalidArgument);
+            assert!(refusal.message.contains("lane = 16"), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn another_program_is_told_by_its_first_difference() {
+        let says = |change: &dyn Fn(&mut P4Info)| {
+            let mut info = ours();
+            change(&mut info);
+            verify(config(info, b"")).unwrap_err().message
+        };
+        assert!(says(&|info| *info = P4Info::default()).contains("lacks the table jobs"));
+        assert!(says(&|info| info.tables[0].size = 17).contains("the table jobs (42255305) is another"));
+        assert!(says(&|info| info.actions.truncate(3)).contains("lacks the action"));
+        assert!(
+            says(&|info| {
+                let mut more = info.counters[0].clone();
+                more.preamble.as_mut().unwrap().id = 5;
+                info.counters.push(more);
+            })
+            .contains("has a counter packets (5) that this server lacks")
+        );
+        assert_eq!(verify(None).unwrap_err().code, Code::InvalidArgument);
+        assert!(
+            verify(Some(ForwardingPipelineConfig::default()))
+                .unwrap_err()
+                .message
+                .contains("P4Info is missing")
+        );
+        // Registers are not served, and so may be as they like.
+        let mut info = ours();
+        info.registers.clear();
+        assert!(verify(config(info, b"")).is_ok());
+    }
+}

@@ -1,0 +1,101 @@
+//! All shards of a server, as the threads that command them see them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use thc_transport::Peer;
+
+use crate::error::PsError;
+use crate::forwarding::Changes;
+use crate::server::Shared;
+use crate::shard::{Command, ShardReport};
+
+/// How long a shard may take to follow a command before that is said, or to report before its last report is
+/// used.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where commands go.
+#[derive(Clone, Debug)]
+pub struct Shards {
+    commands: Vec<Sender<Command>>,
+    shared: Arc<Shared>,
+}
+
+impl Shards {
+    /// Of a server.
+    #[must_use]
+    pub fn new(commands: Vec<Sender<Command>>, shared: Arc<Shared>) -> Shards {
+        Shards { commands, shared }
+    }
+
+    /// Which kinds of packets go to the control thread from now on.
+    pub fn take_kinds(&self, kinds: u8) {
+        self.shared.control_kinds.store(kinds, Ordering::Relaxed);
+    }
+
+    /// Gives changes to every shard and waits until all have followed. Whether all did; if not, the server is
+    /// about to stop.
+    #[must_use]
+    pub fn follow(&self, changes: Changes) -> bool {
+        let changes = Arc::new(changes);
+        let (done, answers) = bounded(self.commands.len());
+        for shard in &self.commands {
+            if shard.send(Command::Follow(Arc::clone(&changes), done.clone())).is_err() {
+                return false;
+            }
+        }
+        drop(done);
+        let mut followed = 0;
+        while followed < self.commands.len() {
+            match answers.recv_timeout(PATIENCE) {
+                Ok(Ok(())) => followed += 1,
+                Ok(Err(error)) => {
+                    // The rows were checked, so this shard is not what it should be.
+                    self.shared.fail(PsError::Job(error));
+                    return false;
+                }
+                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) if self.shared.stop.load(Ordering::Relaxed) => return false,
+                Err(RecvTimeoutError::Timeout) => {
+                    tracing::warn!("a shard takes long to follow a change; is the machine overloaded?");
+                }
+            }
+        }
+        true
+    }
+
+    /// Lets the first shard send a packet, waiting for room.
+    pub fn send(&self, to: Peer, packet: Vec<u8>) {
+        if let Some(first) = self.commands.first() {
+            // A shard that is gone has ended the server.
+            let _ = first.send(Command::Send(to, packet));
+        }
+    }
+
+    /// The same unless there is no room. Whether there was.
+    #[must_use]
+    pub fn try_send(&self, to: Peer, packet: Vec<u8>) -> bool {
+        self.commands.first().is_some_and(|first| first.try_send(Command::Send(to, packet)).is_ok())
+    }
+
+    /// Counters of all shards up to now.
+    #[must_use]
+    pub fn reports(&self) -> Vec<ShardReport> {
+        let asked: Vec<_> = self
+            .commands
+            .iter()
+            .map(|shard| {
+                let (sender, report) = bounded(1);
+                shard.send_timeout(Command::Report(sender), PATIENCE).ok().map(|()| report)
+            })
+            .collect();
+        let mut reports: Vec<Option<ShardReport>> = asked
+            .into_iter()
+            .map(|report| report.and_then(|report| report.recv_timeout(PATIENCE).ok()))
+            .collect();
+        self.shared.last_reports(&mut reports);
+        reports.into_iter().flatten().collect()
+    }
+}
