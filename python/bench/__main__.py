@@ -45,6 +45,8 @@ def main() -> int:
                         help="shape the server's port too: a server on one host instead of a switch")
     parser.add_argument("--methods", help="only these, separated by commas")
     parser.add_argument("--workers", help="only these numbers of processes, separated by commas")
+    parser.add_argument("--links", help="only these rates in Gb/s, separated by commas; 0 is unshaped loopback")
+    parser.add_argument("--only", choices=("pace", "training", "memory"), help="only this part of the plan")
     arguments = parser.parse_args()
 
     import plot
@@ -90,6 +92,17 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
         plan = dataclasses.replace(plan, methods=tuple(arguments.methods.split(",")))
     if arguments.workers:
         plan = dataclasses.replace(plan, workers=tuple(int(n) for n in arguments.workers.split(",")))
+    if arguments.links:
+        rates = [float(rate) or None for rate in arguments.links.split(",")]
+        plan = dataclasses.replace(plan, links=tuple(rates))
+    if arguments.only:
+        plan = dataclasses.replace(
+            plan,
+            links=() if arguments.only == "memory" else plan.links,
+            pace=plan.pace if arguments.only == "pace" else {},
+            training=plan.training if arguments.only == "training" else {},
+            memory_steps=(plan.memory_steps or 5) if arguments.only == "memory" else 0,
+        )
     program, missing = find_server(), []
     if importlib.util.find_spec("thc") is None:
         missing.append("Python has no thc (pip install ./python)")

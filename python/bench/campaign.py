@@ -45,12 +45,14 @@ class Campaign:
         """Everything."""
         shaped = [link for link in self.plan.links if link is not None]
         for workers in self.plan.workers:
-            if self.why_no_network:
+            if not shaped and not self.plan.training:
+                pass
+            elif self.why_no_network:
                 self.miss(f"{workers} processes on shaped links", self.why_no_network)
             else:
                 with Network(workers) as network:
                     self.part(workers, network, shaped)
-            if None in self.plan.links or self.why_no_network:
+            if None in self.plan.links or (self.why_no_network and shaped):
                 self.part(workers, None, [None])
         if self.plan.memory_steps:
             for method in self.plan.methods:

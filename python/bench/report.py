@@ -26,7 +26,7 @@ class Results:
 
     def workers(self) -> list[int]:
         """Numbers of processes, in order."""
-        return sorted({record["workers"] for record in self.all["pace"]})
+        return sorted({record["workers"] for record in [*self.all["pace"], *self.all["training"]]})
 
     def links(self, model: str, workers: int) -> list[str]:
         """Links on which steps were timed, slowest first and loopback last."""

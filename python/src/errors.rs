@@ -80,6 +80,9 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
             exception(py, "FeedbackStateError", &message, |d| d.set_item("key", key))
         }
         WorkerError::Unusable { .. } => exception(py, "UnusableJobError", &message, |_| Ok(())),
+        WorkerError::Controller { url, .. } => {
+            exception(py, "ControllerError", &message, |d| d.set_item("url", url))
+        }
         WorkerError::Io(_) => exception(py, "NetworkError", &message, |_| Ok(())),
         WorkerError::Closed => exception(py, "ClosedError", &message, |_| Ok(())),
     }

@@ -25,6 +25,9 @@ struct Keys {
     send_buffer: Option<usize>,
     inject: Option<String>,
     inject_seed: Option<u64>,
+    controller_ca: Option<PathBuf>,
+    controller_cert: Option<PathBuf>,
+    controller_key: Option<PathBuf>,
 }
 
 /// Reads the settings of a group from a TOML file: the keys that it has.
@@ -42,6 +45,7 @@ pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>>
         ($($key:ident),*) => { $(if let Some(value) = keys.$key { found.set_item(stringify!($key), value)?; })* };
     }
     plain!(ps, job, worker, bind, seed, threads, recv_buffer, send_buffer, inject, inject_seed);
+    plain!(controller_ca, controller_cert, controller_key);
     if let Some(cookie) = keys.cookie {
         found.set_item("cookie", cookie.cookie().map_err(wrong)?)?;
     }

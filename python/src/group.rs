@@ -6,9 +6,10 @@ use crate::process::OwnedByProcess;
 use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use thc_worker::{CallOptions, GroupConfig, Mode, WorkerError};
+use thc_worker::{CallOptions, Controller, ControllerUrl, GroupConfig, Mode, WorkerError};
 
 /// A worker's membership in a job.
 #[pyclass(module = "thc._native", frozen)]
@@ -24,6 +25,28 @@ fn options(mode: &str, feedback: Option<u64>) -> Result<CallOptions, String> {
         other => return Err(format!("mode = {other:?}: write \"compressed\" or \"raw\"")),
     };
     Ok(CallOptions { mode, feedback })
+}
+
+/// The controller, if `ps` names one.
+fn controller(
+    ps: &str,
+    rank: Option<u8>,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<Controller>, String> {
+    if !ControllerUrl::is_meant(ps) {
+        return Ok(None);
+    }
+    let mut controller = Controller::new(ps.parse().map_err(|error| format!("ps: {error}"))?);
+    controller.rank = rank;
+    controller.ca = ca;
+    controller.identity = match (cert, key) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some((cert, key)),
+        _ => return Err("give controller_cert and controller_key, or neither".to_owned()),
+    };
+    Ok(Some(controller))
 }
 
 impl Group {
@@ -48,16 +71,16 @@ impl Group {
 #[pymethods]
 impl Group {
     #[new]
-    #[pyo3(signature = (*, ps, job, worker, cookie, bind=None, join_timeout=None, timeout=None, min_rto=None,
-                        seed=None, threads=None, recv_buffer=None, send_buffer=None, inject=None,
-                        inject_seed=None))]
+    #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None,
+                        min_rto=None, seed=None, threads=None, recv_buffer=None, send_buffer=None, inject=None,
+                        inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
         ps: &str,
-        job: u16,
-        worker: u8,
-        cookie: Secret,
+        job: Option<u16>,
+        worker: Option<u8>,
+        cookie: Option<Secret>,
         bind: Option<&str>,
         join_timeout: Option<Time>,
         timeout: Option<Time>,
@@ -68,17 +91,25 @@ impl Group {
         send_buffer: Option<usize>,
         inject: Option<&str>,
         inject_seed: Option<u64>,
+        controller_ca: Option<PathBuf>,
+        controller_cert: Option<PathBuf>,
+        controller_key: Option<PathBuf>,
     ) -> PyResult<Self> {
         let defaults = GroupConfig::default();
         let time = |key: &str, time: Option<Time>, default: Duration| {
             time.map_or(Ok(default), |time| time.read(key))
         };
         let config = || {
+            let controller = controller(ps, worker, controller_ca, controller_cert, controller_key)?;
             Ok(GroupConfig {
-                ps: py.detach(|| address("ps", ps))?,
-                job,
-                worker,
-                cookie: cookie.cookie()?,
+                ps: match &controller {
+                    Some(_) => defaults.ps,
+                    None => py.detach(|| address("ps", ps))?,
+                },
+                controller,
+                job: job.unwrap_or(defaults.job),
+                worker: worker.unwrap_or(defaults.worker),
+                cookie: cookie.map_or(Ok(defaults.cookie), |cookie| cookie.cookie())?,
                 bind: bind.map_or(Ok(defaults.bind), |text| parse("bind", text))?,
                 join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
                 timeout: time("timeout", timeout, defaults.timeout)?,
@@ -175,6 +206,8 @@ impl Group {
             thc_protocol::Policy::Reliable => "reliable",
             thc_protocol::Policy::BestEffort => "best-effort",
         };
+        found.set_item("job", parameters.job.0)?;
+        found.set_item("worker", parameters.worker.0)?;
         found.set_item("workers", parameters.workers)?;
         found.set_item("quorum", parameters.quorum)?;
         found.set_item("slots", parameters.data_slots)?;

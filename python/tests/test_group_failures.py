@@ -150,6 +150,15 @@ def test_the_job_is_unusable() -> None:
         teller.join(10)
 
 
+def test_no_controller() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = "thc://127.0.0.1:%d/train" % closed.getsockname()[1]
+        with pytest.raises(thc.ControllerError, match="train") as caught:
+            thc.Group(url, join_timeout=0.5)
+    assert caught.value.url == url and isinstance(caught.value, thc.JoinError)
+
+
 def test_the_network_refuses() -> None:
     with pytest.raises(thc.NetworkError, match="192.0.2.77") as caught:
         thc.Group("127.0.0.1:9", cookie=1, bind="192.0.2.77:0", join_timeout=1)

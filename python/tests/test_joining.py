@@ -134,7 +134,8 @@ def test_a_job_of_another_size_than_the_world(jobs: ParameterServer, monkeypatch
         ({"THC_PS": "127.0.0.1:9", "RANK": "0"}, "cookie is missing"),
         ({"THC_PS": "127.0.0.1:9", "THC_COOKIE": "1", "RANK": "first"}, "RANK is 'first'"),
         ({"THC_PS": "127.0.0.1:9", "THC_COOKIE": "1", "RANK": "0", "THC_THREADS": "x"}, "THC_THREADS"),
-        ({"THC_PS": "thc://127.0.0.1:9/job", "THC_COOKIE": "1", "RANK": "0"}, "controller"),
+        ({"THC_PS": "thc://127.0.0.1:9/job", "THC_COOKIE": "1", "RANK": "0"}, "cookie is given.*controller"),
+        ({"THC_PS": "thc://127.0.0.1:9", "RANK": "0"}, "thc://controller"),
     ],
 )
 def test_a_wrong_environment(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], says: str) -> None:

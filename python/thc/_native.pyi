@@ -11,9 +11,9 @@ class Group:
         cls,
         *,
         ps: str,
-        job: int,
-        worker: int,
-        cookie: int | str,
+        job: int | None = None,
+        worker: int | None = None,
+        cookie: int | str | None = None,
         bind: str | None = None,
         join_timeout: float | str | None = None,
         timeout: float | str | None = None,
@@ -24,6 +24,9 @@ class Group:
         send_buffer: int | None = None,
         inject: str | None = None,
         inject_seed: int | None = None,
+        controller_ca: str | PathLike[str] | None = None,
+        controller_cert: str | PathLike[str] | None = None,
+        controller_key: str | PathLike[str] | None = None,
     ) -> Group: ...
     @property
     def workers(self) -> int: ...

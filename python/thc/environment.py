@@ -12,7 +12,7 @@ __all__ = ["configured", "fill_worker", "keys", "number", "world_size"]
 
 _NUMBERS = ("job", "worker", "seed", "threads", "recv_buffer", "send_buffer", "inject_seed")
 _TIMES = ("join_timeout", "timeout", "min_rto")
-_TEXTS = ("ps", "cookie", "bind", "inject")
+_TEXTS = ("ps", "cookie", "bind", "inject", "controller_ca", "controller_cert", "controller_key")
 
 
 def _integer(name: str, text: str) -> int:
@@ -47,8 +47,9 @@ def keys() -> dict[str, Any]:
 
 
 def fill_worker(found: dict[str, Any]) -> None:
-    """Without a worker's number, it is torchrun's rank."""
-    if "worker" not in found:
+    """Without a worker's number, it is torchrun's rank; a controller gives one to those that have none."""
+    controlled = str(found.get("ps", "")).startswith(("thc://", "thcs://"))
+    if "worker" not in found and not (controlled and "RANK" not in os.environ):
         if "RANK" not in os.environ:
             raise ConfigError("worker is missing: give this worker's number, or set THC_WORKER or RANK")
         found["worker"] = _integer("RANK", os.environ["RANK"])

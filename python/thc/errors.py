@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "ClosedError",
     "ConfigError",
+    "ControllerError",
     "EmptyError",
     "FeedbackBusyError",
     "FeedbackError",
@@ -70,6 +71,13 @@ class JoinMissingError(JoinError):
     """The workers that did not."""
     waited: float
     """Seconds."""
+
+
+class ControllerError(JoinError):
+    """The controller refuses, or is not there."""
+
+    url: str
+    """The job at the controller."""
 
 
 class NonFiniteError(ThcError):

@@ -78,8 +78,10 @@ class Handle:
 class Group:
     """This process's membership in a job; making one returns when all its workers are there.
 
-    ``ps`` is the parameter server as ``"host:port"``, ``worker`` this worker's number, 0 to n - 1, and ``cookie``
-    the job's secret (default: the variable ``THC_COOKIE``). Options:
+    ``ps`` is the parameter server as ``"host:port"``, ``job`` the job's number (1), ``worker`` this worker's
+    number, 0 to n - 1 (0), and ``cookie`` the job's secret (default: the variable ``THC_COOKIE``). Or ``ps`` is
+    ``"thc://controller:port/job"``: then a controller tells all that, and gives a number to a worker that has
+    none. Options:
 
     - ``join_timeout`` (60 s): how long to wait for the others; ``timeout`` (60 s): how long an all-reduce may
       stand still. Times are seconds, or text like ``"200ms"``.
@@ -88,6 +90,7 @@ class Group:
     - ``min_rto`` (20 ms): shortest time before a packet is sent again.
     - ``seed``: of this worker's rounding; by default from the job's seed, so that runs repeat bit for bit.
     - ``inject``, ``inject_seed``: faults for tests, like ``"loss=0.01"``.
+    - ``controller_ca``, ``controller_cert``, ``controller_key``: PEM files for a controller's ``thcs://``.
 
     Raises :exc:`~thc.JoinError` if the group cannot be joined, :exc:`~thc.ConfigError` for wrong options.
     """
@@ -95,8 +98,8 @@ class Group:
     def __init__(
         self,
         ps: str,
-        job: int = 1,
-        worker: int = 0,
+        job: int | None = None,
+        worker: int | None = None,
         cookie: int | str | None = None,
         *,
         bind: str | None = None,
@@ -109,25 +112,26 @@ class Group:
         send_buffer: int | None = None,
         inject: str | None = None,
         inject_seed: int | None = None,
+        controller_ca: str | os.PathLike[str] | None = None,
+        controller_cert: str | os.PathLike[str] | None = None,
+        controller_key: str | os.PathLike[str] | None = None,
     ) -> None:
         self._server: Server | None = None
         self._pid = os.getpid()
-        if ps.startswith("thc://"):
-            raise ConfigError(
-                f"ps = {ps!r} names a controller, and there is none yet: give the parameter server itself, "
-                'like ps="10.0.0.1:9000"'
-            )
-        if not 0 <= job < 1 << 16:
+        if ps.startswith(("thc://", "thcs://")):
+            for key, value in (("job", job), ("cookie", cookie)):
+                if value is not None:
+                    raise ConfigError(f"{key} is given, and ps is {ps!r}: the controller tells it, leave it out")
+        else:
+            job = 1 if job is None else job
+            worker = 0 if worker is None else worker
+            cookie = os.environ.get("THC_COOKIE") if cookie is None else cookie
+            if cookie is None:
+                raise ConfigError("cookie is missing: give the job's cookie, or set THC_COOKIE")
+        if job is not None and not 0 <= job < 1 << 16:
             raise ConfigError(f"job is {job}: jobs have the numbers 0 to 65535")
-        if not 0 <= worker < 64:
+        if worker is not None and not 0 <= worker < 64:
             raise ConfigError(f"worker is {worker}: workers have the numbers 0 to 63")
-        if cookie is None:
-            cookie = os.environ.get("THC_COOKIE")
-        if cookie is None:
-            raise ConfigError("cookie is missing: give the job's cookie, or set THC_COOKIE")
-        self.ps = ps
-        self.job_number = job
-        self.worker = worker
         self._native = _native.Group(
             ps=ps,
             job=job,
@@ -143,8 +147,15 @@ class Group:
             send_buffer=send_buffer,
             inject=inject,
             inject_seed=inject_seed,
+            controller_ca=controller_ca,
+            controller_cert=controller_cert,
+            controller_key=controller_key,
         )
-        self.workers: int = self._native.workers
+        self.ps = ps
+        told = self._native.parameters()
+        self.job_number: int = told["job"]
+        self.worker: int = told["worker"]
+        self.workers: int = told["workers"]
         _open.add(self)
 
     @classmethod
@@ -230,7 +241,7 @@ class Group:
     @property
     def job(self) -> Job:
         """What the parameter server said about the job."""
-        return Job(**self._native.parameters())
+        return Job(**{key: value for key, value in self._native.parameters().items() if key not in ("job", "worker")})
 
     def allreduce(
         self, array: Array, mode: str = "compressed", feedback: int | str | None = None
