@@ -22,14 +22,19 @@ Examples:
     thc-ps --job 1 --workers 10 --cookie 0x1234abcd --quorum 9 \\
         --policy best-effort --deadline 50ms
 
+  Jobs that a controller writes by P4Runtime; none at the start:
+    thc-ps --listen 10.0.0.1:9000 --p4runtime 127.0.0.1:9559
+
   Several jobs, from a file; flags win over it:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
 Every flag of Server is also a key at the top of the file, every flag of Job one in its
 [[job]] sections, with _ for - (--slots is data_slots there); those of DPDK are in a [dpdk]
-section, without dpdk- (--dpdk-device is devices there, a list).
+section, without dpdk- (--dpdk-device is devices there, a list), those of P4Runtime in a [p4runtime]
+section (--p4runtime is listen there).
 
-Output: `ready ADDRESS:PORT` on stdout once workers can join; events on stderr
+Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it `p4runtime ADDRESS:PORT` if that is
+served; events on stderr
 (RUST_LOG=debug for more); totals on stdout after SIGTERM or Ctrl-C.
 Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use;
 2 wrong flags or configuration.";

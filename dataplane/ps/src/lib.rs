@@ -27,6 +27,7 @@
 mod config;
 mod control;
 mod error;
+mod exchange;
 mod forwarding;
 mod kernels;
 mod liveness;
@@ -43,6 +44,8 @@ pub use config::{
     Place, PolicyName, Secret, ServerConfig, ServerOptions, Size,
 };
 pub use error::PsError;
+pub use exchange::{Exchange, Handler};
 pub use kernels::Simd;
+pub use outbox::{Outbox, SendFailure};
 pub use server::Server;
 pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};

@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, GlobalCounters, JobCounters};
+use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, GlobalCounters, JobCounters, Sink};
 use thc_protocol::{JobId, WorkerId};
-use thc_transport::{CapturedIo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, UdpIo};
+use thc_transport::{CapturedIo, DpdkIo, IoStats, LossyIo, Peer, UdpIo};
 
 use crate::control::ControlPort;
 use crate::error::PsError;
+use crate::exchange::{Exchange, Handler};
 use crate::forwarding::{Changes, JobView};
 use crate::kernels::Simd;
 use crate::liveness::admitted;
@@ -59,8 +60,8 @@ pub struct ShardReport {
     pub jobs: BTreeMap<u16, JobCounters>,
 }
 
-/// A backend that a shard can report on.
-pub trait ShardIo: PacketIo {
+/// A backend that a shard can serve and report on.
+pub trait ShardIo: Exchange {
     /// How often the receive buffer overflowed.
     fn recv_overflows(&self) -> u64;
 }
@@ -105,6 +106,26 @@ pub struct Worker<T> {
     pub busy_poll: bool,
     /// Of the whole server.
     pub shared: Arc<Shared>,
+}
+
+/// Where packets part: the control plane's go to its thread, all others to the aggregator.
+struct Desk<'a> {
+    aggregator: &'a mut Aggregator<Simd>,
+    control: Option<&'a ControlPort>,
+    dropped: &'a mut u64,
+}
+
+impl Handler for Desk<'_> {
+    #[inline]
+    fn handle(&mut self, from: Peer, packet: &[u8], sink: &mut impl Sink) {
+        if let Some(port) = self.control
+            && let Some(packet) = port.recognise(from, packet)
+        {
+            *self.dropped += u64::from(!port.offer(packet));
+        } else {
+            self.aggregator.handle(Endpoint::udp(from), packet, sink);
+        }
+    }
 }
 
 struct State<T> {
@@ -171,32 +192,17 @@ impl<T: ShardIo> State<T> {
     /// Receives and handles one burst, and sends what it answers.
     fn burst(&mut self) -> std::io::Result<usize> {
         let Worker { io, aggregator, control, .. } = &mut self.worker;
-        let (outbox, dropped) = (&mut self.outbox, &mut self.control_dropped);
-        let packets = io.recv_burst(&mut |from, packet| {
-            if let Some(port) = control
-                && let Some(packet) = port.recognise(from, packet)
-            {
-                *dropped += u64::from(!port.offer(packet));
-            } else {
-                aggregator.handle(Endpoint::udp(from), packet, outbox);
-            }
-        })?;
-        if !self.outbox.is_empty() {
-            self.flush();
-        }
-        Ok(packets)
-    }
-
-    fn flush(&mut self) {
+        let mut desk = Desk { aggregator, control: control.as_ref(), dropped: &mut self.control_dropped };
         let mut latest: Option<SendFailure> = None;
         let failures = &mut self.send_failures;
-        self.outbox.flush(&mut self.worker.io, &mut |failure| {
+        let packets = io.exchange(&mut self.outbox, &mut desk, &mut |failure| {
             *failures += failure.datagrams;
             latest = Some(failure);
-        });
+        })?;
         if let Some(failure) = latest {
             self.complain(&failure);
         }
+        Ok(packets)
     }
 
     fn complain(&mut self, failure: &SendFailure) {

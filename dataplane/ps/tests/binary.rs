@@ -293,3 +293,22 @@ fn faults_can_be_injected() {
     assert!(server.greeting[0].ends_with("reliable, injecting faults"), "{:?}", server.greeting);
     session(2, server.address);
 }
+
+/// Without a job it waits for a controller, and ends with one connected.
+#[test]
+fn a_server_without_jobs_serves_a_controller() {
+    let mut server = Running::start(&["--listen", "127.0.0.1:0", "--p4runtime", "127.0.0.1:0"]);
+    let [greeting, p4runtime] = &server.greeting[..] else { panic!("{:?}", server.greeting) };
+    let address = p4runtime.strip_prefix("p4runtime ").unwrap();
+    assert!(greeting.starts_with("thc-ps listening on 127.0.0.1:"), "{greeting}");
+    assert!(greeting.ends_with(&format!(", P4Runtime on {address}")), "{greeting}");
+    let _connection = std::net::TcpStream::connect(address).unwrap();
+    let (code, error) = fails(&["--listen", "127.0.0.1:0", "--p4runtime", address]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains(&format!("cannot serve P4Runtime on {address}")), "{error}");
+    server.signal(Signal::TERM);
+    assert!(server.child.wait().unwrap().success());
+    let (code, error) = fails(&["--p4runtime", "9559"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("p4runtime is \"9559\""), "{error}");
+}

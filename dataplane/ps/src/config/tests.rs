@@ -69,7 +69,7 @@ fn the_examples_defaults_are_the_defaults() {
 #[test]
 fn the_examples_dpdk_section_has_the_defaults() {
     let from = EXAMPLE.find("# [dpdk]").unwrap();
-    let section = &EXAMPLE[from..from + EXAMPLE[from..].find("[[job]]").unwrap()];
+    let section = &EXAMPLE[from..from + EXAMPLE[from..].find("# [p4runtime]").unwrap()];
     let assigns =
         |line: &str| line.split(" = ").next().is_some_and(|key| key.chars().all(|c| c.is_ascii_lowercase()));
     let lines = section.lines().filter_map(|line| line.strip_prefix("# "));
@@ -94,6 +94,35 @@ fn the_examples_dpdk_section_has_the_defaults() {
     };
     assert_eq!(default.idle, thc_transport::Idle::BackOff(Duration::from_micros(100)));
     assert_eq!((default.prefix, options), (24, shown));
+}
+
+/// So is this one.
+#[test]
+fn the_examples_p4runtime_section_has_the_defaults() {
+    let from = EXAMPLE.find("# [p4runtime]").unwrap();
+    let section = EXAMPLE[from..from + EXAMPLE[from..].find("[[job]]").unwrap()].replace("# ", "");
+    let shown = check(&section).unwrap().p4runtime;
+    assert_eq!(shown, check("[p4runtime]").unwrap().p4runtime);
+    let shown = shown.unwrap();
+    assert_eq!((shown.listen.to_string().as_str(), shown.device_id), ("127.0.0.1:9559", 0));
+}
+
+#[test]
+fn p4runtime_takes_the_place_of_jobs() {
+    let config = check("[p4runtime]\nlisten = \"[::1]:5\"\ndevice_id = 7").unwrap();
+    assert_eq!((config.jobs.len(), config.p4runtime.unwrap().listen.port()), (0, 5));
+    assert_eq!(check(SMALL).unwrap().p4runtime, None);
+    assert_eq!(check(&format!("[p4runtime]\n{SMALL}")).unwrap().jobs.len(), 1);
+    assert!(check("").unwrap_err().contains("or --p4runtime for a controller"));
+    let error = check("[p4runtime]\nlisten = \"9559\"").unwrap_err();
+    assert!(error.starts_with("p4runtime is \"9559\": give an address and a port"), "{error}");
+    assert!(check("[p4runtime]\nport = 1").unwrap_err().starts_with("line 2: port: "));
+    // Flags win, key by key.
+    let file = ServerOptions::parse("[p4runtime]\nlisten = \"127.0.0.1:1\"\ndevice_id = 7").unwrap();
+    let flag = P4RuntimeOptions { listen: Some("127.0.0.1:2".into()), device_id: None };
+    let flags = ServerOptions { p4runtime: Some(flag), ..ServerOptions::default() };
+    let both = file.with_flags(flags, JobOptions::default()).unwrap().validate().unwrap().p4runtime.unwrap();
+    assert_eq!((both.listen.port(), both.device_id), (2, 7));
 }
 
 #[test]

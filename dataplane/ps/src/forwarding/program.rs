@@ -25,6 +25,8 @@ pub struct Program {
     pub counters: BTreeMap<u32, Counter>,
     /// The tables that mean something here.
     pub known: Known,
+    /// How many jobs have counters of their own.
+    pub indices: u16,
 }
 
 /// Numbers of the tables whose rows change what is forwarded.
@@ -201,7 +203,7 @@ impl Program {
             control_plane: info.table("control_plane")?.id(),
             own_address: info.table("own_address")?.id(),
         };
-        let program = Program { info, tables, actions, counters, known };
+        let mut program = Program { info, tables, actions, counters, known, indices: 0 };
         for (action, params) in [
             (
                 "set_job",
@@ -219,6 +221,10 @@ impl Program {
                 }
             }
         }
+        let index = program.action("set_job").and_then(|(_, action)| {
+            action.params.iter().find(|param| param.name == "index").map(|param| param.bits)
+        });
+        program.indices = 1 << index.unwrap_or(0).min(15);
         Ok(program)
     }
 
@@ -263,6 +269,7 @@ mod tests {
         let job = program.entry("set_job", &[("cookie", 7), ("group", 9)]);
         assert_eq!((program.param(&job, "cookie"), program.param(&job, "group")), (7, 9));
         assert_eq!(program.param(&job, "epoch"), 0);
+        assert_eq!(program.indices, 16);
     }
 
     #[test]

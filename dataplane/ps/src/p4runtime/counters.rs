@@ -12,8 +12,6 @@ use crate::forwarding::{Counter, CounterKind, Program};
 use crate::shard::ShardReport;
 use crate::stats::merged;
 
-/// Indices of jobs' counters (`JOB_BITS` of the program).
-const JOBS: u16 = 16;
 /// Bits of worker, event, reason and answer in an index.
 const WORKER_BITS: u32 = 7;
 const EVENT_BITS: u32 = 3;
@@ -38,7 +36,7 @@ impl Readings {
     /// Of these reports.
     #[must_use]
     pub fn of(reports: &[ShardReport]) -> Readings {
-        let jobs = (0..JOBS).filter_map(|index| Some((index, merged(reports, index)?)));
+        let jobs = (0..Program::get().indices).filter_map(|index| Some((index, merged(reports, index)?)));
         let mut carrier = [0; CARRIER];
         for report in reports {
             carrier.iter_mut().zip(report.globals.drops).for_each(|(sum, drops)| *sum += drops);

@@ -1,0 +1,372 @@
+//! Packets per second of the server on one core over a DPDK device, against dpdk-testpmd in `macswap` mode on a
+//! device of the same driver and with packets of the same size.
+//!
+//! The device is net_ring: rings in memory, so that what is measured is the work of the program and not of a NIC. The
+//! server's turn: four workers' DATA packets lie in the ring; it receives them, checks everything down to the UDP
+//! checksum, adds them up and sends every RESULT to four workers. Filling and emptying the rings is not timed. testpmd
+//! swaps two addresses in each packet that goes round in its ring, and tells the cycles of its own work. Both take turns.
+//! Before anything is timed, sums and receivers of all results of a round are checked.
+//!
+//! Results go to `bench/device.json` in the target directory. Without `--bench` there is one short turn of each.
+
+use std::error::Error;
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thc_dpdk::{BURST, Batch, Eal, EalConfig, Mempool, Port, PortConfig, RingPair, RxQueue, TxQueue};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Kernels, Outcome, Scalar, Shard, Sink};
+use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET};
+use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_ps::{Exchange, Handler, Outbox, Simd};
+use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Peer};
+
+const TABLE: [u8; 16] = [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30];
+const JOB: JobId = JobId(1);
+const WORKERS: u8 = 4;
+const SLOTS: u16 = 1024;
+/// Slots of a turn: as many as a run of packets has at most.
+const BLOCK: u16 = 64;
+/// Packets in the rings at once.
+const TURN: usize = BLOCK as usize * WORKERS as usize;
+const DATA: usize = HEADER_LEN + 512;
+const HEADERS: usize = 42;
+const PS: Peer = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
+const PS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+type Fallible<T> = Result<T, Box<dyn Error>>;
+
+fn worker(number: u8) -> Peer {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 10 + number), 50_000)
+}
+
+/// Ones' complement sum of a run of bytes.
+fn sum(bytes: &[u8]) -> u32 {
+    bytes.chunks(2).map(|half| u32::from(half[0]) << 8 | half.get(1).map_or(0, |&low| u32::from(low))).sum()
+}
+
+fn fold(mut sum: u32) -> u16 {
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    sum as u16
+}
+
+/// A frame from a worker to the server.
+fn frame(from: Peer, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; HEADERS];
+    frame[..6].copy_from_slice(&PS_MAC);
+    frame[6] = 2;
+    frame[12] = 8;
+    let ip = &mut frame[14..];
+    ip[0] = 0x45;
+    ip[2..4].copy_from_slice(&((28 + payload.len()) as u16).to_be_bytes());
+    (ip[8], ip[9]) = (64, 17);
+    ip[12..16].copy_from_slice(&from.ip().octets());
+    ip[16..20].copy_from_slice(&PS.ip().octets());
+    let header_sum = !fold(sum(&ip[..20]));
+    ip[10..12].copy_from_slice(&header_sum.to_be_bytes());
+    let pseudo = sum(&ip[12..20]) + 17 + 8 + payload.len() as u32;
+    ip[20..22].copy_from_slice(&from.port().to_be_bytes());
+    ip[22..24].copy_from_slice(&PS.port().to_be_bytes());
+    ip[24..26].copy_from_slice(&((8 + payload.len()) as u16).to_be_bytes());
+    let checksum = !fold(pseudo + sum(&ip[20..28]) + sum(payload));
+    ip[26..28].copy_from_slice(&checksum.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+fn aggregator<K: Kernels>() -> Fallible<Aggregator<K>> {
+    let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
+    aggregator.install_table(TableId(1), TABLE)?;
+    aggregator.install_job(JobConfig {
+        job: JOB,
+        cookie: Cookie(7),
+        workers: WORKERS,
+        quorum: WORKERS,
+        data_slots: u32::from(SLOTS),
+        norm_slots: 2,
+        lane: Lane::Bits8,
+        tables: vec![TableId(1)],
+    })?;
+    for number in 0..WORKERS {
+        aggregator.set_member(JOB, WorkerId(number), Endpoint::udp(worker(number)))?;
+    }
+    Ok(aggregator)
+}
+
+/// The aggregator at the device, as a shard has it.
+struct Desk {
+    aggregator: Aggregator<Simd>,
+    handled: usize,
+}
+
+impl Handler for Desk {
+    #[inline]
+    fn handle(&mut self, from: Peer, packet: &[u8], sink: &mut impl Sink) {
+        let outcome = self.aggregator.handle(Endpoint::udp(from), packet, sink);
+        self.handled += usize::from(matches!(outcome, Outcome::Handled(_)));
+    }
+}
+
+/// What the model sends: receivers and packets, sorted.
+#[derive(Default)]
+struct Recorder(Vec<(Ipv4Addr, Vec<u8>)>);
+
+impl Sink for Recorder {
+    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+        self.0.push((*to.addr.ip(), packet.to_vec()));
+    }
+
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+        members.iter().for_each(|&member| self.unicast(member, packet));
+    }
+}
+
+/// The server on one end of a pair of rings, and whoever plays the workers on the other.
+struct Rig {
+    io: DpdkIo,
+    desk: Desk,
+    outbox: Outbox,
+    rx: RxQueue,
+    tx: TxQueue,
+    pool: Mempool,
+    _port: Port,
+    random: fastrand::Rng,
+}
+
+impl Rig {
+    fn new(eal: &Eal, checksums: bool) -> Fallible<Rig> {
+        let [ours, theirs] = RingPair::new(eal, 1024)?.names;
+        let neighbours = (0..WORKERS).map(|number| Neighbour {
+            address: *worker(number).ip(),
+            mac: MacAddr([2, 0, 0, 0, 1, number]),
+            device: 0,
+        });
+        let config = DpdkConfig {
+            devices: vec![ours],
+            hugepages: false,
+            neighbours: neighbours.collect(),
+            mac: Some(MacAddr(PS_MAC)),
+            idle: Idle::BusyPoll,
+            checksums,
+            ..DpdkConfig::new(*PS.ip())
+        };
+        let io = Dpdk::open(&config, PS.port(), 1)?.into_endpoints().pop().ok_or("no endpoint")?;
+        let pool = Mempool::new(eal, 4096, 1514)?;
+        let port_config = PortConfig {
+            device: theirs,
+            descriptors: 1024,
+            mtu: 1500,
+            mac: None,
+            checksums: false,
+            first_udp_port: 0,
+        };
+        let (port, queues) = Port::open(eal, &port_config, std::slice::from_ref(&pool))?;
+        let (rx, tx) = queues.into_iter().next().ok_or("no queue")?;
+        let desk = Desk { aggregator: aggregator()?, handled: 0 };
+        let random = fastrand::Rng::with_seed(5);
+        Ok(Rig { io, desk, outbox: Outbox::new(), rx, tx, pool, _port: port, random })
+    }
+
+    /// The packets of a turn: those of worker 0, then those of worker 1, and so on.
+    fn packets(&mut self, turn: u32) -> Vec<(Peer, Vec<u8>)> {
+        let blocks = u32::from(SLOTS / BLOCK);
+        let first = (turn % blocks) as u16 * BLOCK;
+        let mut out = Vec::with_capacity(TURN);
+        for number in 0..WORKERS {
+            for slot in first..first + BLOCK {
+                let header = Header {
+                    kind: Kind::Data,
+                    flags: 0,
+                    num_workers: WORKERS,
+                    job: JOB,
+                    worker: WorkerId(number),
+                    table: TableId(1),
+                    cookie: Cookie(7),
+                    round: Round(turn / blocks),
+                    slot: SlotId(slot),
+                    count: 0,
+                };
+                let mut payload = [0; DATA - HEADER_LEN];
+                self.random.fill(&mut payload);
+                let mut bytes = [0; MAX_PACKET];
+                out.push((worker(number), header.emit_packet(&mut bytes, &payload).to_vec()));
+            }
+        }
+        out
+    }
+
+    fn feed(&mut self, packets: &[(Peer, Vec<u8>)]) -> Fallible<()> {
+        let mut batch = Batch::new();
+        for (from, payload) in packets {
+            let frame = frame(*from, payload);
+            let mut packet = self.pool.take().ok_or("no packet buffer")?;
+            packet.append(frame.len()).ok_or("frame too long")?.copy_from_slice(&frame);
+            batch.push(packet).map_err(|_| "batch too full")?;
+            if batch.is_full() && self.tx.burst(&mut batch) != BURST {
+                return Err("the ring is full".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// What the server sent, if somebody wants to see it.
+    fn drain(&mut self, mut see: impl FnMut(&[u8])) -> usize {
+        let (mut batch, mut count, mut scratch) = (Batch::new(), 0, [0; 2048]);
+        while self.rx.burst(&mut batch) > 0 {
+            count += batch.len();
+            batch.packets().iter().for_each(|packet| see(packet.contiguous(&mut scratch).unwrap_or(&[])));
+            batch.clear();
+        }
+        count
+    }
+
+    /// Nanoseconds per packet.
+    fn turn(&mut self, turn: u32) -> Fallible<f64> {
+        let packets = self.packets(turn);
+        self.feed(&packets)?;
+        self.desk.handled = 0;
+        let mut received = 0;
+        let start = Instant::now();
+        while received < TURN {
+            let got = self.io.exchange(&mut self.outbox, &mut self.desk, &mut |failure| {
+                unreachable!("{failure:?}");
+            })?;
+            if got == 0 {
+                break;
+            }
+            received += got;
+        }
+        let took = start.elapsed();
+        let sent = self.drain(|_| {});
+        if self.desk.handled != TURN || sent != TURN {
+            return Err(format!("{} of {TURN} packets handled, {sent} results", self.desk.handled).into());
+        }
+        Ok(took.as_nanos() as f64 / TURN as f64)
+    }
+
+    /// The first turn, compared with the model.
+    fn check(&mut self) -> Fallible<()> {
+        let packets = self.packets(0);
+        let (mut model, mut expected) = (aggregator::<Scalar>()?, Recorder::default());
+        for (from, packet) in &packets {
+            model.handle(Endpoint::udp(*from), packet, &mut expected);
+        }
+        self.feed(&packets)?;
+        while self.io.exchange(&mut self.outbox, &mut self.desk, &mut |_| {})? > 0 {}
+        let mut got = Vec::new();
+        self.drain(|frame| {
+            // Not its announcement of itself.
+            if frame.get(12..14) == Some(&[8, 0]) {
+                let to = Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
+                got.push((to, frame[HEADERS..].to_vec()));
+            }
+        });
+        expected.0.sort();
+        got.sort();
+        if got.len() != TURN || got != expected.0 {
+            return Err(format!("{} results, {} expected, or others", got.len(), expected.0.len()).into());
+        }
+        Ok(())
+    }
+}
+
+/// Cycles per packet of testpmd's forwarding, and its clock in MHz.
+fn testpmd(seconds: f64) -> Fallible<(f64, f64)> {
+    let mut child = Command::new("dpdk-testpmd")
+        .args(["--no-huge", "--no-shconf", "--no-telemetry", "--no-pci", "-m", "256", "--vdev", "net_ring0"])
+        // One core that commands and one that forwards, both wherever there is time.
+        .args(["--lcores", "0@0,1@1", "--", "-i", "--forward-mode=macswap", "--burst=64"])
+        .args(["--total-num-mbufs=8192", "--record-core-cycles"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().ok_or("no input")?;
+    // TURN packets go round, of the size of DATA.
+    write!(input, "set txpkts {}\nstart tx_first {}\n", HEADERS + DATA, TURN / BURST)?;
+    input.flush()?;
+    thread::sleep(Duration::from_secs_f64(seconds));
+    writeln!(input, "stop\nquit")?;
+    drop(input);
+    let output = child.wait_with_output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = |before: &str| {
+        let rest = &text[text.find(before)? + before.len()..];
+        rest.split(|c: char| !c.is_ascii_digit() && c != '.').find(|part| !part.is_empty())?.parse().ok()
+    };
+    match (number("CPU cycles/packet="), number("total macswap packets="), number(") at ")) {
+        (Some(cycles), Some(packets), Some(clock)) if packets > 1e5 => Ok((cycles, clock)),
+        _ => Err(format!(
+            "testpmd says no cycles per packet:\n{text}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into()),
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() -> Fallible<()> {
+    let measure = std::env::args().any(|argument| argument == "--bench");
+    let (rounds, turns, seconds) = if measure { (5, 2000, 1.0) } else { (1, 20, 0.3) };
+    if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
+        println!("not run: dpdk-testpmd not found (Debian: apt-get install dpdk)");
+        return Ok(());
+    }
+    let eal =
+        Eal::start(&EalConfig { hugepages: false, memory: 512, pci: Vec::new(), arguments: Vec::new() })?;
+    let mut rigs = [(true, Rig::new(eal, true)?), (false, Rig::new(eal, false)?)];
+    for (_, rig) in &mut rigs {
+        rig.check()?;
+    }
+    let mut theirs = Vec::new();
+    let mut ours = [Vec::new(), Vec::new()];
+    let mut next = 1;
+    for _ in 0..rounds {
+        let (cycles, clock) = testpmd(seconds)?;
+        theirs.push(cycles / clock * 1000.0);
+        for ((_, rig), ours) in rigs.iter_mut().zip(&mut ours) {
+            let mut took = (0..turns).map(|turn| rig.turn(next + turn)).collect::<Fallible<Vec<_>>>()?;
+            ours.push(median(&mut took));
+        }
+        next += turns;
+    }
+    let theirs = median(&mut theirs);
+    let mut results = Vec::new();
+    for ((checksums, _), ours) in rigs.iter().zip(&mut ours) {
+        let ours = median(ours);
+        let checksums = if *checksums { "with" } else { "without" };
+        let detail = format!(
+            "testpmd macswap {theirs:.1} ns/packet, server {ours:.1} ns/packet, {:.2} million packets/s, one core, \
+             net_ring, {} byte frames in, no hugepages",
+            1e3 / ours,
+            HEADERS + DATA
+        );
+        println!("UDP checksums {checksums:<8} {:>5.2} of testpmd: {detail}", theirs / ours);
+        results.push(serde_json::json!({
+            "name": format!("ps over a device, {checksums} UDP checksums: packets per second over testpmd's macswap"),
+            "ratio": theirs / ours,
+            "better": "higher",
+            "aim": 0.5,
+            "floor": 0.25,
+            "detail": detail,
+        }));
+    }
+    if measure {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
+        fs::create_dir_all(&folder)?;
+        let file = folder.join("device.json");
+        fs::write(&file, serde_json::to_string_pretty(&results)?)?;
+        println!("written to {}", file.display());
+    }
+    Ok(())
+}

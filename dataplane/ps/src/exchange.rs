@@ -1,0 +1,77 @@
+//! A burst of packets in, their answers out.
+
+use std::io;
+
+use thc_protocol::JobId;
+use thc_protocol::aggregator::{Endpoint, Sink};
+use thc_transport::{CapturedIo, DpdkIo, DpdkTx, LossyIo, PacketIo, Peer, UdpIo};
+
+use crate::outbox::{Outbox, SendFailure};
+
+/// What handles packets: answers go to `sink`.
+pub trait Handler {
+    /// One packet.
+    fn handle(&mut self, from: Peer, packet: &[u8], sink: &mut impl Sink);
+}
+
+/// A backend by which packets are answered.
+pub trait Exchange: PacketIo + Sized {
+    /// Receives one burst, has every packet handled and sends what that answers. Returns how many packets there were.
+    ///
+    /// Answers wait in `outbox` until the burst is over, unless the backend takes them at once.
+    ///
+    /// # Errors
+    /// As [`PacketIo::recv_burst`]. `failed` is told of receivers that cannot be sent to.
+    fn exchange(
+        &mut self,
+        outbox: &mut Outbox,
+        handler: &mut impl Handler,
+        failed: &mut impl FnMut(SendFailure),
+    ) -> io::Result<usize> {
+        let packets = self.recv_burst(&mut |from, packet| handler.handle(from, packet, outbox))?;
+        if !outbox.is_empty() {
+            outbox.flush(self, failed);
+        }
+        Ok(packets)
+    }
+}
+
+impl Exchange for UdpIo {}
+impl<T: PacketIo> Exchange for CapturedIo<T> {}
+impl<T: PacketIo> Exchange for LossyIo<T> {}
+
+/// Answers are written where the device takes them from: a RESULT once, whatever the number of members.
+impl Exchange for DpdkIo {
+    #[inline]
+    fn exchange(
+        &mut self,
+        _: &mut Outbox,
+        handler: &mut impl Handler,
+        failed: &mut impl FnMut(SendFailure),
+    ) -> io::Result<usize> {
+        Ok(self.answer_burst(&mut |from, packet, tx| {
+            handler.handle(from, packet, &mut Direct { tx, failed });
+        }))
+    }
+}
+
+struct Direct<'a, F> {
+    tx: &'a mut DpdkTx,
+    failed: &'a mut F,
+}
+
+impl<F: FnMut(SendFailure)> Sink for Direct<'_, F> {
+    #[inline]
+    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+        if let Err(cause) = self.tx.send(to.addr, packet) {
+            (self.failed)(SendFailure { to: to.addr, datagrams: 1, cause });
+        }
+    }
+
+    #[inline]
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+        let failed = &mut self.failed;
+        let to = members.iter().map(|member| member.addr);
+        self.tx.send_to_all(to, packet, &mut |to, cause| failed(SendFailure { to, datagrams: 1, cause }));
+    }
+}
