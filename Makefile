@@ -28,7 +28,9 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
     else bounded='timeout -k 30 $(TEST_TIMEOUT)'; fi; fi
 
 # Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
-TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark
+TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind
+# Those that benchmarks use besides: the package has dpdk-testpmd.
+bench: TEST_PACKAGES += dpdk-dev
 
 # What to build in on this machine.
 FEATURES = $$(.ci/features)
@@ -55,12 +57,14 @@ test: deps packages fmt clippy ## Formatting, clippy, all tests, doc tests
 	fi
 	cargo test --workspace $(FEATURES) --doc
 	python/tests/run
+	tests/p4runtime_client/run
 	@grep -ho 'not run: [^<]*' target/nextest/default/junit.xml 2>/dev/null | sort -u || true
 
-bench: toolchain ## Run all benchmarks; results in target/bench/*.json and as one table
+bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json and as one table
 	@rm -f "$(CARGO_TARGET_DIR)"/bench/*.json
+	cargo build --release --workspace --bin thc-ps --bin thc-worker $(FEATURES)
 	@status=0; \
-	cargo bench --workspace --bench '$(BENCH)' --no-fail-fast || status=$$?; \
+	cargo bench --workspace $(FEATURES) --bench '$(BENCH)' --no-fail-fast || status=$$?; \
 	echo; awk -f .ci/bench-table.awk "$(CARGO_TARGET_DIR)"/bench/*.json || status=$$?; \
 	exit $$status
 
