@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
 use std::path::PathBuf;
+use thc_transport::{DpdkOptions, IoName};
 
 /// The keys of a group, as `thc-worker` has them.
 #[derive(Default, Deserialize)]
@@ -28,6 +29,8 @@ struct Keys {
     controller_ca: Option<PathBuf>,
     controller_cert: Option<PathBuf>,
     controller_key: Option<PathBuf>,
+    io: Option<IoName>,
+    dpdk: Option<DpdkOptions>,
 }
 
 /// Reads the settings of a group from a TOML file: the keys that it has.
@@ -46,6 +49,13 @@ pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>>
     }
     plain!(ps, job, worker, bind, seed, threads, recv_buffer, send_buffer, inject, inject_seed);
     plain!(controller_ca, controller_cert, controller_key);
+    if let Some(io) = keys.io {
+        found.set_item("io", if io == IoName::Dpdk { "dpdk" } else { "udp" })?;
+    }
+    if let Some(dpdk) = keys.dpdk {
+        let json = serde_json::to_string(&dpdk).map_err(|error| wrong(error.to_string()))?;
+        found.set_item("dpdk", py.import("json")?.call_method1("loads", (json,))?)?;
+    }
     if let Some(cookie) = keys.cookie {
         found.set_item("cookie", cookie.cookie().map_err(wrong)?)?;
     }

@@ -1,7 +1,7 @@
 //! A worker's membership in a job, and calls under way.
 
 use crate::errors;
-use crate::options::{Secret, Time, address, faults, parse};
+use crate::options::{Secret, Time, address, backend, faults, parse};
 use crate::process::OwnedByProcess;
 use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use pyo3::prelude::*;
@@ -73,7 +73,8 @@ impl Group {
     #[new]
     #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None,
                         min_rto=None, seed=None, threads=None, recv_buffer=None, send_buffer=None, inject=None,
-                        inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None))]
+                        inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None, io=None,
+                        dpdk=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -94,6 +95,8 @@ impl Group {
         controller_ca: Option<PathBuf>,
         controller_cert: Option<PathBuf>,
         controller_key: Option<PathBuf>,
+        io: Option<&str>,
+        dpdk: Option<&str>,
     ) -> PyResult<Self> {
         let defaults = GroupConfig::default();
         let time = |key: &str, time: Option<Time>, default: Duration| {
@@ -101,7 +104,9 @@ impl Group {
         };
         let config = || {
             let controller = controller(ps, worker, controller_ca, controller_cert, controller_key)?;
+            let bind = bind.map_or(Ok(defaults.bind), |text| parse("bind", text))?;
             Ok(GroupConfig {
+                io: backend(io, dpdk, *bind.ip())?,
                 ps: match &controller {
                     Some(_) => defaults.ps,
                     None => py.detach(|| address("ps", ps))?,
@@ -110,7 +115,7 @@ impl Group {
                 job: job.unwrap_or(defaults.job),
                 worker: worker.unwrap_or(defaults.worker),
                 cookie: cookie.map_or(Ok(defaults.cookie), |cookie| cookie.cookie())?,
-                bind: bind.map_or(Ok(defaults.bind), |text| parse("bind", text))?,
+                bind,
                 join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
                 timeout: time("timeout", timeout, defaults.timeout)?,
                 min_rto: time("min_rto", min_rto, defaults.min_rto)?,

@@ -3,10 +3,10 @@
 use pyo3::FromPyObject;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
-use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
-use thc_transport::{FaultRates, LossyConfig};
+use thc_transport::{Backend, DpdkOptions, FaultRates, IoName, LossyConfig};
 
 /// A time: seconds, or text with a unit like "200ms".
 #[derive(Clone, Debug, Deserialize, Serialize, FromPyObject)]
@@ -80,6 +80,21 @@ pub fn address(key: &str, text: &str) -> Result<SocketAddrV4, String> {
         SocketAddr::V6(_) => None,
     });
     v4.next().ok_or_else(|| format!("{key} = {text:?} has no IPv4 address, and THC speaks IPv4"))
+}
+
+/// What carries the packets: `io` by name, and the keys of the `[dpdk]` section as JSON. `own` is what is bound.
+pub fn backend(io: Option<&str>, dpdk: Option<&str>, own: Ipv4Addr) -> Result<Backend, String> {
+    let io = match io {
+        None => None,
+        Some("udp") => Some(IoName::Udp),
+        Some("dpdk") => Some(IoName::Dpdk),
+        Some(other) => return Err(format!("io = {other:?}: write \"udp\" or \"dpdk\"")),
+    };
+    let options: DpdkOptions = match dpdk {
+        None => DpdkOptions::default(),
+        Some(json) => serde_json::from_str(json).map_err(|error| format!("dpdk: {error}"))?,
+    };
+    options.backend(io, own).map_err(|error| error.to_string())
 }
 
 /// Faults to inject, like "loss=0.01,duplicate=0.001".

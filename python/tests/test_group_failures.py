@@ -187,6 +187,13 @@ def test_a_server_that_cannot_start(jobs: ParameterServer) -> None:
         ({"ps": "127.0.0.1:9", "cookie": 1, "bind": "here"}, "bind"),
         ({"ps": "127.0.0.1:9", "cookie": 1, "threads": 0}, "threads"),
         ({"ps": "127.0.0.1:9", "cookie": 1, "inject": "loss=2"}, "loss|inject"),
+        ({"ps": "127.0.0.1:9", "cookie": 1, "io": "pigeon"}, "io"),
+        ({"ps": "127.0.0.1:9", "cookie": 1, "io": "dpdk", "dpdk": {"speed": 9}}, "speed"),
+        ({"ps": "127.0.0.1:9", "cookie": 1, "io": "dpdk", "dpdk": {"devices": ["net_null0"], "address": "10.0.0.1/99"}}, "prefix"),
+        ({"ps": "127.0.0.1:9", "cookie": 1, "dpdk": {"address": "10.0.0.1/24"}}, "io"),
+        ({"ps": "thc://controller/job", "cookie": 1}, "cookie is given"),
+        ({"ps": "thc://controller/job", "job": 1}, "job is given"),
+        ({"ps": "thc://controller/job", "controller_cert": "a.pem"}, "controller_key"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], says: str) -> None:

@@ -82,6 +82,7 @@ def test_from_a_file(jobs: ParameterServer, tmp_path: Path) -> None:
     [
         ('ps = "127.0.0.1:9"\nspeed = "high"\n', "line 2.*speed"),
         ("ps = \n", "line 1"),
+        ('ps = "127.0.0.1:9"\nworker = 0\ncookie = 1\nio = "dpdk"\n[dpdk]\ndevices = ["net_null0"]\naddress = "10.0.0.1/99"\n', "prefix"),
         ('job = "one"\n', "line 1"),
         ('ps = "127.0.0.1:9"\nworker = 0\ncookie = "0xQQ"\n', "cookie"),
         ("worker = 0\ncookie = 1\n", "ps is missing"),

@@ -27,6 +27,8 @@ class Group:
         controller_ca: str | PathLike[str] | None = None,
         controller_cert: str | PathLike[str] | None = None,
         controller_key: str | PathLike[str] | None = None,
+        io: str | None = None,
+        dpdk: str | None = None,
     ) -> Group: ...
     @property
     def workers(self) -> int: ...

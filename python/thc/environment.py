@@ -12,7 +12,7 @@ __all__ = ["configured", "fill_worker", "keys", "number", "world_size"]
 
 _NUMBERS = ("job", "worker", "seed", "threads", "recv_buffer", "send_buffer", "inject_seed")
 _TIMES = ("join_timeout", "timeout", "min_rto")
-_TEXTS = ("ps", "cookie", "bind", "inject", "controller_ca", "controller_cert", "controller_key")
+_TEXTS = ("ps", "cookie", "bind", "inject", "io", "controller_ca", "controller_cert", "controller_key")
 
 
 def _integer(name: str, text: str) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import weakref
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -91,6 +93,8 @@ class Group:
     - ``seed``: of this worker's rounding; by default from the job's seed, so that runs repeat bit for bit.
     - ``inject``, ``inject_seed``: faults for tests, like ``"loss=0.01"``.
     - ``controller_ca``, ``controller_cert``, ``controller_key``: PEM files for a controller's ``thcs://``.
+    - ``io="dpdk"``: past the kernel, if the package was built with DPDK; ``dpdk`` then holds the keys of the ``[dpdk]``
+      section, like ``{"devices": ["net_af_packet0,iface=eth1"], "address": "10.0.0.2/24"}``.
 
     Raises :exc:`~thc.JoinError` if the group cannot be joined, :exc:`~thc.ConfigError` for wrong options.
     """
@@ -115,6 +119,8 @@ class Group:
         controller_ca: str | os.PathLike[str] | None = None,
         controller_cert: str | os.PathLike[str] | None = None,
         controller_key: str | os.PathLike[str] | None = None,
+        io: str | None = None,
+        dpdk: Mapping[str, Any] | None = None,
     ) -> None:
         self._server: Server | None = None
         self._pid = os.getpid()
@@ -150,6 +156,9 @@ class Group:
             controller_ca=controller_ca,
             controller_cert=controller_cert,
             controller_key=controller_key,
+            io=io,
+            # A key that is not given is null in what a file was read to.
+            dpdk=None if dpdk is None else json.dumps({k: v for k, v in dpdk.items() if v is not None}),
         )
         self.ps = ps
         told = self._native.parameters()

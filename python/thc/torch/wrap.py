@@ -23,7 +23,10 @@ _of_environment: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDict
 """The group that the environment names, by this process's rank: it can be joined only once, so models share it."""
 
 _GROUP_OPTIONS = frozenset(
-    "bind join_timeout timeout min_rto seed threads recv_buffer send_buffer inject inject_seed".split()
+    (
+        "bind join_timeout timeout min_rto seed threads recv_buffer send_buffer inject inject_seed io dpdk "
+        "controller_ca controller_cert controller_key"
+    ).split()
 )
 _LOCAL_OPTIONS = frozenset("address port cookie server".split())
 
