@@ -83,6 +83,13 @@ impl Daemon {
             let agent = Agent::new(target, Arc::clone(&shared));
             tasks.spawn(agent.run(queue, stopped.clone()));
         }
+        let (sampled, mut end) = (desk.clone(), stopped.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                _ = end.wait_for(|stop| *stop) => {}
+                () = sampled.sample() => {}
+            }
+        });
         let http = page.as_ref().map(|(_, address)| *address);
         if let Some((listener, _)) = page {
             tasks.spawn(web::serve(listener, desk.clone(), stopped.clone()));

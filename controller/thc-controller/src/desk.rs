@@ -350,6 +350,17 @@ impl Desk {
         Ok(v1::ReadCountersResponse { jobs, targets: targets.collect() })
     }
 
+    /// Looks at the counters as often as they are read from the targets, for ever.
+    pub async fn sample(&self) {
+        let mut ticks = tokio::time::interval(crate::rates::PERIOD);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let at = ticks.tick().await;
+            let counters = self.counters("").unwrap_or_default();
+            self.shared.rates().sample(at, &counters);
+        }
+    }
+
     /// What is wrong with a job, and what to do.
     ///
     /// # Errors
@@ -357,7 +368,11 @@ impl Desk {
     pub fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Refusal> {
         let job = self.job(name)?;
         let counters = self.counters(name)?;
-        Ok(v1::DiagnoseResponse { findings: diagnose::findings(&job, &counters, &self.targets()) })
+        // Nobody is behind by more than a window, half of the slots.
+        let behind = job.spec.as_ref().and_then(|spec| spec.data_slots).unwrap_or_default() / 4;
+        let rates = self.shared.rates();
+        let slow = |target: &str| rates.slow(name, target, behind.max(1).into());
+        Ok(v1::DiagnoseResponse { findings: diagnose::findings(&job, &counters, &self.targets(), slow) })
     }
 
     /// A worker's place.

@@ -9,20 +9,33 @@ const MISSED: f64 = 2.0;
 const FEW_REPEATED: f64 = 0.02;
 /// A round trip this many times that of the others' median is slow.
 const SLOW: f64 = 3.0;
+/// And by at least so many microseconds: less comes and goes with the scheduler.
+const SLOW_BY: u32 = 1000;
 
-/// What there is to say of a job.
+/// What there is to say of a job. `slow` tells the worker that the others wait for on a target, if it is always the
+/// same one.
 #[must_use]
-pub fn findings(job: &Job, counters: &ReadCountersResponse, targets: &[Target]) -> Vec<Finding> {
+pub fn findings(
+    job: &Job,
+    counters: &ReadCountersResponse,
+    targets: &[Target],
+    slow: impl Fn(&str) -> Option<u32>,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     let workers = job.spec.as_ref().map_or(0, |spec| spec.workers);
     for place in &job.places {
         if !place.connected {
             let target = targets.iter().find(|target| target.name == place.target);
             let error = target.map(|target| target.error.clone()).unwrap_or_default();
-            let why = if error.is_empty() { "not connected yet".to_owned() } else { error };
+            // Errors name their target.
+            let why = if error.is_empty() {
+                format!("target {} is not connected yet", place.target)
+            } else {
+                error
+            };
             found.push(problem(
                 None,
-                format!("target {}: {why}", place.target),
+                why,
                 "start it, or see to the network between; the job's rows come back by themselves",
             ));
         }
@@ -49,7 +62,7 @@ pub fn findings(job: &Job, counters: &ReadCountersResponse, targets: &[Target]) 
         found.push(note(None, "no counters have been read yet".to_owned(), "ask again in a second"));
         return found;
     };
-    of_session(counted, &mut found);
+    of_session(counted, slow(&place.target), &mut found);
     of_nobody(counters, &mut found);
     if found.iter().all(|finding| finding.severity() == Severity::Ok) {
         let text =
@@ -62,7 +75,7 @@ pub fn findings(job: &Job, counters: &ReadCountersResponse, targets: &[Target]) 
     found
 }
 
-fn of_session(counted: &JobCounters, found: &mut Vec<Finding>) {
+fn of_session(counted: &JobCounters, slow: Option<u32>, found: &mut Vec<Finding>) {
     let silent = |worker: &WorkerCounters| worker.silent.unwrap_or(f64::INFINITY);
     let liveliest = counted.workers.iter().map(silent).fold(f64::INFINITY, f64::min);
     let idle = liveliest > MISSED;
@@ -77,10 +90,6 @@ fn of_session(counted: &JobCounters, found: &mut Vec<Finding>) {
             "if training should be going on, look at the workers: all wait for something else",
         ));
     }
-    // Who has put the fewest packets into sums is the one the others wait for.
-    let added = |worker: &WorkerCounters| worker.opened + worker.added;
-    let most = counted.workers.iter().map(added).max().unwrap_or(0);
-    let slowest = counted.workers.iter().min_by_key(|worker| added(worker));
     for worker in &counted.workers {
         let number = worker.worker;
         if !idle && silent(worker) > MISSED {
@@ -137,14 +146,15 @@ fn of_session(counted: &JobCounters, found: &mut Vec<Finding>) {
         (trips.get(trips.len().saturating_sub(1) / 2), trips.last())
         && trips.len() > 1
         && f64::from(longest) > SLOW * f64::from(median)
+        && longest - median > SLOW_BY
     {
         let text = format!("worker {worker} has a round trip of {longest} µs, the median is {median} µs");
         found.push(note(Some(worker), text, "its link or its host is slower than the others'"));
     }
-    if let Some(slow) = slowest.filter(|slow| most > 0 && added(slow) + 1 < most) {
-        let text =
-            format!("worker {} is behind: {} packets in sums, the foremost {most}", slow.worker, added(slow));
-        found.push(note(Some(slow.worker), text, "the others wait for it if this goes on"));
+    if let Some(slow) = slow {
+        let text = format!("worker {slow} is slow: in all of the last readings the others waited for it");
+        let mend = "its host or link does less than the others': look at what else runs there, and at its round trip";
+        found.push(note(Some(slow), text, mend));
     }
 }
 
@@ -245,15 +255,19 @@ mod tests {
 
     #[test]
     fn nobody_or_some_have_joined() {
-        assert!(said(&findings(&job(0, false), &counters(vec![]), &[])).contains("no worker has joined"));
         assert!(
-            said(&findings(&job(1, false), &counters(vec![]), &[])).contains("waiting for worker 1 of 2")
+            said(&findings(&job(0, false), &counters(vec![]), &[], |_| None))
+                .contains("no worker has joined")
+        );
+        assert!(
+            said(&findings(&job(1, false), &counters(vec![]), &[], |_| None))
+                .contains("waiting for worker 1 of 2")
         );
     }
 
     #[test]
     fn a_session_that_runs_is_fine() {
-        let found = findings(&job(3, true), &counters(vec![worker(0, 0.1), worker(1, 0.1)]), &[]);
+        let found = findings(&job(3, true), &counters(vec![worker(0, 0.1), worker(1, 0.1)]), &[], |_| None);
         assert_eq!(found.len(), 1, "{}", said(&found));
         assert_eq!(found[0].severity(), Severity::Ok);
     }
@@ -262,10 +276,18 @@ mod tests {
     fn the_silent_and_the_dropped_are_named() {
         let mut second = worker(1, 60.0);
         second.drops = vec![Drop { reason: "source".into(), packets: 7 }];
-        let text = said(&findings(&job(3, true), &counters(vec![worker(0, 0.1), second]), &[]));
+        let text = said(&findings(&job(3, true), &counters(vec![worker(0, 0.1), second]), &[], |_| None));
         assert!(text.contains("worker 1 is silent") && text.contains("60 s ago"), "{text}");
         assert!(text.contains("7 packets of worker 1 were dropped: from another address"), "{text}");
         assert!(!text.contains("worker 0"), "{text}");
+    }
+
+    #[test]
+    fn the_slow_one_is_named() {
+        let both = counters(vec![worker(0, 0.1), worker(1, 0.1)]);
+        let found = findings(&job(3, true), &both, &[], |target| (target == "s").then_some(1));
+        assert_eq!((found.len(), found[0].worker), (1, Some(1)), "{}", said(&found));
+        assert!(said(&found).contains("worker 1 is slow"));
     }
 
     #[test]
@@ -273,6 +295,6 @@ mod tests {
         let mut job = job(3, false);
         job.places[0].connected = false;
         let target = Target { name: "s".into(), error: "cannot connect".into(), ..Target::default() };
-        assert!(said(&findings(&job, &counters(vec![]), &[target])).contains("cannot connect"));
+        assert!(said(&findings(&job, &counters(vec![]), &[target], |_| None)).contains("cannot connect"));
     }
 }

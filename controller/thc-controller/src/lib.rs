@@ -20,6 +20,7 @@ mod error;
 mod frame;
 mod live;
 pub mod plan;
+mod rates;
 mod refusal;
 mod schema;
 mod service;

@@ -4,6 +4,7 @@ use crate::book::Book;
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::live::View;
+use crate::rates::Rates;
 use crate::refusal::Refusal;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,6 +42,7 @@ pub struct Shared {
     book: Mutex<Book>,
     views: Mutex<BTreeMap<String, View>>,
     reports: Mutex<BTreeMap<(String, u8), Reported>>,
+    rates: Mutex<Rates>,
     /// The targets, in the order of the configuration.
     pub targets: Vec<Handle>,
     /// One change of jobs or tables at a time.
@@ -61,6 +63,7 @@ impl Shared {
             book: Mutex::new(book),
             views: Mutex::new(views),
             reports: Mutex::new(BTreeMap::new()),
+            rates: Mutex::default(),
             targets,
             changing: tokio::sync::Mutex::new(()),
         }
@@ -79,6 +82,11 @@ impl Shared {
     /// What workers reported last.
     pub fn reports(&self) -> MutexGuard<'_, BTreeMap<(String, u8), Reported>> {
         lock(&self.reports)
+    }
+
+    /// How counters changed of late.
+    pub fn rates(&self) -> MutexGuard<'_, Rates> {
+        lock(&self.rates)
     }
 
     /// Lets these targets get what the book wants.

@@ -1,25 +1,19 @@
 //! Page and metrics over HTTP: for people and for Prometheus.
 
 mod metrics;
+mod status;
 
 use crate::desk::Desk;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::{Router, routing::get};
-use serde::Serialize;
-use thc_control_proto::v1;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// Everything that the page shows.
-#[derive(Debug, Serialize)]
-struct Status {
-    version: &'static str,
-    jobs: Vec<v1::Job>,
-    targets: Vec<v1::Target>,
-    counters: v1::ReadCountersResponse,
-}
+/// The page has everything in itself, and asks this controller only.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Serves until told to stop.
 pub async fn serve(listener: TcpListener, desk: Desk, mut stop: watch::Receiver<bool>) {
@@ -36,20 +30,17 @@ pub async fn serve(listener: TcpListener, desk: Desk, mut stop: watch::Receiver<
     }
 }
 
-async fn page() -> Html<&'static str> {
-    Html(include_str!("page.html"))
+async fn page() -> Response {
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("referrer-policy"), "no-referrer"),
+    ];
+    (headers, Html(include_str!("page.html"))).into_response()
 }
 
 async fn status(State(desk): State<Desk>) -> Response {
-    let status = Status {
-        version: env!("CARGO_PKG_VERSION"),
-        jobs: desk.jobs(),
-        targets: desk.targets(),
-        counters: desk.counters("").unwrap_or_default(),
-    };
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    (headers, Json(status)).into_response()
+    ([(header::CACHE_CONTROL, "no-store")], Json(status::of(&desk))).into_response()
 }
 
 async fn measured(State(desk): State<Desk>) -> Response {

@@ -26,7 +26,11 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
     let group = Group::join(config)?;
     let workers = group.parameters()?.workers;
-    tracing::info!("joined job {} as worker {} of {workers}", plan.group.job, plan.group.worker);
+    match &plan.group.controller {
+        // Which worker this is has been told when the controller answered.
+        Some(controller) => tracing::info!("joined {}, {workers} workers", controller.url),
+        None => tracing::info!("joined job {} as worker {} of {workers}", plan.group.job, plan.group.worker),
+    }
     let bar = progress(plan.repeat);
     let (times, means) = loop {
         match reduce(&group, plan, &data, &bar) {

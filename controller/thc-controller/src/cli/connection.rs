@@ -1,0 +1,162 @@
+//! To the controller that runs, and its refusals as lines for people.
+
+use super::Failure;
+use clap::Args;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thc_control_proto::v1::control_client::ControlClient;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Status};
+
+/// How long connecting may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// How long an answer may take: a job is written to all of its targets first.
+const ANSWERING: Duration = Duration::from_secs(60);
+
+/// Which controller is asked, and how.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Controller")]
+pub struct Remote {
+    /// The controller to ask
+    #[arg(
+        long,
+        global = true,
+        env = "THC_CONTROLLER",
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:9700"
+    )]
+    controller: String,
+    /// The authority of the controller's certificate, a PEM file; with it the connection is encrypted
+    #[arg(long, global = true, env = "THC_CONTROLLER_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Your own certificate, a PEM file, if the controller wants one
+    #[arg(long, global = true, env = "THC_CONTROLLER_CERT", value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Its private key, a PEM file
+    #[arg(long, global = true, env = "THC_CONTROLLER_KEY", value_name = "FILE")]
+    key: Option<PathBuf>,
+}
+
+/// A connection to the controller.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    client: ControlClient<Channel>,
+}
+
+impl Connection {
+    /// Connects.
+    pub async fn open(remote: &Remote) -> Result<Connection, Failure> {
+        let address = remote.controller.as_str();
+        let bare = address.split_once("://").map_or(address, |(_, bare)| bare);
+        let bare = bare.trim_end_matches('/');
+        let port = bare.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        if port.is_none() {
+            let text = format!("--controller {address}: give host and port, such as 127.0.0.1:9700");
+            return Err(Failure::usage(text));
+        }
+        let tls = remote.tls()?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{bare}"))
+            .map_err(|error| Failure::usage(format!("--controller {address}: {error}")))?
+            .connect_timeout(CONNECTING)
+            .timeout(ANSWERING);
+        let encrypted = tls.is_some();
+        if let Some(tls) = tls {
+            endpoint = endpoint.tls_config(tls).map_err(|error| {
+                Failure::usage(format!(
+                    "certificates: {}: give --ca, --cert and --key as PEM files",
+                    cause(&error)
+                ))
+            })?;
+        }
+        let channel = endpoint.connect().await.map_err(|error| unreachable(bare, &error, encrypted))?;
+        Ok(Connection { client: ControlClient::new(channel) })
+    }
+
+    /// The client, for one request.
+    pub fn client(&self) -> ControlClient<Channel> {
+        self.client.clone()
+    }
+}
+
+impl Remote {
+    fn tls(&self) -> Result<Option<ClientTlsConfig>, Failure> {
+        let Some(ca) = &self.ca else {
+            if self.cert.is_some() || self.key.is_some() {
+                return Err(Failure::usage(
+                    "--cert and --key need --ca, the authority of the controller's certificate",
+                ));
+            }
+            return Ok(None);
+        };
+        let config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem("--ca", ca)?));
+        Ok(Some(match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => {
+                config.identity(Identity::from_pem(pem("--cert", cert)?, pem("--key", key)?))
+            }
+            (None, None) => config,
+            _ => return Err(Failure::usage("give --cert and --key together")),
+        }))
+    }
+}
+
+fn pem(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::usage(format!("{flag} {}: {error}", path.display())))
+}
+
+/// The innermost cause: what is outside of it says little more than that something failed.
+fn cause(error: &dyn Error) -> &dyn Error {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause
+}
+
+fn has_io(error: &(dyn Error + 'static), wanted: impl Fn(std::io::ErrorKind) -> bool) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<std::io::Error>().is_some_and(|error| wanted(error.kind())) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn unreachable(address: &str, error: &(dyn Error + 'static), encrypted: bool) -> Failure {
+    use std::io::ErrorKind::{ConnectionRefused, InvalidData};
+    let cause = cause(error);
+    let mend = if has_io(error, |kind| kind == ConnectionRefused) {
+        "is it running? Start `thc-controller run --config FILE`, or name another with --controller"
+    } else if encrypted && has_io(error, |kind| kind == InvalidData) {
+        "are --ca, --cert and --key those that it wants, and does it use TLS at all?"
+    } else {
+        "check --controller and the network between"
+    };
+    Failure::failed(format!("no controller at {address}: {cause}; {mend}"))
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Failure {
+        let message = status.message();
+        match status.code() {
+            Code::InvalidArgument => Failure::usage(message),
+            Code::Unimplemented => Failure::failed(
+                "what answers is no thc-controller, or another version: check --controller, and both versions",
+            ),
+            Code::DeadlineExceeded | Code::Cancelled => Failure::failed(
+                "the controller does not answer in time: ask again, and look at what it writes",
+            ),
+            // A refusal of the controller has no source; a connection that broke has.
+            Code::Unavailable | Code::Unknown | Code::Internal if status.source().is_some() => {
+                let cause = status.source().map_or(message.to_owned(), |error| cause(error).to_string());
+                Failure::failed(format!(
+                    "the controller closed the connection: {cause}; is it running, and does it want TLS (--ca, --cert, --key)?"
+                ))
+            }
+            _ => Failure::failed(message),
+        }
+    }
+}

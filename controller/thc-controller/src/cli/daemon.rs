@@ -1,0 +1,85 @@
+//! `run`: the controller itself.
+
+use super::{Failure, print};
+use clap::Args;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use thc_controller::{Addresses, Config, ControllerError, Daemon, Options};
+use tokio::signal::unix::{SignalKind, signal};
+
+const EXAMPLES: &str = "\
+Example: a configuration for one thc-ps on this machine, and how to run it:
+    printf '[[target]]\\nname = \"ps1\"\\naddress = \"127.0.0.1:9559\"\\nip = \"127.0.0.1\"\\n' >thc-controller.toml
+    thc-controller run --config thc-controller.toml --http 127.0.0.1:9701 --state jobs.state
+
+A switch needs more keys: thc-controller.example.toml has them all. Targets that are not there yet are
+tried again each second; what they should hold is written when they come.
+
+Output: `page http://ADDRESS:PORT/` if there is one, and `ready ADDRESS:PORT` on stdout once it can be asked;
+events on stderr (RUST_LOG=debug for more).
+Exit status: 0 stopped by a signal (targets and sessions go on); 1 cannot serve, for example because the
+port is in use; 2 wrong flags or configuration.";
+
+/// Flags of `run`; they win over the configuration.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RunFlags {
+    /// Read this TOML file: the targets, and perhaps jobs
+    #[arg(long, short, value_name = "FILE")]
+    config: PathBuf,
+    /// Listen here for commands and workers [default: 127.0.0.1:9700]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Serve the status page and /metrics here [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<SocketAddr>,
+    /// Keep jobs in this file over restarts [default: nowhere]
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+}
+
+impl RunFlags {
+    fn config(&self) -> Result<Config, ControllerError> {
+        let mut options = Options::read(&self.config)?;
+        let controller = &mut options.controller;
+        controller.listen = self.listen.or(controller.listen);
+        controller.http = self.http.or(controller.http);
+        controller.state = self.state.clone().or(controller.state.take());
+        options.validate()
+    }
+}
+
+/// Runs until a signal comes.
+pub fn run(flags: &RunFlags) -> Result<(), Failure> {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
+        )
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    let config = flags.config().map_err(|error| match error {
+        ControllerError::Read { .. } => Failure::failed(error),
+        error => Failure::usage(format!("{}: {error}", flags.config.display())),
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let stop = async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        let ready = |at: Addresses| {
+            let page = at.http.map(|page| format!("page http://{page}/\n")).unwrap_or_default();
+            // Whoever waits for it reads a pipe; one that is closed is nobody's loss.
+            let _ = print(&format!("{page}ready {}\n", at.listen));
+        };
+        Daemon::new(config).run(stop, ready).await.map_err(Failure::failed)
+    })
+}

@@ -1,0 +1,309 @@
+//! `job`: create, list, show, delete.
+
+use super::connection::Connection;
+use super::grid::{Grid, short};
+use super::{Failure, print, print_json};
+use clap::{Args, Subcommand, ValueEnum};
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+use thc_control_proto::v1::{
+    CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, JobPlace, JobSpec, ListJobsRequest,
+};
+
+const CREATE: &str = "\
+Examples:
+  Four workers; the best table for four is chosen:
+    thc-controller job create train --workers 4
+
+  The paper's table and partial aggregation, on one target of several:
+    thc-controller job create lossy --workers 8 --granularity 30 --fraction 1/32 \\
+        --quorum 7 --policy best-effort --deadline 50ms --target ps1
+
+  With number and secret, workers can join without asking the controller:
+    THC_COOKIE=0x1234abcd thc-controller job create fixed --workers 2 --number 7";
+
+/// What can be done with jobs.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Make a job on all its targets, or on none
+    #[command(after_help = CREATE)]
+    Create(Box<CreateFlags>),
+    /// List all jobs
+    List,
+    /// Show one job: parameters, and its place on each target
+    Show(NameFlags),
+    /// End a job's session and take it from its targets
+    Delete(NameFlags),
+}
+
+/// A job that is there.
+#[derive(Args, Debug)]
+pub struct NameFlags {
+    /// The job's name
+    name: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Policy {
+    /// Lost packets are sent again until they arrive
+    Reliable,
+    /// After the deadline, missing coordinates count as zero
+    BestEffort,
+}
+
+/// What a job is made of.
+#[derive(Args, Debug)]
+pub struct CreateFlags {
+    /// What you and the workers call it: letters, digits, '-', '_' and '.', at most 63
+    name: String,
+    /// How many workers take part, 1 to 64
+    #[arg(long, value_name = "N")]
+    workers: u32,
+    /// Bit budget b: bits per coordinate on the way up, 1 to 4 [default: 4]
+    #[arg(long, value_name = "B", help_heading = "Compression")]
+    bits: Option<u32>,
+    /// Granularity g of the lookup table [default: with --fraction, the best for N workers]
+    #[arg(long, value_name = "G", requires = "fraction", help_heading = "Compression")]
+    granularity: Option<u32>,
+    /// Truncated fraction p, such as 1/32
+    #[arg(long, value_name = "P", requires = "granularity", help_heading = "Compression")]
+    fraction: Option<String>,
+    /// Slots for gradients: twice as many packets as a worker may have under way, even [default: 256]
+    #[arg(long, value_name = "SLOTS", help_heading = "Aggregator")]
+    slots: Option<u32>,
+    /// Slots for norms, even [default: 64]
+    #[arg(long, value_name = "SLOTS", help_heading = "Aggregator")]
+    norm_slots: Option<u32>,
+    /// How many workers complete a sum [default: all]
+    #[arg(long, value_name = "N", help_heading = "Loss")]
+    quorum: Option<u32>,
+    /// What happens to lost packets [default: reliable]
+    #[arg(long, value_name = "POLICY", help_heading = "Loss")]
+    policy: Option<Policy>,
+    /// When best-effort gives a packet up [default: 200ms]
+    #[arg(long, value_name = "TIME", help_heading = "Loss")]
+    deadline: Option<humantime::Duration>,
+    /// The job's number on the wire, 1 to 65535 [default: the lowest free one]
+    #[arg(long, value_name = "NUMBER", help_heading = "Aggregator")]
+    number: Option<u32>,
+    /// The secret of workers that join without the controller [default: random]
+    #[arg(long, value_name = "NUMBER", env = "THC_COOKIE", hide_env_values = true, value_parser = number, help_heading = "Aggregator")]
+    cookie: Option<u32>,
+    /// On this target; several times for several, the first preferred [default: all]
+    #[arg(long = "target", value_name = "NAME", help_heading = "Aggregator")]
+    targets: Vec<String>,
+}
+
+/// Decimal, or hexadecimal after 0x.
+fn number(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "give 32 bits, such as 0x1234abcd".to_owned())
+}
+
+impl CreateFlags {
+    fn spec(self) -> Result<JobSpec, Failure> {
+        let deadline_ms = match self.deadline {
+            None => None,
+            Some(deadline) => {
+                let whole = u32::try_from(deadline.as_millis()).ok().filter(|ms| *ms > 0);
+                Some(whole.ok_or_else(|| {
+                    Failure::usage(format!("--deadline {deadline}: give a millisecond or more"))
+                })?)
+            }
+        };
+        Ok(JobSpec {
+            name: self.name,
+            workers: self.workers,
+            bits: self.bits,
+            granularity: self.granularity,
+            fraction: self.fraction,
+            data_slots: self.slots,
+            norm_slots: self.norm_slots,
+            quorum: self.quorum,
+            policy: self.policy.map(|policy| match policy {
+                Policy::Reliable => "reliable".to_owned(),
+                Policy::BestEffort => "best-effort".to_owned(),
+            }),
+            deadline_ms,
+            number: self.number,
+            cookie: self.cookie,
+            seed: None,
+            targets: self.targets,
+        })
+    }
+}
+
+/// Does it.
+pub async fn run(command: Command, connection: Connection, json: bool) -> Result<(), Failure> {
+    let mut client = connection.client();
+    match command {
+        Command::Create(flags) => {
+            let spec = Some(flags.spec()?);
+            let job = client.create_job(CreateJobRequest { spec }).await?.into_inner();
+            if json { print_json(&job) } else { print(&described(&job)) }
+        }
+        Command::List => {
+            let list = client.list_jobs(ListJobsRequest {}).await?.into_inner();
+            if json { print_json(&list) } else { print(&listed(&list.jobs)) }
+        }
+        Command::Show(NameFlags { name }) => {
+            let job = client.get_job(GetJobRequest { name }).await?.into_inner();
+            if json { print_json(&job) } else { print(&described(&job)) }
+        }
+        Command::Delete(NameFlags { name }) => {
+            let answer = client.delete_job(DeleteJobRequest { name: name.clone() }).await?.into_inner();
+            if json { print_json(&answer) } else { print(&format!("job {name} deleted\n")) }
+        }
+    }
+}
+
+/// What a job does on a target.
+fn state(place: &JobPlace) -> &'static str {
+    match (place.connected, place.running) {
+        (false, _) => "away",
+        (true, true) => "running",
+        (true, false) => "waiting",
+    }
+}
+
+fn joined(place: &JobPlace, workers: u32) -> String {
+    format!("{}/{workers}", place.joined.count_ones())
+}
+
+/// b, g and p as people write them.
+fn parameters(spec: &JobSpec) -> String {
+    format!(
+        "b={} g={} p={}",
+        spec.bits.unwrap_or_default(),
+        spec.granularity.unwrap_or_default(),
+        short(spec.fraction.as_deref().unwrap_or_default())
+    )
+}
+
+fn policy(spec: &JobSpec) -> String {
+    let mut text = spec.policy.clone().unwrap_or_default();
+    if text == "best-effort" {
+        let deadline = Duration::from_millis(spec.deadline_ms.unwrap_or_default().into());
+        let _ = write!(text, " after {}", humantime::format_duration(deadline));
+    }
+    if let Some(quorum) = spec.quorum.filter(|quorum| *quorum < spec.workers) {
+        let _ = write!(text, ", {quorum} of {} complete a sum", spec.workers);
+    }
+    text
+}
+
+fn listed(jobs: &[Job]) -> String {
+    let mut grid =
+        Grid::new(&["JOB", ">NUMBER", ">TABLE", "PARAMETERS", "LOSS", "TARGET", "STATE", ">JOINED"]);
+    for job in jobs {
+        let spec = job.spec.clone().unwrap_or_default();
+        for (nth, place) in job.places.iter().enumerate() {
+            let first = |text: String| if nth == 0 { text } else { "\"".to_owned() };
+            grid.row([
+                first(spec.name.clone()),
+                first(spec.number.unwrap_or_default().to_string()),
+                first(job.table.to_string()),
+                first(parameters(&spec)),
+                first(policy(&spec)),
+                place.target.clone(),
+                state(place).to_owned(),
+                joined(place, spec.workers),
+            ]);
+        }
+    }
+    if grid.is_empty() {
+        return "no jobs: make one by `thc-controller job create NAME --workers N`\n".to_owned();
+    }
+    grid.to_string()
+}
+
+fn described(job: &Job) -> String {
+    let spec = job.spec.clone().unwrap_or_default();
+    let created = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(job.created));
+    let number = spec.number.unwrap_or_default();
+    let mut text = format!("job {}, number {number}, made {created}\n", spec.name);
+    let mut line = |key: &str, value: String| {
+        let _ = writeln!(text, "  {key:<8} {value}");
+    };
+    line("workers", spec.workers.to_string());
+    line("table", format!("{}: {}", job.table, parameters(&spec)));
+    let slots = (spec.data_slots.unwrap_or_default(), spec.norm_slots.unwrap_or_default());
+    line("slots", format!("{} for gradients, {} for norms", slots.0, slots.1));
+    line("loss", policy(&spec));
+    let mut grid =
+        Grid::new(&["TARGET", "STATE", ">JOINED", ">SESSIONS", "DATA SLOTS", "NORM SLOTS", ">GROUP"]);
+    let range = |base: u32, slots: u32| format!("{base}-{}", (base + slots).saturating_sub(1));
+    for place in &job.places {
+        grid.row([
+            place.target.clone(),
+            state(place).to_owned(),
+            joined(place, spec.workers),
+            place.sessions.to_string(),
+            range(place.data_base, slots.0),
+            range(place.norm_base, slots.1),
+            place.group.to_string(),
+        ]);
+    }
+    text + &grid.to_string()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job {
+        let spec = JobSpec {
+            name: "train".into(),
+            workers: 4,
+            bits: Some(4),
+            granularity: Some(30),
+            fraction: Some("1/32".into()),
+            data_slots: Some(256),
+            norm_slots: Some(64),
+            quorum: Some(3),
+            policy: Some("best-effort".into()),
+            deadline_ms: Some(1500),
+            number: Some(9),
+            ..JobSpec::default()
+        };
+        let place = |target: &str, connected| JobPlace {
+            target: target.into(),
+            connected,
+            joined: 0b1011,
+            running: true,
+            data_base: 256,
+            ..JobPlace::default()
+        };
+        Job { spec: Some(spec), table: 2, places: vec![place("s1", true), place("s2", false)], created: 0 }
+    }
+
+    #[test]
+    fn a_list_has_a_line_for_each_place() {
+        let text = listed(&[job()]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].starts_with("train") && lines[1].ends_with("s1      running     3/4"), "{text}");
+        assert!(lines[1].contains("best-effort after 1s 500ms, 3 of 4 complete a sum"), "{text}");
+        assert!(lines[2].starts_with('"') && lines[2].contains("away"), "{text}");
+        assert!(listed(&[]).contains("job create"));
+    }
+
+    #[test]
+    fn a_job_shows_its_slots() {
+        let text = described(&job());
+        assert!(text.starts_with("job train, number 9, made 1970-01-01T00:00:00Z\n"), "{text}");
+        assert!(text.contains("table    2: b=4 g=30 p=1/32\n"), "{text}");
+        assert!(text.contains("256-511"), "{text}");
+    }
+
+    #[test]
+    fn numbers_may_be_hexadecimal() {
+        assert_eq!(number("0x1234abcd"), Ok(0x1234_abcd));
+        assert_eq!(number("17"), Ok(17));
+        assert!(number("0x123456789").unwrap_err().contains("32 bits"));
+    }
+}

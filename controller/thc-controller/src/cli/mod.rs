@@ -1,0 +1,174 @@
+//! The command line: one file for each thing that can be asked.
+
+mod connection;
+mod counters;
+mod daemon;
+mod diagnose;
+mod grid;
+mod job;
+mod manual;
+mod table;
+mod target;
+mod watch;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use connection::{Connection, Remote};
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  A software parameter server, the controller with its status page, and a job of two workers:
+    thc-ps --p4runtime 127.0.0.1:9559 &
+    thc-controller run --config thc-controller.toml --http 127.0.0.1:9701 &
+    thc-controller job create train --workers 2
+
+  Its workers; each is told its number, the aggregator's address and the job's secret:
+    thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000 &
+    thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000
+
+  What goes on, each second anew; and why nothing does:
+    thc-controller counters train --watch
+    thc-controller diagnose train
+
+  A controller elsewhere, with TLS:
+    export THC_CONTROLLER=switch-room.example:9700 THC_CONTROLLER_CA=ca.pem
+    thc-controller job list
+
+Exit status: 0 done; 1 failed or refused; 2 wrong flags or values.";
+
+/// Creates and watches THC jobs on P4 switches and software parameter servers.
+#[derive(Parser, Debug)]
+#[command(name = "thc-controller", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+struct Flags {
+    #[command(subcommand)]
+    command: Command,
+    /// Print answers as JSON, as the gRPC service gives them
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Be the controller: keep the targets of a configuration as jobs want them
+    Run(daemon::RunFlags),
+    /// Create, list, show and delete jobs
+    #[command(subcommand)]
+    Job(job::Command),
+    /// Install, list and delete lookup tables
+    #[command(subcommand)]
+    Table(table::Command),
+    /// Look at the targets: switches and software parameter servers
+    #[command(subcommand)]
+    Target(target::Command),
+    /// Show packets, bytes and drops of each worker
+    Counters(counters::CounterFlags),
+    /// Say why no traffic flows, and which worker is slow
+    Diagnose(diagnose::DiagnoseFlags),
+    /// Print a shell's completions
+    Completions(manual::CompletionFlags),
+    /// Print the manual page, or write one for each command
+    Man(manual::ManFlags),
+}
+
+/// Why a command ends early.
+#[derive(Debug)]
+struct Failure {
+    status: u8,
+    message: String,
+}
+
+impl Failure {
+    /// What was asked makes no sense.
+    fn usage(message: impl Display) -> Failure {
+        Failure { status: 2, message: message.to_string() }
+    }
+
+    /// It did not work.
+    fn failed(message: impl Display) -> Failure {
+        Failure { status: 1, message: message.to_string() }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::failed(error)
+    }
+}
+
+/// Runs what the command line asks for.
+pub fn main() -> ExitCode {
+    let flags = match Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => {
+            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let _ = error.print();
+            return ExitCode::from(if told { 0 } else { 2 });
+        }
+    };
+    match run(flags) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            eprintln!("thc-controller: {}", failure.message);
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+fn run(flags: Flags) -> Result<u8, Failure> {
+    // These need no controller.
+    let command = match flags.command {
+        Command::Run(flags) => return daemon::run(&flags).map(|()| 0),
+        Command::Completions(flags) => return manual::completions(&flags).map(|()| 0),
+        Command::Man(flags) => return manual::man(&flags).map(|()| 0),
+        other => other,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    let json = flags.json;
+    runtime.block_on(async {
+        let connection = Connection::open(&flags.remote).await?;
+        match command {
+            Command::Job(command) => job::run(command, connection, json).await?,
+            Command::Table(command) => table::run(command, connection, json).await?,
+            Command::Target(target::Command::List) => target::list(connection, json).await?,
+            Command::Counters(flags) => counters::run(&flags, connection, json).await?,
+            Command::Diagnose(flags) => return diagnose::run(flags, connection, json).await,
+            Command::Run(_) | Command::Completions(_) | Command::Man(_) => {}
+        }
+        Ok(0)
+    })
+}
+
+/// Prints text on stdout. A reader that has gone, such as `head`, is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a message as JSON.
+fn print_json(message: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(message).map_err(Failure::failed)?;
+    print(&format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn flags_do_not_contradict_each_other() {
+        super::Flags::command().debug_assert();
+    }
+}

@@ -1,0 +1,201 @@
+//! How fast packets come, over the last seconds, how that went in the last minutes, and who is behind all the time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use thc_control_proto::v1::ReadCountersResponse;
+use tokio::time::Instant;
+
+/// Between two samples: targets are read as often.
+pub const PERIOD: Duration = Duration::from_secs(1);
+/// Samples that a rate is over, so that a reading which comes a little late makes no gap.
+const WINDOW: usize = 4;
+/// Samples that are shown of the past: two minutes.
+const HISTORY: usize = 120;
+
+/// A worker: job, target, number.
+type Key = (String, String, u32);
+
+/// Per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rate {
+    /// Packets.
+    pub packets: f64,
+    /// Bytes of frames.
+    pub bytes: f64,
+}
+
+#[derive(Debug)]
+struct Sample {
+    at: Instant,
+    workers: BTreeMap<Key, Counts>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    packets: u64,
+    bytes: u64,
+    in_sums: u64,
+}
+
+/// The last samples, and the past of each job.
+#[derive(Debug, Default)]
+pub struct Rates {
+    samples: VecDeque<Sample>,
+    past: BTreeMap<String, VecDeque<f64>>,
+}
+
+impl Rates {
+    /// Takes counters that were read at a time.
+    pub fn sample(&mut self, at: Instant, counters: &ReadCountersResponse) {
+        let mut workers = BTreeMap::new();
+        for job in &counters.jobs {
+            for worker in &job.workers {
+                let key = (job.job.clone(), job.target.clone(), worker.worker);
+                let in_sums = worker.opened + worker.added;
+                workers.insert(key, Counts { packets: worker.packets, bytes: worker.bytes, in_sums });
+            }
+        }
+        if self.samples.len() > WINDOW {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample { at, workers });
+        let mut sums: BTreeMap<String, f64> =
+            counters.jobs.iter().map(|job| (job.job.clone(), 0.0)).collect();
+        if let Some(newest) = self.samples.back() {
+            for key in newest.workers.keys() {
+                *sums.entry(key.0.clone()).or_default() += self.of(key).unwrap_or_default().packets;
+            }
+        }
+        self.past.retain(|job, _| sums.contains_key(job));
+        for (job, sum) in sums {
+            let past = self.past.entry(job).or_default();
+            if past.len() == HISTORY {
+                past.pop_front();
+            }
+            past.push_back(sum);
+        }
+    }
+
+    fn of(&self, key: &Key) -> Option<Rate> {
+        let newest = self.samples.back()?;
+        let now = newest.workers.get(key)?;
+        // A job that is new was not there in older samples; one on a target that was restarted counts from zero.
+        let there = self.samples.iter().filter_map(|sample| Some((sample.at, sample.workers.get(key)?)));
+        let (since, old) =
+            there.into_iter().find(|(_, old)| old.packets <= now.packets && old.bytes <= now.bytes)?;
+        let seconds = newest.at.duration_since(since).as_secs_f64();
+        if seconds <= 0.0 {
+            return None;
+        }
+        let per_second = |now: u64, old: u64| (now - old) as f64 / seconds;
+        Some(Rate { packets: per_second(now.packets, old.packets), bytes: per_second(now.bytes, old.bytes) })
+    }
+
+    /// A worker's, if it was seen twice.
+    #[must_use]
+    pub fn worker(&self, job: &str, target: &str, worker: u32) -> Option<Rate> {
+        self.of(&(job.to_owned(), target.to_owned(), worker))
+    }
+
+    /// The worker that was the last one and this many packets behind the foremost in each of the last samples,
+    /// while sums were made. Who is last at one moment means little: somebody always is.
+    #[must_use]
+    pub fn slow(&self, job: &str, target: &str, behind: u64) -> Option<u32> {
+        if self.samples.len() <= WINDOW {
+            return None;
+        }
+        let mut slow = None;
+        let mut foremost_before = None;
+        for sample in &self.samples {
+            let of_job = sample.workers.iter().filter(|(key, _)| key.0 == job && key.1 == target);
+            let of_job: Vec<(u64, u32)> = of_job.map(|(key, counts)| (counts.in_sums, key.2)).collect();
+            let (&(least, last), &(most, _)) = (of_job.iter().min()?, of_job.iter().max()?);
+            let moved = foremost_before.is_none_or(|before| most > before);
+            if most - least < behind || !moved || slow.is_some_and(|slow| slow != last) {
+                return None;
+            }
+            slow = Some(last);
+            foremost_before = Some(most);
+        }
+        slow
+    }
+
+    /// Packets per second of all workers of a job, the newest last.
+    #[must_use]
+    pub fn past(&self, job: &str) -> Vec<f64> {
+        self.past.get(job).map(|past| past.iter().copied().collect()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thc_control_proto::v1::{JobCounters, WorkerCounters};
+
+    fn counters(packets: &[u64]) -> ReadCountersResponse {
+        let workers = (0..).zip(packets).map(|(worker, &packets)| WorkerCounters {
+            worker,
+            packets,
+            bytes: 10 * packets,
+            added: packets,
+            ..WorkerCounters::default()
+        });
+        let job = JobCounters {
+            job: "j".into(),
+            target: "t".into(),
+            workers: workers.collect(),
+            ..JobCounters::default()
+        };
+        ReadCountersResponse { jobs: vec![job], targets: Vec::new() }
+    }
+
+    #[test]
+    fn rates_are_over_the_last_samples() {
+        let (mut rates, start) = (Rates::default(), Instant::now());
+        let at = |second| start + Duration::from_secs(second);
+        rates.sample(at(0), &counters(&[0, 0]));
+        assert_eq!(rates.worker("j", "t", 0), None);
+        for second in 1..10 {
+            rates.sample(at(second), &counters(&[100 * second, 300 * second]));
+            assert_eq!(rates.worker("j", "t", 0), Some(Rate { packets: 100.0, bytes: 1000.0 }));
+        }
+        assert_eq!(rates.past("j").last(), Some(&400.0));
+        // It stands still, and after the window nothing is left of what was before.
+        for second in 10..20 {
+            rates.sample(at(second), &counters(&[900, 2700]));
+        }
+        assert_eq!(rates.worker("j", "t", 1), Some(Rate::default()));
+        // The target was restarted.
+        rates.sample(at(20), &counters(&[50, 50]));
+        assert_eq!(rates.worker("j", "t", 0), None);
+        rates.sample(at(21), &counters(&[80, 50]));
+        assert_eq!(rates.worker("j", "t", 0), Some(Rate { packets: 30.0, bytes: 300.0 }));
+        rates.sample(at(22), &ReadCountersResponse::default());
+        assert_eq!((rates.worker("j", "t", 0), rates.past("j").len()), (None, 0));
+    }
+
+    #[test]
+    fn the_slow_one_is_behind_all_the_time() {
+        let start = Instant::now();
+        let slow = |seconds: &dyn Fn(u64) -> [u64; 2]| {
+            let mut rates = Rates::default();
+            for second in 0..6 {
+                rates.sample(start + Duration::from_secs(second), &counters(&seconds(second)));
+            }
+            rates.slow("j", "t", 64)
+        };
+        assert_eq!(slow(&|second| [1000 * second + 128, 1000 * second]), Some(1));
+        assert_eq!(slow(&|second| [1000 * second + 20, 1000 * second]), None, "a little");
+        assert_eq!(slow(&|second| [1000 * second + 128 * (second % 2), 1000 * second + 64]), None, "in turn");
+        assert_eq!(slow(&|_| [500, 0]), None, "nothing moves");
+    }
+
+    #[test]
+    fn the_past_is_bounded() {
+        let (mut rates, start) = (Rates::default(), Instant::now());
+        for second in 0..1000 {
+            rates.sample(start + Duration::from_secs(second), &counters(&[second]));
+        }
+        assert_eq!((rates.past("j").len(), rates.samples.len()), (HISTORY, WINDOW + 1));
+    }
+}

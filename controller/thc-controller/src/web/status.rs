@@ -1,0 +1,169 @@
+//! What the page shows, as JSON: nothing in it is secret.
+
+use crate::desk::Desk;
+use crate::rates::Rates;
+use serde::Serialize;
+use std::time::{SystemTime, UNIX_EPOCH};
+use thc_control_proto::v1;
+use thc_control_proto::v1::finding::Severity;
+
+/// Everything.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    version: &'static str,
+    /// Seconds since 1970.
+    now: u64,
+    targets: Vec<TargetStatus>,
+    jobs: Vec<JobStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct TargetStatus {
+    #[serde(flatten)]
+    target: v1::Target,
+    /// Packets of no job.
+    drops: Vec<v1::Drop>,
+}
+
+#[derive(Debug, Serialize)]
+struct JobStatus {
+    name: String,
+    number: u32,
+    workers: u32,
+    bits: u32,
+    granularity: u32,
+    fraction: String,
+    policy: String,
+    quorum: u32,
+    slots: u32,
+    places: Vec<PlaceStatus>,
+    findings: Vec<FindingStatus>,
+    /// Packets per second of all workers, once a second, the newest last.
+    past: Vec<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlaceStatus {
+    target: String,
+    /// "running", "waiting" or "away".
+    state: &'static str,
+    joined: u32,
+    sessions: u32,
+    results: u64,
+    resent: u64,
+    workers: Vec<WorkerStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct WorkerStatus {
+    worker: u32,
+    address: String,
+    packets: u64,
+    bytes: u64,
+    packets_per_second: Option<f64>,
+    bytes_per_second: Option<f64>,
+    in_sums: u64,
+    duplicate: u64,
+    late: u64,
+    stale: u64,
+    mismatch: u64,
+    drops: Vec<v1::Drop>,
+    silent: Option<f64>,
+    round_trip_us: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct FindingStatus {
+    /// "ok", "note" or "problem".
+    severity: &'static str,
+    what: String,
+    mend: String,
+    worker: Option<u32>,
+}
+
+/// As things are now.
+pub fn of(desk: &Desk) -> Status {
+    let counters = desk.counters("").unwrap_or_default();
+    let drops = |name: &str| {
+        let found = counters.targets.iter().find(|counted| counted.target == name);
+        found.map(|counted| counted.drops.clone()).unwrap_or_default()
+    };
+    let targets = desk.targets().into_iter();
+    Status {
+        version: env!("CARGO_PKG_VERSION"),
+        now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        targets: targets.map(|target| TargetStatus { drops: drops(&target.name), target }).collect(),
+        jobs: desk.jobs().into_iter().map(|job| job_status(desk, job, &counters)).collect(),
+    }
+}
+
+fn job_status(desk: &Desk, job: v1::Job, counters: &v1::ReadCountersResponse) -> JobStatus {
+    let spec = job.spec.unwrap_or_default();
+    // The job may have been deleted in between.
+    let findings = desk.diagnose(&spec.name).map(|answer| answer.findings).unwrap_or_default();
+    let rates = desk.shared().rates();
+    let places = job.places.into_iter().map(|place| {
+        let counted = counters.jobs.iter().find(|c| c.job == spec.name && c.target == place.target);
+        let workers = counted.map(|counted| counted.workers.as_slice()).unwrap_or_default();
+        PlaceStatus {
+            state: match (place.connected, place.running) {
+                (false, _) => "away",
+                (true, true) => "running",
+                (true, false) => "waiting",
+            },
+            joined: place.joined.count_ones(),
+            sessions: place.sessions,
+            results: counted.map_or(0, |counted| counted.results),
+            resent: counted.map_or(0, |counted| counted.resent),
+            workers: workers.iter().map(|w| worker_status(w, &spec.name, &place.target, &rates)).collect(),
+            target: place.target,
+        }
+    });
+    JobStatus {
+        number: spec.number.unwrap_or_default(),
+        workers: spec.workers,
+        bits: spec.bits.unwrap_or_default(),
+        granularity: spec.granularity.unwrap_or_default(),
+        policy: spec.policy.clone().unwrap_or_default(),
+        quorum: spec.quorum.unwrap_or(spec.workers),
+        slots: spec.data_slots.unwrap_or_default(),
+        places: places.collect(),
+        findings: findings.into_iter().map(finding_status).collect(),
+        past: rates.past(&spec.name),
+        fraction: spec.fraction.unwrap_or_default(),
+        name: spec.name,
+    }
+}
+
+fn worker_status(worker: &v1::WorkerCounters, job: &str, target: &str, rates: &Rates) -> WorkerStatus {
+    let rate = rates.worker(job, target, worker.worker);
+    WorkerStatus {
+        worker: worker.worker,
+        address: worker.address.clone(),
+        packets: worker.packets,
+        bytes: worker.bytes,
+        packets_per_second: rate.map(|rate| rate.packets),
+        bytes_per_second: rate.map(|rate| rate.bytes),
+        in_sums: worker.opened + worker.added,
+        duplicate: worker.duplicate,
+        late: worker.late,
+        stale: worker.stale,
+        mismatch: worker.mismatch,
+        drops: worker.drops.clone(),
+        silent: worker.silent.filter(|_| worker.packets > 0),
+        round_trip_us: worker.report.map(|report| report.round_trip_us).filter(|us| *us > 0),
+    }
+}
+
+fn finding_status(finding: v1::Finding) -> FindingStatus {
+    FindingStatus {
+        severity: match finding.severity() {
+            Severity::Ok => "ok",
+            Severity::Note => "note",
+            Severity::Problem => "problem",
+        },
+        what: finding.what,
+        mend: finding.mend,
+        worker: finding.worker,
+    }
+}

@@ -1,0 +1,127 @@
+//! What commands say, and their exit status.
+
+use crate::aggregator;
+use crate::controller::{Controller, NOWHERE, PROGRAM, run, target};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+fn says(ended: &crate::controller::Ended, code: i32, words: &[&str]) {
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    for word in words {
+        assert!(ended.err.contains(word), "{word}: {}", ended.err);
+    }
+}
+
+#[test]
+fn without_a_controller_a_line_says_what_to_do() {
+    let list = ["job", "list", "--controller", NOWHERE];
+    says(&run(&list, &[]), 1, &["no controller at 127.0.0.1:1", "refused", "thc-controller run --config"]);
+    let port = run(&["job", "list"], &[("THC_CONTROLLER", "here")]);
+    says(&port, 2, &["--controller here", "127.0.0.1:9700"]);
+    let half = ["job", "list", "--cert", "a.pem", "--key", "b.pem"];
+    says(&run(&half, &[]), 2, &["--ca"]);
+    let missing = run(&["run", "--config", "/nonexistent/thc.toml"], &[]);
+    says(&missing, 1, &["cannot read /nonexistent/thc.toml"]);
+    for wrong in [&["job", "create", "a"][..], &["counters", "--watch", "soon"], &["table", "install"], &[]] {
+        assert_eq!(run(wrong, &[]).code, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_wrong_configuration_is_named_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.toml");
+    std::fs::write(&file, "[controller]\nlisten = \"127.0.0.1:0\"\nlissten = 3\n").unwrap();
+    let ended = run(&["run", "--config", file.to_str().unwrap()], &[]);
+    says(&ended, 2, &["c.toml", "line 3", "lissten"]);
+}
+
+#[test]
+fn a_target_that_is_away_is_told() {
+    let controller = Controller::start(&target("ps1", NOWHERE, 9000));
+    controller.until("tried", |controller| {
+        controller.told(&["target", "list"]).contains("cannot connect to http://127.0.0.1:1")
+    });
+    let text = controller.told(&["target", "list"]);
+    assert!(text.starts_with("TARGET  P4RUNTIME") && text.contains("away"), "{text}");
+    assert!(controller.told(&["job", "list"]).contains("no jobs"));
+    let refused = controller.ask(&["job", "create", "train", "--workers", "2"]);
+    says(&refused, 1, &["target ps1 is away", "cannot connect"]);
+    says(&controller.ask(&["job", "show", "other"]), 1, &["no job \"other\"", "job list"]);
+    says(&controller.ask(&["diagnose", "other"]), 1, &["no job \"other\""]);
+}
+
+#[test]
+fn a_job_from_creation_to_deletion() {
+    let server = aggregator::start();
+    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    controller.until_connected();
+    let create = ["job", "create", "train", "--workers", "2", "--granularity", "30", "--fraction", "1/32"];
+    let text = controller.told(&create);
+    assert!(text.starts_with("job train, number 1, made 2"), "{text}");
+    assert!(text.contains("b=4 g=30 p=1/32") && text.contains("waiting") && text.contains("0/2"), "{text}");
+    assert_eq!(controller.told(&["job", "show", "train"]), text);
+    says(&controller.ask(&create), 1, &["there is a job \"train\" already"]);
+    says(&controller.ask(&["job", "create", "x", "--workers", "65"]), 2, &["workers"]);
+    let far = ["job", "create", "x", "--workers", "2", "--target", "ps9"];
+    says(&controller.ask(&far), 1, &["no target \"ps9\""]);
+
+    let list = controller.json(&["job", "list"]);
+    assert_eq!(list["jobs"][0]["spec"]["name"], "train");
+    assert!(list["jobs"][0]["spec"]["cookie"].is_null(), "{list}");
+    let waiting = controller.ask(&["diagnose", "train"]);
+    assert!(waiting.out.contains("no worker has joined") && waiting.out.contains("-> "), "{waiting:?}");
+
+    controller.told(&["table", "install", "--workers", "8"]);
+    let tables = controller.told(&["table", "list"]);
+    assert!(tables.lines().count() == 3 && tables.contains("1/32") && tables.contains("train"), "{tables}");
+    says(&controller.ask(&["table", "delete", "1"]), 1, &["used by train"]);
+    controller.told(&["table", "delete", "2"]);
+
+    assert_eq!(controller.told(&["job", "delete", "train"]), "job train deleted\n");
+    says(&controller.ask(&["job", "delete", "train"]), 1, &["no job \"train\""]);
+    assert!(controller.told(&["table", "list"]).contains("no tables"));
+}
+
+#[test]
+fn watching_ends_with_ctrl_c() {
+    let server = aggregator::start();
+    let controller = Controller::start(&aggregator::configured(&server, "ps1"));
+    let _workers = aggregator::at_work(&controller, "train", "7");
+    let mut watch = Command::new(PROGRAM)
+        .args(["counters", "train", "--watch", "0.5", "--controller", &controller.listen.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    // Packets per second, once there are two readings that differ.
+    let rate = |line: &String| line.split_whitespace().nth(2)?.parse::<f64>().ok().filter(|rate| *rate > 0.0);
+    let moving =
+        lines.map_while(Result::ok).take(200).find(|line| line.starts_with("1 ") && rate(line).is_some());
+    let interrupt = Command::new("kill").args(["-INT", &watch.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    let moving = moving.expect("no rates in 200 lines");
+    assert!(moving.contains("127.0.0.1:"), "{moving}");
+}
+
+#[test]
+fn completions_and_manual_pages_know_all_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let text = run(&["completions", shell], &[]).out;
+        for word in ["diagnose", "granularity", "counters"] {
+            assert!(text.contains(word), "{shell}: {word}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run(&["man", "--out", folder.path().to_str().unwrap()], &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for (page, word) in [("thc-controller.1", "diagnose"), ("thc-controller-job-create.1", "quorum")] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(text.starts_with(".ie") && text.contains(word), "{page}: {text}");
+    }
+    assert!(run(&["man"], &[]).out.contains(".TH thc-controller 1"));
+    assert!(run(&["--help"], &[]).out.contains("Exit status"));
+}

@@ -1,0 +1,12 @@
+//! What operators have in hand: commands, certificates, page, metrics, packaging; against the program itself.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod aggregator;
+mod chromium;
+mod commands;
+mod controller;
+mod metrics;
+mod openmetrics;
+mod packaging;
+mod page;
+mod tls;

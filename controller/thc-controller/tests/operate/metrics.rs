@@ -1,0 +1,76 @@
+//! `/metrics` is what Prometheus reads, and the dashboard asks for nothing else.
+
+use crate::aggregator;
+use crate::controller::{Controller, NOWHERE, target};
+use crate::openmetrics::{Family, parse};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[test]
+fn metrics_are_well_formed_and_true() {
+    let server = aggregator::start();
+    let config = aggregator::configured(&server, "ps1") + &target("away", NOWHERE, 9000);
+    let controller = Controller::start(&config);
+    controller.until("connected", |controller| controller.told(&["target", "list"]).contains("connected"));
+    let refused = controller.ask(&["job", "create", "both", "--workers", "2"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    controller.told(&["job", "create", "train", "--workers", "2", "--target", "ps1", "--cookie", "99"]);
+    let workers = [0, 1].map(|_| aggregator::Worker::join(controller.listen, "train"));
+    let value = |families: &BTreeMap<String, Family>, name: &str, labels: &[(&str, &str)]| {
+        let samples = &families[name].samples;
+        let found = samples.iter().find(|(has, _)| {
+            labels.iter().all(|(label, value)| has.get(*label).is_some_and(|has| has == value))
+        });
+        found.map(|(_, value)| *value)
+    };
+    let of_worker = [("job", "train"), ("target", "ps1"), ("worker", "1")];
+    controller.until("counted", |controller| {
+        let families = parse(&controller.get("/metrics").1);
+        value(&families, "thc_packets", &of_worker).is_some_and(|packets| packets > 100.0)
+    });
+    let (head, text) = controller.get("/metrics");
+    assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+    let families = parse(&text);
+    for (name, family) in &families {
+        assert!(name.starts_with("thc_") && !family.help.is_empty(), "{name}: {family:?}");
+    }
+    assert_eq!(value(&families, "thc_target_up", &[("target", "ps1")]), Some(1.0));
+    assert_eq!(value(&families, "thc_target_up", &[("target", "away")]), Some(0.0));
+    assert_eq!(value(&families, "thc_jobs", &[]), Some(1.0));
+    assert_eq!(value(&families, "thc_job_running", &[("job", "train")]), Some(1.0));
+    assert_eq!(value(&families, "thc_job_workers_joined", &[("job", "train")]), Some(2.0));
+    assert!(value(&families, "thc_bytes", &of_worker) > value(&families, "thc_packets", &of_worker));
+    assert!(value(&families, "thc_results", &[("job", "train")]) > Some(50.0));
+    drop(workers);
+}
+
+/// Everything in the dashboard that looks like a metric of ours.
+fn asked_for(value: &serde_json::Value, names: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(map) => map.iter().for_each(|(key, value)| match value.as_str() {
+            Some(text) if ["expr", "query", "definition"].contains(&key.as_str()) => {
+                let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+                names.extend(words.filter(|word| word.starts_with("thc_")).map(str::to_owned));
+            }
+            _ => asked_for(value, names),
+        }),
+        serde_json::Value::Array(list) => list.iter().for_each(|value| asked_for(value, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_dashboard_asks_for_metrics_that_are_there() {
+    let controller = Controller::start(&target("away", NOWHERE, 9000));
+    let families = parse(&controller.get("/metrics").1);
+    let there: BTreeSet<String> = families
+        .iter()
+        .map(|(name, family)| if family.kind == "counter" { format!("{name}_total") } else { name.clone() })
+        .collect();
+    let text = include_str!("../../../../packaging/grafana/thc.json");
+    let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
+    let mut names = BTreeSet::new();
+    asked_for(&dashboard, &mut names);
+    assert!(names.len() > 8, "{names:?}");
+    let missing: Vec<&String> = names.difference(&there).collect();
+    assert!(missing.is_empty(), "{missing:?} are not among {there:?}");
+}

@@ -1,0 +1,84 @@
+//! Certificates, both ways.
+
+use crate::controller::{Controller, NOWHERE, run, target};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::fs;
+use std::path::Path;
+
+/// An authority with a certificate that it gave: `NAME-ca.pem`, `NAME.pem`, `NAME-key.pem`.
+fn authority(folder: &Path, name: &str) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap();
+    fs::write(folder.join(format!("{name}-ca.pem")), certificate.pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+    fs::write(folder.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn the_right_certificate_passes_and_others_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["service", "client", "stranger"] {
+        authority(folder.path(), name);
+    }
+    let tls = "[controller.tls]\ncert = \"service.pem\"\nkey = \"service-key.pem\"\nclient_ca = \"client-ca.pem\"\n";
+    let controller = Controller::start_in(folder, &(tls.to_owned() + &target("ps1", NOWHERE, 9000)));
+    let file = |name: &str| controller.folder().join(name).to_str().unwrap().to_owned();
+    let address = controller.listen.to_string();
+    let ask = |ca: &str, cert: Option<&str>| {
+        let mut args =
+            vec!["target".to_owned(), "list".to_owned(), "--controller".to_owned(), address.clone()];
+        args.extend(["--ca".to_owned(), file(ca)]);
+        if let Some(cert) = cert {
+            let key = file(&format!("{cert}-key.pem"));
+            args.extend(["--cert".to_owned(), file(&format!("{cert}.pem")), "--key".to_owned(), key]);
+        }
+        run(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[])
+    };
+    let right = ask("service-ca.pem", Some("client"));
+    assert_eq!(right.code, Some(0), "{right:?}");
+    assert!(right.out.contains("ps1"), "{right:?}");
+
+    for (what, ended) in [
+        ("no certificate", ask("service-ca.pem", None)),
+        ("another authority's certificate", ask("service-ca.pem", Some("stranger"))),
+        ("another controller's authority", ask("stranger-ca.pem", Some("client"))),
+        ("no TLS at all", controller.ask(&["target", "list"])),
+    ] {
+        assert_eq!(ended.code, Some(1), "{what}: {ended:?}");
+        assert!(ended.out.is_empty() && ended.err.lines().count() == 1, "{what}: {ended:?}");
+        assert!(ended.err.contains("--ca"), "{what}: {ended:?}");
+    }
+
+    // By the environment, and by name instead of number.
+    let name = format!("localhost:{}", controller.listen.port());
+    let paths = [file("service-ca.pem"), file("client.pem"), file("client-key.pem")];
+    let environment = [
+        ("THC_CONTROLLER", name.as_str()),
+        ("THC_CONTROLLER_CA", &paths[0]),
+        ("THC_CONTROLLER_CERT", &paths[1]),
+        ("THC_CONTROLLER_KEY", &paths[2]),
+    ];
+    let named = run(&["job", "list"], &environment);
+    assert_eq!(named.code, Some(0), "{named:?}");
+}
+
+#[test]
+fn a_certificate_that_is_none_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["c.pem", "k.pem"] {
+        fs::write(folder.path().join(name), "no certificate").unwrap();
+    }
+    let config =
+        "[controller.tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n".to_owned() + &target("ps1", NOWHERE, 9000);
+    let file = folder.path().join("c.toml");
+    fs::write(&file, config).unwrap();
+    let ended = run(&["run", "--listen", "127.0.0.1:0", "--config", file.to_str().unwrap()], &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("certificates of the service"), "{ended:?}");
+}
