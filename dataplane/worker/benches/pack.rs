@@ -1,0 +1,254 @@
+//! Indices packed and sent per second on one core: quantizing a partition into packets and handing those to a DPDK
+//! device that swallows them (net_null), against quantizing and packing alone, into plain memory.
+//!
+//! What is on top of quantizing: the window and the bookkeeping of repetition, headers, UDP checksums, packet
+//! buffers, and the copy into them, for every packet must be kept until its result is in. Both take turns on the same
+//! coordinates, and must have packed the same indices. Results that let the window go on come from memory and
+//! are not timed.
+//!
+//! Results go to `bench/pack.json` in the target directory. Without `--bench` there are a few turns and nothing is
+//! written.
+#![allow(clippy::unwrap_used, reason = "a benchmark")]
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use thc_codec::quantizer::Quantizer;
+use thc_codec::rounding::Rounding;
+use thc_codec::table::LookupTable;
+use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Welcome};
+use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
+use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer};
+
+const D: usize = 1 << 20;
+/// Coordinates of a packet.
+const N: usize = 1024;
+const SLOTS: u32 = 1024;
+const WORKERS: u8 = 4;
+const PS: Peer = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
+
+/// Sends to the device, and keeps what the check needs.
+struct Out {
+    io: DpdkIo,
+    norm: Vec<u8>,
+    packed: Option<Vec<u8>>,
+}
+
+impl Tx for Out {
+    fn send(&mut self, _: u8, contents: &[u8], segment: usize) {
+        self.io.send_run(PS, contents, segment).unwrap();
+        if contents[1] == Kind::Norm as u8 {
+            self.norm = contents.to_vec();
+        } else if let Some(packed) = &mut self.packed {
+            contents.chunks(segment).for_each(|packet| packed.extend_from_slice(&packet[HEADER_LEN..]));
+        }
+    }
+}
+
+struct Ignore;
+
+impl Events for Ignore {
+    fn norms(&mut self, _: u64, _: &mut dyn Iterator<Item = u32>) {}
+    fn result(&mut self, _: Place, _: u8, _: &[u8]) {}
+    fn lost(&mut self, _: Place) {
+        unreachable!("nothing is given up");
+    }
+    fn failed(&mut self, _: u64, error: CallError) {
+        unreachable!("{error}");
+    }
+}
+
+struct Rig {
+    worker: Worker,
+    out: Out,
+    quantizer: Quantizer,
+    rounding: Rounding,
+    range: f32,
+    rotated: Vec<f32>,
+    work: Vec<f32>,
+    seq: u32,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let neighbour = Neighbour { address: *PS.ip(), mac: MacAddr([2, 0, 0, 0, 0, 1]), device: 0 };
+        let config = DpdkConfig {
+            devices: vec!["net_null0".to_owned()],
+            hugepages: false,
+            neighbours: vec![neighbour],
+            idle: Idle::BusyPoll,
+            ..DpdkConfig::new(Ipv4Addr::new(10, 0, 0, 2))
+        };
+        let io = Dpdk::open(&config, 50_000, 1).unwrap().into_endpoints().pop().unwrap();
+        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        let welcome = Welcome {
+            session: Cookie(7),
+            data_slots: SLOTS,
+            norm_slots: 64,
+            quorum: WORKERS,
+            lane: Lane::Bits8,
+            policy: Policy::Reliable,
+            shards: 1,
+            deadline: Duration::ZERO,
+            table: TableId(1),
+            bits: 4,
+            granularity: 30,
+            fraction: 1.0 / 32.0,
+            values: table.values16(),
+            job_seed: 1,
+            nonce: 1,
+        };
+        // Near enough to normal, as a transformed partition is: sums of uniform numbers, scaled to variance 1.
+        let mut state = 1u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 24) as f32
+        };
+        let rotated: Vec<f32> =
+            (0..D).map(|_| (0..6).map(|_| uniform() - 0.5).sum::<f32>() * std::f32::consts::SQRT_2).collect();
+        Rig {
+            worker: Worker::new(Parameters::new(JobId(1), WorkerId(0), WORKERS, &welcome), Duration::ZERO),
+            out: Out { io, norm: Vec::new(), packed: None },
+            quantizer: Quantizer::new(&table),
+            rounding: Rounding::new(1, 0, 0),
+            range: table.t_p() as f32,
+            work: rotated.clone(),
+            rotated,
+            seq: 0,
+        }
+    }
+
+    /// Nanoseconds to quantize and pack the partition into plain memory.
+    fn alone(&mut self, packed: &mut [u8]) -> f64 {
+        self.work.copy_from_slice(&self.rotated);
+        let start = Instant::now();
+        for (number, (x, out)) in self.work.chunks_mut(N).zip(packed.chunks_mut(N / 2)).enumerate() {
+            let first = (number * N) as u64;
+            self.quantizer.quantize_packed4(x, self.range, &self.rounding, first, out).unwrap();
+        }
+        start.elapsed().as_nanos() as f64
+    }
+
+    /// Nanoseconds to send it.
+    fn sent(&mut self) -> f64 {
+        self.work.copy_from_slice(&self.rotated);
+        let now = Duration::ZERO;
+        let packets = [(D / N) as u32];
+        let norms = [1f32.to_bits()];
+        let spec =
+            CallSpec { mode: Mode::Compressed, length: D as u32, key: 0, packets: &packets, norms: &norms };
+        self.worker.submit(now, &spec, &mut self.out);
+        let mut norm = std::mem::take(&mut self.out.norm);
+        norm[1] = Kind::NormResult as u8;
+        self.worker.handle(now, &norm, &mut Ignore, &mut self.out);
+        let mut took = 0.0;
+        loop {
+            let Rig { worker, out, quantizer, rounding, range, work, .. } = self;
+            let start = Instant::now();
+            let mut filled = 0;
+            loop {
+                let count = worker.fill(now, out, |place, payload| {
+                    let first = place.packet as usize * N;
+                    let x = &mut work[first..first + N];
+                    quantizer.quantize_packed4(x, *range, rounding, first as u64, payload).unwrap();
+                });
+                filled += count;
+                if count == 0 {
+                    break;
+                }
+            }
+            took += start.elapsed().as_nanos() as f64;
+            if filled == 0 {
+                return took;
+            }
+            self.answer(filled);
+        }
+    }
+
+    /// The results of the next packets.
+    fn answer(&mut self, packets: usize) {
+        for seq in self.seq..self.seq + packets as u32 {
+            let header = Header {
+                kind: Kind::Result,
+                flags: 0,
+                num_workers: WORKERS,
+                job: JobId(1),
+                worker: WorkerId::NONE,
+                table: TableId(1),
+                cookie: Cookie(7),
+                round: Round(seq / SLOTS),
+                slot: SlotId((seq % SLOTS) as u16),
+                count: WORKERS,
+            };
+            let mut bytes = [0; MAX_PACKET];
+            let packet = header.emit_packet(&mut bytes, &[0; 1024]);
+            self.worker.handle(Duration::ZERO, packet, &mut Ignore, &mut self.out);
+        }
+        self.seq += packets as u32;
+    }
+}
+
+fn median(turns: &mut [f64]) -> f64 {
+    turns.sort_by(f64::total_cmp);
+    turns[turns.len() / 2]
+}
+
+/// Cycles per nanosecond, as Linux tells the first processor's clock now; 0 where it does not.
+fn clock() -> f64 {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mhz =
+        text.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split(':').nth(1)?.trim().parse().ok());
+    mhz.map_or(0.0, |mhz: f64| mhz / 1000.0)
+}
+
+fn main() {
+    let measure = std::env::args().any(|argument| argument == "--bench");
+    let turns = if measure { 200 } else { 3 };
+    let mut rig = Rig::new();
+    let mut packed = vec![0; D / 2];
+    rig.alone(&mut packed);
+    rig.out.packed = Some(Vec::with_capacity(D / 2));
+    rig.sent();
+    assert!(rig.out.packed.take().unwrap() == packed, "sent other indices than packed alone");
+    let (mut alone, mut sent) = (Vec::new(), Vec::new());
+    for _ in 0..turns {
+        alone.push(rig.alone(&mut packed));
+        sent.push(rig.sent());
+    }
+    let stats = rig.out.io.stats();
+    let expected = (turns as u64 + 1) * (D / N + 1) as u64;
+    assert_eq!((stats.packets_out, stats.send_errors), (expected, 0), "every packet went out");
+    let (alone, sent) = (median(&mut alone), median(&mut sent));
+    let clock = clock();
+    let packets = (D / N) as f64;
+    let bytes = packets * (HEADER_LEN + N / 2 + 42) as f64;
+    let detail = format!(
+        "{:.2} billion indices/s packed and sent on one core, {:.2} packed alone; frames of {:.2} bytes per ns, {:.2} \
+         per cycle at {:.0} MHz; {:.0} ns per packet of 1024, of which quantizing and packing {:.0}",
+        D as f64 / sent,
+        D as f64 / alone,
+        bytes / sent,
+        if clock > 0.0 { bytes / sent / clock } else { 0.0 },
+        clock * 1000.0,
+        sent / packets,
+        alone / packets
+    );
+    println!("packed and sent over packed alone: {:.2}; {detail}", sent / alone);
+    if measure {
+        let results = serde_json::json!([{
+            "name": "worker: time to pack and send a partition over net_null, over packing it alone",
+            "ratio": sent / alone,
+            "better": "lower",
+            "aim": 1.3,
+            "floor": 2.0,
+            "detail": detail,
+        }]);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("pack.json");
+        std::fs::write(&file, serde_json::to_string_pretty(&results).unwrap()).unwrap();
+        println!("written to {}", file.display());
+    }
+}
