@@ -38,13 +38,14 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 processes, 1 and 10 Gb/s, few steps: 2 to 3 minutes")
     parser.add_argument("--out", type=Path, default=Path("target/bench-torch"), help="folder for results")
-    parser.add_argument("--docs", type=Path, help="also put table and plot into this folder's pytorch.md and pictures")
+    parser.add_argument("--docs", type=Path, help="also put table and plot into this folder's pytorch.md")
     parser.add_argument("--report", type=Path, metavar="JSON", help="only table and plot, of results measured before")
     parser.add_argument("--limit", type=float, default=40, help="end after so many minutes, with what there is")
     parser.add_argument("--ps-rate", type=float, metavar="GBIT",
                         help="shape the server's port too: a server on one host instead of a switch")
     parser.add_argument("--methods", help="only these, separated by commas")
     parser.add_argument("--workers", help="only these numbers of processes, separated by commas")
+    parser.add_argument("--bucket-mb", type=float, default=25, help="DDP's bucket_cap_mb, for all methods (%(default)s)")
     parser.add_argument("--links", help="only these rates in Gb/s, separated by commas; 0 is unshaped loopback")
     parser.add_argument("--only", choices=("pace", "training", "memory"), help="only this part of the plan")
     arguments = parser.parse_args()
@@ -68,8 +69,10 @@ def main() -> int:
     print(table)
     print(f"results: {arguments.out}/results.json, results.md, loss.png, loss.svg")
     if arguments.docs:
-        report.insert(table, arguments.docs / "pytorch.md")
-        plot.draw(results, arguments.docs / "pytorch-loss.svg")
+        picture = arguments.docs / "pytorch-loss.svg"
+        plot.draw(results, picture)
+        shown = f"![Held-out loss over seconds of training]({picture.name})\n\n" if picture.exists() else ""
+        report.insert(shown + table, arguments.docs / "pytorch.md")
         print(f"{arguments.docs}/pytorch.md and pytorch-loss.svg have them too")
     return 0
 
@@ -82,6 +85,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
         if importlib.util.find_spec(module) is None:
             print(f"not run: Python has no {module} (Debian: apt-get install python3-{module}, and use /usr/bin/python3)")
             return None
+    os.environ["BENCH_BUCKET_MB"] = str(arguments.bucket_mb)
     import links
     from campaign import Campaign
     from crew import find_server
@@ -125,6 +129,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
     say(f"{about['cores']} cores ({about['cpu']}), torch {about['torch']}, load {about['load_before']:.1f}")
     campaign = Campaign(plan, program, arguments.out.resolve() / "logs", arguments.limit * 60, why, arguments.ps_rate, say)
     campaign.results |= {"machine": about, "targets": TARGETS, "quick": arguments.quick, "ps_rate": arguments.ps_rate,
+                         "bucket_mb": arguments.bucket_mb,
                          "methods": list(plan.methods)}
     for method in without:
         campaign.miss(method, "; ".join(missing))

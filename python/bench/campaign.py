@@ -162,8 +162,9 @@ class Campaign:
             self.miss(f"memory of {method}", str(failure))
             return
         self.results["memory"].append({"method": method} | {
-            key: max(answer[key] for answer in answers) for key in ("before", "peak", "gradient")})
+            key: max(answer[key] for answer in answers) for key in ("before", "peak", "steady", "gradient")})
         record = self.results["memory"][-1]
-        self.say(f"memory of {method}: peak {record['peak']:.0f} MiB, {record['before']:.0f} before the model")
+        self.say(f"memory of {method}: peak {record['peak']:.0f} MiB, {record['steady']:.0f} between steps, "
+                 f"{record['before']:.0f} before the model")
 
 

@@ -176,12 +176,18 @@ def memory_table(results: Results) -> list[str]:
     records = results.all["memory"]
     if not records:
         return []
-    dense = next((r["peak"] for r in records if r["method"] == "gloo"), None)
-    rows = [[NAMES[r["method"]], number(r["peak"]), number(dense and r["peak"] - dense),
-             number(dense and (r["peak"] - dense) / r["gradient"], 1)] for r in records]
+    dense = next((r for r in records if r["method"] == "gloo"), None)
+    rows = []
+    for r in records:
+        cells = [NAMES[r["method"]]]
+        for key in ("steady", "peak"):
+            more = None if dense is None else (r[key] - dense[key]) / r["gradient"]
+            cells += [number(r[key]), number(more, 1)]
+        rows.append(cells)
     return ["### Memory of a training process, heavy model, 2 processes", "",
-            f"Peak resident memory in MiB; the gradient has {records[0]['gradient']:.0f} MiB.", "",
-            *table(["", "peak", "more than gloo", "in gradients"], rows)]
+            f"Resident memory in MiB after some steps, and its peak; the gradient has {records[0]['gradient']:.0f} MiB. "
+            "The peak of THC is the moment when DDP makes other buckets and error feedback moves along.", "",
+            *table(["", "between steps", "more than gloo, in gradients", "peak", "more than gloo, in gradients"], rows)]
 
 
 def aims(results: Results) -> list[str]:
@@ -223,6 +229,8 @@ def markdown(raw: dict[str, Any]) -> str:
         lines += ["**Quick run:** few steps, for a first impression only.", ""]
     if raw["ps_rate"]:
         lines += [f"The server's port was shaped to {raw['ps_rate']:g} Gb/s.", ""]
+    if raw.get("bucket_mb", 25) != 25:
+        lines += [f"DDP's buckets were {raw['bucket_mb']:g} MB with all methods.", ""]
     lines += aims(results)
     for model in results.models():
         for workers in results.workers():

@@ -29,7 +29,8 @@ class Run:
     def __init__(self, averaging: Averaging, text: Text, method: str, shape: Shape, seed: int, dense_steps: int):
         self.text, self.shape, self.seed = text, shape, seed
         self.rank = dist.get_rank()
-        self.ddp = DistributedDataParallel(build(shape, text, seed), gradient_as_bucket_view=True)
+        buckets = float(os.environ.get("BENCH_BUCKET_MB", "25"))
+        self.ddp = DistributedDataParallel(build(shape, text, seed), gradient_as_bucket_view=True, bucket_cap_mb=buckets)
         averaging.attach(method, self.ddp, dense_steps)
         self.optimizer = torch.optim.SGD(self.ddp.parameters(), shape.rate)
         self.done = 0
@@ -137,13 +138,14 @@ class Trainer:
                 "stats": {k: v - before.get(k, 0) for k, v in after.items()}}
 
     def memory(self, model: str, method: str, steps: int) -> dict[str, Any]:
-        """Peak memory of this process in MiB after `steps`, and what it was before there was a model."""
+        """Memory of this process in MiB after `steps`: the peak, what it is then, and what it was before there was
+        a model."""
         before = status("VmRSS")
         run = Run(self.averaging, self.text, method, SHAPES[model], 0, 2)
         parameters = sum(p.numel() for p in run.ddp.parameters())
         for _ in range(steps):
             run.step()
-        return {"before": before, "peak": status("VmHWM"), "gradient": parameters * 4 / 2**20}
+        return {"before": before, "peak": status("VmHWM"), "steady": status("VmRSS"), "gradient": parameters * 4 / 2**20}
 
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:
         """Does what `command` says."""

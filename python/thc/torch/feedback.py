@@ -47,13 +47,18 @@ class FeedbackStore:
         if any(name in self._of_parameter for name, _ in places):
             self._take_all()
         if any(name in self._aside for name, _ in places):
-            merged = np.zeros(layout.sent_length, dtype="<f4")
+            # Header and coordinates in one piece: these are as large as the gradient, so copies count.
+            saved = np.zeros(_HEADER.size // 4 + layout.sent_length, dtype="<f4")
+            saved.view(np.uint8)[: _HEADER.size] = np.frombuffer(
+                _HEADER.pack(b"THCF", 1, layout.sent_length), dtype=np.uint8
+            )
+            merged = saved[_HEADER.size // 4 :]
             for name, place in places:
                 found = self._aside.pop(name, None)
                 if found is not None and found.size == place.stop - place.start:
                     merged[place] = found
-            header = _HEADER.pack(b"THCF", 1, merged.size)
-            self._group.restore_feedback({layout.key: header + merged.tobytes()})
+                del found
+            self._group.restore_feedback({layout.key: saved.tobytes()})
         self._homes[layout.key] = layout
         for name, _ in places:
             self._of_parameter[name] = layout.key
