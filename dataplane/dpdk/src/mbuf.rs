@@ -186,19 +186,40 @@ impl fmt::Debug for Mbuf {
 
 /// A payload that several packets end with: each has headers of its own, and all refer to the same bytes.
 #[derive(Debug)]
-pub struct SharedMbuf(Mbuf);
+pub struct SharedMbuf {
+    payload: Mbuf,
+    /// References counted in the payload already for packets that are still to come.
+    spare: u16,
+}
 
 impl SharedMbuf {
     /// Shares a packet's bytes; `None` if it is not one segment of ours alone.
     #[must_use]
     pub fn new(payload: Mbuf) -> Option<SharedMbuf> {
-        (payload.segments() == 1 && payload.references() == 1).then_some(SharedMbuf(payload))
+        (payload.segments() == 1 && payload.references() == 1).then_some(SharedMbuf { payload, spare: 0 })
     }
 
     /// The bytes.
     #[must_use]
     pub fn data(&self) -> &[u8] {
-        self.0.data()
+        self.payload.data()
+    }
+
+    /// Says that so many packets more will end with it: counting them at once is cheaper than one by one.
+    pub fn expect(&mut self, packets: u16) {
+        // All references must fit the count, which is 16 bits wide.
+        let most = u16::MAX / 2 - self.payload.references().min(u16::MAX / 2);
+        let packets = packets.min(most);
+        self.spare += packets;
+        self.count(packets as i16);
+    }
+
+    fn count(&self, packets: i16) {
+        if packets != 0 {
+            // SAFETY: the payload is a live mbuf. More references are taken by whoever has one; `spare` ones are given up
+            // by whoever took them.
+            unsafe { dpdk_sys::rte_mbuf_refcnt_update(self.payload.0.as_ptr(), packets) };
+        }
     }
 
     /// Puts the payload behind `head`; gives `head` back if it is not one segment of ours alone.
@@ -206,20 +227,34 @@ impl SharedMbuf {
     /// # Errors
     /// `head` itself.
     #[inline]
-    pub fn behind(&self, head: Mbuf) -> Result<Mbuf, Mbuf> {
+    pub fn behind(&mut self, head: Mbuf) -> Result<Mbuf, Mbuf> {
         if head.segments() != 1 || head.references() != 1 {
             return Err(head);
         }
-        let (first, payload) = (head.0, self.0.0);
-        let whole = head.len() + self.0.len();
+        if self.spare == 0 {
+            self.expect(1);
+        }
+        if self.spare == 0 {
+            return Err(head);
+        }
+        self.spare -= 1;
+        let (first, payload) = (head.0, self.payload.0);
+        let whole = head.len() + self.payload.len();
         // SAFETY: both are live single segments, the first one ours alone. The payload's `next` is null and stays so, as
-        // every chain's last must; the chain takes a reference of its own to it.
+        // every chain's last must; the chain has the reference to it that `spare` is one less by.
         unsafe {
-            dpdk_sys::rte_mbuf_refcnt_update(payload.as_ptr(), 1);
             field!(first, MBUF_NEXT: *mut rte_mbuf).write(payload.as_ptr());
             field!(first, MBUF_NB_SEGS: u16).write(2);
             field!(first, MBUF_PKT_LEN: u32).write(whole as u32);
         }
         Ok(head)
+    }
+}
+
+impl Drop for SharedMbuf {
+    #[inline]
+    fn drop(&mut self) {
+        // Our own reference stays, until `payload` is dropped.
+        self.count(-(self.spare as i16));
     }
 }

@@ -123,7 +123,9 @@ fn packets_grow_to_their_room_and_no_further() {
 #[test]
 fn a_shared_payload_lives_as_long_as_a_packet_ends_with_it() {
     let pool = pool(256);
-    let shared = SharedMbuf::new(packet(&pool, b"payload")).unwrap();
+    let mut shared = SharedMbuf::new(packet(&pool, b"payload")).unwrap();
+    // Two are announced, three come.
+    shared.expect(2);
     let mut chains: Vec<Mbuf> = (0..3u8).map(|i| shared.behind(packet(&pool, &[i, b':'])).unwrap()).collect();
     drop(shared);
     assert_eq!(pool.available(), 252);
@@ -139,7 +141,9 @@ fn a_shared_payload_lives_as_long_as_a_packet_ends_with_it() {
     let chain = chains.pop().unwrap();
     assert!(SharedMbuf::new(chain).is_none());
     assert_eq!(pool.available(), 253);
-    let other = SharedMbuf::new(packet(&pool, b"more")).unwrap();
+    let mut other = SharedMbuf::new(packet(&pool, b"more")).unwrap();
+    // Five are announced, none comes.
+    other.expect(5);
     let chain = other.behind(chains.pop().unwrap()).unwrap_err();
     assert_eq!((chain.len(), other.data()), (9, b"more".as_slice()));
     drop((chain, other, chains));
@@ -319,7 +323,8 @@ fn nothing_leaks_in_ten_million_packets() {
         if round % 3 == 0 {
             let mut payload = pool.take().unwrap();
             payload.append(1024).unwrap()[0] = round as u8;
-            let payload = SharedMbuf::new(payload).unwrap();
+            let mut payload = SharedMbuf::new(payload).unwrap();
+            payload.expect(BURST as u16 - 3);
             while !out.is_full() {
                 let mut head = pool.take().unwrap();
                 head.append(42).unwrap()[0] = round as u8;

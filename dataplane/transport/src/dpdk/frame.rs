@@ -244,12 +244,18 @@ impl Arp {
     }
 }
 
-/// The headers of datagrams from one endpoint to another, complete but for what depends on the payload.
+/// The headers of datagrams from one endpoint to another, all of one length; another length is set when it comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
+    /// Complete but for UDP's checksum.
     bytes: [u8; HEADERS_LEN],
+    /// Payload bytes.
+    len: usize,
+    checksums: Checksums,
     /// Sums of the IPv4 header and of UDP's pseudo header, without lengths.
     ip_sum: u64,
+    ends_sum: u64,
+    /// All that goes into UDP's checksum but the payload.
     udp_sum: u64,
 }
 
@@ -265,7 +271,7 @@ pub enum Checksums {
 }
 
 impl Template {
-    pub fn new(mac: (MacAddr, MacAddr), from: Peer, to: Peer) -> Template {
+    pub fn new(mac: (MacAddr, MacAddr), from: Peer, to: Peer, checksums: Checksums) -> Template {
         let mut bytes = [0; HEADERS_LEN];
         bytes[..6].copy_from_slice(&mac.1.0);
         bytes[6..12].copy_from_slice(&mac.0.0);
@@ -281,25 +287,41 @@ impl Template {
         ip[20..22].copy_from_slice(&from.port().to_be_bytes());
         ip[22..24].copy_from_slice(&to.port().to_be_bytes());
         let ip_sum = sum_of_bytes(&ip[..20]);
-        Template { bytes, ip_sum, udp_sum: sum_of_ends(from, to) }
+        let ends_sum = sum_of_ends(from, to);
+        let mut template = Template { bytes, len: 0, checksums, ip_sum, ends_sum, udp_sum: 0 };
+        template.set_len(0);
+        template
+    }
+
+    #[cold]
+    fn set_len(&mut self, len: usize) {
+        let (ip_len, udp_len) = ((len + IPV4_UDP_HEADER_LEN) as u16, (len + 8) as u16);
+        self.len = len;
+        self.bytes[16..18].copy_from_slice(&ip_len.to_be_bytes());
+        self.bytes[38..40].copy_from_slice(&udp_len.to_be_bytes());
+        if self.checksums != Checksums::Device {
+            let ip = !fold(self.ip_sum + u64::from(ip_len));
+            self.bytes[24..26].copy_from_slice(&ip.to_be_bytes());
+        }
+        self.udp_sum = match self.checksums {
+            Checksums::None => 0,
+            Checksums::Device => self.ends_sum + u64::from(udp_len),
+            Checksums::Software => self.ends_sum + 2 * u64::from(udp_len),
+        };
     }
 
     /// Writes the headers of a payload of `len` bytes whose [`sum_of_bytes`] is `sum` (only [`Checksums::Software`]
     /// looks at it). `len` is at most what IPv4 carries.
     #[inline]
-    pub fn write(&self, out: &mut [u8; HEADERS_LEN], len: usize, sum: u64, checksums: Checksums) {
-        *out = self.bytes;
-        let (ip_len, udp_len) = ((len + IPV4_UDP_HEADER_LEN) as u16, (len + 8) as u16);
-        out[16..18].copy_from_slice(&ip_len.to_be_bytes());
-        out[38..40].copy_from_slice(&udp_len.to_be_bytes());
-        if checksums != Checksums::Device {
-            let ip = !fold(self.ip_sum + u64::from(ip_len));
-            out[24..26].copy_from_slice(&ip.to_be_bytes());
+    pub fn write(&mut self, out: &mut [u8; HEADERS_LEN], len: usize, sum: u64) {
+        if len != self.len {
+            self.set_len(len);
         }
-        let udp = match checksums {
+        *out = self.bytes;
+        let udp = match self.checksums {
             Checksums::None => return,
-            Checksums::Device => fold(self.udp_sum + u64::from(udp_len)),
-            Checksums::Software => match !fold(self.udp_sum + 2 * u64::from(udp_len) + sum) {
+            Checksums::Device => fold(self.udp_sum),
+            Checksums::Software => match !fold(self.udp_sum + sum) {
                 0 => 0xffff,
                 written => written,
             },

@@ -20,12 +20,10 @@ fn local() -> Local {
 
 fn datagram(payload: &[u8], checksums: Checksums) -> Vec<u8> {
     let mut headers = [0xee; HEADERS_LEN];
-    Template::new((THEIRS, OURS), them(), us()).write(
-        &mut headers,
-        payload.len(),
-        sum_of_bytes(payload),
-        checksums,
-    );
+    let mut template = Template::new((THEIRS, OURS), them(), us(), checksums);
+    // Of another length before.
+    template.write(&mut headers, 5, 77);
+    template.write(&mut headers, payload.len(), sum_of_bytes(payload));
     [headers.as_slice(), payload].concat()
 }
 
@@ -45,7 +43,8 @@ fn a_frame_known_byte_by_byte() {
     let from = "192.168.0.1:1024".parse().unwrap();
     let to = "192.168.0.199:53".parse().unwrap();
     let mut headers = [0; HEADERS_LEN];
-    Template::new((THEIRS, OURS), from, to).write(&mut headers, 3, sum_of_bytes(b"hi!"), Checksums::Software);
+    let mut template = Template::new((THEIRS, OURS), from, to, Checksums::Software);
+    template.write(&mut headers, 3, sum_of_bytes(b"hi!"));
     assert_eq!(headers[..14], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
     // By hand: 4500+001f+0000+4000+4011+c0a8+0001+c0a8+00c7 = 0x24748; with its carry 0x474a; complement 0xb8b5.
     assert_eq!(headers[14..26], [0x45, 0, 0, 31, 0, 0, 0x40, 0, 64, 17, 0xb8, 0xb5]);

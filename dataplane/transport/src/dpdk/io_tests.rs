@@ -227,8 +227,8 @@ fn foreign_frames_are_counted_and_nothing_more() {
     let mut io = endpoint(&config(1, &[one]));
     let mut raw = Raw::open(&other);
     let mut headers = [0; frame::HEADERS_LEN];
-    let template = frame::Template::new((mac(2), mac(1)), at(2), at(1));
-    template.write(&mut headers, 4, crate::checksum::sum_of_bytes(b"good"), frame::Checksums::Software);
+    let mut template = frame::Template::new((mac(2), mac(1)), at(2), at(1), frame::Checksums::Software);
+    template.write(&mut headers, 4, crate::checksum::sum_of_bytes(b"good"));
     let good = [&headers[..], b"good"].concat();
     raw.send(&good);
     let mut vlan = good.clone();

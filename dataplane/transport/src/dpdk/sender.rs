@@ -124,7 +124,7 @@ impl DpdkTx {
     ) {
         // More than any device carries: whoever is asked refuses it below.
         let fits = payload.len() + IPV4_UDP_HEADER_LEN <= usize::from(self.endpoint.config.mtu);
-        let shared = if fits && to.len() > 1 { self.share(payload) } else { None };
+        let mut shared = if fits && to.len() > 1 { self.share(payload, to.len()) } else { None };
         let sum = if shared.is_some() { sum_of_bytes(payload) } else { 0 };
         for peer in to {
             let flow = match self.check(peer, payload.len()).and_then(|()| self.route(peer, 1)) {
@@ -136,7 +136,7 @@ impl DpdkTx {
                 }
             };
             let device = self.flows[flow].device;
-            match &shared {
+            match &mut shared {
                 Some(shared) if self.out[device].multi_segment => {
                     let Some(mut head) = self.headers(flow, payload.len(), sum, 0) else { continue };
                     if self.out[device].checksums == Checksums::Device {
@@ -257,7 +257,8 @@ impl DpdkTx {
     }
 
     fn template(&self, reach: Reach, to: Peer) -> Template {
-        Template::new((self.out[reach.device].mac, reach.mac), self.local, to)
+        let out = &self.out[reach.device];
+        Template::new((out.mac, reach.mac), self.local, to, out.checksums)
     }
 
     /// What `word` says, or a question to the link, on all devices.
@@ -325,10 +326,9 @@ impl DpdkTx {
     #[inline]
     fn headers(&mut self, flow: usize, len: usize, sum: u64, room: usize) -> Option<Mbuf> {
         let mut packet = self.take()?;
-        let flow = &self.flows[flow];
         // Packets have room for the MTU, which was checked.
         let headers = packet.append(HEADERS_LEN + room)?.first_chunk_mut()?;
-        flow.template.write(headers, len, sum, self.out[flow.device].checksums);
+        self.flows[flow].template.write(headers, len, sum);
         Some(packet)
     }
 
@@ -348,12 +348,14 @@ impl DpdkTx {
         self.push(device, packet, payload.len());
     }
 
-    /// The payload for several receivers.
+    /// The payload for so many receivers.
     #[inline]
-    fn share(&mut self, payload: &[u8]) -> Option<SharedMbuf> {
+    fn share(&mut self, payload: &[u8], receivers: usize) -> Option<SharedMbuf> {
         let mut packet = self.take()?;
         packet.append(payload.len())?.copy_from_slice(payload);
-        SharedMbuf::new(packet)
+        let mut shared = SharedMbuf::new(packet)?;
+        shared.expect(u16::try_from(receivers).ok()?);
+        Some(shared)
     }
 
     #[inline]
