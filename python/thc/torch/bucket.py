@@ -30,6 +30,8 @@ class Bucket:
 
     def restore(self) -> None:
         """Puts this rank's gradients back into the buffer, which a call that failed may have overwritten."""
+        if self.ready is not None:
+            self.ready.synchronize()
         if self.copy is not None:
             self.buffer.copy_(self.copy)
             return

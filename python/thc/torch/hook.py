@@ -97,6 +97,7 @@ class Hook:
         self._names, unused = _names_of(model)
         self._grads_tell = model is not None and not unused
         self._layouts: dict[tuple[int, ...], Layout] = {}
+        self._backups: dict[int, torch.Tensor] = {}
         self._lost: BaseException | None = None
         """Why the ranks must agree at the end of this step, if they must."""
         # Of the step under way; only the lane touches these.
@@ -125,7 +126,7 @@ class Hook:
         copy = None
         if self.options.fallback and not self.fallback_active:
             if not (self._grads_tell and Bucket.keeps_gradients(parameters, buffer)):
-                copy = buffer.detach().clone()
+                copy = self._backup(bucket.index(), buffer)
         on_gpu = buffer.device.type == "cuda"
         promise: torch.futures.Future[Any] = (
             torch.futures.Future(devices=[buffer.device]) if on_gpu else torch.futures.Future()
@@ -147,6 +148,13 @@ class Hook:
         self._lane.put(functools.partial(self._handle, work))
         return result
 
+    def _backup(self, index: int, buffer: torch.Tensor) -> torch.Tensor:
+        """A copy of a bucket. Its memory is kept for the next step: getting it anew costs as much as the copy."""
+        found = self._backups.get(index)
+        if found is None or found.shape != buffer.shape or found.dtype != buffer.dtype:
+            found = self._backups[index] = torch.empty_like(buffer)
+        return found.copy_(buffer.detach())
+
     def _layout(
         self, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor], buffer: torch.Tensor
     ) -> Layout:
@@ -163,6 +171,9 @@ class Hook:
                 )
                 segments.append(Segment(name, offset, length, compressed))
                 offset += length
+            # DDP makes other buckets: what was for the old ones may go.
+            for old in self._layouts.values():
+                old.forget_staging()
             layout = self._layouts[identity] = Layout(self._scope, segments)
         return layout
 

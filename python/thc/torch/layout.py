@@ -91,3 +91,7 @@ class Layout:
                 self.length, dtype=torch.float32, pin_memory=device.type == "cuda"
             )
         return self._staging
+
+    def forget_staging(self) -> None:
+        """Frees that memory; the next bucket gets other."""
+        self._staging = None
