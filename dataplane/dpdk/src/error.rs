@@ -19,7 +19,7 @@ pub enum DpdkError {
     /// Too few free hugepages.
     #[error(
         "{needed} MiB of hugepages are needed and {free} MiB are free: write a larger number to \
-         /proc/sys/vm/nr_hugepages, or turn hugepages off"
+         /proc/sys/vm/nr_hugepages, or turn hugepages off (--dpdk-hugepages=false)"
     )]
     Hugepages {
         /// MiB.
@@ -41,7 +41,8 @@ pub enum DpdkError {
     },
     /// A device cannot be found or opened.
     #[error(
-        "cannot open device {device}: {cause}; check its name and arguments, and that its driver is installed"
+        "cannot open device {device}: {cause}; check its name and arguments, that its driver is installed, and that this \
+         process has the rights (root, or those of docs/dpdk.md)"
     )]
     Device {
         /// As given.
