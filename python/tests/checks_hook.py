@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from typing import Any
 
 import rig
@@ -23,8 +24,10 @@ from rig import (
     exact_mean,
     gradients,
     same_everywhere,
+    server_of_all,
     wrapped,
 )
+from servers import COOKIE
 
 COMPRESSED = (1e-3, 0.05)
 """Normalised squared error of means at 4 bits: more than nothing, as for exact ones, and not much."""
@@ -357,6 +360,28 @@ def check_a_hook_without_the_model() -> None:
     books.step(plain, 1, [2, 0, 3, 1])
     books.step(plain, 2, [2, 0, 3, 1])
     assert set(hook.state_dict()["feedback"]) == {"p0", "p1", "p2", "p3"}
+
+
+def check_the_job_of_the_environment() -> None:
+    address, server = server_of_all()
+    given = {"THC_PS": address, "THC_COOKIE": hex(COOKIE), "THC_TIMEOUT": "20"}
+    os.environ.update(given)
+    try:
+        one, hook = wrapped(Weights((30_000,)))
+        two, other = wrapped(Weights((40_000,)))
+        assert hook.group is other.group and hook.group.ps == address and hook.group.worker == RANK
+        for step in range(2):
+            assert same_everywhere(backward(one, gradients(step, sizes=(30_000,))))
+            assert same_everywhere(backward(two, gradients(step, sizes=(40_000,))))
+        hook.group.close()
+        _, third = wrapped(Weights((10_000,)))
+        assert third.group is not hook.group, "a closed group is not used again"
+        third.group.close()
+    finally:
+        for name in given:
+            del os.environ[name]
+    if server is not None:
+        server.kill()
 
 
 def check_mistakes_are_told() -> None:
