@@ -46,7 +46,8 @@ pub struct ServerStats {
     pub control: ControlStats,
     /// Packets dropped that belong to no job, by reason (P7).
     pub drops: BTreeMap<String, u64>,
-    /// Its jobs: in the order of their configuration, or those that a controller wrote by number.
+    /// Its jobs: in the order of their configuration, or those that a controller wrote
+    /// by number, and behind them those that it has taken away.
     pub jobs: Vec<JobStats>,
 }
 

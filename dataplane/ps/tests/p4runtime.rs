@@ -183,11 +183,14 @@ async fn a_job_written_row_by_row_sums() {
     while it.counter("carrier", reason).await != (1, 0) {
         assert!(start.elapsed() < PATIENCE);
     }
-    assert!(server.stats().jobs.is_empty());
+    let stats = server.stats();
+    let job = stats.job(1).unwrap();
+    assert_eq!((job.running, job.joined.len(), job.results), (false, 0, 3));
     let next = it.row("jobs", &[("job", 4)], "set_job", &job_params(1, 2, 1));
     it.write(Insert, vec![next]).await;
     assert_eq!(it.counter("packets", 3 << 7).await.0, 3);
-    assert_eq!(server.stats().job(4).unwrap().sessions, 2);
+    let stats = server.stats();
+    assert_eq!((stats.jobs.len(), stats.job(4).unwrap().sessions), (1, 2));
 }
 
 /// Waits until a cell of `packets` counts so many.
@@ -592,8 +595,40 @@ async fn many_jobs_come_and_go_without_leaving_anything() {
         it.write(Insert, vec![row.clone()]).await;
         it.write(Delete, vec![row]).await;
     }
-    assert!(server.stats().jobs.is_empty());
+    assert_eq!(
+        server.stats().jobs.iter().map(|job| (job.running, job.sessions)).collect::<Vec<_>>(),
+        [(false, 100)]
+    );
     assert_eq!(it.read(vec![all_rows(0)]).await.unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn streams_are_limited_and_messages_too() {
+    let (_server, at) = plain();
+    let mut all = Vec::new();
+    for election in 0..16 {
+        all.push(Controller::new(at, election).await.0);
+        // Of a few connections.
+        if all.len() == 8 {
+            all.truncate(1);
+        }
+    }
+    let mut more = Vec::new();
+    let refused = loop {
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        let stream = tokio_stream::wrappers::ReceiverStream::new(receiver);
+        match all[0].client.stream_channel(stream).await {
+            Ok(stream) => more.push((stream, sender)),
+            Err(status) => break status,
+        }
+        assert!(more.len() < 16);
+    };
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    let mut it = all.pop().unwrap();
+    let big = vec![b'{'; 9 << 20];
+    let refused = it.set_pipeline(PipelineAction::VerifyAndCommit, &big).await.unwrap_err();
+    assert_eq!(refused.code(), Code::OutOfRange);
+    it.set_pipeline(PipelineAction::VerifyAndCommit, &big[..4 << 20]).await.unwrap();
 }
 
 #[tokio::test]

@@ -38,6 +38,8 @@ pub struct Forwarding {
     shards: Shards,
     /// How often each counter index began to count a job's session.
     begun: BTreeMap<u16, u64>,
+    /// The last job of each index that none has now.
+    ended: BTreeMap<u16, JobSummary>,
 }
 
 /// The forwarding state as threads share it. Held while shards are told of changes.
@@ -56,6 +58,7 @@ impl SharedForwarding {
             told: View::default(),
             shards,
             begun: BTreeMap::new(),
+            ended: BTreeMap::new(),
         })))
     }
 
@@ -109,17 +112,21 @@ impl Forwarding {
         self.store = store;
     }
 
-    /// The jobs, as they are reported.
+    /// The jobs as they are reported: those that run, and the last of each index that none has now.
     #[must_use]
     pub fn jobs(&self) -> Vec<JobSummary> {
-        let summary = |view: &JobView| JobSummary {
+        let running = self.told.jobs.values().map(|view| self.summary(view));
+        running.chain(self.ended.values().cloned()).collect()
+    }
+
+    fn summary(&self, view: &JobView) -> JobSummary {
+        JobSummary {
             job: view.config.job,
             workers: view.config.workers,
             quorum: view.config.quorum,
             index: view.index,
             view: SessionView { running: true, joined: view.members(), begun: self.begun(view.index) },
-        };
-        self.told.jobs.values().map(summary).collect()
+        }
     }
 
     /// Width of the lanes of all jobs.
@@ -151,6 +158,14 @@ impl Forwarding {
         self.shards.take_kinds(view::control_kinds(self.program, &self.store));
         if !changes.is_empty() && !self.shards.follow(changes) {
             return false;
+        }
+        for old in self.told.jobs.values() {
+            let mut summary = self.summary(old);
+            summary.view = SessionView { running: false, joined: 0, ..summary.view };
+            self.ended.insert(old.index, summary);
+        }
+        for view in new.jobs.values() {
+            self.ended.remove(&view.index);
         }
         self.told = new;
         true

@@ -10,7 +10,7 @@ use p4runtime_proto::v1::{
 use tonic::Code;
 
 use super::entries::{group_change, row_entity, table_change};
-use crate::forwarding::{Change, Program, Store};
+use crate::forwarding::{Change, Lanes, Program, Store, View};
 
 use update::Type::{Delete, Insert, Modify, Unspecified};
 
@@ -269,4 +269,56 @@ fn groups() {
     assert_eq!(code(&store, Insert, &clone), Code::Unimplemented);
     let nothing = PacketReplicationEngineEntry { r#type: None };
     assert_eq!(code(&store, Insert, &nothing), Code::InvalidArgument);
+}
+
+/// Whatever comes, nothing panics, tables keep to their sizes, and what is held can be read and means something.
+#[test]
+fn nonsense_is_refused() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let ids: Vec<u32> = program().tables.keys().copied().collect();
+    let mut store = Store::default();
+    let mut taken = 0;
+    for _ in 0..20_000 {
+        let mut entry = row(ids[random.usize(..ids.len())], u128::from(random.u8(..)));
+        entry.is_default_action = random.u8(..) < 16;
+        for _ in 0..random.usize(..3) {
+            let bytes: Vec<u8> = (0..random.usize(..20)).map(|_| random.u8(..)).collect();
+            match random.u8(..7) {
+                0 => entry.table_id = random.u32(..),
+                1 => entry.r#match.truncate(random.usize(..2)),
+                2 => entry.r#match.push(exact(random.u32(..3), &bytes)),
+                3 => entry.r#match.iter_mut().for_each(|field| field.field_match_type = None),
+                4 => action_mut(&mut entry).action_id = *random.choice(program().actions.keys()).unwrap(),
+                5 => action_mut(&mut entry)
+                    .params
+                    .push(action::Param { param_id: random.u32(..9), value: bytes }),
+                _ => {
+                    for param in &mut action_mut(&mut entry).params {
+                        param.value.clone_from(&bytes);
+                    }
+                }
+            }
+        }
+        let kind = [Insert, Insert, Modify, Delete, Unspecified][random.usize(..5)];
+        if let Ok(change) = table_change(program(), &store, kind, &entry) {
+            store.exchange(change);
+            taken += 1;
+        }
+    }
+    assert!(taken > 1000, "{taken}");
+    for (&id, table) in &program().tables {
+        assert!(store.len(id) <= table.size, "{}", table.name);
+        for (key, held) in store.rows(id) {
+            let Some(p4runtime_proto::v1::entity::Entity::TableEntry(read)) =
+                row_entity(program(), id, key, held).entity
+            else {
+                panic!("no row")
+            };
+            assert_eq!(code(&store, Modify, &read), Code::Ok, "{}", table.name);
+        }
+    }
+    let view = View::of(program(), &store, &Lanes::All(thc_protocol::Lane::Bits8));
+    assert_eq!(view.jobs.len(), store.len(table_id("jobs")));
 }
