@@ -74,6 +74,16 @@ fn a_silent_server() {
 }
 
 #[test]
+fn a_controller() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let url = format!("thc://127.0.0.1:{port}/train");
+    is(&doctor(None, "controller", &["--ps", &url]).0, "ok", "takes connections");
+    drop(listener);
+    is(&doctor(None, "controller", &["--ps", &url]).0, "wrong", "refused");
+}
+
+#[test]
 fn usage_and_text() {
     for args in
         [&["doctor", "--nonsense"][..], &["doctor", "--ps", "nowhere"], &["doctor", "--patience", "5"]]

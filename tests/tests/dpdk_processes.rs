@@ -279,6 +279,8 @@ fn the_doctor_asks_over_dpdk() {
     assert!(verdict == "ok" && found.contains("2 workers, cookie right"), "{found}");
     let (verdict, found) = finding(&report, "device");
     assert!(verdict == "ok" && found.contains("the other side listens"), "{found}");
+    let (verdict, found) = finding(&report, "link");
+    assert!(verdict == "ok" && found.contains("net_memif0 (net_memif) up"), "{found}");
     // An address that nobody has, on a link that works.
     let report = doctor(2, "10.78.0.200:9000", &[]);
     let (verdict, found) = finding(&report, "server");

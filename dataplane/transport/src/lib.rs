@@ -30,7 +30,8 @@ mod udp;
 pub use capture::{Capture, CaptureConfig, CaptureStats};
 pub use captured::CapturedIo;
 pub use dpdk::{
-    Backend, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, FrameCounts, Idle, MacAddr, MacSyntax, Neighbour, Steering,
+    Backend, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, FrameCounts, Idle, MacAddr, MacSyntax, Neighbour,
+    Steering,
 };
 pub use error::TransportError;
 pub use faults::FaultRates;

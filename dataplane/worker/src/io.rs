@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::Duration;
 use thc_transport::{
-    Backend, CapturedIo, Dpdk, DpdkIo, IoStats, LossyIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo,
+    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, PacketIo, Peer, TransportError,
+    UdpConfig, UdpIo,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -82,6 +83,16 @@ impl AnyIo {
             AnyIo::Dpdk(io) => io.recv_capacity(),
             AnyIo::Captured(io) => io.inner().recv_capacity(datagram_len),
             AnyIo::Lossy(io) => io.inner().recv_capacity(datagram_len),
+        }
+    }
+
+    /// The DPDK devices it goes through, if it does.
+    pub(crate) fn devices(&self) -> Vec<DeviceInfo> {
+        match self {
+            AnyIo::Udp(_) => Vec::new(),
+            AnyIo::Dpdk(io) => io.devices(),
+            AnyIo::Captured(io) => io.inner().devices(),
+            AnyIo::Lossy(io) => io.inner().devices(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, RefuseReason, Refused};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
-use thc_transport::PacketIo;
+use thc_transport::{DeviceInfo, PacketIo};
 
 /// Probes that are answered before an answer is believed to be the rule.
 const ENOUGH: u32 = 5;
@@ -25,7 +25,7 @@ pub enum ProbeAnswer {
 }
 
 /// What came of probing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
     /// What was answered, if anything was.
     pub answer: Option<ProbeAnswer>,
@@ -39,6 +39,8 @@ pub struct Probe {
     pub strangers: Option<SocketAddrV4>,
     /// The parameter server's address on the link could not be found out (DPDK).
     pub unresolved: bool,
+    /// The devices that the probes went through (DPDK).
+    pub devices: Vec<DeviceInfo>,
 }
 
 /// Sends JOINs as worker 255, which no job can have (P22), and waits for what is said to them.
@@ -82,6 +84,7 @@ pub fn probe(config: &GroupConfig, patience: Duration) -> Result<Probe, WorkerEr
             found.answer = Some(said);
         }
     }
+    found.devices = io.devices();
     found.unresolved = found.answered == 0 && io.unresolved();
     Ok(found)
 }

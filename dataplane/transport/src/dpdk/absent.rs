@@ -48,6 +48,12 @@ impl DpdkIo {
         match self.0 {}
     }
 
+    /// What the devices are, and how their links are at this moment.
+    #[must_use]
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        match self.0 {}
+    }
+
     /// What became of frames that were no datagrams for this endpoint.
     #[must_use]
     pub fn frame_counts(&self) -> FrameCounts {

@@ -8,9 +8,9 @@ use thc_dpdk::{Batch, Mempool, RxQueue, TxQueue};
 
 use super::frame::{self, Arp, Foreign, Local};
 use super::neighbours::Reach;
-use super::open::{Endpoint, ring_of};
+use super::open::{Endpoint, device_info, ring_of};
 use super::sender::DpdkTx;
-use super::{FrameCounts, Idle, MacAddr};
+use super::{DeviceInfo, FrameCounts, Idle, MacAddr};
 use crate::{IPV4_UDP_HEADER_LEN, IoStats, PacketIo, Peer};
 
 /// How often links and neighbours are looked after.
@@ -58,6 +58,8 @@ pub struct DpdkIo {
     /// Where packets of several segments are put together.
     scratch: Vec<u8>,
     ticks: u64,
+    /// The tick at which neighbours are asked again.
+    refresh: u64,
     stats: IoStats,
 }
 
@@ -79,6 +81,7 @@ impl DpdkIo {
             first: queue == 0,
             scratch: vec![0; 1 << 16],
             ticks: 0,
+            refresh: REFRESH,
             stats: IoStats::default(),
             endpoint,
         }
@@ -103,6 +106,12 @@ impl DpdkIo {
             stats.missed + stats.no_buffer
         });
         dropped.sum()
+    }
+
+    /// What the devices are, and how their links are at this moment.
+    #[must_use]
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        self.endpoint.ports.iter().map(device_info).collect()
     }
 
     /// What became of frames that were no datagrams for this endpoint, and of datagrams that were not sent.
@@ -194,7 +203,8 @@ impl DpdkIo {
                 self.tx.reconnect(device, &mut input.queue);
             }
         }
-        if self.ticks % REFRESH == REFRESH - 1 {
+        if self.ticks >= self.refresh {
+            self.refresh = self.ticks + REFRESH;
             let endpoint = Arc::clone(&self.endpoint);
             for (address, device) in endpoint.neighbours.in_use() {
                 self.tx.ask(device, address);

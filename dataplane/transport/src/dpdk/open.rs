@@ -131,7 +131,8 @@ fn open_port(
     }
 }
 
-fn device_info(port: &Port) -> DeviceInfo {
+/// What a port is, and its link at this moment.
+pub(super) fn device_info(port: &Port) -> DeviceInfo {
     let info = port.info();
     let (link, speed) = port.link();
     DeviceInfo {

@@ -320,7 +320,9 @@ impl Keys {
         let url = text.parse().map_err(|error| format!("ps: {error}"))?;
         for (key, given) in [("job", self.job.is_some()), ("cookie", self.cookie.is_some())] {
             if given {
-                return Err(format!("{key} is given, and ps = \"{text}\": the controller tells it, leave it out"));
+                return Err(format!(
+                    "{key} is given, and ps = \"{text}\": the controller tells it, leave it out"
+                ));
             }
         }
         let identity = match (&self.controller_cert, &self.controller_key) {
@@ -367,8 +369,9 @@ impl Flags {
             // What the controller tells.
             (0, 0)
         } else {
-            let worker =
-                keys.worker.ok_or("worker is missing: give this worker's number, --worker 0 to workers - 1")?;
+            let worker = keys
+                .worker
+                .ok_or("worker is missing: give this worker's number, --worker 0 to workers - 1")?;
             let cookie = cookie(keys.cookie.as_deref())?;
             (worker, cookie.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?)
         };

@@ -31,6 +31,12 @@ impl ControllerUrl {
         self.tls
     }
 
+    /// Host and port.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// As gRPC wants it.
     pub(crate) fn endpoint(&self) -> String {
         format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority)

@@ -4,7 +4,7 @@ use super::check::Check;
 use super::host::Host;
 use std::net::Ipv4Addr;
 use thc_protocol::wire::MAX_PACKET;
-use thc_transport::IPV4_UDP_HEADER_LEN;
+use thc_transport::{DeviceInfo, IPV4_UDP_HEADER_LEN};
 
 const NAME: &str = "link";
 /// The longest IPv4 packet of the protocol.
@@ -34,7 +34,7 @@ pub fn towards(host: &Host, to: Ipv4Addr) -> Option<String> {
 }
 
 /// Whether an address is one of this host's.
-fn is_own(host: &Host, address: Ipv4Addr) -> bool {
+pub fn is_own(host: &Host, address: Ipv4Addr) -> bool {
     let trie = host.read("/proc/net/fib_trie").unwrap_or_default();
     let mark = format!("|-- {address}");
     let mut lines = trie.lines();
@@ -44,6 +44,41 @@ fn is_own(host: &Host, address: Ipv4Addr) -> bool {
         }
     }
     false
+}
+
+/// A device as DPDK has opened it.
+pub fn device(device: &DeviceInfo) -> Check {
+    let DeviceInfo { name, driver, mac, mtu, speed, .. } = device;
+    if !device.link {
+        return Check::wrong(
+            NAME,
+            format!("{name} ({driver}) has no link"),
+            "look at the cable and the port at its other end; for net_memif at the other process",
+        );
+    }
+    // Virtual devices make a speed up.
+    let speed = if *speed > 0 && device.numa.is_some() {
+        format!(", {} Gbit/s", f64::from(*speed) / 1000.0)
+    } else {
+        String::new()
+    };
+    let checksums = match (device.tx_checksum, device.rx_checksum) {
+        (true, true) => "it does checksums",
+        _ => "checksums in software",
+    };
+    Check::ok(NAME, format!("{name} ({driver}) up{speed}, {mac}, MTU {mtu}, {checksums}"))
+}
+
+/// Whether the kernel would answer in this end's name, on an interface that DPDK and it share.
+pub fn address(host: &Host, own: Ipv4Addr, interfaces: &[String]) -> Option<Check> {
+    let interface = interfaces.first().filter(|_| is_own(host, own))?;
+    Some(Check::wrong(
+        NAME,
+        format!("the kernel has {own} as well, and refuses what comes for DPDK"),
+        format!(
+            "give --dpdk-address one that is free, or take this one from the kernel: ip addr del {own} dev {interface}"
+        ),
+    ))
 }
 
 /// One check per interface.

@@ -45,10 +45,11 @@ pub struct Visit {
 pub struct Report {
     /// `udp` or `dpdk`.
     pub io: &'static str,
-    /// The parameter server.
+    /// The parameter server, or the controller that knows it.
     pub ps: String,
-    /// The job's number.
-    pub job: u16,
+    /// The job's number; a controller tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<u16>,
     /// The worst of all.
     pub verdict: Verdict,
     /// In the order of their causes: what comes first can be why a later one fails.
@@ -81,6 +82,7 @@ fn examine(visit: &Visit) -> Report {
         checks.extend(hugepages::check(&host, dpdk, &devices));
         checks.extend(devices.iter().map(|device| device::check(&host, device)));
         checks.extend(permissions::dpdk(&host, &devices, hugepages::needed(dpdk)));
+        checks.extend(link::address(&host, dpdk.address, &interfaces));
         if i64::from(dpdk.mtu) < link::LONGEST {
             checks.push(Check::wrong(
                 "link",
@@ -89,10 +91,12 @@ fn examine(visit: &Visit) -> Report {
             ));
         }
     } else {
-        interfaces.extend(link::towards(&host, *config.ps.ip()));
         checks.push(permissions::udp(&host, config.bind));
         checks.push(buffers::check(&host, config));
-        if interfaces.is_empty() {
+        if config.controller.is_none() {
+            interfaces.extend(link::towards(&host, *config.ps.ip()));
+        }
+        if interfaces.is_empty() && config.controller.is_none() {
             checks.push(Check::wrong(
                 "link",
                 format!("no route to {}", config.ps.ip()),
@@ -105,15 +109,29 @@ fn examine(visit: &Visit) -> Report {
     checks.push(cores::isolated(&host, dpdk));
     checks.push(clock::check(&host, visit.root.is_none(), dpdk.is_some()));
     if built && !visit.patience.is_zero() {
-        checks.push(reach::check(config, visit.known, visit.patience));
+        match &config.controller {
+            Some(controller) => checks.push(reach::controller(controller, visit.patience)),
+            None if unopenable(&checks) => checks.push(Check::wrong(
+                "server",
+                "not asked, because the devices cannot be opened",
+                "mend them first, then look again",
+            )),
+            None => checks.extend(reach::check(config, visit.known, visit.patience)),
+        }
     }
     Report {
         io: if dpdk.is_some() { "dpdk" } else { "udp" },
-        ps: config.ps.to_string(),
-        job: config.job,
+        ps: config.controller.as_ref().map_or(config.ps.to_string(), |controller| controller.url.to_string()),
+        job: config.controller.is_none().then_some(config.job),
         verdict: checks.iter().map(|check| check.verdict).max().unwrap_or(Verdict::Ok),
         checks,
     }
+}
+
+/// Whether trying would only bring the same complaints in other words, or wait for nothing.
+fn unopenable(checks: &[Check]) -> bool {
+    let hinders = |check: &Check| matches!(check.name, "hugepages" | "device");
+    checks.iter().any(|check| check.verdict == Verdict::Wrong && hinders(check))
 }
 
 /// Whether this program can do what is asked.
@@ -130,7 +148,8 @@ fn program(config: &GroupConfig) -> Check {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "A worker of job {} at {} over {}:\n", self.job, self.ps, self.io)?;
+        let job = self.job.map_or(String::new(), |job| format!(" of job {job}"));
+        writeln!(f, "A worker{job} at {} over {}:\n", self.ps, self.io)?;
         for check in &self.checks {
             writeln!(f, "  {:8} {:12} {}", check.verdict.word(), check.name, check.found)?;
             if let Some(mend) = &check.mend {

@@ -1,9 +1,11 @@
 //! Whether the parameter server answers, and what.
 
 use super::check::Check;
+use super::link;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use thc_protocol::wire::RefuseReason;
-use thc_worker::{GroupConfig, Probe, ProbeAnswer, probe};
+use thc_worker::{Controller, GroupConfig, Probe, ProbeAnswer, WorkerError, probe};
 
 const NAME: &str = "server";
 
@@ -16,9 +18,52 @@ pub struct Known {
     pub worker: bool,
 }
 
-pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Check {
+/// Whether a controller takes connections. More is not asked: it would give this worker a place.
+pub fn controller(controller: &Controller, patience: Duration) -> Check {
+    const NAME: &str = "controller";
+    let authority = controller.url.authority();
+    let mut addresses = match authority.to_socket_addrs() {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            return Check::wrong(NAME, format!("{authority}: {error}"), "check the name, or give an address");
+        }
+    };
+    let tried = addresses.try_fold(None, |_, address| match TcpStream::connect_timeout(&address, patience) {
+        Ok(_) => Err(address),
+        Err(error) => Ok(Some(error)),
+    });
+    match tried {
+        Err(address) => Check::ok(
+            NAME,
+            format!(
+                "{address} takes connections; it tells the server on joining (--ps ADDRESS has that asked)"
+            ),
+        ),
+        Ok(error) => Check::wrong(
+            NAME,
+            format!("{authority}: {}", error.map_or("no address".to_owned(), |error| error.to_string())),
+            "is thc-controller up, and do firewalls pass TCP?",
+        ),
+    }
+}
+
+/// The links of the devices asked through, if they are DPDK's, and what the server says.
+pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Check> {
+    let probe = probe(config, patience);
+    let devices = probe.as_ref().map_or(&[][..], |probe| &probe.devices);
+    let mut checks: Vec<Check> = devices.iter().map(link::device).collect();
+    checks.push(server(config, known, patience, probe));
+    checks
+}
+
+fn server(
+    config: &GroupConfig,
+    known: Known,
+    patience: Duration,
+    probe: Result<Probe, WorkerError>,
+) -> Check {
     let ps = config.ps;
-    match probe(config, patience) {
+    match probe {
         Err(error) => Check::wrong(
             NAME,
             format!("nothing could be asked: {error}"),

@@ -109,7 +109,7 @@ impl Fake {
     }
 
     fn dpdk_with(&self, devices: &[&str], change: impl FnOnce(&mut DpdkConfig)) -> Vec<Check> {
-        let mut config = DpdkConfig::new("10.0.0.2".parse().unwrap());
+        let mut config = DpdkConfig::new("10.0.0.7".parse().unwrap());
         config.devices = devices.iter().map(|device| device.to_string()).collect();
         change(&mut config);
         let mut found = complaints(self.report(Backend::Dpdk(config)));
@@ -148,7 +148,7 @@ fn every_check_is_there_once() {
     let fake = Fake::new();
     let udp = ["program", "permissions", "buffers", "link", "numa", "cores", "clock"];
     assert_eq!(names(fake.report(Backend::Udp)), udp);
-    let mut config = DpdkConfig::new("10.0.0.2".parse().unwrap());
+    let mut config = DpdkConfig::new("10.0.0.7".parse().unwrap());
     config.devices = vec!["net_tap0".into(), "net_af_packet0,iface=eth1".into()];
     let dpdk = [
         "program",
@@ -270,6 +270,15 @@ fn virtual_devices() {
 }
 
 #[test]
+fn an_address_that_the_kernel_has_too() {
+    let fake = Fake::new();
+    fake.file("proc/self/status", "CapEff:\t0000000000002000\nCpus_allowed_list:\t0-3\n");
+    let af_packet = ["net_af_packet0,iface=eth1"];
+    fake.file("proc/net/fib_trie", "Local:\n     |-- 10.0.0.7\n        /32 host LOCAL\n");
+    only(&fake.dpdk(&af_packet), Wrong, "link", "the kernel has 10.0.0.7 as well", "ip addr del 10.0.0.7");
+}
+
+#[test]
 fn links() {
     let fake = Fake::new();
     fake.interface("eth1", "up", "1000");
@@ -363,7 +372,7 @@ fn the_report_ends_with_a_verdict() {
 #[test]
 fn a_root_without_anything_is_no_panic() {
     let empty = tempfile::tempdir().unwrap();
-    for io in [Backend::Udp, Backend::Dpdk(DpdkConfig::new("10.0.0.2".parse().unwrap()))] {
+    for io in [Backend::Udp, Backend::Dpdk(DpdkConfig::new("10.0.0.7".parse().unwrap()))] {
         let visit = Visit {
             config: GroupConfig { io, ..GroupConfig::default() },
             known: Known { cookie: false, worker: false },
