@@ -59,9 +59,9 @@ fn the_page_shows_jobs_rates_and_the_silent_worker_but_no_secret() {
         for has in [
             "1 job on 1 target",
             "train",
-            "● running",
+            " running 2 workers",
             "MB/s",
-            "2 workers · b=4",
+            "· b=4",
             "127.0.0.1:",
             "packets/s now",
         ] {
