@@ -152,6 +152,14 @@ impl Worker {
         Worker(Some(command.spawn().unwrap()))
     }
 
+    /// Starts a worker with these flags alone.
+    #[must_use]
+    pub fn with(host: Option<&Host>, flags: &[&str]) -> Worker {
+        let mut command = command(host, "thc-worker");
+        command.args(flags).env("NO_COLOR", "1").stdin(Stdio::null());
+        Worker(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
+    }
+
     /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {

@@ -13,14 +13,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const NAMED: &str = "/run/netns";
 /// What all names begin with.
 const PREFIX: &str = "thc";
+/// Networks that this process has made.
+static NETWORKS: AtomicU32 = AtomicU32::new(0);
 /// Length of the hosts' common network prefix.
 pub const PREFIX_LEN: u8 = 24;
 
-/// Hosts on one bridge.
+/// Hosts on one bridge, or on the ports of a switch.
 #[derive(Debug)]
 pub struct Network {
     hosts: Vec<Host>,
-    _bridge: Namespace,
+    bridge: Option<Namespace>,
 }
 
 /// A host: a namespace with the one interface `eth0`.
@@ -31,6 +33,8 @@ pub struct Host {
     pub address: Ipv4Addr,
     /// The hardware address of its interface.
     pub mac: String,
+    /// The other end of its cable, in the namespace of the test: a switch's port. Empty if it is a bridge's.
+    pub port: String,
 }
 
 impl Network {
@@ -40,27 +44,44 @@ impl Network {
     /// # Errors
     /// Why there can be none, for `not run: …`.
     pub fn star(hosts: u8) -> Result<Network, String> {
-        static NETWORKS: AtomicU32 = AtomicU32::new(0);
         sweep();
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
-        let name = |what: &str| format!("{PREFIX}-{}-{number}-{what}", std::process::id());
-        let bridge = Namespace::new(name("bridge"))?;
+        let bridge = Namespace::new(name(number, "bridge"))?;
         bridge.ip("link add br0 type bridge")?;
         bridge.ip("link set br0 up")?;
-        let mut network = Network { hosts: Vec::new(), _bridge: bridge };
+        let mut network = Network { hosts: Vec::new(), bridge: Some(bridge) };
         for host in 1..=hosts {
-            let namespace = Namespace::new(name(&host.to_string()))?;
-            let bridge = &network._bridge;
-            let (mac, port) = (format!("02:00:00:00:00:{host:02x}"), format!("port{host}"));
-            bridge.ip(&format!(
-                "link add {port} type veth peer name eth0 address {mac} netns {}",
-                namespace.0
-            ))?;
-            bridge.ip(&format!("link set {port} master br0 up"))?;
-            namespace.ip("link set lo up")?;
-            namespace.ip("link set eth0 up")?;
-            namespace.run("ethtool", "-K eth0 tx off rx off gso off gro off tso off")?;
-            network.hosts.push(Host { namespace, address: Ipv4Addr::new(10, 77, 0, host), mac });
+            let namespace = Namespace::new(name(number, &host.to_string()))?;
+            let port = format!("port{host}");
+            if let Some(bridge) = &network.bridge {
+                bridge.ip(&cable(host, &port, &namespace))?;
+                bridge.ip(&format!("link set {port} master br0 up"))?;
+            }
+            network.hosts.push(Host::new(host, namespace, String::new())?);
+        }
+        Ok(network)
+    }
+
+    /// So many hosts, each on a cable whose other end is for a port of a switch that the test runs itself.
+    ///
+    /// # Errors
+    /// Why there can be none, for `not run: …`.
+    pub fn cabled(hosts: u8) -> Result<Network, String> {
+        sweep();
+        let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
+        let mut network = Network { hosts: Vec::new(), bridge: None };
+        for host in 1..=hosts {
+            let namespace = Namespace::new(name(number, &host.to_string()))?;
+            // An interface's name has 15 letters at most. It goes with the namespace at the other end.
+            let port = format!("t{}n{number}p{host}", std::process::id());
+            let words = cable(host, &port, &namespace);
+            run("ip", &words.split(' ').collect::<Vec<_>>())?;
+            run("ip", &["link", "set", &port, "up"])?;
+            run(
+                "ethtool",
+                &["-K", &port, "tx", "off", "rx", "off", "gso", "off", "gro", "off", "tso", "off"],
+            )?;
+            network.hosts.push(Host::new(host, namespace, port)?);
         }
         Ok(network)
     }
@@ -81,7 +102,27 @@ impl Network {
     }
 }
 
+/// Makes a host's cable: one end is its `eth0`.
+fn cable(host: u8, port: &str, namespace: &Namespace) -> String {
+    format!("link add {port} type veth peer name eth0 address {} netns {}", mac(host), namespace.0)
+}
+
+fn mac(host: u8) -> String {
+    format!("02:00:00:00:00:{host:02x}")
+}
+
+fn name(network: u32, what: &str) -> String {
+    format!("{PREFIX}-{}-{network}-{what}", std::process::id())
+}
+
 impl Host {
+    fn new(host: u8, namespace: Namespace, port: String) -> Result<Host, String> {
+        namespace.ip("link set lo up")?;
+        namespace.ip("link set eth0 up")?;
+        namespace.run("ethtool", "-K eth0 tx off rx off gso off gro off tso off")?;
+        Ok(Host { namespace, address: Ipv4Addr::new(10, 77, 0, host), mac: mac(host), port })
+    }
+
     /// A command that runs on this host, in its own process.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
@@ -185,7 +226,8 @@ mod tests {
             }
         };
         let host = network.host(0);
-        let names = [&host.namespace.0, &network._bridge.0].map(|name| Path::new(NAMED).join(name));
+        let names =
+            [&host.namespace.0, &network.bridge.as_ref().unwrap().0].map(|name| Path::new(NAMED).join(name));
         assert!(names.iter().all(|name| name.exists()), "{names:?}");
         let mut stray = host.command("sleep".as_ref()).arg("100").stdin(Stdio::null()).spawn().unwrap();
         drop(network);

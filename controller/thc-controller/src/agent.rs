@@ -8,7 +8,7 @@ use crate::frame::Datagram;
 use crate::live::{self, Heard};
 use crate::plan;
 use crate::shared::{Command, Shared};
-use crate::tables::Mac;
+use crate::tables::{Mac, Row};
 use crate::target::{Event, Target};
 use crate::wanted::Wanted;
 use std::collections::BTreeMap;
@@ -153,6 +153,7 @@ impl Agent {
                         }
                         primary = now;
                     }
+                    Event::Vacant(highest) => target.claim(highest).await?,
                     Event::Closed => return Err(ControllerError::Closed { target: target.name().to_owned() }),
                 },
                 Some(Command::Sync(answer)) = commands.recv() => {
@@ -189,13 +190,42 @@ impl Agent {
         } else {
             target.load_if_none().await?;
         }
-        self.held = None;
+        let held = target.held().await?;
+        self.end_sessions_that_cannot_go_on(&held)?;
+        self.held = Some(held);
         self.sync(target).await?;
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
         view.connected = true;
         view.error.clear();
         tracing::info!(target = target.name(), "connected; its rows are as wanted");
+        Ok(())
+    }
+
+    /// A target that was restarted has lost its sums. With a full quorum workers send them again; with a smaller one
+    /// a sum that some have already might be made anew of other workers (P24), so workers must join anew.
+    fn end_sessions_that_cannot_go_on(&mut self, held: &Wanted) -> Result<(), ControllerError> {
+        let jobs = self.config.schema.table(crate::tables::Job::TABLE)?;
+        let lost = !held.has_rows_of(jobs);
+        let mut book = self.shared.book();
+        let mut ended = Vec::new();
+        for (name, job) in &mut book.jobs {
+            let partial = job.spec.quorum < job.spec.workers;
+            if let Some(place) = job.places.get_mut(&self.config.name).filter(|_| partial && lost)
+                && place.session.take().is_some()
+            {
+                tracing::info!("job {name}: the target was restarted; its workers must join anew");
+                ended.push(JobId(job.spec.number));
+            }
+        }
+        if !ended.is_empty() {
+            book.save()?;
+        }
+        for number in ended {
+            // It comes back without its session.
+            self.known.remove(&number);
+            self.registry.remove(number);
+        }
         Ok(())
     }
 
@@ -327,8 +357,15 @@ impl Agent {
                 Action::Remove(job) => {
                     if let Some(known) = self.known.get(&job) {
                         tracing::info!("job {}: session over", known.name);
-                        if let Some(place) = self.shared.book().place_mut(&known.name, &self.config.name) {
-                            place.session = None;
+                        let all_left = self.registry.status(job).is_none_or(|(joined, _)| joined == 0);
+                        if let Some(record) = self.shared.book().jobs.get_mut(&known.name) {
+                            if let Some(place) = record.places.get_mut(&self.config.name) {
+                                place.session = None;
+                            }
+                            if all_left {
+                                // Their numbers are free for the next.
+                                record.given.clear();
+                            }
                         }
                     }
                     changed = true;

@@ -39,6 +39,8 @@ pub enum Event {
     Packet(Vec<u8>),
     /// Whether this controller is the primary one.
     Primary(bool),
+    /// There is no primary one any more; who wants to be it needs an election id above this one.
+    Vacant(u64),
     /// The connection is over.
     Closed,
 }
@@ -81,13 +83,7 @@ impl Target {
             .max_encoding_message_size(MAX_MESSAGE);
         let election_id = Uint128 { high: 0, low: config.election_id };
         let (sender, receiver) = mpsc::channel(ROOM);
-        let hello = MasterArbitrationUpdate {
-            device_id: config.device_id,
-            role: None,
-            election_id: Some(election_id),
-            status: None,
-        };
-        let update = Some(stream_message_request::Update::Arbitration(hello));
+        let update = Some(hello(config.device_id, election_id));
         let closed = || ControllerError::Closed { target: config.name.clone() };
         sender.send(StreamMessageRequest { update }).await.map_err(|_| closed())?;
         let stream = client
@@ -107,6 +103,10 @@ impl Target {
         let answer = tokio::time::timeout(PATIENCE, target.event()).await;
         match answer {
             Ok(Event::Primary(primary)) => Ok((target, primary)),
+            Ok(Event::Vacant(highest)) => {
+                target.claim(highest).await?;
+                Ok((target, false))
+            }
             Ok(_) => Err(closed()),
             Err(_) => Err(target.failure("arbitration", "no answer")),
         }
@@ -134,6 +134,9 @@ impl Target {
                 }
                 Some(stream_message_response::Update::Arbitration(update)) => {
                     let code = update.status.map_or(0, |status| status.code);
+                    if code == Code::NotFound as i32 {
+                        return Event::Vacant(update.election_id.map_or(0, |id| id.low));
+                    }
                     return Event::Primary(code == Code::Ok as i32);
                 }
                 Some(stream_message_response::Update::Error(error)) => {
@@ -142,6 +145,17 @@ impl Target {
                 None => {}
             }
         }
+    }
+
+    /// Asks to be the primary controller in place of one whose election id was this.
+    ///
+    /// # Errors
+    /// [`ControllerError::Closed`].
+    pub async fn claim(&mut self, highest: u64) -> Result<(), ControllerError> {
+        self.election_id.low = self.election_id.low.max(highest.saturating_add(1));
+        let update = Some(hello(self.device_id, self.election_id));
+        let sent = self.sender.send(StreamMessageRequest { update }).await;
+        sent.map_err(|_| ControllerError::Closed { target: self.name.clone() })
     }
 
     /// Sends a frame, as if it came in at the controller's port.
@@ -299,6 +313,15 @@ impl Target {
     fn failure(&self, request: &'static str, message: &str) -> ControllerError {
         ControllerError::Request { target: self.name.clone(), request, message: message.to_owned() }
     }
+}
+
+fn hello(device_id: u64, election_id: Uint128) -> stream_message_request::Update {
+    stream_message_request::Update::Arbitration(MasterArbitrationUpdate {
+        device_id,
+        role: None,
+        election_id: Some(election_id),
+        status: None,
+    })
 }
 
 /// A status in words, with those of its updates that failed.

@@ -39,6 +39,12 @@ impl Wanted {
         self.groups.insert(number.into(), group);
     }
 
+    /// Whether there are rows of this table.
+    #[must_use]
+    pub fn has_rows_of(&self, table: u32) -> bool {
+        self.entries.keys().any(|(of, _)| *of == table)
+    }
+
     fn entry(&mut self, entry: TableEntry) {
         if entry.is_default_action {
             self.defaults.insert(entry.table_id, entry);

@@ -1,0 +1,264 @@
+//! thc-controller against real aggregators: always against thc-ps, and against simple_switch_grpc where it is (on the
+//! PATH or in the folder `THC_BMV2`) and the test may make network namespaces.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod site;
+
+use site::{Kind, Site};
+use thc_control_proto::v1::{InstallTableRequest, JobSpec};
+use thc_tests::{Ps, Worker, write_gradient};
+use tonic::Code;
+
+fn spec(name: &str, workers: u32) -> JobSpec {
+    JobSpec {
+        name: name.to_owned(),
+        workers,
+        granularity: Some(30),
+        fraction: Some("1/32".to_owned()),
+        data_slots: Some(64),
+        norm_slots: Some(16),
+        number: Some(1),
+        cookie: Some(thc_tests::COOKIE_NUMBER),
+        ..JobSpec::default()
+    }
+}
+
+/// What the workers of a job of `spec` end with, on a thc-ps that is configured by hand.
+fn reference(coordinates: usize) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let ps = Ps::start(2, &[]);
+    let (inputs, workers): (Vec<_>, Vec<_>) = (0u8..2)
+        .map(|number| {
+            let input = dir.path().join(format!("{number}.f32"));
+            write_gradient(&input, coordinates, number.into());
+            let output = input.with_extension("out");
+            let flags = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
+            (output.clone(), Worker::start(ps.addr, number, &flags))
+        })
+        .unzip();
+    for worker in workers {
+        let end = worker.finish();
+        assert_eq!(end.code, Some(0), "{end:?}");
+    }
+    std::fs::read(&inputs[0]).unwrap()
+}
+
+fn life_cycle(site: &Site) {
+    let coordinates = 20_000;
+    let wanted = reference(coordinates);
+    let job = site.create(&spec("train", 2)).unwrap();
+    assert_eq!((job.table, job.places.len(), job.places[0].data_base), (1, 1, 0));
+    assert_eq!(site.create(&spec("train", 2)).unwrap_err().code(), Code::AlreadyExists);
+    let findings = site.diagnose("train");
+    assert!(findings.contains("no worker has joined"), "{findings}");
+    for _ in 0..2 {
+        for output in site.all_reduce(coordinates, &[]) {
+            assert_eq!(output, wanted);
+        }
+    }
+    let job = site.job("train").unwrap();
+    assert_eq!((job.places[0].sessions, job.places[0].running), (2, false), "{job:?}");
+    // 20,000 coordinates are 20 packets and a norm for each worker and session.
+    let counters = site.until("counters", |site| {
+        let counters = site.counters("train");
+        let all = counters.jobs.first()?;
+        (all.workers.len() == 2 && all.workers.iter().all(|w| w.opened + w.added >= 42))
+            .then(|| counters.clone())
+    });
+    assert!(counters.jobs[0].results >= 42, "{counters:?}");
+    site.delete("train").unwrap();
+    assert_eq!(site.job("train").unwrap_err().code(), Code::NotFound);
+    assert_eq!(site.delete("train").unwrap_err().code(), Code::NotFound);
+    let end = site.worker(0, coordinates, 1, &["--join-timeout", "3s"]).finish();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.last_error().contains("job"), "{end:?}");
+}
+
+fn tables_and_room(site: &Site) {
+    let request = InstallTableRequest { bits: 4, workers: Some(4), ..InstallTableRequest::default() };
+    let table = site.install_table(request.clone()).unwrap();
+    assert_eq!((table.id, table.values.len()), (1, 16));
+    assert_eq!(site.install_table(request).unwrap().id, 1);
+    // A job of four workers takes the best table for four, which is there.
+    let chosen = JobSpec { name: "a".into(), workers: 4, data_slots: Some(512), ..JobSpec::default() };
+    assert_eq!(site.create(&chosen).unwrap().table, 1);
+    let other = JobSpec { name: "b".into(), workers: 2, ..chosen.clone() };
+    assert_eq!(site.create(&other).unwrap().table, 2);
+    let full = site.create(&JobSpec { name: "c".into(), ..chosen.clone() }).unwrap_err();
+    assert_eq!(full.code(), Code::ResourceExhausted);
+    assert!(full.message().contains("512 data slots"), "{full}");
+    let wrong = site.create(&JobSpec { name: "d".into(), workers: 65, ..JobSpec::default() }).unwrap_err();
+    assert_eq!(wrong.code(), Code::InvalidArgument);
+    site.delete("a").unwrap();
+    site.delete("b").unwrap();
+    let left = site.tables();
+    assert_eq!(left.iter().map(|table| table.id).collect::<Vec<_>>(), [1], "the installed one stays");
+}
+
+fn target_restarts(site: &mut Site) {
+    site.create(&spec("train", 2)).unwrap();
+    let workers = site.start_workers(20_000, site.rounds(), &["--timeout", "60s"]);
+    site.until("traffic", |site| (site.counters("train").jobs.first()?.results > 50).then_some(()));
+    site.restart_target(0);
+    for end in workers.into_iter().map(Worker::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
+    }
+    assert_eq!(site.job("train").unwrap().places[0].sessions, 1, "the session went on");
+}
+
+fn controller_restarts(site: &mut Site) {
+    site.create(&spec("train", 2)).unwrap();
+    let workers = site.start_workers(20_000, site.rounds(), &[]);
+    site.until("traffic", |site| (site.counters("train").jobs.first()?.results > 50).then_some(()));
+    site.restart_controller();
+    site.until("the job again", |site| site.job("train").ok().filter(|job| job.places[0].connected));
+    assert!(site.log().contains("its session of 2 workers goes on"), "{}", site.log());
+    for end in workers.into_iter().map(Worker::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
+        assert_eq!(end.json()["stats"]["failed"], 0, "{end:?}");
+    }
+    site.until("the end of the session", |site| {
+        (!site.job("train").unwrap().places[0].running).then_some(())
+    });
+    assert_eq!(site.job("train").unwrap().places[0].sessions, 1);
+    // And a new one.
+    site.all_reduce(1000, &[]);
+}
+
+fn controllers_compete(site: &mut Site) {
+    site.create(&spec("train", 2)).unwrap();
+    let second = site.second_controller(2);
+    site.until("the first to stand by", |site| {
+        let refused = site.create(&JobSpec { name: "x".into(), workers: 2, ..JobSpec::default() }).err()?;
+        (refused.code() == Code::Unavailable && refused.message().contains("another controller"))
+            .then_some(())
+    });
+    second.until("the second to be primary", |second| {
+        second.job("train").ok().filter(|job| job.places[0].connected)
+    });
+    second.create(&JobSpec { name: "other".into(), workers: 2, ..JobSpec::default() }).unwrap();
+    drop(second);
+    // The first takes over again, and knows what the second did.
+    site.until("the first to take over", |site| site.job("other").ok().filter(|job| job.places[0].connected));
+    site.all_reduce(1000, &[]);
+}
+
+macro_rules! on_each_aggregator {
+    ($($name:ident),*) => {
+        mod thc_ps { use super::*; $(#[test] fn $name() { super::$name(&mut Site::start(Kind::Ps, 1).unwrap()); })* }
+        mod bmv2 {
+            use super::*;
+            $(#[test] fn $name() {
+                match Site::start(Kind::Bmv2, 1) {
+                    Ok(mut site) => super::$name(&mut site),
+                    Err(reason) => println!("not run: {reason}"),
+                }
+            })*
+        }
+    };
+}
+
+on_each_aggregator!(life_cycle, tables_and_room, target_restarts, controller_restarts, controllers_compete);
+
+#[test]
+fn a_job_is_made_on_all_targets_or_on_none() {
+    let site = Site::start(Kind::Ps, 2).unwrap();
+    // Somebody else becomes the second target's primary controller.
+    let usurper = site.usurp(1);
+    let refused = site.until("the refusal", |site| site.create(&spec("train", 2)).err());
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(refused.message().contains("s2"), "{refused}");
+    assert_eq!(site.job("train").unwrap_err().code(), Code::NotFound);
+    assert_eq!(site.rows_of(0, "job_tables"), 0, "nothing is left on the first");
+    drop(usurper);
+    site.until("the second target again", |site| site.create(&spec("train", 2)).ok());
+    assert_eq!((site.rows_of(0, "job_tables"), site.rows_of(1, "job_tables")), (1, 1));
+    site.all_reduce(1000, &[]);
+}
+
+#[test]
+fn when_a_target_is_lost_workers_go_to_the_next() {
+    let mut site = Site::start(Kind::Ps, 2).unwrap();
+    site.create(&spec("train", 2)).unwrap();
+    let url = site.url("train");
+    let at = |site: &Site| site.job("train").unwrap().places.iter().map(|p| p.sessions).collect::<Vec<_>>();
+    for wanted in [[1, 0], [1, 1]] {
+        let workers: Vec<_> =
+            (0..2).map(|_| Worker::with(None, &["--ps", &url, "--coordinates", "5000", "--json"])).collect();
+        let ends: Vec<_> = workers.into_iter().map(Worker::finish).collect();
+        for end in &ends {
+            assert_eq!(end.code, Some(0), "{end:?}");
+        }
+        assert_eq!(at(&site), wanted);
+        site.stop_target(0);
+    }
+}
+
+#[test]
+fn workers_get_numbers_and_their_reports_arrive() {
+    let site = Site::start(Kind::Ps, 1).unwrap();
+    site.create(&spec("train", 2)).unwrap();
+    let url = site.url("train");
+    let flags = ["--ps", url.as_str(), "--coordinates", "200000", "--repeat", "4000", "--json"];
+    let workers = [Worker::with(None, &flags), Worker::with(None, &flags)];
+    let reported = site.until("reports", |site| {
+        let counters = site.counters("train");
+        let workers = &counters.jobs.first()?.workers;
+        workers.iter().all(|w| w.report.is_some_and(|r| r.round_trip_us > 0)).then(|| workers.clone())
+    });
+    assert_eq!(reported.iter().map(|w| w.worker).collect::<Vec<_>>(), [0, 1]);
+    let findings = site.diagnose("train");
+    assert!(!findings.contains("PROBLEM"), "{findings}");
+    // There is no third place.
+    let third = Worker::with(None, &["--ps", &url, "--coordinates", "1000"]).finish();
+    assert_eq!(third.code, Some(1), "{third:?}");
+    assert!(third.last_error().contains("has its 2 workers"), "{third:?}");
+    let nobody = Worker::with(None, &["--ps", &site.url("nothing"), "--coordinates", "1000"]).finish();
+    assert!(nobody.last_error().contains("there is no job \"nothing\""), "{nobody:?}");
+    for end in workers.map(Worker::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}");
+    }
+}
+
+#[test]
+fn a_thousand_jobs_leave_nothing_behind() {
+    let site = Site::start(Kind::Ps, 1).unwrap();
+    let small =
+        |name: String| JobSpec { name, number: None, cookie: None, data_slots: Some(16), ..spec("", 2) };
+    let room = site.until("room", |site| {
+        let mut made = 0;
+        while site.create(&small(format!("job{made}"))).is_ok() {
+            made += 1;
+        }
+        (made >= 16).then_some(made)
+    });
+    println!("{room} jobs at a time");
+    assert_eq!(site.rows_of(0, "job_tables"), room);
+    for number in 0..room {
+        site.delete(&format!("job{number}")).unwrap();
+    }
+    let cycle = |cycles: usize| {
+        for number in 0..cycles {
+            let name = format!("cycle{number}");
+            site.create(&small(name.clone())).unwrap();
+            site.delete(&name).unwrap();
+        }
+    };
+    cycle(100);
+    let before = site.memory();
+    cycle(900);
+    let after = site.memory();
+    println!(
+        "resident memory of controller and thc-ps after 100 and 1000 cycles: {before:?} and {after:?} KiB"
+    );
+    for (before, after) in before.into_iter().zip(after) {
+        assert!(after < before + 4096, "{before} KiB became {after} KiB");
+    }
+    for table in ["job_tables", "jobs", "members", "addresses", "lookup"] {
+        assert_eq!(site.rows_of(0, table), 0, "{table}");
+    }
+    assert_eq!(site.groups_of(0), 1, "the flooding group");
+    // And still works.
+    site.create(&spec("train", 2)).unwrap();
+    site.all_reduce(1000, &[]);
+}
