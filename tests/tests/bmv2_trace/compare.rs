@@ -67,6 +67,8 @@ pub fn registers(seed: u64, plant: &Plant, switch: &Switch) -> usize {
         };
         for slot in 0..job.config.data_slots {
             let view = plant.model.slot(job.config.job, Kind::Data, SlotId(slot as u16)).unwrap();
+            let of_ps = plant.ps.slot(job.config.job, Kind::Data, SlotId(slot as u16)).unwrap();
+            assert_eq!(of_ps, view, "seed {seed}, job {}, data slot {slot} of thc-ps", job.config.job);
             let round = if view.seen == 0 { 0 } else { u64::from(view.round.0) };
             for pass in 0..PASSES {
                 let cell = (job.data_base + slot) as usize * PASSES + pass;
@@ -83,6 +85,8 @@ pub fn registers(seed: u64, plant: &Plant, switch: &Switch) -> usize {
         }
         for slot in 0..job.config.norm_slots {
             let view = plant.model.slot(job.config.job, Kind::Norm, SlotId(slot as u16)).unwrap();
+            let of_ps = plant.ps.slot(job.config.job, Kind::Norm, SlotId(slot as u16)).unwrap();
+            assert_eq!(of_ps, view, "seed {seed}, job {}, norm slot {slot} of thc-ps", job.config.job);
             let round = if view.seen == 0 { 0 } else { u64::from(view.round.0) };
             let cell = (job.norm_base + slot) as usize;
             let place = format!("seed {seed}, job {}, norm slot {slot}", job.config.job);
@@ -109,6 +113,7 @@ pub fn counters(seed: u64, plant: &Plant, switch: &Switch, malformed: u64) {
     };
     for job in &plant.jobs {
         let counters = plant.model.job_counters(job.config.job).unwrap();
+        assert_eq!(plant.ps.job_counters(job.config.job), Some(counters), "seed {seed}: counters of thc-ps");
         let index = usize::from(job.index);
         for worker in 0..=64u8 {
             // The model has no more than 64 members' counters and one for the rest.
@@ -151,6 +156,7 @@ pub fn counters(seed: u64, plant: &Plant, switch: &Switch, malformed: u64) {
             );
         }
     }
+    assert_eq!(plant.ps.counters(), plant.model.counters(), "seed {seed}: counters of thc-ps");
     for (reason, &drops) in plant.model.counters().drops.iter().enumerate() {
         ask("carrier", reason, drops, None, format!("reason {reason} without a job"));
     }

@@ -4,9 +4,10 @@ use super::frame::{CARRIER, Datagram, Mac};
 use super::switch::Switch;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Outcome, Scalar, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Kernels, Outcome, Scalar, Shard, Sink};
 use thc_protocol::wire::Kind;
 use thc_protocol::{JobId, TableId, WorkerId};
+use thc_ps::Simd;
 
 pub const PORTS: [u16; 5] = [1, 2, 3, 4, 5];
 /// Where the control plane is.
@@ -47,9 +48,11 @@ impl PlacedJob {
 /// What goes out of each port, in order.
 pub type Frames = BTreeMap<u16, Vec<Vec<u8>>>;
 
-/// The model, and a record of what it sends, as frames.
+/// The model, and a record of what it sends, as frames. The aggregator of thc-ps gets every packet too, and must
+/// do the same.
 pub struct Plant {
     pub model: Aggregator<Scalar>,
+    pub ps: Aggregator<Simd>,
     pub jobs: Vec<PlacedJob>,
     pub tables: BTreeMap<u8, [u8; 16]>,
     pub out: Frames,
@@ -96,6 +99,7 @@ impl Plant {
     pub fn new() -> Plant {
         Plant {
             model: Aggregator::new(Shard::WHOLE, 1 << 30),
+            ps: Aggregator::new(Shard::WHOLE, 1 << 30),
             jobs: Vec::new(),
             tables: BTreeMap::new(),
             out: Frames::new(),
@@ -105,8 +109,15 @@ impl Plant {
 
     /// A packet to the aggregator in a frame of so many bytes.
     pub fn handle(&mut self, from: Endpoint, packet: &[u8], frame: usize) -> Outcome {
-        let mut sink = Recorder { jobs: &self.jobs, from, out: &mut self.out };
+        let (mut out, mut of_ps) = (Frames::new(), Frames::new());
+        let mut sink = Recorder { jobs: &self.jobs, from, out: &mut out };
         let outcome = self.model.handle(from, packet, &mut sink);
+        let mut sink = Recorder { jobs: &self.jobs, from, out: &mut of_ps };
+        assert_eq!(self.ps.handle(from, packet, &mut sink), outcome, "thc-ps and the model differ");
+        assert!(out == of_ps, "thc-ps and the model answer differently: {outcome:?}");
+        for (port, frames) in out {
+            self.out.entry(port).or_default().extend(frames);
+        }
         let known = !matches!(outcome, Outcome::Dropped(reason) if (reason as usize) < 4);
         if known {
             let job = u16::from_be_bytes([packet[4], packet[5]]);
@@ -115,22 +126,10 @@ impl Plant {
         outcome
     }
 
-    /// Tells the model what has changed in `jobs` and `tables`.
+    /// Tells the model and thc-ps what has changed in `jobs` and `tables`.
     pub fn configure_model(&mut self) {
-        for (&id, &values) in &self.tables {
-            self.model.install_table(TableId(id), values).unwrap();
-        }
-        for job in &self.jobs {
-            self.model.install_job(job.config.clone()).unwrap();
-            for number in 0..job.config.workers {
-                match job.members.get(&number) {
-                    Some(member) => {
-                        self.model.set_member(job.config.job, WorkerId(number), member.endpoint).unwrap();
-                    }
-                    None => self.model.remove_member(job.config.job, WorkerId(number)),
-                }
-            }
-        }
+        configure(&mut self.model, &self.jobs, &self.tables);
+        configure(&mut self.ps, &self.jobs, &self.tables);
     }
 
     /// Writes everything into a fresh switch; `stations` are what it forwards to by MAC.
@@ -208,6 +207,27 @@ impl Plant {
             }
         }
         switch.commands(&commands);
+    }
+}
+
+fn configure<K: Kernels>(
+    aggregator: &mut Aggregator<K>,
+    jobs: &[PlacedJob],
+    tables: &BTreeMap<u8, [u8; 16]>,
+) {
+    for (&id, &values) in tables {
+        aggregator.install_table(TableId(id), values).unwrap();
+    }
+    for job in jobs {
+        aggregator.install_job(job.config.clone()).unwrap();
+        for number in 0..job.config.workers {
+            match job.members.get(&number) {
+                Some(member) => {
+                    aggregator.set_member(job.config.job, WorkerId(number), member.endpoint).unwrap();
+                }
+                None => aggregator.remove_member(job.config.job, WorkerId(number)),
+            }
+        }
     }
 }
 
