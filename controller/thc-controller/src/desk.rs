@@ -370,14 +370,13 @@ impl Desk {
         let counters = self.counters(name)?;
         let spec = job.spec.clone().unwrap_or_default();
         let slots = u64::from(spec.data_slots.unwrap_or_default());
-        // Where packets may stay out of sums for ever, their number says nothing of who is slow.
+        // Where packets may stay out of sums for ever, or earlier sessions left some out, their number says nothing
+        // of who is slow.
         let whole = spec.policy.as_deref() == Some("reliable") && spec.quorum == Some(spec.workers);
         let rates = self.shared.rates();
         let slow = |target: &str| {
-            let place = job.places.iter().find(|place| place.target == target).filter(|_| whole)?;
-            // Nobody is behind by more than a window, half of the slots. What earlier sessions left undone counts, too.
-            let behind = if place.sessions > 1 { slots / 4 } else { slots / 64 };
-            rates.slow(name, target, behind.max(2))
+            let first = job.places.iter().any(|place| place.target == target && place.sessions <= 1);
+            (whole && first).then(|| rates.slow(name, target, (slots / 64).max(2))).flatten()
         };
         Ok(v1::DiagnoseResponse { findings: diagnose::findings(&job, &counters, &self.targets(), slow) })
     }
