@@ -15,7 +15,7 @@ use thc_protocol::aggregator::{DropReason, Event};
 use thc_ps::Fraction;
 
 /// How long a number stays a worker's that asked for it and was not heard of since, in seconds.
-const PROMISE: u64 = 30;
+const PROMISE: u64 = 10;
 /// A worker whose packets came this recently keeps its number.
 const ALIVE: Duration = Duration::from_secs(5);
 /// Lanes of the switch program.
