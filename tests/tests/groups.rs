@@ -8,15 +8,22 @@ use thc_ps::{JobOptions, Server, ServerOptions};
 use thc_tests::{COOKIE_NUMBER, gradient};
 use thc_worker::{CallOptions, Group, GroupConfig, Mode, WorkerError};
 
-fn server(jobs: &[(u16, u64)]) -> Server {
+fn server_jobs(jobs: &[(u16, u64)]) -> Vec<JobOptions> {
     let job = jobs.iter().map(|&(job, workers)| JobOptions {
         job: Some(u64::from(job)),
         workers: Some(workers),
         cookie: Some(u64::from(COOKIE_NUMBER).into()),
         ..JobOptions::default()
     });
-    let options =
-        ServerOptions { listen: Some("127.0.0.1:0".into()), job: job.collect(), ..ServerOptions::default() };
+    job.collect()
+}
+
+fn server(jobs: &[(u16, u64)]) -> Server {
+    let options = ServerOptions {
+        listen: Some("127.0.0.1:0".into()),
+        job: server_jobs(jobs),
+        ..ServerOptions::default()
+    };
     Server::start(options.validate().unwrap()).unwrap()
 }
 
@@ -51,6 +58,30 @@ fn on_all<T: Send + 'static>(
 fn nmse(truth: &[f32], estimate: &[f32]) -> f64 {
     let error: f64 = truth.iter().zip(estimate).map(|(a, b)| f64::from(a - b).powi(2)).sum();
     error / truth.iter().map(|a| f64::from(*a).powi(2)).sum::<f64>()
+}
+
+#[test]
+fn idle_workers_make_themselves_known_to_a_server_that_was_restarted() {
+    let options = |listen: String| ServerOptions {
+        listen: Some(listen),
+        job: server_jobs(&[(1, 2)]),
+        ..ServerOptions::default()
+    };
+    let first = server(&[(1, 2)]);
+    let at = first.local();
+    let join = |worker| std::thread::spawn(move || Group::join(config(at, 1, worker)).unwrap());
+    let groups = [join(0), join(1)].map(|thread| thread.join().unwrap());
+    drop(first);
+    let second = Server::start(options(at.to_string()).validate().unwrap()).unwrap();
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    // Nobody calls anything.
+    while !second.stats().job(1).unwrap().running {
+        assert!(std::time::Instant::now() < end, "the session did not go on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let calls = groups.map(|group| std::thread::spawn(move || group.allreduce(&mut [1.0; 3000]).unwrap()));
+    calls.map(|call| call.join().unwrap());
+    assert_eq!(second.stats().job(1).unwrap().sessions, 1, "and no worker has had to join anew");
 }
 
 #[test]

@@ -31,6 +31,9 @@ const MAX_NORM: f32 = 5e37;
 const MIN_NORM: f32 = 1e-30;
 /// Partitions transformed and not yet sent and fed back, at most, beside one for each thread.
 const SCRATCH: usize = 2;
+/// An idle worker that has heard nothing for so long introduces itself again: a server that was restarted needs all
+/// workers of a session to know it (P24), also one that waits for nothing itself.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// Fewer results than that in one go come one by one.
 const TRICKLE: usize = 16;
 /// Which part of a round trip results may gather, and from when and up to what that is worth a sleep.
@@ -78,6 +81,8 @@ pub struct Engine<I: PacketIo> {
     reported: Duration,
     /// Packets that came last time.
     burst: usize,
+    /// When anything came last, or a sign of life was asked for.
+    heard: Duration,
 }
 
 impl<I: PacketIo> Engine<I> {
@@ -111,6 +116,7 @@ impl<I: PacketIo> Engine<I> {
             failed: None,
             reported: Duration::ZERO,
             burst: 0,
+            heard: Duration::ZERO,
         };
         engine.worker.set_limit((capacity / 2).max(1) as u64);
         Ok(engine)
@@ -317,10 +323,14 @@ impl<I: PacketIo> Engine<I> {
     /// Receives and sends.
     fn exchange(&mut self, lent: &mut Borrowed<'_>) -> Result<bool, WorkerError> {
         let got = self.receive(lent)?;
+        let now = self.io.now();
         if got > 0 {
             self.burst = got;
+            self.heard = now;
+        } else if self.calls.len() == 0 && now.saturating_sub(self.heard) > KEEP_ALIVE {
+            self.joiner.resume(now);
+            self.heard = now;
         }
-        let now = self.io.now();
         let mut events = self.calls.events(&self.codec, lent);
         self.worker.tick(now, &mut events, &mut self.link.tx(&mut self.io));
         if self.worker.suspects_restart(now) {
