@@ -146,6 +146,10 @@ impl From<Status> for Failure {
             Code::Unimplemented => Failure::failed(
                 "what answers is no thc-controller, or another version: check --controller, and both versions",
             ),
+            // A server that finds the client's certificate wanting closes after the handshake.
+            Code::Cancelled if !message.contains("Timeout") => Failure::failed(
+                "the controller closed the connection: is it running, and does it want TLS (--ca, --cert, --key)?",
+            ),
             Code::DeadlineExceeded | Code::Cancelled => Failure::failed(
                 "the controller does not answer in time: ask again, and look at what it writes",
             ),
