@@ -80,7 +80,9 @@ fn idle_workers_make_themselves_known_to_a_server_that_was_restarted() {
         std::thread::sleep(Duration::from_millis(50));
     }
     let calls = groups.map(|group| std::thread::spawn(move || group.allreduce(&mut [1.0; 3000]).unwrap()));
-    calls.map(|call| call.join().unwrap());
+    for call in calls {
+        call.join().unwrap();
+    }
     assert_eq!(second.stats().job(1).unwrap().sessions, 1, "and no worker has had to join anew");
 }
 
