@@ -4,7 +4,6 @@
 use crate::book::Member;
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
-use crate::frame::Datagram;
 use crate::live::{self, Heard};
 use crate::plan;
 use crate::shared::{Command, Shared};
@@ -18,6 +17,7 @@ use std::time::{Duration, Instant};
 use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, Registry, SessionMember, StaticJob};
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
+use thc_transport::frame::Datagram;
 use tokio::sync::{mpsc, watch};
 
 /// How often it is looked who still sends.
@@ -306,7 +306,7 @@ impl Agent {
     /// Takes a frame of the control plane.
     async fn packet(&mut self, target: &mut Target, frame: &[u8]) -> Result<(), ControllerError> {
         let own = (self.config.mac, self.config.at);
-        let Some(datagram) = Datagram::parse(frame).filter(|datagram| datagram.to == own) else {
+        let Some(datagram) = Datagram::parse(frame).ok().filter(|datagram| datagram.to == own) else {
             return Ok(());
         };
         let (mac, from) = datagram.from;

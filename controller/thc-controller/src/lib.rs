@@ -17,7 +17,6 @@ mod daemon;
 mod desk;
 mod diagnose;
 mod error;
-mod frame;
 mod live;
 pub mod plan;
 mod rates;

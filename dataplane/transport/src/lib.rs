@@ -12,6 +12,8 @@
 //!   backend, for tests of real processes;
 //! * [`CapturedIo`]: a wrapper that writes what another backend receives and sends to a pcap file.
 //!
+//! [`frame`] has datagrams as Ethernet frames.
+//!
 //! Addresses are IPv4 throughout: THC's packets are UDP over IPv4 (protocol header layout).
 
 mod capture;
@@ -20,6 +22,7 @@ mod checksum;
 mod dpdk;
 mod error;
 mod faults;
+pub mod frame;
 mod lossy;
 #[cfg(feature = "options")]
 mod options;

@@ -22,8 +22,7 @@ pub use own_arp::OwnArp;
 pub use passes::Pass;
 pub use stations::{Station, StationAction};
 
-/// An Ethernet address.
-pub type Mac = [u8; 6];
+pub use thc_transport::frame::Mac;
 
 /// A row of a table: names and values as the P4Info has them.
 pub trait Row: Sized {

@@ -6,7 +6,6 @@
 mod arbitration;
 mod counters;
 mod entries;
-mod frame;
 mod listener;
 mod pipeline;
 mod read;

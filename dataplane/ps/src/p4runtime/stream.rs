@@ -11,12 +11,12 @@ use p4runtime_proto::v1::{
     stream_message_request, stream_message_response,
 };
 use thc_protocol::wire::MAX_PACKET;
+use thc_transport::frame::{Datagram, Mac, mac_of};
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
 use super::arbitration::{Arbitration, ClientId, Notice, Standing};
-use super::frame::{Mac, mac_of, unwrap, wrap};
 use super::refusal::{Refusal, refuse};
 use super::service::{Device, check_role, check_running, number};
 use crate::control::ControlPacket;
@@ -71,8 +71,8 @@ impl PacketsIn {
     pub fn packet(&self, packet: &ControlPacket) {
         let own = self.0.own_place();
         let from = packet.from();
-        let frame = wrap((mac_of(*from.ip()), from), own, packet.bytes());
-        let message = PacketIn { payload: frame, metadata: Vec::new() };
+        let datagram = Datagram { from: (mac_of(*from.ip()), from), to: own, payload: packet.bytes() };
+        let message = PacketIn { payload: datagram.frame(), metadata: Vec::new() };
         if !self.0.to_primary(stream_message_response::Update::Packet(message)) {
             tracing::debug!("no controller takes the packet of {from}");
         }
@@ -279,7 +279,7 @@ impl Device {
         if !packet.metadata.is_empty() {
             return refuse(Code::InvalidArgument, "packets have no metadata in this program");
         }
-        let (to, payload) = unwrap(&packet.payload)
+        let Datagram { to: (_, to), payload, .. } = Datagram::parse(&packet.payload)
             .map_err(|what| Refusal { code: Code::InvalidArgument, message: what.to_owned() })?;
         if payload.is_empty() || payload.len() > MAX_PACKET {
             return refuse(Code::InvalidArgument, format!("the payload must have 1 to {MAX_PACKET} bytes"));

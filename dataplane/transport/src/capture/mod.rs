@@ -4,8 +4,6 @@
 //! here: a burst's records go to the file in one call, so that a process that ends in any way leaves
 //! whole records behind.
 
-mod frame;
-
 use std::{
     fmt,
     fs::{File, OpenOptions},
@@ -19,7 +17,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{Peer, TransportError};
+use crate::{
+    Peer, TransportError,
+    frame::{Datagram, HEADERS_LEN, mac_of},
+};
 
 /// Identifies a pcap file in the writer's byte order whose times are in nanoseconds.
 const MAGIC: u32 = 0xA1B2_3C4D;
@@ -203,12 +204,13 @@ pub(crate) struct Batch {
 impl Batch {
     /// Adds a datagram that went by at `time` since 1970.
     pub fn push(&mut self, time: Duration, from: Peer, to: Peer, payload: &[u8]) {
-        let length = (frame::HEADERS_LEN + payload.len()) as u32;
+        let length = (HEADERS_LEN + payload.len()) as u32;
         // Seconds are unsigned 32 bits in this format: good until 2106.
         for word in [time.as_secs() as u32, time.subsec_nanos(), length, length] {
             self.records.extend_from_slice(&word.to_le_bytes());
         }
-        self.records.extend_from_slice(&frame::headers(from, to, payload));
+        let (from, to) = ((mac_of(*from.ip()), from), (mac_of(*to.ip()), to));
+        self.records.extend_from_slice(&Datagram { from, to, payload }.headers());
         self.records.extend_from_slice(payload);
         self.packets += 1;
     }
