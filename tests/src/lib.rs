@@ -32,6 +32,17 @@ pub fn binary(name: &str) -> PathBuf {
     built
 }
 
+/// Finds a program of BMv2 in the folder `THC_BMV2` or on the PATH.
+///
+/// # Errors
+/// `PROGRAM not found`, for `not run: …`.
+pub fn bmv2(program: &str) -> Result<PathBuf, String> {
+    let folders = std::env::var_os("THC_BMV2").or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let found =
+        std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file());
+    found.ok_or_else(|| format!("{program} not found"))
+}
+
 /// A UDP port of the loopback that was free a moment ago.
 #[must_use]
 pub fn free_port() -> u16 {

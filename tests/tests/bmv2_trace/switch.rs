@@ -7,13 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use thc_tests::free_port;
-
-/// Finds a program of BMv2 in the folder `THC_BMV2` or on the PATH.
-pub fn find(program: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("THC_BMV2").or_else(|| std::env::var_os("PATH"))?;
-    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
-}
+use thc_tests::{bmv2, free_port};
 
 pub struct Switch {
     child: Child,
@@ -28,8 +22,8 @@ pub struct Switch {
 impl Switch {
     /// Starts one with these ports, or says why not.
     pub fn start(ports: &[u16]) -> Result<Switch, String> {
-        let program = find("simple_switch_grpc").ok_or("simple_switch_grpc not found")?;
-        let cli = find("simple_switch_CLI").ok_or("simple_switch_CLI not found")?;
+        let program = bmv2("simple_switch_grpc")?;
+        let cli = bmv2("simple_switch_CLI")?;
         let dir = tempfile::tempdir().unwrap();
         let json = Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4/build/thc.json");
         let thrift = free_port();

@@ -19,7 +19,7 @@ use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, InstallTableRequest, Job, JobSpec,
     ListTablesRequest, ReadCountersRequest, ReadCountersResponse, Table,
 };
-use thc_tests::{COOKIE, Network, Worker, binary, free_port, write_gradient};
+use thc_tests::{COOKIE, Network, Worker, binary, bmv2, free_port, write_gradient};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -92,12 +92,6 @@ fn free_tcp_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Finds a program of BMv2 in the folder `THC_BMV2` or on the PATH.
-fn find(program: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("THC_BMV2").or_else(|| std::env::var_os("PATH"))?;
-    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
-}
-
 fn build(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4/build").join(file).canonicalize().unwrap()
 }
@@ -108,7 +102,7 @@ impl Site {
         let network = match kind {
             Kind::Ps => None,
             Kind::Bmv2 => {
-                find("simple_switch_grpc").ok_or("simple_switch_grpc not found")?;
+                bmv2("simple_switch_grpc")?;
                 let network = Network::cabled(2)?;
                 for host in network.hosts() {
                     host.assign()?;
@@ -155,7 +149,7 @@ impl Site {
                 command
             }
             Kind::Bmv2 => {
-                let mut command = Command::new(find("simple_switch_grpc").unwrap());
+                let mut command = Command::new(bmv2("simple_switch_grpc").unwrap());
                 command.args([
                     "--no-p4",
                     "--log-level",
