@@ -250,7 +250,7 @@ fn switch_and_model_are_equal() {
             return;
         }
     };
-    let packets = number("THC_BMV2_PACKETS", 10_000) as usize;
+    let packets = number("THC_BMV2_PACKETS", 20_000) as usize;
     let seed = number("THC_BMV2_SEED", 4);
     println!("seed {seed}, {packets} packets");
     let mut random = Rng::with_seed(seed);
