@@ -2,9 +2,9 @@
 
 use crate::controller::Reporter;
 use crate::engine::{Borrowed, Engine, EngineConfig};
+use crate::random::random;
 use crate::{AnyIo, CallOptions, GroupConfig, Stats, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -150,6 +150,18 @@ impl Group {
         result.map(|_| Handle { receiver })
     }
 
+    /// This worker's number, which the controller gave if there is one.
+    #[must_use]
+    pub fn worker(&self) -> u8 {
+        self.config.worker
+    }
+
+    /// The job's number, which the controller told if there is one.
+    #[must_use]
+    pub fn job(&self) -> u16 {
+        self.config.job
+    }
+
     /// Totals since the group was joined.
     ///
     /// # Errors
@@ -292,9 +304,8 @@ fn background(shared: &Shared) {
 /// Joins through `io`: P22, P23.
 fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiner, Welcome, u8), WorkerError> {
     let now = io.now();
-    let nonce = RandomState::new().build_hasher().finish();
     let mut joiner =
-        Joiner::new(JobId(config.job), WorkerId(config.worker), Cookie(config.cookie), nonce, now);
+        Joiner::new(JobId(config.job), WorkerId(config.worker), Cookie(config.cookie), random(), now);
     let mut buffer = [0; 64];
     let mut shown = u64::MAX;
     loop {

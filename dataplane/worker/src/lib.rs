@@ -22,6 +22,7 @@ mod error;
 mod group;
 mod io;
 mod probe;
+mod random;
 mod stats;
 
 pub use config::GroupConfig;

@@ -18,19 +18,19 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         Source::File { input, .. } => tensors::read(input)?,
         Source::MadeUp(_) => Vec::new(),
     };
-    let data: Vec<(u64, Vec<f32>)> = match &plan.source {
-        Source::MadeUp(count) => vec![(1, made_up(*count, plan.group.worker))],
-        Source::File { .. } => input.iter().map(|t| (key(&t.name), t.data.clone())).collect(),
-    };
     let mut config = plan.group.clone();
     config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
     let group = Group::join(config)?;
     let workers = group.parameters()?.workers;
+    let (job, worker) = (group.job(), group.worker());
     match &plan.group.controller {
-        // Which worker this is has been told when the controller answered.
-        Some(controller) => tracing::info!("joined {}, {workers} workers", controller.url),
-        None => tracing::info!("joined job {} as worker {} of {workers}", plan.group.job, plan.group.worker),
+        Some(controller) => tracing::info!("joined {} as worker {worker} of {workers}", controller.url),
+        None => tracing::info!("joined job {job} as worker {worker} of {workers}"),
     }
+    let data: Vec<(u64, Vec<f32>)> = match &plan.source {
+        Source::MadeUp(count) => vec![(1, made_up(*count, worker))],
+        Source::File { .. } => input.iter().map(|t| (key(&t.name), t.data.clone())).collect(),
+    };
     let bar = progress(plan.repeat);
     let (times, means) = loop {
         match reduce(&group, plan, &data, &bar) {
@@ -53,7 +53,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let stats = group.stats()?;
     drop(group);
     let coordinates = data.iter().map(|(_, data)| data.len()).sum();
-    report(plan, workers, coordinates, &times, &stats)
+    report(plan, (job, worker, workers), coordinates, &times, &stats)
 }
 
 /// All repetitions: how long each took, and the last one's means.
@@ -112,7 +112,7 @@ fn progress(repeat: u32) -> ProgressBar {
 
 fn report(
     plan: &Plan,
-    workers: u8,
+    (job, worker, workers): (u16, u8, u8),
     coordinates: usize,
     times: &[Duration],
     stats: &Stats,
@@ -125,8 +125,8 @@ fn report(
     let mut out = std::io::stdout().lock();
     if plan.json {
         let report = json!({
-            "job": plan.group.job,
-            "worker": plan.group.worker,
+            "job": job,
+            "worker": worker,
             "workers": workers,
             "mode": if plan.mode == Mode::Raw { "raw" } else { "thc" },
             "coordinates": coordinates,

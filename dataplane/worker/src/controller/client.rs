@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 /// How long a controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A runtime for the calling thread.
+/// A runtime for the calling thread, which must be none of another's.
 pub fn runtime() -> Result<Runtime, Status> {
     Builder::new_current_thread()
         .enable_all()
@@ -21,11 +21,19 @@ pub fn runtime() -> Result<Runtime, Status> {
         .map_err(|error| Status::internal(format!("no runtime for gRPC: {error}")))
 }
 
-/// Asks for a place, on this thread.
+/// Asks for a place, on a thread of its own: the caller's may belong to a runtime, and those must not be blocked by
+/// another one.
 pub fn ask(controller: &Controller, request: JoinRequest) -> Result<JoinResponse, Status> {
-    runtime()?.block_on(async {
-        let mut client = connect(controller).await?;
-        Ok(client.join(request).await?.into_inner())
+    let question = || {
+        runtime()?.block_on(async {
+            let mut client = connect(controller).await?;
+            Ok(client.join(request).await?.into_inner())
+        })
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("thc-join".to_owned()).spawn_scoped(scope, question);
+        let thread = thread.map_err(|error| Status::internal(format!("no thread for gRPC: {error}")))?;
+        thread.join().unwrap_or_else(|_| Err(Status::internal("the thread for gRPC has panicked")))
     })
 }
 

@@ -7,6 +7,7 @@ mod url;
 pub(crate) use reporter::Reporter;
 pub use url::ControllerUrl;
 
+use crate::random::random;
 use crate::{GroupConfig, WorkerError};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -35,7 +36,8 @@ impl Controller {
     /// Of this job.
     #[must_use]
     pub fn new(url: ControllerUrl) -> Controller {
-        Controller { url, rank: None, ca: None, identity: None, token: random_token() }
+        // Unpredictable enough to tell workers apart; 0 is nobody's.
+        Controller { url, rank: None, ca: None, identity: None, token: random() | 1 }
     }
 
     /// Fills in server, job, worker and cookie. A controller that is not there yet is waited for.
@@ -74,10 +76,4 @@ impl Controller {
     fn refused(&self, status: &tonic::Status) -> WorkerError {
         WorkerError::Controller { url: self.url.to_string(), message: client::words(status) }
     }
-}
-
-/// Unpredictable enough to tell workers apart.
-fn random_token() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish() | 1
 }
