@@ -5,6 +5,7 @@
 mod site;
 
 use site::{Kind, Site};
+use std::time::Instant;
 use thc_control_proto::v1::{InstallTableRequest, JobSpec};
 use thc_tests::{Ps, Worker, write_gradient};
 use tonic::Code;
@@ -46,6 +47,11 @@ fn reference(coordinates: usize) -> Vec<u8> {
 fn life_cycle(site: &Site) {
     let coordinates = 20_000;
     let wanted = reference(coordinates);
+    let asked = Instant::now();
+    site.create(&spec("quick", 2)).unwrap();
+    site.all_reduce(1000, &[]);
+    println!("{} ms from `job create` to the end of the first all-reduce", asked.elapsed().as_millis());
+    site.delete("quick").unwrap();
     let job = site.create(&spec("train", 2)).unwrap();
     assert_eq!((job.table, job.places.len(), job.places[0].data_base), (1, 1, 0));
     assert_eq!(site.create(&spec("train", 2)).unwrap_err().code(), Code::AlreadyExists);
@@ -143,26 +149,7 @@ fn controllers_compete(site: &mut Site) {
     site.all_reduce(1000, &[]);
 }
 
-macro_rules! on_each_aggregator {
-    ($($name:ident),*) => {
-        mod thc_ps { use super::*; $(#[test] fn $name() { super::$name(&mut Site::start(Kind::Ps, 1).unwrap()); })* }
-        mod bmv2 {
-            use super::*;
-            $(#[test] fn $name() {
-                match Site::start(Kind::Bmv2, 1) {
-                    Ok(mut site) => super::$name(&mut site),
-                    Err(reason) => println!("not run: {reason}"),
-                }
-            })*
-        }
-    };
-}
-
-on_each_aggregator!(life_cycle, tables_and_room, target_restarts, controller_restarts, controllers_compete);
-
-#[test]
-fn a_job_is_made_on_all_targets_or_on_none() {
-    let site = Site::start(Kind::Ps, 2).unwrap();
+fn all_or_none(site: &mut Site) {
     // Somebody else becomes the second target's primary controller.
     let usurper = site.usurp(1);
     let refused = site.until("the refusal", |site| site.create(&spec("train", 2)).err());
@@ -175,6 +162,101 @@ fn a_job_is_made_on_all_targets_or_on_none() {
     assert_eq!((site.rows_of(0, "job_tables"), site.rows_of(1, "job_tables")), (1, 1));
     site.all_reduce(1000, &[]);
 }
+
+/// How many targets a test has.
+fn targets(test: &str) -> usize {
+    if test == "all_or_none" { 2 } else { 1 }
+}
+
+/// Of the smallest slots, so that as many fit as the program has counters for.
+fn small(name: String) -> JobSpec {
+    JobSpec { name, number: None, cookie: None, data_slots: Some(16), norm_slots: Some(16), ..spec("", 2) }
+}
+
+fn many_jobs(site: &mut Site) {
+    let room = site.room();
+    assert!(room >= 16, "{room}");
+    for job in 0..room {
+        let cookie = Some(thc_tests::COOKIE_NUMBER);
+        site.create(&JobSpec { cookie, ..small(format!("job{job}")) }).unwrap();
+    }
+    let full = site.create(&small("more".into())).unwrap_err();
+    assert_eq!(full.code(), Code::ResourceExhausted);
+    assert!(full.message().contains(&format!("has its {room} jobs")), "{full}");
+    for (table, rows) in [("jobs", 0), ("job_tables", room), ("lookup", 1)] {
+        assert_eq!(site.rows_of(0, table), rows, "{table}");
+    }
+    // The last one has the highest counters: its workers join, and they are counted there and nowhere else.
+    let last = format!("job{}", room - 1);
+    assert_eq!(site.job(&last).unwrap().places[0].group, room as u32);
+    site.all_reduce(5000, &["--job", &room.to_string()]);
+    let counted = site.until("counters", |site| {
+        let counters = site.counters("");
+        let of = |name: &str| counters.jobs.iter().find(|job| job.job == name).cloned();
+        of(&last).filter(|job| job.workers.iter().all(|w| w.opened + w.added >= 6)).map(|_| counters.clone())
+    });
+    for job in &counted.jobs {
+        let packets: u64 = job.workers.iter().map(|worker| worker.packets).sum();
+        assert_eq!((job.workers.len(), packets > 0), (2, job.job == last), "{job:?}");
+    }
+    for job in 0..room {
+        site.delete(&format!("job{job}")).unwrap();
+    }
+    site.assert_empty();
+    println!("{room} jobs at a time");
+}
+
+fn jobs_come_and_go(site: &mut Site) {
+    // Within minutes: BMv2 takes tens of milliseconds for a change.
+    let (warm, cycles) = site.cycles();
+    let cycle = |cycles: usize| {
+        for number in 0..cycles {
+            let name = format!("cycle{number}");
+            site.create(&small(name.clone())).unwrap();
+            site.delete(&name).unwrap();
+        }
+    };
+    cycle(warm);
+    let before = site.memory();
+    cycle(cycles - warm);
+    let after = site.memory();
+    println!(
+        "resident memory of controller and aggregator after {warm} and {cycles} cycles: {before:?} and {after:?} KiB"
+    );
+    for (before, after) in before.into_iter().zip(after) {
+        assert!(after < before + 4096, "{before} KiB became {after} KiB");
+    }
+    site.assert_empty();
+    // And still works.
+    site.create(&spec("train", 2)).unwrap();
+    site.all_reduce(1000, &[]);
+}
+
+macro_rules! on_each_aggregator {
+    ($($name:ident),*) => {
+        mod thc_ps { use super::*; $(#[test] fn $name() { super::$name(&mut Site::start(Kind::Ps, targets(stringify!($name))).unwrap()); })* }
+        mod bmv2 {
+            use super::*;
+            $(#[test] fn $name() {
+                match Site::start(Kind::Bmv2, targets(stringify!($name))) {
+                    Ok(mut site) => super::$name(&mut site),
+                    Err(reason) => println!("not run: {reason}"),
+                }
+            })*
+        }
+    };
+}
+
+on_each_aggregator!(
+    life_cycle,
+    tables_and_room,
+    target_restarts,
+    controller_restarts,
+    controllers_compete,
+    all_or_none,
+    many_jobs,
+    jobs_come_and_go
+);
 
 #[test]
 fn when_a_target_is_lost_workers_go_to_the_next() {
@@ -215,50 +297,12 @@ fn workers_get_numbers_and_their_reports_arrive() {
     assert!(third.last_error().contains("has its 2 workers"), "{third:?}");
     let nobody = Worker::with(None, &["--ps", &site.url("nothing"), "--coordinates", "1000"]).finish();
     assert!(nobody.last_error().contains("there is no job \"nothing\""), "{nobody:?}");
+    let mut numbers = Vec::new();
     for end in workers.map(Worker::finish) {
         assert_eq!(end.code, Some(0), "{end:?}");
+        assert_eq!(end.json()["job"], 1, "{end:?}");
+        numbers.push(end.json()["worker"].as_u64());
     }
-}
-
-#[test]
-fn a_thousand_jobs_leave_nothing_behind() {
-    let site = Site::start(Kind::Ps, 1).unwrap();
-    let small =
-        |name: String| JobSpec { name, number: None, cookie: None, data_slots: Some(16), ..spec("", 2) };
-    let room = site.until("room", |site| {
-        let mut made = 0;
-        while site.create(&small(format!("job{made}"))).is_ok() {
-            made += 1;
-        }
-        (made >= 16).then_some(made)
-    });
-    println!("{room} jobs at a time");
-    assert_eq!(site.rows_of(0, "job_tables"), room);
-    for number in 0..room {
-        site.delete(&format!("job{number}")).unwrap();
-    }
-    let cycle = |cycles: usize| {
-        for number in 0..cycles {
-            let name = format!("cycle{number}");
-            site.create(&small(name.clone())).unwrap();
-            site.delete(&name).unwrap();
-        }
-    };
-    cycle(100);
-    let before = site.memory();
-    cycle(900);
-    let after = site.memory();
-    println!(
-        "resident memory of controller and thc-ps after 100 and 1000 cycles: {before:?} and {after:?} KiB"
-    );
-    for (before, after) in before.into_iter().zip(after) {
-        assert!(after < before + 4096, "{before} KiB became {after} KiB");
-    }
-    for table in ["job_tables", "jobs", "members", "addresses", "lookup"] {
-        assert_eq!(site.rows_of(0, table), 0, "{table}");
-    }
-    assert_eq!(site.groups_of(0), 1, "the flooding group");
-    // And still works.
-    site.create(&spec("train", 2)).unwrap();
-    site.all_reduce(1000, &[]);
+    numbers.sort_unstable();
+    assert_eq!(numbers, [Some(0), Some(1)], "each has told its own number");
 }

@@ -1,5 +1,6 @@
 //! Aggregators, a controller, and workers: all of them real processes.
 
+use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1::{
@@ -19,6 +20,7 @@ use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, InstallTableRequest, Job, JobSpec,
     ListTablesRequest, ReadCountersRequest, ReadCountersResponse, Table,
 };
+use thc_controller::Capacity;
 use thc_tests::{COOKIE, Network, Worker, binary, bmv2, free_port, write_gradient};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -94,6 +96,10 @@ fn free_tcp_port() -> u16 {
 
 fn build(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4/build").join(file).canonicalize().unwrap()
+}
+
+fn info() -> P4Info {
+    p4info::parse(&fs::read(build("thc.p4info.txtpb")).unwrap()).unwrap()
 }
 
 impl Site {
@@ -377,6 +383,31 @@ impl Site {
         (0..2).map(|number| fs::read(self.dir.join(format!("{number}.out"))).unwrap()).collect()
     }
 
+    /// Jobs that there is room for at a time.
+    pub fn room(&self) -> usize {
+        let room = Capacity::of(&info()).unwrap().jobs as usize;
+        if room < 64 {
+            println!("not run: 64 jobs: the program has room for {room}");
+        }
+        room.min(64)
+    }
+
+    /// Jobs to make and delete again: until memory has settled, and all.
+    pub fn cycles(&self) -> (usize, usize) {
+        match self.kind {
+            Kind::Ps => (100, 1000),
+            Kind::Bmv2 => (100, 1000),
+        }
+    }
+
+    /// The first target has nothing of any job.
+    pub fn assert_empty(&self) {
+        for table in ["job_tables", "jobs", "members", "addresses", "lookup"] {
+            assert_eq!(self.rows_of(0, table), 0, "{table}");
+        }
+        assert_eq!(self.groups_of(0), 1, "the flooding group");
+    }
+
     async fn client(&self, number: usize) -> P4RuntimeClient<Channel> {
         let address = format!("http://127.0.0.1:{}", self.aggregators[number].p4runtime);
         P4RuntimeClient::new(Endpoint::from_shared(address).unwrap().connect().await.unwrap())
@@ -398,8 +429,7 @@ impl Site {
 
     /// How many rows a target has in a table, as it says itself.
     pub fn rows_of(&self, number: usize, table: &str) -> usize {
-        let info = p4info::parse(&fs::read(build("thc.p4info.txtpb")).unwrap()).unwrap();
-        let table_id = info.table(table).unwrap().id();
+        let table_id = info().table(table).unwrap().id();
         self.read(number, entity::Entity::TableEntry(TableEntry { table_id, ..TableEntry::default() })).len()
     }
 
