@@ -283,9 +283,10 @@ def check_counters(client):
 
 
 def check_wrong_writes(client):
-    for job_number in range(16):
+    room = client.find("tables", "jobs").size
+    for job_number in range(room):
         client.write(("INSERT", job(client, job_number)))
-    full = client.codes(("INSERT", job(client, 16)), ("INSERT", job(client, 3)), ("DELETE", job(client, 0)))
+    full = client.codes(("INSERT", job(client, room)), ("INSERT", job(client, 3)), ("DELETE", job(client, 0)))
     assert full == ["RESOURCE_EXHAUSTED", "ALREADY_EXISTS", "OK"]
     wide = client.row("lookup", 1)
     wide.table_entry.action.action.params[0].value = b"\xff" * 16
@@ -294,7 +295,7 @@ def check_wrong_writes(client):
     assert client.codes(("INSERT", wide), ("INSERT", allowed)) == ["OK", "INVALID_ARGUMENT"]
     client.write(("DELETE", wide))
     assert client.codes(("INSERT", allowed), ("INSERT", wide)) == ["OK", "INVALID_ARGUMENT"]
-    client.write(("DELETE", allowed), *[("DELETE", job(client, number)) for number in range(1, 16)])
+    client.write(("DELETE", allowed), *[("DELETE", job(client, number)) for number in range(1, room)])
     huge = job(client, 1, data_slots=65536, norm_slots=65536)
     codes = client.codes(*[("INSERT", job(client, 1, **wrong)) for wrong in [
         {"workers": 0}, {"workers": 65}, {"quorum": 3}, {"quorum": 0}, {"data_slots": 3}, {"norm_slots": 0}]])

@@ -296,10 +296,11 @@ mod tests {
         let code = |entry: &CounterEntry| Query::of(program, entry).unwrap_err().code;
         let packets = id(CounterKind::Packets);
         assert_eq!(code(&entry(packets, Some(-1))), Code::InvalidArgument);
-        assert_eq!(code(&entry(packets, Some(2048))), Code::OutOfRange);
+        let cells = i64::from(Program::get().indices) << WORKER_BITS;
+        assert_eq!(code(&entry(packets, Some(cells))), Code::OutOfRange);
         assert_eq!(code(&entry(packets, Some(i64::MAX))), Code::OutOfRange);
         assert_eq!(code(&entry(1, None)), Code::InvalidArgument);
         assert_eq!(code(&entry(0, Some(1))), Code::InvalidArgument);
-        assert!(Query::of(program, &entry(packets, Some(2047))).is_ok());
+        assert!(Query::of(program, &entry(packets, Some(cells - 1))).is_ok());
     }
 }

@@ -99,14 +99,15 @@ fn every_table_is_written_read_and_emptied() {
 fn a_full_table_takes_no_more() {
     let id = table_id("jobs");
     let mut store = Store::default();
-    for job in 0..16 {
+    let size = program().tables[&id].size as u128;
+    for job in 0..size {
         write(&mut store, Insert, &row(id, job));
     }
-    assert_eq!(code(&store, Insert, &row(id, 16)), Code::ResourceExhausted);
-    assert_eq!(code(&store, Insert, &row(id, 15)), Code::AlreadyExists);
-    assert_eq!(code(&store, Modify, &row(id, 15)), Code::Ok);
+    assert_eq!(code(&store, Insert, &row(id, size)), Code::ResourceExhausted);
+    assert_eq!(code(&store, Insert, &row(id, size - 1)), Code::AlreadyExists);
+    assert_eq!(code(&store, Modify, &row(id, size - 1)), Code::Ok);
     write(&mut store, Delete, &row(id, 3));
-    assert_eq!(code(&store, Insert, &row(id, 16)), Code::Ok);
+    assert_eq!(code(&store, Insert, &row(id, size)), Code::Ok);
 }
 
 #[test]
