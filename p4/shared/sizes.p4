@@ -35,12 +35,14 @@
 #define DATA_CELLS (DATA_SLOTS * PASSES)
 
 // Jobs at a time, and entries of the tables.
-#define JOB_BITS 4
-#define MAX_JOBS 16
-#define MAX_MEMBERS 1024
-#define MAX_TABLES 256
+#ifndef JOB_BITS
+#define JOB_BITS 6
+#define MAX_JOBS 64
+#define MAX_MEMBERS 4096
 #define MAX_JOB_TABLES 1024
 #define MAX_STATIONS 4096
+#endif
+#define MAX_TABLES 256
 
 // UDP port of the aggregator: the default of thc-ps.
 #ifndef THC_UDP_PORT

@@ -29,6 +29,13 @@
 #endif
 #define LOOKUP_ENTRIES (256 << LOOKUP_BITS)
 
+// Jobs at a time, and entries of the tables: counters of a job take memory of its own.
+#define JOB_BITS 4
+#define MAX_JOBS 16
+#define MAX_MEMBERS 1024
+#define MAX_JOB_TABLES 1024
+#define MAX_STATIONS 4096
+
 // Ports over which packets come back.
 #define LOOPBACK_PORTS 16
 
