@@ -1,10 +1,11 @@
-"""Real ``thc-ps`` processes for tests."""
+"""Real ``thc-ps`` and ``thc-controller`` processes for tests."""
 
 from __future__ import annotations
 
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -16,49 +17,47 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 COOKIE = 0x5EED_C0DE
 
 
-def program() -> Path | None:
-    """thc-ps: what ``THC_PS_PROGRAM`` names, or the newest build."""
-    if named := os.environ.get("THC_PS_PROGRAM"):
+def program(name: str = "thc-ps") -> Path | None:
+    """A program: what ``THC_PS_PROGRAM`` and the like names, or the newest build."""
+    if named := os.environ.get(f"{name.upper().replace('-', '_')}_PROGRAM"):
         return Path(named)
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
-    builds = [target / profile / "thc-ps" for profile in ("debug", "release")]
+    builds = [target / profile / name for profile in ("debug", "release")]
     found = [path for path in builds if path.is_file()]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-class ParameterServer:
-    """A running thc-ps with jobs 1, 2, …, each given by keys as in thc-ps' configuration."""
+class Process:
+    """A program that runs until it is killed, or until the process that started it ends, however that ends."""
 
-    def __init__(self, *jobs: dict[str, Any], listen: str = "127.0.0.1:0") -> None:
-        binary = program()
-        assert binary is not None, "thc-ps is not built: cargo build -p thc-ps"
+    def __init__(self, name: str, configuration: str, *arguments: str) -> None:
+        binary = program(name)
+        assert binary is not None, f"{name} is not built: cargo build -p {name}"
+        self.name = name
         self.folder = tempfile.TemporaryDirectory(prefix="thc-test-")
-        text = [f'listen = "{listen}"']
-        for number, job in enumerate(jobs, 1):
-            text.append("[[job]]")
-            keys: dict[str, Any] = {"job": number, "cookie": hex(COOKIE), "workers": 2, **job}
-            text += [f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}" for key, value in keys.items()]
-        config = Path(self.folder.name) / "thc-ps.toml"
-        config.write_text("\n".join(text) + "\n")
+        config = Path(self.folder.name) / f"{name}.toml"
+        config.write_text(configuration)
+        command = [str(binary), *arguments, "--config", str(config)]
+        if setpriv := shutil.which("setpriv"):
+            # A rank may be killed by a signal that lets it do nothing more; the kernel ends its children then.
+            command = [setpriv, "--pdeathsig", "KILL", *command]
         self._log = Path(self.folder.name) / "log"
         with self._log.open("w") as log:
-            self.process = subprocess.Popen(
-                [str(binary), "--config", str(config)], stdout=subprocess.PIPE, stderr=log, bufsize=0
-            )
-        self.address = self._ready()
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, bufsize=0)
+        self.said = ""
 
-    def _ready(self) -> str:
+    def hear(self, pattern: str) -> str:
+        """Waits until it has said something, and returns the first group of the pattern."""
         assert self.process.stdout is not None
-        said, pipe, until = b"", self.process.stdout.fileno(), time.monotonic() + 20
-        while select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
-            part = os.read(pipe, 4096)
-            said += part
-            if found := re.search(rb"^ready (\S+)\n", said, re.MULTILINE):
-                return found[1].decode()
+        pipe, until = self.process.stdout.fileno(), time.monotonic() + 20
+        while not (found := re.search(pattern, self.said, re.MULTILINE)):
+            ready = select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
+            part = os.read(pipe, 4096) if ready else b""
             if not part:
-                break
-        self.kill()
-        raise AssertionError(f"thc-ps did not start: {self._log.read_text()}")
+                self.kill()
+                raise AssertionError(f"{self.name} did not start: {self._log.read_text()}")
+            self.said += part.decode()
+        return found[1]
 
     def kill(self) -> None:
         """Ends it at once, as if its host had died."""
@@ -68,9 +67,42 @@ class ParameterServer:
         if self.process.stdout is not None:
             self.process.stdout.close()
 
-    def __enter__(self) -> ParameterServer:
+    def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.kill()
         self.folder.cleanup()
+
+
+class ParameterServer(Process):
+    """A running thc-ps with jobs 1, 2, …, each given by keys as in thc-ps' configuration; without any, for a controller."""
+
+    def __init__(self, *jobs: dict[str, Any], listen: str = "127.0.0.1:0") -> None:
+        text = [f'listen = "{listen}"']
+        if not jobs:
+            text += ["[p4runtime]", 'listen = "127.0.0.1:0"']
+        for number, job in enumerate(jobs, 1):
+            text.append("[[job]]")
+            keys: dict[str, Any] = {"job": number, "cookie": hex(COOKIE), "workers": 2, **job}
+            text += [f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}" for key, value in keys.items()]
+        super().__init__("thc-ps", "\n".join(text) + "\n")
+        self.address = self.hear(r"^ready (\S+)\n")
+
+
+class Controller(Process):
+    """A running thc-controller of one thc-ps, with jobs by name, each given by keys as in its configuration."""
+
+    def __init__(self, server: ParameterServer, **jobs: dict[str, Any]) -> None:
+        p4runtime = server.hear(r"^p4runtime (\S+)\n")
+        ip, port = server.address.split(":")
+        text = ["[[target]]", 'name = "ps"', f'address = "{p4runtime}"', f'ip = "{ip}"', f"udp_port = {port}"]
+        for name, job in jobs.items():
+            keys: dict[str, Any] = {"name": name, "workers": 2, "data_slots": 64, **job}
+            text += ["[[job]]"]
+            text += [f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}" for key, value in keys.items()]
+        super().__init__("thc-controller", "\n".join(text) + "\n", "run", "--listen", "127.0.0.1:0")
+        self.address = self.hear(r"^ready (\S+)\n")
+
+    def url(self, job: str) -> str:
+        return f"thc://{self.address}/{job}"

@@ -1,0 +1,104 @@
+"""Groups that a real controller tells where to go, and processes that don't outlive who started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import thc
+from conftest import outcomes, together
+from servers import Controller, ParameterServer
+
+
+@pytest.fixture(scope="module")
+def controller() -> Iterator[Controller]:
+    with ParameterServer() as server, Controller(server, train={}, ranked={}, full={"workers": 1}) as controller:
+        yield controller
+
+
+def averaged(groups: list[thc.Group]) -> None:
+    arrays = [np.full(5000, float(number), np.float32) for number in range(len(groups))]
+    together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
+    for array in arrays:
+        assert np.allclose(array, (len(groups) - 1) / 2)
+
+
+def test_workers_get_their_numbers(controller: Controller) -> None:
+    groups = together(*[lambda: thc.Group(controller.url("train"), join_timeout=20)] * 2)
+    assert sorted(group.worker for group in groups) == [0, 1]
+    averaged(groups)
+    together(*[group.close for group in groups])
+
+
+def test_ranks_keep_theirs_and_come_back(controller: Controller) -> None:
+    for _ in range(2):
+        groups = together(
+            *[lambda w=w: thc.Group(controller.url("ranked"), worker=w, join_timeout=20) for w in range(2)]
+        )
+        assert [group.worker for group in groups] == [0, 1]
+        averaged(groups)
+        together(*[group.close for group in groups])
+
+
+def test_from_the_environment_as_torchrun_sets_it(controller: Controller) -> None:
+    script = (
+        "import thc, numpy as np; g = thc.Group.from_env(); a = np.full(9, float(g.worker), np.float32); "
+        "g.allreduce(a, mode='raw'); print(a[0], g.worker); g.close()"
+    )
+    base = {key: value for key, value in os.environ.items() if not key.startswith("THC_")}
+    base |= {"THC_PS": controller.url("train"), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "THC_TIMEOUT": "20"}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", script], env=base | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    assert [rank.communicate(timeout=60)[0].strip() for rank in ranks] == ["0.5 0", "0.5 1"]
+
+
+def test_what_the_controller_refuses(controller: Controller) -> None:
+    with pytest.raises(thc.ThcError, match='there is no job "nothing"'):
+        thc.Group(controller.url("nothing"), join_timeout=5)
+    with pytest.raises(thc.ThcError, match="rank 2: job train has the workers 0 to 1"):
+        thc.Group(controller.url("train"), worker=2, join_timeout=5)
+    only = thc.Group(controller.url("full"), join_timeout=20)
+    with pytest.raises(thc.ThcError, match="has its 1 workers"):
+        thc.Group(controller.url("full"), join_timeout=5)
+    only.close()
+    # One that waits for another tells who is missing.
+    found = outcomes(lambda: thc.Group(controller.url("train"), worker=0, join_timeout=2))
+    assert isinstance(found[0], thc.ThcError), found
+
+
+def test_servers_end_with_a_rank_that_is_killed() -> None:
+    script = (
+        "import time; from servers import Controller, ParameterServer; ps = ParameterServer(); c = Controller(ps); "
+        "print(ps.process.pid, c.process.pid, flush=True); time.sleep(100)"
+    )
+    rank = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
+    )
+    assert rank.stdout is not None
+    pids = [int(pid) for pid in rank.stdout.readline().split()]
+    assert len(pids) == 2 and all(Path(f"/proc/{pid}").exists() for pid in pids)
+    rank.send_signal(signal.SIGKILL)
+    rank.wait(10)
+    rank.stdout.close()
+    until = time.monotonic() + 10
+    while any(running(pid) for pid in pids):
+        assert time.monotonic() < until, "a server outlives the rank that started it"
+        time.sleep(0.02)
+
+
+def running(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    # Who is dead but not collected yet has ended as well.
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
