@@ -25,13 +25,17 @@ Examples:
   Jobs that a controller writes by P4Runtime; none at the start:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 127.0.0.1:9559
 
+  The same for a controller elsewhere, encrypted, and only for one with a certificate of that authority:
+    thc-ps --listen 10.0.0.1:9000 --p4runtime 10.0.0.1:9559 --p4runtime-cert tls/ps.pem \\
+        --p4runtime-key tls/ps-key.pem --p4runtime-client-ca tls/ca.pem
+
   Several jobs, from a file; flags win over it:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
 Every flag of Server is also a key at the top of the file, every flag of Job one in its
 [[job]] sections, with _ for - (--slots is data_slots there); those of DPDK are in a [dpdk]
 section, without dpdk- (--dpdk-device is devices there, a list), those of P4Runtime in a [p4runtime]
-section (--p4runtime is listen there).
+section (--p4runtime is listen there), and its certificates in [p4runtime.tls].
 
 Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it `p4runtime ADDRESS:PORT` if that is
 served; events on stderr

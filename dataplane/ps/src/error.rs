@@ -46,6 +46,12 @@ pub enum PsError {
         /// What the operating system said.
         cause: io::Error,
     },
+    /// A certificate, key or authority is none.
+    #[error("certificates of P4Runtime: {message}; give cert and key, and client_ca, as PEM files")]
+    Certificates {
+        /// What is wrong.
+        message: String,
+    },
     /// No thread.
     #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u)")]
     Thread(io::Error),

@@ -5,11 +5,13 @@ mod error;
 mod options;
 mod p4runtime;
 mod text;
+mod tls;
 
 pub use error::{ConfigError, Place};
 pub use options::{JobOptions, PolicyName, ServerOptions};
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
 pub use text::{Fraction, Interval, Secret, Size};
+pub use tls::{Tls, TlsOptions};
 
 use std::net::SocketAddrV4;
 use std::time::Duration;

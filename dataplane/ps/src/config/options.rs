@@ -12,6 +12,7 @@ use thc_transport::{DpdkOptions, IoName, LossyConfig};
 use super::error::ConfigError;
 use super::p4runtime::P4RuntimeOptions;
 use super::text::{Fraction, Interval, Secret, Size};
+use super::tls::TlsOptions;
 
 /// The keys of a server, and its jobs.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
@@ -67,6 +68,10 @@ pub struct ServerOptions {
     /// The `[p4runtime]` section.
     #[command(flatten)]
     pub p4runtime: Option<P4RuntimeOptions>,
+    /// Flags for the `[p4runtime.tls]` section. (clap sees no flags of a section's sections.)
+    #[command(flatten)]
+    #[serde(skip)]
+    pub p4runtime_tls: Option<TlsOptions>,
     /// The `[[job]]` sections.
     #[arg(skip)]
     pub job: Vec<JobOptions>,
@@ -150,14 +155,18 @@ macro_rules! lay_over {
 }
 
 impl ServerOptions {
-    /// Reads a file.
+    /// Reads a file. Paths of certificates in it are relative to its folder.
     ///
     /// # Errors
     /// [`ConfigError::Read`] or [`ConfigError::Syntax`].
     pub fn read(path: &Path) -> Result<ServerOptions, ConfigError> {
         let text =
             fs::read_to_string(path).map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })?;
-        ServerOptions::parse(&text)
+        let mut options = ServerOptions::parse(&text)?;
+        if let Some(tls) = options.p4runtime.as_mut().and_then(|p4runtime| p4runtime.tls.as_mut()) {
+            tls.within(path.parent().unwrap_or(Path::new(".")));
+        }
+        Ok(options)
     }
 
     /// Reads TOML.
@@ -189,6 +198,10 @@ impl ServerOptions {
         self.dpdk = server.dpdk.over(self.dpdk);
         if let Some(p4runtime) = server.p4runtime {
             self.p4runtime = Some(p4runtime.over(self.p4runtime.take()));
+        }
+        if let Some(tls) = server.p4runtime_tls {
+            let p4runtime = self.p4runtime.get_or_insert_default();
+            p4runtime.tls = Some(tls.over(p4runtime.tls.take()));
         }
         // A secret in the environment alone is no wish for a job.
         let wanted = JobOptions { cookie: None, ..job.clone() };

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::error::{ConfigError, Place};
+use super::tls::{Tls, TlsOptions};
 
 /// Where P4Runtime listens unless told otherwise: BMv2's usual port, reachable from this machine alone.
 const DEFAULT_LISTEN: &str = "127.0.0.1:9559";
@@ -15,13 +16,16 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:9559";
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "P4Runtime")]
 pub struct P4RuntimeOptions {
-    /// Let a controller write the jobs, by P4Runtime at this address. Everybody who reaches it can change them,
-    /// so stay on the loopback or a network of your own [default in a file: 127.0.0.1:9559]
+    /// Let a controller write the jobs, by P4Runtime at this address. Everybody who reaches it can change them:
+    /// stay on the loopback, or let in only who has a certificate [default in a file: 127.0.0.1:9559]
     #[arg(id = "p4runtime", long = "p4runtime", value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
     /// This server's number for controllers [default: 0]
     #[arg(long = "p4runtime-device-id", value_name = "NUMBER")]
     pub device_id: Option<u64>,
+    /// The `[p4runtime.tls]` section.
+    #[arg(skip)]
+    pub tls: Option<TlsOptions>,
 }
 
 /// A checked `[p4runtime]` section.
@@ -32,6 +36,8 @@ pub struct P4RuntimeConfig {
     pub listen: SocketAddr,
     /// The number that requests must name.
     pub device_id: u64,
+    /// Certificates; without them nothing is encrypted.
+    pub tls: Option<Tls>,
 }
 
 impl P4RuntimeOptions {
@@ -44,12 +50,17 @@ impl P4RuntimeOptions {
             value: format!("{text:?}"),
             mend: format!("give an address and a port, such as {DEFAULT_LISTEN}"),
         })?;
-        Ok(P4RuntimeConfig { listen, device_id: self.device_id.unwrap_or(0) })
+        let tls = self.tls.as_ref().map(TlsOptions::validate).transpose()?.flatten();
+        Ok(P4RuntimeConfig { listen, device_id: self.device_id.unwrap_or(0), tls })
     }
 
     /// These flags over what a file says.
     pub(super) fn over(self, file: Option<P4RuntimeOptions>) -> P4RuntimeOptions {
         let file = file.unwrap_or_default();
-        P4RuntimeOptions { listen: self.listen.or(file.listen), device_id: self.device_id.or(file.device_id) }
+        P4RuntimeOptions {
+            listen: self.listen.or(file.listen),
+            device_id: self.device_id.or(file.device_id),
+            tls: self.tls.or(file.tls),
+        }
     }
 }

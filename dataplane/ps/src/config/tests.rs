@@ -100,7 +100,7 @@ fn the_examples_dpdk_section_has_the_defaults() {
 #[test]
 fn the_examples_p4runtime_section_has_the_defaults() {
     let from = EXAMPLE.find("# [p4runtime]").unwrap();
-    let section = EXAMPLE[from..from + EXAMPLE[from..].find("[[job]]").unwrap()].replace("# ", "");
+    let section = EXAMPLE[from..from + EXAMPLE[from..].find("# [p4runtime.tls]").unwrap()].replace("# ", "");
     let shown = check(&section).unwrap().p4runtime;
     assert_eq!(shown, check("[p4runtime]").unwrap().p4runtime);
     let shown = shown.unwrap();
@@ -119,10 +119,39 @@ fn p4runtime_takes_the_place_of_jobs() {
     assert!(check("[p4runtime]\nport = 1").unwrap_err().starts_with("line 2: port: "));
     // Flags win, key by key.
     let file = ServerOptions::parse("[p4runtime]\nlisten = \"127.0.0.1:1\"\ndevice_id = 7").unwrap();
-    let flag = P4RuntimeOptions { listen: Some("127.0.0.1:2".into()), device_id: None };
+    let flag = P4RuntimeOptions { listen: Some("127.0.0.1:2".into()), ..P4RuntimeOptions::default() };
     let flags = ServerOptions { p4runtime: Some(flag), ..ServerOptions::default() };
     let both = file.with_flags(flags, JobOptions::default()).unwrap().validate().unwrap().p4runtime.unwrap();
     assert_eq!((both.listen.port(), both.device_id), (2, 7));
+}
+
+#[test]
+fn certificates_are_read_beside_the_file_and_half_of_them_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["cert.pem", "key.pem", "ca.pem"] {
+        std::fs::write(folder.path().join(name), name).unwrap();
+    }
+    let file = folder.path().join("thc-ps.toml");
+    std::fs::write(&file, "[p4runtime.tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\nclient_ca = \"ca.pem\"")
+        .unwrap();
+    let options = ServerOptions::read(&file).unwrap();
+    let tls = options.validate().unwrap().p4runtime.unwrap().tls.unwrap();
+    assert_eq!((tls.cert.as_str(), tls.key.as_str()), ("cert.pem", "key.pem"));
+    assert_eq!((tls.client_ca.as_deref(), format!("{tls:?}").as_str()), (Some("ca.pem"), "Tls"));
+    // Flags win, key by key.
+    let tls = TlsOptions { key: Some(folder.path().join("ca.pem")), ..TlsOptions::default() };
+    let flags = ServerOptions { p4runtime_tls: Some(tls), ..ServerOptions::default() };
+    let both = options.with_flags(flags, JobOptions::default()).unwrap().validate().unwrap();
+    let both = both.p4runtime.unwrap().tls.unwrap();
+    assert_eq!((both.cert.as_str(), both.key.as_str()), ("cert.pem", "ca.pem"));
+    for (half, says) in [
+        ("cert = \"a\"", "p4runtime.tls.key is missing"),
+        ("client_ca = \"a\"", "p4runtime.tls.cert is missing"),
+        ("cert = \"/nothing\"\nkey = \"/nothing\"", "cannot read /nothing"),
+    ] {
+        let error = check(&format!("[p4runtime.tls]\n{half}")).unwrap_err();
+        assert!(error.contains(says), "{error}");
+    }
 }
 
 #[test]

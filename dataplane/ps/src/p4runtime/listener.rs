@@ -12,11 +12,11 @@ use p4runtime_proto::v1::p4_runtime_server::P4RuntimeServer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_stream::Stream;
-use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 use super::service::Service;
-use crate::config::P4RuntimeConfig;
+use crate::config::{P4RuntimeConfig, Tls};
 use crate::error::PsError;
 use crate::server::Shared;
 
@@ -30,6 +30,8 @@ const MAX_REQUESTS: u32 = 16;
 const TICK: Duration = Duration::from_millis(50);
 /// How soon a controller is missed whose machine is gone: it is asked so often, and must answer so soon.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+/// How long a controller may take to prove who it is.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long nothing is accepted after accepting has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -38,28 +40,40 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Listener {
     listener: TcpListener,
     local: SocketAddr,
+    server: Server,
 }
 
 impl Listener {
     /// Opens it.
     ///
     /// # Errors
-    /// [`PsError::P4Runtime`].
+    /// [`PsError::P4Runtime`], [`PsError::Certificates`].
     pub fn bind(config: &P4RuntimeConfig) -> Result<Listener, PsError> {
         let open = || {
             let listener = TcpListener::bind(config.listen)?;
             listener.set_nonblocking(true)?;
             let local = listener.local_addr()?;
-            Ok(Listener { listener, local })
+            Ok((listener, local))
         };
-        let listener = open().map_err(|cause| PsError::P4Runtime { addr: config.listen, cause })?;
-        if !listener.local.ip().is_loopback() {
+        let (listener, local) = open().map_err(|cause| PsError::P4Runtime { addr: config.listen, cause })?;
+        let open_to_all = config.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none());
+        if open_to_all && !local.ip().is_loopback() {
+            let lacks = if config.tls.is_some() { "client_ca" } else { "encryption" };
             tracing::warn!(
-                "P4Runtime listens on {} without encryption: whoever reaches it can change and see all jobs",
-                listener.local
+                "P4Runtime listens on {local} without {lacks}: whoever reaches it can change and see all jobs"
             );
         }
-        Ok(listener)
+        let mut server = Server::builder()
+            .max_concurrent_streams(MAX_REQUESTS)
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .tcp_nodelay(true);
+        if let Some(tls) = &config.tls {
+            server = server
+                .tls_config(encrypted(tls))
+                .map_err(|error| PsError::Certificates { message: causes(&error) })?;
+        }
+        Ok(Listener { listener, local, server })
     }
 
     /// Where it is.
@@ -80,22 +94,38 @@ impl Listener {
         }
     }
 
-    async fn run(self, service: Service, shared: &Shared) -> io::Result<()> {
+    async fn run(mut self, service: Service, shared: &Shared) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let service = P4RuntimeServer::new(service).max_decoding_message_size(MAX_MESSAGE);
-        // Encryption would be set here: `tls_config` works with any kind of connection.
-        let server = Server::builder()
-            .max_concurrent_streams(MAX_REQUESTS)
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
-            .tcp_nodelay(true)
-            .add_service(service)
-            .serve_with_incoming(Incoming { listener, live: Arc::default(), pause: None });
+        let server = self.server.add_service(service).serve_with_incoming(Incoming {
+            listener,
+            live: Arc::default(),
+            pause: None,
+        });
         tokio::select! {
             served = server => served.map_err(io::Error::other),
             () = stopped(shared) => Ok(()),
         }
     }
+}
+
+fn encrypted(tls: &Tls) -> ServerTlsConfig {
+    let config = ServerTlsConfig::new().identity(Identity::from_pem(&tls.cert, &tls.key)).timeout(HANDSHAKE);
+    match &tls.client_ca {
+        Some(authorities) => config.client_ca_root(Certificate::from_pem(authorities)),
+        None => config,
+    }
+}
+
+/// What is wrong, to the innermost cause.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        message = format!("{message}: {inner}");
+        cause = inner.source();
+    }
+    message
 }
 
 async fn stopped(shared: &Shared) {

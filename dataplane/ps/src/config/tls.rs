@@ -1,0 +1,84 @@
+//! Certificates of the P4Runtime service; keys and meaning are those of thc-controller's `[controller.tls]`.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::error::{ConfigError, Place};
+
+/// The keys of the `[p4runtime.tls]` section, PEM files.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "P4Runtime")]
+pub struct TlsOptions {
+    /// Serve P4Runtime encrypted, with the certificate in this PEM file and those that lead to its authority
+    #[arg(id = "p4runtime_cert", long = "p4runtime-cert", value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// The certificate's private key, a PEM file
+    #[arg(id = "p4runtime_key", long = "p4runtime-key", value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Let in only controllers with a certificate of these authorities, a PEM file [default: all]
+    #[arg(id = "p4runtime_client_ca", long = "p4runtime-client-ca", value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
+}
+
+/// PEM texts of a server.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tls {
+    /// Its certificate.
+    pub cert: String,
+    /// The private key.
+    pub key: String,
+    /// Authorities of clients' certificates; without them clients need none.
+    pub client_ca: Option<String>,
+}
+
+/// Without the key.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+impl TlsOptions {
+    /// Reads the files.
+    pub(super) fn validate(&self) -> Result<Option<Tls>, ConfigError> {
+        let missing = |key, mend| Err(ConfigError::Missing { place: Place::Server, key, mend });
+        match (&self.cert, &self.key, &self.client_ca) {
+            (None, None, None) => Ok(None),
+            (None, ..) => missing("p4runtime.tls.cert", "give the server's certificate, a PEM file"),
+            (_, None, _) => missing("p4runtime.tls.key", "give the certificate's private key, a PEM file"),
+            (Some(cert), Some(key), client_ca) => Ok(Some(Tls {
+                cert: read(cert)?,
+                key: read(key)?,
+                client_ca: client_ca.as_ref().map(read).transpose()?,
+            })),
+        }
+    }
+
+    /// These flags over what a file says.
+    pub(super) fn over(self, file: Option<TlsOptions>) -> TlsOptions {
+        let file = file.unwrap_or_default();
+        TlsOptions {
+            cert: self.cert.or(file.cert),
+            key: self.key.or(file.key),
+            client_ca: self.client_ca.or(file.client_ca),
+        }
+    }
+
+    /// Takes paths as relative to the folder of the file that they are written in.
+    pub(super) fn within(&mut self, folder: &Path) {
+        for path in [&mut self.cert, &mut self.key, &mut self.client_ca].into_iter().flatten() {
+            *path = folder.join(&*path);
+        }
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> Result<String, ConfigError> {
+    let path = path.as_ref();
+    fs::read_to_string(path).map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })
+}
