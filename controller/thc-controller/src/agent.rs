@@ -3,14 +3,14 @@
 
 use crate::book::Member;
 use crate::config::TargetConfig;
-use crate::error::ControllerError;
+use crate::error::{ControllerError, NOT_PRIMARY};
 use crate::live::{self, Heard};
 use crate::plan;
 use crate::shared::{Command, Shared};
 use crate::tables::{Mac, Row};
 use crate::target::{Event, Target};
 use crate::wanted::Wanted;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(250);
 const ALL_COUNTERS: u32 = 4;
 /// How long until a target that is gone is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// Different complaints of one target that the log gets.
+const MAX_COMPLAINTS: usize = 8;
 /// Senders of JOINs whose Ethernet addresses are kept: above all workers of all jobs.
 const MAX_ADDRESSES: usize = 4096;
 
@@ -52,6 +54,8 @@ pub struct Agent {
     held: Option<Wanted>,
     started: Instant,
     ticks: u32,
+    /// What the log says of the target already, since it was there last.
+    complaints: BTreeSet<String>,
 }
 
 impl Agent {
@@ -68,6 +72,7 @@ impl Agent {
             held: None,
             started: Instant::now(),
             ticks: 0,
+            complaints: BTreeSet::new(),
         }
     }
 
@@ -78,16 +83,18 @@ impl Agent {
                 _ = stop.wait_for(|stop| *stop) => return,
                 error = self.serve(&mut commands) => error,
             };
-            let message = error.to_string();
-            let news = {
-                let mut views = self.shared.views();
-                let view = views.entry(self.config.name.clone()).or_default();
+            let text = error.to_string();
+            let name = &self.config.name;
+            // Whoever shows it names the target.
+            let message = text.strip_prefix(&format!("target {name}: ")).unwrap_or(&text).to_owned();
+            if let Some(view) = self.shared.views().get_mut(name) {
                 view.connected = false;
-                std::mem::replace(&mut view.error, message.clone()) != message
-            };
-            // Not once a second for as long as a switch is off.
+                view.error.clone_from(&message);
+            }
+            // Not once a second for as long as a switch is off, even if its refusals take turns.
+            let news = self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(message.clone());
             if news {
-                tracing::warn!("{message}; trying again every {} s", RETRY.as_secs());
+                tracing::warn!("target {name}: {message}; trying again every {} s", RETRY.as_secs());
             }
             let retry = tokio::time::sleep(RETRY);
             tokio::pin!(retry);
@@ -170,12 +177,11 @@ impl Agent {
     }
 
     fn stand_by(&mut self, target: &Target) {
-        let error = ControllerError::NotPrimary { target: target.name().to_owned() }.to_string();
-        tracing::info!("{error}; standing by");
+        tracing::info!("target {}: {NOT_PRIMARY}; standing by", target.name());
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
         view.connected = false;
-        view.error = error;
+        view.error = NOT_PRIMARY.to_owned();
     }
 
     /// The target becomes what is wanted.
@@ -194,6 +200,7 @@ impl Agent {
         self.end_sessions_that_cannot_go_on(&held)?;
         self.held = Some(held);
         self.sync(target).await?;
+        self.complaints.clear();
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
         view.connected = true;
@@ -209,16 +216,21 @@ impl Agent {
         let lost = !held.has_rows_of(jobs);
         let mut book = self.shared.book();
         let mut ended = Vec::new();
+        let mut changed = false;
         for (name, job) in &mut book.jobs {
             let partial = job.spec.quorum < job.spec.workers;
-            if let Some(place) = job.places.get_mut(&self.config.name).filter(|_| partial && lost)
-                && place.session.take().is_some()
-            {
+            let Some(place) = job.places.get_mut(&self.config.name).filter(|_| lost) else { continue };
+            let Some(session) = &mut place.session else { continue };
+            changed = true;
+            // Its counters begin anew as well.
+            session.before.clear();
+            if partial {
+                place.session = None;
                 tracing::info!("job {name}: the target was restarted; its workers must join anew");
                 ended.push(JobId(job.spec.number));
             }
         }
-        if !ended.is_empty() {
+        if changed {
             book.save()?;
         }
         for number in ended {
@@ -343,7 +355,8 @@ impl Agent {
             match action {
                 Action::Send(to, bytes) => packets.push((to, bytes)),
                 Action::Install(config, members) => {
-                    self.install(&config, &members);
+                    let before = self.counted_before(target, &config, &members).await?;
+                    self.install(&config, &members, before);
                     changed = true;
                 }
                 Action::Move(job, worker, at) => {
@@ -385,7 +398,22 @@ impl Agent {
         Ok(())
     }
 
-    fn install(&mut self, config: &JobConfig, members: &[(WorkerId, Endpoint)]) {
+    /// What the target has counted of a session's members in earlier ones.
+    async fn counted_before(
+        &self,
+        target: &mut Target,
+        config: &JobConfig,
+        members: &[(WorkerId, Endpoint)],
+    ) -> Result<BTreeMap<u8, u64>, ControllerError> {
+        let place = self.known.get(&config.job).and_then(|known| {
+            self.shared.book().jobs.get(&known.name)?.places.get(&self.config.name).cloned()
+        });
+        let Some(place) = place else { return Ok(BTreeMap::new()) };
+        let workers: Vec<u8> = members.iter().map(|(worker, _)| worker.0).collect();
+        live::read_in_sums(target, &place, &workers).await
+    }
+
+    fn install(&mut self, config: &JobConfig, members: &[(WorkerId, Endpoint)], before: BTreeMap<u8, u64>) {
         let Some(known) = self.known.get(&config.job) else { return };
         tracing::info!("job {}: session of {} workers", known.name, members.len());
         self.heard.retain(|(job, _), _| *job != config.job);
@@ -400,7 +428,7 @@ impl Agent {
             Some((worker.0, Member { at: at.addr, mac, port: self.port(mac)?, nonce }))
         });
         let members = members.collect();
-        self.shared.book().begin(&known.name, &self.config.name, config.cookie.0, members);
+        self.shared.book().begin(&known.name, &self.config.name, config.cookie.0, members, before);
     }
 
     fn change_session(&self, job: JobId, change: impl FnOnce(&mut BTreeMap<u8, Member>)) {

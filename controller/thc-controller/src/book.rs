@@ -38,6 +38,9 @@ pub struct Session {
     pub epoch: u32,
     /// By number.
     pub members: BTreeMap<u8, Member>,
+    /// Packets in sums that the target had counted of each member before.
+    #[serde(default)]
+    pub before: BTreeMap<u8, u64>,
 }
 
 /// Where a job lies on a target.
@@ -289,14 +292,21 @@ impl Book {
         })
     }
 
-    /// Begins a session.
-    pub fn begin(&mut self, job: &str, target: &str, cookie: u32, members: BTreeMap<u8, Member>) {
+    /// Begins a session. `before` is what the target has counted of its members so far.
+    pub fn begin(
+        &mut self,
+        job: &str,
+        target: &str,
+        cookie: u32,
+        members: BTreeMap<u8, Member>,
+        before: BTreeMap<u8, u64>,
+    ) {
         // Cells of a forgotten book's epochs may still be full: time makes them differ.
         self.epoch = self.epoch.wrapping_add(1).max(seconds() as u32);
         let epoch = self.epoch;
         if let Some(place) = self.jobs.get_mut(job).and_then(|job| job.places.get_mut(target)) {
             place.sessions = place.sessions.wrapping_add(1);
-            place.session = Some(Session { cookie: Hidden(cookie), epoch, members });
+            place.session = Some(Session { cookie: Hidden(cookie), epoch, members, before });
         }
     }
 
@@ -395,14 +405,14 @@ mod tests {
         let mut book = Book::open(Some(&path)).unwrap();
         add(&mut book, "a", 16).unwrap();
         let member = Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
-        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]));
+        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), BTreeMap::from([(0, 5)]));
         book.save().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let again = Book::open(Some(&path)).unwrap();
         assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;
-        again.begin("a", "s1", 78, BTreeMap::new());
+        again.begin("a", "s1", 78, BTreeMap::new(), BTreeMap::new());
         assert!(again.jobs["a"].places["s1"].session.clone().unwrap().epoch > before);
         fs::write(&path, "{").unwrap();
         let error = Book::open(Some(&path)).unwrap_err().to_string();

@@ -35,6 +35,11 @@ fn no_job(name: &str) -> Refusal {
     Refusal::missing(format!("there is no job {name:?}: `job list` shows those there are"))
 }
 
+/// Whether every packet of every worker of a job comes into a sum: only then does their number say who is behind.
+pub(crate) fn waits_for_all(spec: &v1::JobSpec) -> bool {
+    spec.policy.as_deref() == Some("reliable") && spec.quorum == Some(spec.workers)
+}
+
 impl Desk {
     /// Over this state.
     #[must_use]
@@ -311,6 +316,8 @@ impl Desk {
                     let event = |event: Event| c.events[event as usize];
                     let drops = DropReason::ALL.iter().zip(c.drops).filter(|(_, packets)| *packets > 0);
                     let member = members.and_then(|session| session.members.get(&worker));
+                    let before = members.and_then(|session| session.before.get(&worker)).copied();
+                    let in_sums = event(Event::Opened) + event(Event::Added);
                     v1::WorkerCounters {
                         worker: worker.into(),
                         address: member.map(|member| member.at.to_string()).unwrap_or_default(),
@@ -325,6 +332,10 @@ impl Desk {
                         drops: drops
                             .map(|(reason, packets)| v1::Drop { reason: reason.name().to_owned(), packets })
                             .collect(),
+                        in_session: match members {
+                            Some(_) => in_sums.saturating_sub(before.unwrap_or(0)),
+                            None => 0,
+                        },
                         silent: view.heard.get(&key).map(|heard| heard.at.elapsed().as_secs_f64()),
                         report: reports.get(&key).map(|reported| reported.report),
                     }
@@ -370,13 +381,9 @@ impl Desk {
         let counters = self.counters(name)?;
         let spec = job.spec.clone().unwrap_or_default();
         let slots = u64::from(spec.data_slots.unwrap_or_default());
-        // Where packets may stay out of sums for ever, or earlier sessions left some out, their number says nothing
-        // of who is slow.
-        let whole = spec.policy.as_deref() == Some("reliable") && spec.quorum == Some(spec.workers);
         let rates = self.shared.rates();
         let slow = |target: &str| {
-            let first = job.places.iter().any(|place| place.target == target && place.sessions <= 1);
-            (whole && first).then(|| rates.slow(name, target, (slots / 64).max(2))).flatten()
+            waits_for_all(&spec).then(|| rates.slow(name, target, (slots / 64).max(2))).flatten()
         };
         Ok(v1::DiagnoseResponse { findings: diagnose::findings(&job, &counters, &self.targets(), slow) })
     }

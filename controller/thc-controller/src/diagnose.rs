@@ -27,11 +27,10 @@ pub fn findings(
         if !place.connected {
             let target = targets.iter().find(|target| target.name == place.target);
             let error = target.map(|target| target.error.clone()).unwrap_or_default();
-            // Errors name their target.
             let why = if error.is_empty() {
                 format!("target {} is not connected yet", place.target)
             } else {
-                error
+                format!("target {} is away: {error}", place.target)
             };
             found.push(problem(
                 None,

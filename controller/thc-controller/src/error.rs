@@ -3,6 +3,10 @@
 use p4runtime_proto::p4info::P4InfoError;
 use std::path::PathBuf;
 
+/// Why a target that is there cannot be written to.
+pub(crate) const NOT_PRIMARY: &str =
+    "another controller is its primary; stop that one or give a higher election_id";
+
 /// An error of the controller.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
@@ -39,7 +43,7 @@ pub enum ControllerError {
     #[error(transparent)]
     P4Info(#[from] P4InfoError),
     /// A target does not answer.
-    #[error("target {target}: cannot connect to {address}: {message}; is the switch running?")]
+    #[error("target {target}: cannot connect to {address}: {message}; {mend}")]
     Connect {
         /// Its name.
         target: String,
@@ -47,9 +51,11 @@ pub enum ControllerError {
         address: String,
         /// Why.
         message: String,
+        /// What to do.
+        mend: &'static str,
     },
     /// A target is another controller's.
-    #[error("target {target}: another controller is its primary; stop that one or give a higher election_id")]
+    #[error("target {target}: {NOT_PRIMARY}")]
     NotPrimary {
         /// Its name.
         target: String,
@@ -102,4 +108,37 @@ pub enum ControllerError {
         /// What went wrong last.
         message: String,
     },
+}
+
+/// What an error says, down to its innermost cause: outside of that it says little more than that something failed.
+pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut message = String::new();
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        // Some repeat what caused them, and tonic's outermost says nothing.
+        if message.is_empty() || message == "transport error" {
+            message = text;
+        } else if !message.contains(&text) {
+            message = format!("{message}: {text}");
+        }
+        cause = error.source();
+    }
+    message
+}
+
+/// Whether an input or output failed in such a way, anywhere within an error.
+#[must_use]
+pub fn has_io(
+    error: &(dyn std::error::Error + 'static),
+    wanted: impl Fn(std::io::ErrorKind) -> bool,
+) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<std::io::Error>().is_some_and(|error| wanted(error.kind())) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }

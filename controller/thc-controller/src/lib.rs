@@ -36,7 +36,7 @@ pub use capacity::Capacity;
 pub use config::{Config, Options, StationOptions, TargetConfig, TargetOptions, Tls, TlsOptions};
 pub use daemon::{Addresses, Daemon};
 pub use desk::Desk;
-pub use error::ControllerError;
+pub use error::{ControllerError, has_io};
 pub use refusal::Refusal;
 pub use schema::Schema;
 pub use spec::{Spec, fraction_text};

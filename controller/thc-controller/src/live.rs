@@ -52,7 +52,7 @@ pub struct Heard {
 pub struct View {
     /// Whether it is there and this controller is its primary one.
     pub connected: bool,
-    /// What went wrong last.
+    /// What went wrong last, without the target's name.
     pub error: String,
     /// Workers that are here, by the job's name.
     pub joined: BTreeMap<String, u64>,
@@ -100,6 +100,25 @@ pub async fn read_job(
         counted.workers.push(worker);
     }
     Ok(counted)
+}
+
+/// Reads how many packets of these workers are in sums, of all sessions of the job's index.
+///
+/// # Errors
+/// As [`Target::counters`].
+pub async fn read_in_sums(
+    target: &mut Target,
+    place: &Place,
+    workers: &[u8],
+) -> Result<BTreeMap<u8, u64>, ControllerError> {
+    let counted = [Event::Opened, Event::Added];
+    let cells = workers.iter().flat_map(|&worker| {
+        let cell = u32::from(place.index) << WORKER_BITS | u32::from(worker);
+        counted.map(|event| cell << 3 | event as u32)
+    });
+    let events = target.counters("events", &cells.collect::<Vec<_>>()).await?;
+    let sums = events.chunks(counted.len()).map(|cells| cells.iter().map(|(packets, _)| packets).sum());
+    Ok(workers.iter().copied().zip(sums).collect())
 }
 
 /// Reads what is counted for no job.

@@ -34,7 +34,7 @@ struct Sample {
 struct Counts {
     packets: u64,
     bytes: u64,
-    in_sums: u64,
+    in_session: u64,
 }
 
 /// The last samples, and the past of each job.
@@ -51,8 +51,8 @@ impl Rates {
         for job in &counters.jobs {
             for worker in &job.workers {
                 let key = (job.job.clone(), job.target.clone(), worker.worker);
-                let in_sums = worker.opened + worker.added;
-                workers.insert(key, Counts { packets: worker.packets, bytes: worker.bytes, in_sums });
+                let (packets, bytes) = (worker.packets, worker.bytes);
+                workers.insert(key, Counts { packets, bytes, in_session: worker.in_session });
             }
         }
         if self.samples.len() > WINDOW {
@@ -108,7 +108,7 @@ impl Rates {
         let mut foremost_before = None;
         for sample in &self.samples {
             let of_job = sample.workers.iter().filter(|(key, _)| key.0 == job && key.1 == target);
-            let of_job: Vec<(u64, u32)> = of_job.map(|(key, counts)| (counts.in_sums, key.2)).collect();
+            let of_job: Vec<(u64, u32)> = of_job.map(|(key, counts)| (counts.in_session, key.2)).collect();
             let (&(least, last), &(most, _)) = (of_job.iter().min()?, of_job.iter().max()?);
             let moved = foremost_before.is_none_or(|before| most > before);
             if most - least < behind || !moved || slow.is_some_and(|slow| slow != last) {
@@ -137,7 +137,7 @@ mod tests {
             worker,
             packets,
             bytes: 10 * packets,
-            added: packets,
+            in_session: packets,
             ..WorkerCounters::default()
         });
         let job = JobCounters {

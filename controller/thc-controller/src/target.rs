@@ -1,7 +1,7 @@
 //! The connection to one switch: P4Runtime as its primary controller.
 
 use crate::config::TargetConfig;
-use crate::error::ControllerError;
+use crate::error::{ControllerError, causes, has_io};
 use crate::schema::Schema;
 use crate::tls;
 use crate::wanted::Wanted;
@@ -17,6 +17,7 @@ use p4runtime_proto::v1::{
 };
 use prost::Message;
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -63,9 +64,11 @@ impl Target {
     /// # Errors
     /// [`ControllerError::Connect`], [`ControllerError::Tls`], [`ControllerError::Closed`].
     pub async fn connect(config: &TargetConfig) -> Result<(Target, bool), ControllerError> {
-        let failed = |error: &dyn std::error::Error| {
-            let message = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-            ControllerError::Connect { target: config.name.clone(), address: config.address.clone(), message }
+        let failed = |error: &(dyn std::error::Error + 'static)| ControllerError::Connect {
+            target: config.name.clone(),
+            address: config.address.clone(),
+            message: causes(error),
+            mend: mend(config, error),
         };
         let mut endpoint = Endpoint::from_shared(config.address.clone())
             .map_err(|error| failed(&error))?
@@ -89,7 +92,10 @@ impl Target {
         let stream = client
             .stream_channel(ReceiverStream::new(receiver))
             .await
-            .map_err(|status| failed(&status))?
+            .map_err(|status| match status.source() {
+                Some(cause) => failed(cause),
+                None => failed(&status),
+            })?
             .into_inner();
         let mut target = Target {
             name: config.name.clone(),
@@ -312,6 +318,17 @@ impl Target {
 
     fn failure(&self, request: &'static str, message: &str) -> ControllerError {
         ControllerError::Request { target: self.name.clone(), request, message: message.to_owned() }
+    }
+}
+
+/// What to do about a target that cannot be reached.
+fn mend(config: &TargetConfig, error: &(dyn std::error::Error + 'static)) -> &'static str {
+    if has_io(error, |kind| kind == std::io::ErrorKind::ConnectionRefused) {
+        "is the switch running?"
+    } else if config.address.starts_with("https://") {
+        "are ca, cert and key those that it wants, and does it use TLS at all?"
+    } else {
+        "is it there, and does it want TLS (address = \"https://…\", ca)?"
     }
 }
 

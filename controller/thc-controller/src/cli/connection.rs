@@ -6,6 +6,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_control_proto::v1::control_client::ControlClient;
+use thc_controller::has_io;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
@@ -112,17 +113,6 @@ fn cause(error: &dyn Error) -> &dyn Error {
         cause = inner;
     }
     cause
-}
-
-fn has_io(error: &(dyn Error + 'static), wanted: impl Fn(std::io::ErrorKind) -> bool) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error.downcast_ref::<std::io::Error>().is_some_and(|error| wanted(error.kind())) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }
 
 fn unreachable(address: &str, error: &(dyn Error + 'static), encrypted: bool) -> Failure {

@@ -31,7 +31,7 @@ fn listed(targets: &[Target]) -> String {
             format!("{}/{}", target.data_slots_used, target.data_slots),
         ]);
         if !target.connected && !target.error.is_empty() {
-            reasons += &format!("{}\n", target.error);
+            reasons += &format!("target {} is away: {}\n", target.name, target.error);
         }
     }
     format!("{grid}{reasons}")

@@ -1,6 +1,6 @@
 //! What Prometheus reads.
 
-use crate::desk::Desk;
+use crate::desk::{Desk, waits_for_all};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
@@ -135,15 +135,17 @@ impl Collector for Seen {
         counters(encoder, "carrier_drops", "Packets of no job that were dropped", others)?;
         let silent = workers().filter_map(|(labels, w)| Some((labels, w.silent?)));
         gauges(encoder, "worker_silent_seconds", "Time since a worker's last packet", silent)?;
-        let foremost = |job: &str| {
-            let jobs = counted.jobs.iter().filter(|counted| counted.job == job);
-            jobs.flat_map(|job| &job.workers).map(|w| w.opened + w.added).max().unwrap_or(0)
-        };
-        let lag = workers().map(|(labels, w)| {
-            let behind = foremost(&labels[0].1).saturating_sub(w.opened + w.added);
-            (labels, behind as f64)
+        let lag = workers().filter_map(|(labels, w)| {
+            let [(_, job), (_, target), _] = &labels;
+            let of = counted.jobs.iter().find(|of| of.job == *job && of.target == *target)?;
+            let job = jobs.iter().find(|shown| shown.spec.as_ref().is_some_and(|spec| spec.name == *job))?;
+            let runs = job.places.iter().any(|place| place.target == *target && place.running);
+            let foremost = of.workers.iter().map(|w| w.in_session).max()?;
+            let told = runs && job.spec.as_ref().is_some_and(waits_for_all);
+            told.then(|| (labels, foremost.saturating_sub(w.in_session) as f64))
         });
-        gauges(encoder, "worker_lag_packets", "Packets in sums that a worker is behind the foremost", lag)?;
+        let help = "Packets in sums of this session that a worker is behind the foremost";
+        gauges(encoder, "worker_lag_packets", help, lag)?;
         let trips = workers().filter_map(|(labels, w)| {
             let report = w.report?;
             (report.round_trip_us > 0).then(|| (labels, f64::from(report.round_trip_us) / 1e6))

@@ -47,7 +47,11 @@ fn a_target_that_is_away_is_told() {
     assert!(text.starts_with("TARGET  P4RUNTIME") && text.contains("away"), "{text}");
     assert!(controller.told(&["job", "list"]).contains("no jobs"));
     let refused = controller.ask(&["job", "create", "train", "--workers", "2"]);
-    says(&refused, 1, &["target ps1 is away", "cannot connect"]);
+    says(
+        &refused,
+        1,
+        &["target ps1 is away: cannot connect", "Connection refused", "is the switch running?"],
+    );
     says(&controller.ask(&["job", "show", "other"]), 1, &["no job \"other\"", "job list"]);
     says(&controller.ask(&["diagnose", "other"]), 1, &["no job \"other\""]);
 }

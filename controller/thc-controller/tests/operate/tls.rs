@@ -1,9 +1,11 @@
 //! Certificates, both ways.
 
+use crate::aggregator::Worker;
 use crate::controller::{Controller, NOWHERE, run, target};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::fs;
 use std::path::Path;
+use thc_ps::{Server, ServerOptions};
 
 /// An authority with a certificate that it gave: `NAME-ca.pem`, `NAME.pem`, `NAME-key.pem`.
 fn authority(folder: &Path, name: &str) {
@@ -81,4 +83,72 @@ fn a_certificate_that_is_none_is_told() {
     let ended = run(&["run", "--listen", "127.0.0.1:0", "--config", file.to_str().unwrap()], &[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("certificates of the service"), "{ended:?}");
+}
+
+/// A target that wants to know who its controller is.
+#[test]
+fn a_target_lets_in_the_controller_with_the_right_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ps", "controller", "stranger"] {
+        authority(folder.path(), name);
+    }
+    let file = folder.path().join("thc-ps.toml");
+    let tls = "cert = \"ps.pem\"\nkey = \"ps-key.pem\"\nclient_ca = \"controller-ca.pem\"\n";
+    let listen = "[p4runtime]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(&file, format!("listen = \"127.0.0.1:0\"\n{listen}[p4runtime.tls]\n{tls}")).unwrap();
+    let server = Server::start(ServerOptions::read(&file).unwrap().validate().unwrap()).unwrap();
+    let (port, udp) = (server.p4runtime().unwrap().port(), server.local().port());
+    let secured = |name: &str, address: &str, ca: &str, own: Option<&str>| {
+        let mut text = target(name, &format!("{address}:{port}"), udp) + &format!("ca = \"{ca}-ca.pem\"\n");
+        if let Some(own) = own {
+            text += &format!("cert = \"{own}.pem\"\nkey = \"{own}-key.pem\"\n");
+        }
+        text
+    };
+    let here = "https://127.0.0.1";
+    let config = [
+        secured("right", "https://localhost", "ps", Some("controller")),
+        secured("nobody", here, "ps", None),
+        secured("stranger", here, "ps", Some("stranger")),
+        secured("unknown", here, "stranger", Some("controller")),
+        target("plain", &format!("127.0.0.1:{port}"), udp),
+    ];
+    let controller = Controller::start_in(folder, &config.concat());
+    controller.until("tried", |controller| {
+        let list = controller.json(&["target", "list"]);
+        let targets = list["targets"].as_array().unwrap();
+        targets.iter().all(|target| target["connected"] == true || target["error"] != "")
+    });
+    let list = controller.json(&["target", "list"]);
+    for target in list["targets"].as_array().unwrap() {
+        let (name, error) = (target["name"].as_str().unwrap(), target["error"].as_str().unwrap());
+        assert_eq!(target["connected"], name == "right", "{list}");
+        let says: &[&str] = match name {
+            "right" => &[""],
+            "nobody" | "stranger" => &["are ca, cert and key"],
+            "unknown" => &["invalid peer certificate", "are ca, cert and key"],
+            "plain" => &["does it want TLS", "https://"],
+            other => panic!("{other}"),
+        };
+        assert!(says.iter().all(|has| error.contains(has)), "{name}: {error}");
+    }
+    controller.told(&["job", "create", "train", "--workers", "2", "--target", "right"]);
+    let workers = [0, 1].map(|_| Worker::join(controller.listen, "train"));
+    controller.until("at work", |controller| {
+        controller.json(&["counters", "train"])["jobs"][0]["results"]
+            .as_u64()
+            .is_some_and(|results| results > 10)
+    });
+    drop(workers);
+}
+
+#[test]
+fn a_server_without_a_certificate_in_its_file_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("c.pem"), "no certificate").unwrap();
+    let file = folder.path().join("thc-ps.toml");
+    let text = "listen = \"127.0.0.1:0\"\n[p4runtime]\nlisten = \"127.0.0.1:0\"\n[p4runtime.tls]\ncert = \"c.pem\"\nkey = \"c.pem\"\n";
+    fs::write(&file, text).unwrap();
+    let error = Server::start(ServerOptions::read(&file).unwrap().validate().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("certificates of P4Runtime"), "{error}");
 }
