@@ -28,8 +28,6 @@ control Answers(
         hdr.udp.dst_port = 0;
         hdr.udp.len = udp_len;
         hdr.udp.checksum = 0;
-        hdr.thc.flags = 0;
-        hdr.thc.reserved = 0;
         hdr.trip.setInvalid();
     }
 
@@ -48,8 +46,7 @@ control Answers(
         hdr.thc.kind = hdr.trip.head[15:8];
         hdr.thc.table_id = hdr.trip.head[7:0];
         hdr.thc.worker = NO_WORKER;
-        // A complete cell has exactly quorum workers.
-        hdr.thc.count = meta.quorum[7:0];
+        hdr.thc.count = meta.count;
         hdr.refused.setInvalid();
         carrier(udp_len, total_len);
     }
@@ -109,6 +106,7 @@ control Answers(
             hdr.norm.isValid(): exact;
         }
         actions = { result_to_members; result_to_sender; straggler; mismatch; nudge; @defaultonly NoAction; }
+        size = 16;
         const default_action = NoAction();
         const entries = {
             (ANSWER_WITH_RESULT, false): result_to_members(UDP_WORDS, UDP_WORDS + 20);

@@ -93,6 +93,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
             meta.ahead: ternary;
         }
         actions = { newer; same; older; }
+        size = 4;
         const default_action = newer();
         const entries = {
             (0, 0): same();
@@ -243,6 +244,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
             meta.missing: ternary;
         }
         actions = { decide; stale; mismatch; @defaultonly NoAction; }
+        size = 32;
         const default_action = NoAction();
         const entries = {
             (_, _, AGE_OLDER, _, _, _): stale();
@@ -331,11 +333,9 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         } else {
             meta.again = meta.old_high & hdr.trip.me_high;
         }
-        meta.now_low = meta.old_low | hdr.trip.me_low;
-        meta.now_high = meta.old_high | hdr.trip.me_high;
         if (hdr.trip.what == TRIP_ADD) {
-            hdr.trip.seen_low = hdr.trip.seen_low & meta.now_low;
-            hdr.trip.seen_high = hdr.trip.seen_high & meta.now_high;
+            hdr.trip.seen_low = hdr.trip.seen_low & meta.old_low;
+            hdr.trip.seen_high = hdr.trip.seen_high & meta.old_high;
         }
 
         meta.event_index = hdr.trip.who >> 1;

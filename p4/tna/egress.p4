@@ -103,13 +103,15 @@ control Egress(
         hdr.tag.tag = meta.slot_tag;
     }
 
-    action nudge() {
-        hdr.trip.what = ANSWER_WITH_NUDGE;
-        drop_words();
-    }
-
     action norm_nudge() {
         hdr.trip.what = ANSWER_WITH_NUDGE;
+        hdr.trip.seen_low = hdr.trip.seen_low | hdr.trip.me_low;
+        hdr.trip.seen_high = hdr.trip.seen_high | hdr.trip.me_high;
+    }
+
+    action nudge() {
+        norm_nudge();
+        drop_words();
     }
 
     action nothing() {
@@ -131,6 +133,7 @@ control Egress(
             next_pass; first_collected; next_collected; result; result_again; norm_result; norm_again;
             straggler; norm_straggler; mismatch; nudge; norm_nudge; nothing;
         }
+        size = 32;
         const default_action = nothing();
         const entries = {
             (_, false, _, 1, _, _, _, _): straggler();

@@ -57,7 +57,7 @@ header trip_h {
     bit<16> head;
     // STRAGGLER: the round of the cell.
     bit<32> current;
-    // The worker's bit, and the workers that are in every cell so far.
+    // The worker's bit, and the workers that were in every cell so far, which it is in itself by now.
     bit<32> me_low;
     bit<32> me_high;
     bit<32> seen_low;

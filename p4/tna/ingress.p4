@@ -52,6 +52,8 @@ control Ingress(
         hdr.trip.seen_high = 0xFFFFFFFF;
         hdr.trip.mac = hdr.ethernet.dst;
         hdr.trip.address = hdr.ipv4.dst;
+        hdr.thc.flags = 0;
+        hdr.thc.reserved = 0;
         hdr.ethernet.setInvalid();
         hdr.ipv4.setInvalid();
         hdr.udp.setInvalid();

@@ -38,10 +38,11 @@ control Membership(
         meta.workers_off = hdr.thc.num_workers ^ workers;
         meta.epoch = epoch;
         meta.quorum = quorum;
+        meta.count = quorum[7:0];
         meta.data_place = hdr.thc.slot + data_base;
-        meta.data_room = hdr.thc.slot - data_slots;
+        meta.data_room = data_slots |-| hdr.thc.slot;
         meta.norm_place = hdr.thc.slot + norm_base;
-        meta.norm_room = hdr.thc.slot - norm_slots;
+        meta.norm_room = norm_slots |-| hdr.thc.slot;
         meta.group = group;
     }
 
@@ -98,6 +99,7 @@ control Membership(
             hdr.udp.len: exact;
         }
         actions = { length_is_right; @defaultonly NoAction; }
+        size = 4;
         const default_action = NoAction();
         const entries = {
             (KIND_NORM, UDP_NORM): length_is_right();
@@ -122,6 +124,7 @@ control Membership(
     table workers {
         key = { hdr.thc.worker: exact; }
         actions = { set_me; other_worker; }
+        size = 64;
         const default_action = other_worker();
         const entries = {
             LOW(0) LOW(1) LOW(2) LOW(3) LOW(4) LOW(5) LOW(6) LOW(7)
@@ -187,50 +190,54 @@ control Membership(
             meta.member_port: ternary;
             meta.workers_off: ternary;
             meta.length_known: ternary;
-            hdr.thc.slot[15:15]: ternary;
-            meta.data_room[15:15]: ternary;
-            meta.norm_room[15:15]: ternary;
+            meta.data_room: ternary;
+            meta.norm_room: ternary;
             meta.table_known: ternary;
         }
         actions = { fresh; back; forward; refuse; refuse_carrier; nobody; }
+        size = 64;
         const default_action = forward();
 // trip, ours, udp and its port, checksum, lengths, short: of a packet whose carrier is right.
 #define CARRIER false, 1, true, THC_UDP_PORT, false, 20, 0
 #define KINDS(k) CARRIER, VERSION, k
         const entries = {
-            (true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, _, 1): back();
-            (true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _, _): back();
-            (true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
-            // P7.11, P7.10: slot and table, by kind; the member's port, or any.
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, 1, _, 1): fresh();
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, 1, _, 1): fresh();
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, 1, _, _): refuse(DROP_TABLE);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, 1, _, _): refuse(DROP_TABLE);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, 1, _, _): fresh();
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, 1, _, _): fresh();
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, 1, _): fresh();
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, 1, _): fresh();
+            (true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, 1): back();
+            (true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _): back();
+            (true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
+            // P7.10: no room; P7.11: the table, which RAW and NORM do without. Each for the member's port, or any.
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, 1): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, 1): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _): refuse(DROP_TABLE);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _): refuse(DROP_TABLE);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _): fresh();
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _): fresh();
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, 0, _): refuse(DROP_SLOT);
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, 0, _): refuse(DROP_SLOT);
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _): fresh();
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _): fresh();
             // P7.4 to P7.9, of the three kinds; other kinds have none of these reasons.
 #define REST(k) \
-            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _): refuse(DROP_SLOT); \
-            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _): refuse(DROP_SLOT); \
-            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, 0, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
-            (KINDS(k), 1, 0, 1, 0, 0, _, 0, _, _, _, _, _, _): refuse(DROP_WORKERS); \
-            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _, _): refuse(DROP_SOURCE); \
-            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_MEMBER); \
-            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_COOKIE); \
-            (KINDS(k), _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_JOB);
+            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, 0, _, _, _, _, _, _): refuse(DROP_WORKERS); \
+            (KINDS(k), 1, 0, 1, 0, 0, _, 0, _, _, _, _, _): refuse(DROP_WORKERS); \
+            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _): refuse(DROP_SOURCE); \
+            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _): refuse(DROP_MEMBER); \
+            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_COOKIE); \
+            (KINDS(k), _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_JOB);
             REST(KIND_DATA) REST(KIND_RAW) REST(KIND_NORM)
-            (CARRIER, VERSION, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_KIND);
-            (CARRIER, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_VERSION);
-            (false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
-            (false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
-            (false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
-            (false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (CARRIER, VERSION, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_KIND);
+            (CARRIER, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_VERSION);
+            (false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
+            (false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
+            (false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
         }
     }
 

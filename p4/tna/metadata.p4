@@ -32,13 +32,15 @@ struct ingress_t {
     bit<16> member_port;
     // 28 if IP's and UDP's lengths fit each other.
     bit<16> length_off;
-    // Negative if the slot is below the job's slots.
+    // The job's slots from the packet's on: 0 if it is none of them.
     bit<16> data_room;
     bit<16> norm_room;
     bit<16> data_place;
     bit<16> norm_place;
     bit<16> group;
     bit<16> quorum;
+    // What a RESULT's header says: a complete cell has exactly quorum workers.
+    bit<8> count;
     bit<32> epoch;
     bit<8> lookup;
     bit<32> me_low;
@@ -86,10 +88,8 @@ struct egress_t {
     bit<32> epoch_off;
     bit<1> fresh;
     age_t age;
-    // The worker's bit if it was in `seen`, and `seen` now.
+    // The worker's bit if it was in `seen`.
     bit<32> again;
-    bit<32> now_low;
-    bit<32> now_high;
     operation_t operation;
     bit<8> complete;
     bit<8> completes;

@@ -66,6 +66,7 @@ control Words(inout egress_headers_t hdr, in egress_t meta) {
     table words##n { \
         key = { meta.operation: exact; } \
         actions = { open##n; add##n; read##n; __VA_ARGS__ @defaultonly NoAction; } \
+        size = 8; \
         const default_action = NoAction(); \
         const entries = { \
             WORDS_OPEN: open##n(); \
@@ -80,6 +81,7 @@ control Words(inout egress_headers_t hdr, in egress_t meta) {
     table words##n { \
         key = { meta.operation: exact; } \
         actions = { open##n; add##n; read##n; @defaultonly NoAction; } \
+        size = 8; \
         const default_action = NoAction(); \
         const entries = { \
             WORDS_OPEN: open##n(); \
