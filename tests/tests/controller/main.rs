@@ -2,6 +2,7 @@
 //! PATH or in the folder `THC_BMV2`) and the test may make network namespaces.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod certificates;
 mod site;
 
 use site::{Kind, Site};
@@ -163,6 +164,22 @@ fn all_or_none(site: &mut Site) {
     site.all_reduce(1000, &[]);
 }
 
+fn target_with_certificates(site: &mut Site) {
+    site.create(&spec("train", 2)).unwrap();
+    site.all_reduce(1000, &[]);
+    // It is found again, and who has no certificate is not let in.
+    site.restart_target(0);
+    site.until("the target again", |site| site.job("train").ok().filter(|job| job.places[0].connected));
+    site.all_reduce(1000, &[]);
+    site.delete("train").unwrap();
+    assert!(site.refuses_strangers(0));
+}
+
+/// Whether a test's targets want certificates.
+fn secured(test: &str) -> bool {
+    test == "target_with_certificates"
+}
+
 /// How many targets a test has.
 fn targets(test: &str) -> usize {
     if test == "all_or_none" { 2 } else { 1 }
@@ -234,11 +251,11 @@ fn jobs_come_and_go(site: &mut Site) {
 
 macro_rules! on_each_aggregator {
     ($($name:ident),*) => {
-        mod thc_ps { use super::*; $(#[test] fn $name() { super::$name(&mut Site::start(Kind::Ps, targets(stringify!($name))).unwrap()); })* }
+        mod thc_ps { use super::*; $(#[test] fn $name() { super::$name(&mut Site::start(Kind::Ps, targets(stringify!($name)), secured(stringify!($name))).unwrap()); })* }
         mod bmv2 {
             use super::*;
             $(#[test] fn $name() {
-                match Site::start(Kind::Bmv2, targets(stringify!($name))) {
+                match Site::start(Kind::Bmv2, targets(stringify!($name)), secured(stringify!($name))) {
                     Ok(mut site) => super::$name(&mut site),
                     Err(reason) => println!("not run: {reason}"),
                 }
@@ -255,12 +272,13 @@ on_each_aggregator!(
     controllers_compete,
     all_or_none,
     many_jobs,
-    jobs_come_and_go
+    jobs_come_and_go,
+    target_with_certificates
 );
 
 #[test]
 fn when_a_target_is_lost_workers_go_to_the_next() {
-    let mut site = Site::start(Kind::Ps, 2).unwrap();
+    let mut site = Site::start(Kind::Ps, 2, false).unwrap();
     site.create(&spec("train", 2)).unwrap();
     let url = site.url("train");
     let at = |site: &Site| site.job("train").unwrap().places.iter().map(|p| p.sessions).collect::<Vec<_>>();
@@ -278,7 +296,7 @@ fn when_a_target_is_lost_workers_go_to_the_next() {
 
 #[test]
 fn workers_get_numbers_and_their_reports_arrive() {
-    let site = Site::start(Kind::Ps, 1).unwrap();
+    let site = Site::start(Kind::Ps, 1, false).unwrap();
     site.create(&spec("train", 2)).unwrap();
     let url = site.url("train");
     let flags = ["--ps", url.as_str(), "--coordinates", "200000", "--repeat", "4000", "--json"];

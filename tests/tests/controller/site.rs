@@ -1,11 +1,12 @@
 //! Aggregators, a controller, and workers: all of them real processes.
 
+use super::certificates::{self, CONTROLLER, TARGET};
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1::{
-    Entity, MasterArbitrationUpdate, MulticastGroupEntry, PacketReplicationEngineEntry, ReadRequest,
-    StreamMessageRequest, TableEntry, Uint128, entity, packet_replication_engine_entry,
+    CapabilitiesRequest, Entity, MasterArbitrationUpdate, MulticastGroupEntry, PacketReplicationEngineEntry,
+    ReadRequest, StreamMessageRequest, TableEntry, Uint128, entity, packet_replication_engine_entry,
     stream_message_request,
 };
 use std::fs;
@@ -80,6 +81,8 @@ struct Aggregator {
 /// A controller and what it controls.
 pub struct Site {
     kind: Kind,
+    /// Whether targets want certificates.
+    secured: bool,
     aggregators: Vec<Aggregator>,
     network: Option<Network>,
     controller: Option<Running>,
@@ -104,7 +107,7 @@ fn info() -> P4Info {
 
 impl Site {
     /// Starts so many aggregators and their controller, and waits until it has them. Or says why not.
-    pub fn start(kind: Kind, aggregators: usize) -> Result<Site, String> {
+    pub fn start(kind: Kind, aggregators: usize, secured: bool) -> Result<Site, String> {
         let network = match kind {
             Kind::Ps => None,
             Kind::Bmv2 => {
@@ -119,8 +122,12 @@ impl Site {
         let temporary = tempfile::tempdir().unwrap();
         let dir = temporary.path().to_owned();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        if secured {
+            certificates::make(&dir);
+        }
         let mut site = Site {
             kind,
+            secured,
             aggregators: Vec::new(),
             network,
             controller: None,
@@ -152,6 +159,11 @@ impl Site {
                 let mut command = Command::new(binary("thc-ps"));
                 command.args(["--listen", &format!("127.0.0.1:{udp}")]);
                 command.args(["--p4runtime", &format!("127.0.0.1:{p4runtime}")]);
+                if self.secured {
+                    command.args(["--p4runtime-cert", &format!("{TARGET}.pem")]);
+                    command.args(["--p4runtime-key", &format!("{TARGET}-key.pem")]);
+                    command.args(["--p4runtime-client-ca", &format!("{CONTROLLER}-ca.pem")]);
+                }
                 command
             }
             Kind::Bmv2 => {
@@ -175,6 +187,12 @@ impl Site {
                     "--cpu-port",
                     "255",
                 ]);
+                if self.secured {
+                    command.args(["--grpc-server-ssl", "--grpc-server-with-client-auth"]);
+                    command.args(["--grpc-server-cert", &format!("{TARGET}.pem")]);
+                    command.args(["--grpc-server-key", &format!("{TARGET}-key.pem")]);
+                    command.args(["--grpc-server-cacert", &format!("{CONTROLLER}-ca.pem")]);
+                }
                 command
             }
         };
@@ -190,10 +208,16 @@ impl Site {
     fn configuration(&self, election_id: u64, state: &str) -> String {
         let mut text = format!("[controller]\nlisten = \"127.0.0.1:{}\"\nstate = \"{state}\"\n", self.port);
         for (number, aggregator) in (1..).zip(&self.aggregators) {
+            let scheme = if self.secured { "https" } else { "http" };
             text += &format!(
-                "[[target]]\nname = \"s{number}\"\naddress = \"127.0.0.1:{}\"\nelection_id = {election_id}\n",
+                "[[target]]\nname = \"s{number}\"\naddress = \"{scheme}://127.0.0.1:{}\"\nelection_id = {election_id}\n",
                 aggregator.p4runtime
             );
+            if self.secured {
+                text += &format!(
+                    "ca = \"{TARGET}-ca.pem\"\ncert = \"{CONTROLLER}.pem\"\nkey = \"{CONTROLLER}-key.pem\"\n"
+                );
+            }
             match aggregator.kind {
                 Kind::Ps => text += &format!("ip = \"127.0.0.1\"\nudp_port = {}\n", aggregator.udp),
                 Kind::Bmv2 => {
@@ -224,6 +248,7 @@ impl Site {
     pub fn second_controller(&self, election_id: u64) -> Site {
         let mut second = Site {
             kind: self.kind,
+            secured: self.secured,
             aggregators: Vec::new(),
             network: None,
             controller: None,
@@ -411,6 +436,15 @@ impl Site {
     async fn client(&self, number: usize) -> P4RuntimeClient<Channel> {
         let address = format!("http://127.0.0.1:{}", self.aggregators[number].p4runtime);
         P4RuntimeClient::new(Endpoint::from_shared(address).unwrap().connect().await.unwrap())
+    }
+
+    /// Whether a target answers nothing to who comes without encryption.
+    pub fn refuses_strangers(&self, number: usize) -> bool {
+        let address = format!("http://127.0.0.1:{}", self.aggregators[number].p4runtime);
+        self.runtime.block_on(async {
+            let Ok(channel) = Endpoint::from_shared(address).unwrap().connect().await else { return true };
+            P4RuntimeClient::new(channel).capabilities(CapabilitiesRequest {}).await.is_err()
+        })
     }
 
     fn read(&self, number: usize, entity: entity::Entity) -> Vec<Entity> {
