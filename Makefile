@@ -40,8 +40,8 @@ help: ## List these targets
 	@echo 'Variables: ARGS (for thc demo and bench-torch), IO=dpdk (for demo), BENCH (a benchmark by name), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
-	cargo build --release --package thc-testbed --package thc-ps --package thc-worker --bins \
-	    $(if $(filter dpdk,$(IO)),--features dpdk)
+	cargo build --release --package thc-testbed --package thc-ps --package thc-worker \
+	    $(if $(filter --controller,$(ARGS)),--package thc-controller) --bins $(if $(filter dpdk,$(IO)),--features dpdk)
 	@"$(CARGO_TARGET_DIR)"/release/thc demo --io $(IO) $(ARGS)
 
 test: deps packages fmt clippy ## Formatting, clippy, all tests, doc tests

@@ -58,7 +58,7 @@ enum Subcommands {
     /// The exact run of the demo
     #[command(hide = true)]
     DemoExact(ChildArgs),
-    /// The parameter server of the demo: becomes the program given
+    /// The parameter server of the demo, or its controller: becomes the program given
     #[command(hide = true)]
     DemoServer(ServerArgs),
 }
@@ -72,6 +72,7 @@ enum Subcommands {
                         thc demo --workers 8 --steps 200 --plot loss.svg\n  \
                         thc demo --steps 50 --loss 0.01                 (same result, more packets)\n  \
                         thc demo --io dpdk                              (same result, past the kernel)\n  \
+                        thc demo --controller                           (same result, and a page to look at)\n  \
                         thc demo --text book.txt --json > report.json\n  \
                         thc demo --save-gradients gradients/     (.npy files, for error studies)")]
 struct DemoArgs {
@@ -93,6 +94,9 @@ struct DemoArgs {
     /// What carries the packets: sockets of the loopback, or DPDK over shared memory
     #[arg(long, value_enum, value_name = "BACKEND", default_value = "udp")]
     io: IoName,
+    /// Let thc-controller make the job, and show the run on its status page
+    #[arg(long)]
+    controller: bool,
     /// Lose this share of all packets, in each direction, to see them sent again
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = loss)]
     loss: f64,
@@ -306,6 +310,7 @@ fn execute(command: Subcommands) -> Result<()> {
                 plan,
                 bits: args.bits,
                 io: args.io,
+                controller: args.controller,
                 loss: args.loss,
                 feedback: !args.no_feedback,
                 plot: args.plot,

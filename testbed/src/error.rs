@@ -138,21 +138,28 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The parameter server's program is not there.
-    #[error("{} does not exist; build it with: cargo build --release -p thc-ps", program.display())]
-    NoServer {
+    /// A program is not there.
+    #[error("{} does not exist; build it with: cargo build --release -p {package}", program.display())]
+    NoProgram {
         /// Where it should be.
         program: PathBuf,
+        /// What makes it.
+        package: &'static str,
     },
+    /// A controller of devices without addresses of this machine.
+    #[error("--controller needs sockets: leave --io dpdk out")]
+    ControllerOverDpdk,
     /// DPDK was asked for and is not built in.
     #[error(
         "this program was built without DPDK; run `make demo IO=dpdk`, or build it with --features dpdk, which needs \
          libdpdk-dev and libclang-dev (see docs/dpdk.md)"
     )]
     NoDpdk,
-    /// The parameter server cannot be built.
-    #[error("cannot build thc-ps: {complaint}")]
+    /// A program cannot be built.
+    #[error("cannot build {package}: {complaint}")]
     Build {
+        /// Which.
+        package: &'static str,
         /// The compiler's first error.
         complaint: String,
     },
@@ -204,7 +211,12 @@ impl Error {
     /// was interrupted, 1 otherwise.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::WhichTable | Self::NoDpdk | Self::Codec(_) | Self::Job(_) | Self::TooManyBits { .. } => 2,
+            Self::WhichTable
+            | Self::NoDpdk
+            | Self::ControllerOverDpdk
+            | Self::Codec(_)
+            | Self::Job(_)
+            | Self::TooManyBits { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,
         }

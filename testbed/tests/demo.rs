@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -12,11 +13,11 @@ use serde_json::Value;
 
 const THC: &str = env!("CARGO_BIN_EXE_thc");
 
-/// The program. Tests of the whole workspace have built `thc-ps` beside it already; only where it is
+/// The program. Tests of the whole workspace have built the others beside it already; only where one is
 /// missing may the demo ask cargo for it, which would otherwise build it anew for other features.
 fn thc() -> Command {
     let mut command = Command::new(THC);
-    if Path::new(THC).with_file_name("thc-ps").exists() {
+    if ["thc-ps", "thc-controller"].iter().all(|program| Path::new(THC).with_file_name(program).exists()) {
         command.env_remove("CARGO");
     }
     command
@@ -152,23 +153,32 @@ struct Long {
     demo: Child,
     stderr: BufReader<std::process::ChildStderr>,
     children: Vec<u32>,
+    said: String,
     _folder: tempfile::TempDir,
 }
 
 impl Long {
     fn start() -> Self {
+        Self::start_with(&[], 3)
+    }
+
+    /// With more flags, and so many children.
+    fn start_with(more: &[&str], processes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut demo = thc()
             .args(["demo", "--workers", "2", "--steps", "10000", "--text", &text(folder.path())])
+            .args(more)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut stderr = BufReader::new(demo.stderr.take().unwrap());
         let mut line = String::new();
-        while !line.contains("step") {
+        let mut said = String::new();
+        while !line.contains("step ") {
             line.clear();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the demo ended");
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the demo ended: {said}");
+            said += &line;
         }
         let children = format!("/proc/{0}/task/{0}/children", demo.id());
         let children: Vec<u32> = std::fs::read_to_string(children)
@@ -176,8 +186,8 @@ impl Long {
             .split_whitespace()
             .map(|pid| pid.parse().unwrap())
             .collect();
-        assert_eq!(children.len(), 3, "a server and two workers");
-        Self { demo, stderr, children, _folder: folder }
+        assert_eq!(children.len(), processes, "servers and two workers");
+        Self { demo, stderr, children, said, _folder: folder }
     }
 
     fn child(&self, what: &str) -> u32 {
@@ -240,6 +250,66 @@ fn a_killed_server_is_named() {
     let (status, line) = demo.end();
     assert_eq!(status, Some(1));
     assert!(line.starts_with("thc: thc-ps ended") && line.contains("SIGKILL"), "{line}");
+}
+
+#[test]
+fn a_controller_changes_nothing_but_that_the_run_can_be_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = report(folder.path(), "--workers 2 --steps 4");
+    let found = report(folder.path(), "--workers 2 --steps 4 --controller");
+    for key in ["digest", "thc/losses", "errors", "traffic/coordinates", "server/dropped"] {
+        let pointer = format!("/{key}");
+        assert_eq!(found.pointer(&pointer), plain.pointer(&pointer), "{key}");
+        assert!(found.pointer(&pointer).is_some(), "{key}");
+    }
+    assert!(number(&found, "/server/results") >= number(&plain, "/server/results"), "{found}");
+    let lossy = report(folder.path(), "--workers 2 --steps 4 --controller --loss 0.01");
+    assert_eq!(lossy["digest"], plain["digest"]);
+    assert!(number(&lossy, "/traffic/retransmissions") > 0.0);
+    let output = demo(folder.path(), "--controller --io dpdk");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn the_page_of_a_demo_with_a_controller_is_there_and_all_ends_with_it() {
+    let demo = Long::start_with(&["--controller"], 4);
+    let address =
+        demo.said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
+    let page = get(&address, "/");
+    assert!(page.starts_with("HTTP/1.0 200") || page.starts_with("HTTP/1.1 200"), "{page}");
+    let asked = Instant::now();
+    let status = loop {
+        let answer = get(&address, "/api/status");
+        let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        if status.pointer("/jobs/0/places/0/results").and_then(Value::as_u64) > Some(0) {
+            break status;
+        }
+        assert!(asked.elapsed() < Duration::from_secs(30), "{status}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!(status.pointer("/jobs/0/name"), Some(&"demo".into()), "{status}");
+    assert_eq!(status.pointer("/jobs/0/places/0/state"), Some(&"running".into()), "{status}");
+    signal(demo.demo.id(), Signal::INT);
+    assert_eq!(demo.end(), (Some(130), "thc: interrupted".to_owned()));
+}
+
+#[test]
+fn a_killed_controller_is_named() {
+    let demo = Long::start_with(&["--controller"], 4);
+    signal(demo.child("thc-controller"), Signal::KILL);
+    let (status, line) = demo.end();
+    assert_eq!(status, Some(1));
+    assert!(line.starts_with("thc: thc-controller ended") && line.contains("SIGKILL"), "{line}");
+}
+
+/// What an HTTP server answers.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 #[test]

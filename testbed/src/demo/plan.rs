@@ -51,6 +51,8 @@ pub struct WorkerPlan {
     pub worker: u8,
     /// The parameter server.
     pub server: SocketAddrV4,
+    /// The job at a controller, which knows the rest; else everything is told here.
+    pub controller: Option<String>,
     /// The way there over DPDK; else by kernel sockets.
     pub link: Option<Link>,
     /// Whether what quantization loses is kept for the next step.

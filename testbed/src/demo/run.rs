@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thc_ps::ServerStats;
 use thc_transport::IoName;
 
+use super::controller;
 use super::curve::{final_loss, plot};
 use super::error_sample::ErrorSample;
 use super::event::{Event, Outcome};
@@ -35,6 +36,8 @@ pub struct Options {
     pub loss: f64,
     /// Whether workers keep error feedback.
     pub feedback: bool,
+    /// Whether a controller makes the job.
+    pub controller: bool,
     /// Where to draw the loss curves.
     pub plot: Option<PathBuf>,
     /// Where to keep the sampled gradients.
@@ -48,6 +51,9 @@ pub fn run(options: &Options) -> Result<Report> {
     // A wrong text, an unusable plot file or a missing backend is found out before anything is started.
     if options.io == IoName::Dpdk && !cfg!(feature = "dpdk") {
         return Err(Error::NoDpdk);
+    }
+    if options.controller && options.io == IoName::Dpdk {
+        return Err(Error::ControllerOverDpdk);
     }
     Text::read(&options.plan.text)?;
     if let Some(path) = &options.plot {
@@ -65,7 +71,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let samples = options.save_gradients.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(samples).map_err(|source| Error::File { path: samples.to_owned(), source })?;
 
-    let (thc, totals) = compressed(options, samples, Arc::clone(&interrupted))?;
+    let (thc, totals) = compressed(options, samples, temporary.path(), Arc::clone(&interrupted))?;
     let exact = exact(options, interrupted)?;
     if let Some(path) = &options.plot {
         plot(path, &thc.run.losses, &exact.run.losses)?;
@@ -85,14 +91,16 @@ pub struct Heard {
     pub outcomes: Vec<Outcome>,
 }
 
-/// The run through THC: a parameter server and a process per worker.
+/// The run through THC: a parameter server, perhaps a controller, and a process per worker.
 fn compressed(
     options: &Options,
     samples: &Path,
+    folder: &Path,
     interrupted: Arc<AtomicBool>,
 ) -> Result<(Heard, ServerStats)> {
     let plan = &options.plan;
-    let program = server::find()?;
+    let program = server::find(server::PROGRAM)?;
+    let its_controller = options.controller.then(|| server::find(controller::PROGRAM)).transpose()?;
     let links = (options.io == IoName::Dpdk).then(Links::new).transpose()?;
     if let (Some(links), false) = (&links, options.quiet) {
         let folder = links.folder().display();
@@ -107,19 +115,26 @@ fn compressed(
     };
     let mut children = Children::new(interrupted);
     let mut command = own("demo-server")?;
-    job.hand_cookie(&mut command).arg(program).args(job.arguments(links.as_ref()));
-    let ps = children.start("thc-ps".to_owned(), &mut command)?;
-    let address = loop {
-        match children.message()? {
-            (_, Message::Line(line)) => {
-                if let Some(address) = server::ready(&line) {
-                    break address;
-                }
+    command.arg(program);
+    let mut servers = Vec::new();
+    let (address, asked) = match its_controller {
+        None => {
+            job.hand_cookie(&mut command).args(job.arguments(links.as_ref()));
+            servers.push(children.start(server::PROGRAM.to_owned(), &mut command)?);
+            (hear(&mut children, server::ready)?, None)
+        }
+        Some(program) => {
+            command.args(job.arguments_for_controller());
+            servers.push(children.start(server::PROGRAM.to_owned(), &mut command)?);
+            let (p4runtime, address) = hear(&mut children, server::ready_for_controller())?;
+            let mut command = own("demo-server")?;
+            command.arg(program).args(controller::arguments(folder, &job, p4runtime, address)?);
+            servers.push(children.start(controller::PROGRAM.to_owned(), &mut command)?);
+            let addresses = hear(&mut children, controller::ready())?;
+            if !options.quiet {
+                eprintln!("{addresses}");
             }
-            (from, Message::Closed) => {
-                children.finish(from)?;
-                return Err(Error::Silent { name: children.name(from).to_owned() });
-            }
+            (address, Some(addresses.url()))
         }
     };
     let mut workers = Vec::new();
@@ -128,6 +143,7 @@ fn compressed(
             plan: plan.clone(),
             worker,
             server: address,
+            controller: asked.clone(),
             link: links.as_ref().map(|links| links.link(worker)),
             feedback: options.feedback,
             samples: samples.to_owned(),
@@ -139,8 +155,12 @@ fn compressed(
     }
     let progress = Progress::new("THC", plan.steps, options.quiet);
     let sampled = Some((samples, options.save_gradients.is_some()));
-    let heard = listen(&mut children, plan, &workers, Some(ps), &progress, sampled)?;
-    let totals = children.stop(ps)?;
+    let heard = listen(&mut children, plan, &workers, &servers, &progress, sampled)?;
+    let mut totals = Vec::new();
+    // The parameter server last: it has the totals.
+    for &server in servers.iter().rev() {
+        totals = children.stop(server)?;
+    }
     let totals = totals.iter().rev().find_map(|line| serde_json::from_str(line).ok());
     let totals: ServerStats = totals.ok_or(Error::NoTotals)?;
     if let Some((worker, other)) =
@@ -163,7 +183,24 @@ fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<Heard> {
     command.arg(order);
     let only = children.start("the exact run".to_owned(), &mut command)?;
     let progress = Progress::new("exact", options.plan.steps, options.quiet);
-    listen(&mut children, &options.plan, &[only], None, &progress, None)
+    listen(&mut children, &options.plan, &[only], &[], &progress, None)
+}
+
+/// Waits until a child says what `find` looks for. All that have been started must go on.
+fn hear<T>(children: &mut Children, mut find: impl FnMut(&str) -> Option<T>) -> Result<T> {
+    loop {
+        match children.message()? {
+            (_, Message::Line(line)) => {
+                if let Some(found) = find(&line) {
+                    return Ok(found);
+                }
+            }
+            (from, Message::Closed) => {
+                children.finish(from)?;
+                return Err(Error::Silent { name: children.name(from).to_owned() });
+            }
+        }
+    }
 }
 
 /// This program again, with a hidden subcommand that ends when this process does.
@@ -192,7 +229,7 @@ fn listen(
     children: &mut Children,
     plan: &Plan,
     trainers: &[usize],
-    server: Option<usize>,
+    servers: &[usize],
     progress: &Progress,
     sampled: Option<(&Path, bool)>,
 ) -> Result<Heard> {
@@ -207,7 +244,7 @@ fn listen(
     while outcomes.iter().any(Option::is_none) {
         let (from, message) = children.message()?;
         let Some(trainer) = trainers.iter().position(|&trainer| trainer == from) else {
-            if matches!(message, Message::Closed) && Some(from) == server {
+            if matches!(message, Message::Closed) && servers.contains(&from) {
                 children.finish(from)?;
                 return Err(Error::Silent { name: children.name(from).to_owned() });
             }

@@ -1,6 +1,6 @@
-//! The demo's parameter server: where the program `thc-ps` is and how it is started.
+//! The demo's parameter server: where its program and the controller's are, and how it is started.
 
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -8,39 +8,38 @@ use super::memif::Links;
 use crate::error::{Error, Result};
 
 /// Name of the parameter server's program.
-const PROGRAM: &str = "thc-ps";
+pub const PROGRAM: &str = "thc-ps";
 
 /// The job number that the demo uses.
 pub const JOB: u16 = 1;
 
-/// The parameter server beside this program. When this program was started by cargo, which
-/// builds only the package asked for, `thc-ps` is built first, in the same profile, so
-/// that the demo never runs an old one.
-pub fn find() -> Result<PathBuf> {
+/// A program beside this one. When this program was started by cargo, which builds only the package
+/// asked for, the other is built first, in the same profile, so that the demo never runs an old one.
+pub fn find(name: &'static str) -> Result<PathBuf> {
     let own = std::env::current_exe().map_err(Error::Process)?;
     let folder = own.parent().unwrap_or(Path::new("."));
     // Test programs lie in `deps`, one level below.
     let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
-    let program = folder.join(PROGRAM);
+    let program = folder.join(name);
     if let (Some(cargo), Some(package)) = (std::env::var_os("CARGO"), std::env::var_os("CARGO_MANIFEST_DIR"))
     {
-        build(Path::new(&cargo), Path::new(&package), folder)?;
+        build(name, Path::new(&cargo), Path::new(&package), folder)?;
     }
-    if program.is_file() { Ok(program) } else { Err(Error::NoServer { program }) }
+    if program.is_file() { Ok(program) } else { Err(Error::NoProgram { program, package: name }) }
 }
 
-/// Builds `thc-ps` into `folder`, which is `<target>/<profile>`.
-fn build(cargo: &Path, package: &Path, folder: &Path) -> Result<()> {
+/// Builds a program of a package of the same name into `folder`, which is `<target>/<profile>`.
+fn build(name: &'static str, cargo: &Path, package: &Path, folder: &Path) -> Result<()> {
     let (Some(target), Some(profile)) = (folder.parent(), folder.file_name()) else {
         return Ok(());
     };
-    if !folder.join(PROGRAM).exists() {
-        eprintln!("building {PROGRAM}, once");
+    if !folder.join(name).exists() {
+        eprintln!("building {name}, once");
     }
     let mut command = Command::new(cargo);
     command
-        .args(["build", "--quiet", "--package", PROGRAM, "--bin", PROGRAM])
-        .args(if cfg!(feature = "dpdk") { &["--features", "dpdk"][..] } else { &[] })
+        .args(["build", "--quiet", "--package", name, "--bin", name])
+        .args(if cfg!(feature = "dpdk") && name == PROGRAM { &["--features", "dpdk"][..] } else { &[] })
         .current_dir(package)
         .env("CARGO_TARGET_DIR", target)
         .stdin(Stdio::null());
@@ -53,7 +52,7 @@ fn build(cargo: &Path, package: &Path, folder: &Path) -> Result<()> {
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
     let first = complaint.lines().find(|line| line.starts_with("error"));
-    Err(Error::Build { complaint: first.unwrap_or("cargo gave no reason").to_owned() })
+    Err(Error::Build { package: name, complaint: first.unwrap_or("cargo gave no reason").to_owned() })
 }
 
 /// The environment variable that carries the job's cookie, to `thc-ps` as to workers.
@@ -85,12 +84,25 @@ impl Job {
         pair("--workers", self.workers.to_string());
         pair("--bits", self.bits.to_string());
         pair("--seed", self.seed.to_string());
-        if self.loss > 0.0 {
-            pair("--inject-loss", self.loss.to_string());
-            pair("--inject-seed", self.seed.to_string());
-        }
+        arguments.extend(self.faults());
         arguments.extend(links.into_iter().flat_map(|links| links.server_arguments(self.workers)));
         arguments
+    }
+
+    /// The command line of a parameter server whose jobs a controller makes.
+    pub fn arguments_for_controller(&self) -> Vec<String> {
+        let mut arguments =
+            ["--json", "--listen", "127.0.0.1:0", "--p4runtime", "127.0.0.1:0"].map(str::to_owned).to_vec();
+        arguments.extend(self.faults());
+        arguments
+    }
+
+    fn faults(&self) -> Vec<String> {
+        if self.loss == 0.0 {
+            return Vec::new();
+        }
+        let (loss, seed) = (self.loss.to_string(), self.seed.to_string());
+        ["--inject-loss", &loss, "--inject-seed", &seed].map(str::to_owned).to_vec()
     }
 
     /// Puts the secret into a child's environment.
@@ -107,6 +119,17 @@ pub fn cookie_from_environment() -> Result<u32> {
 /// The address in a server's `ready` line, if the line is one.
 pub fn ready(line: &str) -> Option<SocketAddrV4> {
     line.strip_prefix("ready ")?.trim().parse().ok()
+}
+
+/// Listens for the address of P4Runtime and that for workers, line by line.
+pub fn ready_for_controller() -> impl FnMut(&str) -> Option<(SocketAddr, SocketAddrV4)> {
+    let mut p4runtime = None;
+    move |line| {
+        if let Some(address) = line.strip_prefix("p4runtime ") {
+            p4runtime = address.trim().parse().ok();
+        }
+        Some((p4runtime?, ready(line)?))
+    }
 }
 
 #[cfg(test)]

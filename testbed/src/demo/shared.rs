@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use thc_transport::Backend;
-use thc_worker::{CallOptions, Group, GroupConfig, Mode, Stats};
+use thc_worker::{CallOptions, Controller, Group, GroupConfig, Mode, Stats};
 
 use super::event::{Event, Times, Traffic};
 use super::gradient_file;
@@ -99,17 +99,26 @@ impl GradientSource for SharedMean<'_> {
     }
 }
 
-/// The child process of one worker. The job's cookie comes from the environment, where other users
-/// of the machine don't see it.
+/// The child process of one worker. The job's cookie comes from the controller, or else from the environment, where
+/// other users of the machine don't see it.
 pub fn run(order: &WorkerPlan) -> Result<()> {
-    let group = Group::join(GroupConfig {
-        ps: order.server,
-        job: server::JOB,
-        worker: order.worker,
-        cookie: server::cookie_from_environment()?,
-        io: order.link.as_ref().map_or(Backend::Udp, Link::backend),
-        ..GroupConfig::default()
-    })?;
+    let io = order.link.as_ref().map_or(Backend::Udp, Link::backend);
+    let config = match &order.controller {
+        Some(url) => {
+            let mut controller = Controller::new(url.parse().map_err(|_| Error::Orphaned)?);
+            controller.rank = Some(order.worker);
+            GroupConfig { controller: Some(controller), io, ..GroupConfig::default() }
+        }
+        None => GroupConfig {
+            ps: order.server,
+            job: server::JOB,
+            worker: order.worker,
+            cookie: server::cookie_from_environment()?,
+            io,
+            ..GroupConfig::default()
+        },
+    };
+    let group = Group::join(config)?;
     let mut source = SharedMean { order, group, times: Times::default(), traffic: Traffic::default() };
     train(&order.plan, &mut source)
 }

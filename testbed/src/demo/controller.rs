@@ -1,0 +1,113 @@
+//! The demo's controller: it makes the job in the parameter server, tells the workers where that is, and shows
+//! the run on a page.
+
+use std::fmt;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::path::Path;
+
+use super::server::Job;
+use crate::error::{Error, Result};
+
+/// Name of the controller's program.
+pub const PROGRAM: &str = "thc-controller";
+/// What the controller calls the job.
+const JOB: &str = "demo";
+/// As many slots as a server has without a controller.
+const SLOTS: u32 = 1024;
+
+/// Where a controller that runs can be asked and looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// Commands and workers ask here.
+    pub listen: SocketAddr,
+    /// The status page.
+    pub page: SocketAddr,
+}
+
+impl Addresses {
+    /// Where workers join.
+    pub fn url(&self) -> String {
+        format!("thc://{}/{JOB}", self.listen)
+    }
+}
+
+/// How to look at it, for people.
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Addresses { listen, page } = self;
+        let port = page.port();
+        writeln!(f, "status page http://{page}/: open it in a browser while the workers train")?;
+        writeln!(
+            f,
+            "  from another machine: ssh -L {port}:{page} THIS-MACHINE, then http://localhost:{port}/ there"
+        )?;
+        write!(f, "  on a terminal: thc-controller --controller {listen} counters {JOB} --watch")
+    }
+}
+
+/// Writes the configuration of a controller for one parameter server and the job, and says how to start it.
+pub fn arguments(
+    folder: &Path,
+    job: &Job,
+    p4runtime: SocketAddr,
+    server: SocketAddrV4,
+) -> Result<Vec<String>> {
+    let path = folder.join("thc-controller.toml");
+    let text = format!(
+        "[[target]]\nname = \"ps\"\naddress = \"{p4runtime}\"\nip = \"{}\"\nudp_port = {}\n\
+         [[job]]\nname = \"{JOB}\"\njob = {}\nworkers = {}\nbits = {}\nseed = \"{:#x}\"\ndata_slots = {SLOTS}\n",
+        server.ip(),
+        server.port(),
+        super::server::JOB,
+        job.workers,
+        job.bits,
+        job.seed,
+    );
+    std::fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
+    let file = path.display().to_string();
+    let words = ["run", "--config", &file, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    Ok(words.map(str::to_owned).to_vec())
+}
+
+/// Listens to what a controller says of itself, line by line, until it is ready.
+pub fn ready() -> impl FnMut(&str) -> Option<Addresses> {
+    let mut page = None;
+    move |line| {
+        if let Some(url) = line.strip_prefix("page http://") {
+            page = url.trim_end_matches('/').parse().ok();
+        }
+        Some(Addresses { listen: line.strip_prefix("ready ")?.parse().ok()?, page: page? })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_how_to_look() {
+        let mut ready = ready();
+        assert_eq!(ready("page http://127.0.0.1:81/"), None);
+        let found = ready("ready 127.0.0.1:82").unwrap();
+        assert_eq!(found.url(), "thc://127.0.0.1:82/demo");
+        let text = found.to_string();
+        for has in ["http://127.0.0.1:81/", "-L 81:127.0.0.1:81", "--controller 127.0.0.1:82 counters demo"] {
+            assert!(text.contains(has), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_is_for_this_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = Job { workers: 4, bits: 3, seed: u64::MAX, loss: 0.0, cookie: 7 };
+        let at = "127.0.0.1:5".parse().unwrap();
+        let words = arguments(folder.path(), &job, "127.0.0.1:4".parse().unwrap(), at).unwrap();
+        let text = std::fs::read_to_string(&words[2]).unwrap();
+        for has in
+            ["address = \"127.0.0.1:4\"", "udp_port = 5", "workers = 4", "bits = 3", "\"0xffffffffffffffff\""]
+        {
+            assert!(text.contains(has), "{text}");
+        }
+    }
+}
