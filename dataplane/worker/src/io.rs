@@ -1,7 +1,7 @@
 //! The backends a group can run on, chosen by configuration.
 
 use crate::GroupConfig;
-use std::hash::{BuildHasher, RandomState};
+use crate::random::random;
 use std::io;
 use std::time::Duration;
 use thc_transport::{
@@ -136,5 +136,5 @@ impl PacketIo for AnyIo {
 /// A port that late packets to an earlier endpoint at this address will hardly be for.
 fn free_port() -> u16 {
     let width = u64::from(FREE_PORTS.end - FREE_PORTS.start);
-    FREE_PORTS.start + (RandomState::new().hash_one(FREE_PORTS.start) % width) as u16
+    FREE_PORTS.start + (random() % width) as u16
 }
