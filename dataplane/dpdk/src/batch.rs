@@ -78,6 +78,20 @@ impl Batch {
         Some(unsafe { Mbuf::from_raw(self.raw[self.len].assume_init()) })
     }
 
+    /// Takes the last packet and asks the processor to have at hand what the next ones need.
+    #[inline]
+    pub fn pop_ahead(&mut self) -> Option<Mbuf> {
+        let packet = self.pop()?;
+        let ahead = |places| self.packets().get(self.len.wrapping_sub(places));
+        if let Some(later) = ahead(4) {
+            later.prefetch_record();
+        }
+        if let Some(next) = ahead(2) {
+            next.prefetch();
+        }
+        Some(packet)
+    }
+
     /// The packets.
     #[inline]
     #[must_use]

@@ -8,8 +8,8 @@ use dpdk_sys::rte_mbuf;
 
 /// A packet, owned: nobody else changes it, and it goes back to its pool when dropped.
 ///
-/// Usually one segment. A chain's last segment may be shared with other packets ([`SharedMbuf`]); what is shared is
-/// never written.
+/// Usually one segment. There may be several references to it ([`Mbuf::share`]), and a chain's last segment may be shared
+/// with other packets ([`SharedMbuf`]); what is shared is never written.
 #[repr(transparent)]
 pub struct Mbuf(NonNull<rte_mbuf>);
 
@@ -70,8 +70,9 @@ impl Mbuf {
     #[must_use]
     pub fn references(&self) -> u16 {
         let count = field!(self.0, MBUF_REFCNT: std::sync::atomic::AtomicU16);
-        // SAFETY: the count is a live, aligned u16 that DPDK changes atomically too.
-        unsafe { (*count).load(std::sync::atomic::Ordering::Relaxed) }
+        // SAFETY: the count is a live, aligned u16 that DPDK changes atomically too. Whoever finds itself alone may write,
+        // after all that others have read before they gave up their references.
+        unsafe { (*count).load(std::sync::atomic::Ordering::Acquire) }
     }
 
     /// The bytes of the first segment: all of them, unless the packet has several.
@@ -150,24 +151,91 @@ impl Mbuf {
         )
     }
 
+    /// Makes it an empty packet again; whether it is one segment of ours alone, otherwise it stays as it is.
+    #[inline]
+    pub fn clear(&mut self) -> bool {
+        let alone = self.segments() == 1 && self.references() == 1;
+        if alone {
+            // SAFETY: see `field!`; the segment is ours alone.
+            unsafe {
+                field!(self.0, MBUF_DATA_LEN: u16).write(0);
+                field!(self.0, MBUF_PKT_LEN: u32).write(0);
+            }
+        }
+        alone
+    }
+
+    /// Has an empty packet of ours alone begin `bytes` later in its buffer; whether there is room for that.
+    #[inline]
+    pub fn indent(&mut self, bytes: u16) -> bool {
+        let offset = field!(self.0, MBUF_DATA_OFF: u16);
+        let size = self.u16(field!(self.0, MBUF_BUF_LEN: u16));
+        let later = self.u16(offset).saturating_add(bytes);
+        let may = self.is_empty() && self.segments() == 1 && self.references() == 1 && later <= size;
+        if may {
+            // SAFETY: see `field!`; the segment is ours alone, and the offset stays within its buffer.
+            unsafe { offset.write(later) };
+        }
+        may
+    }
+
+    /// Another reference to the same packet, so that it can be given away and kept. As long as there are two, nobody
+    /// writes it. `None` if it has several segments.
+    #[inline]
+    #[must_use]
+    pub fn share(&self) -> Option<Mbuf> {
+        if self.segments() != 1 || self.references() == u16::MAX / 2 {
+            return None;
+        }
+        // SAFETY: a live mbuf, to which a reference is counted for the new handle. All that writes asks for a count of 1.
+        unsafe { dpdk_sys::rte_mbuf_refcnt_update(self.0.as_ptr(), 1) };
+        Some(Mbuf(self.0))
+    }
+
     /// Has the device fill in IPv4 and UDP checksums of an Ethernet frame without options. The UDP checksum field must
-    /// hold the sum of the pseudo header.
+    /// hold the sum of the pseudo header. Not for packets that others have a reference to.
     pub fn offload_checksums(&mut self) {
+        if self.references() != 1 {
+            return;
+        }
         let flags = dpdk_sys::FLAG_TX_IPV4 | dpdk_sys::FLAG_TX_IP_CKSUM | dpdk_sys::FLAG_TX_UDP_CKSUM;
         // SAFETY: writes fields of a live mbuf that is ours.
         unsafe { dpdk_sys::thc_mbuf_tx_offload(self.0.as_ptr(), flags, 14, 20) }
     }
 
-    /// Asks the processor to have the first bytes at hand soon.
+    /// Asks the processor to have the first bytes at hand soon. The packet's own record must be at hand.
     #[inline]
     pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: prefetching reads nothing, whatever the address.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.start().cast());
-        }
+        prefetch(self.start());
     }
+
+    /// The same for `len` bytes from the first one on.
+    #[inline]
+    pub fn prefetch_many(&self, len: usize) {
+        (0..len).step_by(CACHE_LINE).for_each(|at| prefetch(self.start().wrapping_add(at)));
+    }
+
+    /// The same for DPDK's record of the packet, which has its place and length.
+    #[inline]
+    pub fn prefetch_record(&self) {
+        prefetch(self.0.as_ptr().cast());
+        prefetch(self.0.as_ptr().cast::<u8>().wrapping_add(CACHE_LINE));
+    }
+}
+
+/// Bytes that processors fetch together.
+const CACHE_LINE: usize = 64;
+
+#[inline]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching reads nothing, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 impl Drop for Mbuf {

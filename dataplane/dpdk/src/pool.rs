@@ -10,8 +10,9 @@ use crate::error::{DpdkError, errno, text};
 use crate::mbuf::Mbuf;
 use crate::{Eal, thread};
 
-/// Packets that each thread keeps to itself, at most.
-const CACHE: u32 = 256;
+/// Packets that each thread keeps to itself, at most: as many as DPDK allows. What does not fit goes through a ring of all
+/// packets and comes back when no cache knows it any more.
+const CACHE: u32 = 512;
 
 /// A pool of packet buffers. Clones are the same pool; its memory goes when the last is gone and all packets have
 /// come back.
@@ -35,11 +36,23 @@ impl Mempool {
     ///
     /// # Errors
     /// [`DpdkError::Pool`] if there is not enough memory.
-    pub fn new(_: &Eal, packets: u32, frame: u16) -> Result<Mempool, DpdkError> {
+    pub fn new(eal: &Eal, packets: u32, frame: u16) -> Result<Mempool, DpdkError> {
+        let room = (dpdk_sys::MBUF_DEFAULT_ROOM as u16).max(dpdk_sys::MBUF_HEADROOM as u16 + frame);
+        Mempool::with_room(eal, packets, room)
+    }
+
+    /// A pool of `packets` short buffers of `len` bytes, for what goes in front of a [`SharedMbuf`](crate::SharedMbuf).
+    ///
+    /// # Errors
+    /// [`DpdkError::Pool`] if there is not enough memory.
+    pub fn of_heads(eal: &Eal, packets: u32, len: u16) -> Result<Mempool, DpdkError> {
+        Mempool::with_room(eal, packets, dpdk_sys::MBUF_HEADROOM as u16 + len)
+    }
+
+    fn with_room(_: &Eal, packets: u32, room: u16) -> Result<Mempool, DpdkError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("thc_pool_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let name = CString::new(name).map_err(|error| DpdkError::Text { text: error.to_string() })?;
-        let room = (dpdk_sys::MBUF_DEFAULT_ROOM as u16).max(dpdk_sys::MBUF_HEADROOM as u16 + frame);
         // DPDK wants one and a half caches to fit.
         let cache = CACHE.min(packets / 2);
         // SAFETY: DPDK runs (there is an `Eal`), `name` ends with zero and is copied; -1 is any NUMA node.

@@ -4,17 +4,19 @@
 //! The device is net_ring: rings in memory, so that what is measured is the work of the program and not of a NIC. The
 //! server's turn: four workers' DATA packets lie in the ring; it receives them, checks everything down to the UDP
 //! checksum, adds them up and sends every RESULT to four workers. Filling and emptying the rings is not timed. testpmd
-//! swaps two addresses in each packet that goes round in its ring, and tells the cycles of its own work. Both take turns.
+//! swaps two addresses in each packet that goes round in its ring; its packets are divided by the CPU time of the
+//! thread that forwards them. Both take turns.
 //! Before anything is timed, sums and receivers of all results of a round are checked.
 //!
 //! Results go to `bench/device.json` in the target directory. Without `--bench` there is one short turn of each.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -276,52 +278,100 @@ impl Rig {
     }
 }
 
-/// Cycles per packet of testpmd's forwarding, and its clock in MHz.
-fn testpmd(seconds: f64) -> Fallible<(f64, f64)> {
-    let mut child = Command::new("dpdk-testpmd")
-        .args(["--no-huge", "--no-shconf", "--no-telemetry", "--no-pci", "-m", "256", "--vdev", "net_ring0"])
-        // One core that commands and one that forwards, both wherever there is time.
-        .args(["--lcores", "0@0,1@1", "--", "-i", "--forward-mode=macswap", "--burst=64"])
-        .args(["--total-num-mbufs=8192", "--record-core-cycles"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let mut input = child.stdin.take().ok_or("no input")?;
-    let mut said = child.stdout.take().ok_or("no output")?;
-    let mut text = Vec::new();
-    let mut byte = [0];
-    // It takes commands once it has started, which is not what is measured.
-    while !text.ends_with(b"testpmd> ") {
-        if said.read(&mut byte)? == 0 {
-            return Err(format!(
-                "testpmd ended: {}",
-                String::from_utf8_lossy(&child.wait_with_output()?.stderr)
-            )
-            .into());
-        }
-        text.push(byte[0]);
+/// CPU time of each thread of a process so far, in ns, by thread.
+fn cpu_times(process: u32) -> Fallible<BTreeMap<String, u64>> {
+    let mut times = BTreeMap::new();
+    for task in fs::read_dir(format!("/proc/{process}/task"))? {
+        let task = task?;
+        let text = fs::read_to_string(task.path().join("schedstat"))?;
+        let time = text.split_whitespace().next().ok_or("no time in schedstat")?.parse()?;
+        times.insert(task.file_name().to_string_lossy().into_owned(), time);
     }
+    Ok(times)
+}
+
+/// testpmd, killed if something goes wrong.
+struct Testpmd {
+    child: Child,
+    said: Vec<u8>,
+}
+
+impl Testpmd {
+    fn start() -> Fallible<Testpmd> {
+        let last = thread::available_parallelism()?.get() - 1;
+        let child = Command::new("dpdk-testpmd")
+            .args(["--no-huge", "--no-shconf", "--no-telemetry", "--no-pci", "-m256", "--vdev=net_ring0"])
+            // A thread that commands and one that forwards, both wherever there is time.
+            .args(["--lcores", &format!("0@(0-{last}),1@(0-{last})")])
+            .args(["--", "-i", "--forward-mode=macswap", "--burst=64"])
+            .args(["--total-num-mbufs=8192"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut testpmd = Testpmd { child, said: Vec::new() };
+        testpmd.prompt()?;
+        Ok(testpmd)
+    }
+
+    /// Gives a command and waits until it is done.
+    fn command(&mut self, command: &str) -> Fallible<()> {
+        let input = self.child.stdin.as_mut().ok_or("no input")?;
+        writeln!(input, "{command}")?;
+        input.flush()?;
+        self.prompt()
+    }
+
+    /// Reads on to the next prompt.
+    fn prompt(&mut self) -> Fallible<()> {
+        let output = self.child.stdout.as_mut().ok_or("no output")?;
+        let (from, mut byte) = (self.said.len(), [0]);
+        while !self.said[from..].ends_with(b"testpmd> ") {
+            if output.read(&mut byte)? == 0 {
+                return Err(format!("testpmd ended: {}", String::from_utf8_lossy(&self.said)).into());
+            }
+            self.said.push(byte[0]);
+        }
+        Ok(())
+    }
+
+    /// Ends it; all that it has said. What it counts comes only now, because it writes that behind a buffer.
+    fn end(mut self) -> Fallible<String> {
+        if let Some(mut input) = self.child.stdin.take() {
+            writeln!(input, "quit")?;
+        }
+        if let Some(output) = &mut self.child.stdout {
+            output.read_to_end(&mut self.said)?;
+        }
+        Ok(String::from_utf8_lossy(&self.said).into_owned())
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        // It has ended, or is of no more use.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Nanoseconds per packet of testpmd's forwarding: CPU time of the thread that forwards, which is busy all the time, so
+/// that it does not count when somebody else has its core.
+fn testpmd(seconds: f64) -> Fallible<f64> {
+    let mut testpmd = Testpmd::start()?;
+    let before = cpu_times(testpmd.child.id())?;
     // TURN packets go round, of the size of DATA.
-    write!(input, "set txpkts {}\nstart tx_first {}\n", HEADERS + DATA, TURN / BURST)?;
-    input.flush()?;
+    testpmd.command(&format!("set txpkts {}", HEADERS + DATA))?;
+    testpmd.command(&format!("start tx_first {}", TURN / BURST))?;
     thread::sleep(Duration::from_secs_f64(seconds));
-    writeln!(input, "stop\nquit")?;
-    drop(input);
-    said.read_to_end(&mut text)?;
-    let output = child.wait_with_output()?;
-    let text = String::from_utf8_lossy(&text);
-    let number = |before: &str| {
-        let rest = &text[text.find(before)? + before.len()..];
-        rest.split(|c: char| !c.is_ascii_digit() && c != '.').find(|part| !part.is_empty())?.parse().ok()
-    };
-    match (number("CPU cycles/packet="), number("total macswap packets="), number(") at ")) {
-        (Some(cycles), Some(packets), Some(clock)) if packets > 1e3 => Ok((cycles, clock)),
-        _ => Err(format!(
-            "testpmd says no cycles per packet:\n{text}\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        )
-        .into()),
+    testpmd.command("stop")?;
+    let after = cpu_times(testpmd.child.id())?;
+    let text = testpmd.end()?;
+    let spent = after.iter().map(|(thread, time)| time - before.get(thread).unwrap_or(&0)).max().unwrap_or(0);
+    let forwarded = text.rsplit("TX-packets:").next().and_then(|rest| rest.split_whitespace().next());
+    match forwarded.and_then(|number| number.parse::<u64>().ok()) {
+        Some(packets) if packets > 1000 && spent > 0 => Ok(spent as f64 / packets as f64),
+        _ => Err(format!("testpmd does not tell what it has forwarded:\n{text}").into()),
     }
 }
 
@@ -347,8 +397,7 @@ fn main() -> Fallible<()> {
     let mut ours = [Vec::new(), Vec::new()];
     let mut next = 1;
     for _ in 0..rounds {
-        let (cycles, clock) = testpmd(seconds)?;
-        theirs.push(cycles / clock * 1000.0);
+        theirs.push(testpmd(seconds)?);
         for ((_, rig), ours) in rigs.iter_mut().zip(&mut ours) {
             let mut took = (0..turns).map(|turn| rig.turn(next + turn)).collect::<Fallible<Vec<_>>>()?;
             ours.push(median(&mut took));

@@ -99,6 +99,32 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         Ok(())
     }
 
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        self.inner.pack(number, len)
+    }
+
+    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.inner.packed(number)
+    }
+
+    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+        if !self.capture.wants(1) {
+            return self.inner.send_packed(to, number);
+        }
+        let time = self.epoch + self.inner.now();
+        let from = towards(&mut self.sources, self.inner.local(), to);
+        // Read now: once it is on its way that would take a copy.
+        let Some(payload) = self.inner.packed(number) else { return Ok(()) };
+        let before = self.batch.len();
+        self.batch.push(time, from, to, payload);
+        self.inner.send_packed(to, number).inspect_err(|_| self.batch.undo(before))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.capture.take(&mut self.batch);
+        self.inner.flush()
+    }
+
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         self.inner.wait(timeout)
     }

@@ -242,6 +242,30 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
         self.release_outgoing()
     }
 
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        self.inner.pack(number, len)
+    }
+
+    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.inner.packed(number)
+    }
+
+    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+        let now = self.inner.now();
+        let Some(payload) = self.inner.packed(number) else { return Ok(()) };
+        let copies = match self.outgoing.judge(to, payload, now) {
+            Fate::Nothing => 0,
+            Fate::Once => 1,
+            Fate::Twice => 2,
+        };
+        (0..copies).try_for_each(|_| self.inner.send_packed(to, number))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()?;
+        self.release_outgoing()
+    }
+
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         let deadline = self.inner.now().saturating_add(timeout);
         loop {

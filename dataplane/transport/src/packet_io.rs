@@ -52,6 +52,41 @@ pub trait PacketIo {
         Ok(())
     }
 
+    /// Memory of `len` bytes that a datagram goes out from ([`send_packed`](Self::send_packed)), whatever it held before.
+    /// What is written there is kept under this number, small and from 0 up, until it is asked for again.
+    ///
+    /// `None` if the backend has no such memory, or not so much: then whoever sends keeps what it may have to send
+    /// again, and uses [`send_run`](Self::send_run).
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        let _ = (number, len);
+        None
+    }
+
+    /// What is kept under a number, to be read or changed before it is sent again. `None` if there is nothing, or if it
+    /// is still on its way out and there is no memory for a copy.
+    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
+        let _ = number;
+        None
+    }
+
+    /// Sends what is kept under a number, at the latest with the next [`flush`](Self::flush), and keeps it. If there is
+    /// nothing, or no memory for it, it counts as lost.
+    ///
+    /// # Errors
+    /// Those of [`send_run`](Self::send_run).
+    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+        let _ = (to, number);
+        Ok(())
+    }
+
+    /// Has everything go out that [`send_packed`](Self::send_packed) may have gathered.
+    ///
+    /// # Errors
+    /// Those of [`send_run`](Self::send_run).
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Blocks until something can be received or `timeout` has passed (virtual time in the
     /// simulator). Returns whether something can be received.
     ///
@@ -80,6 +115,22 @@ impl<T: PacketIo> PacketIo for &mut T {
 
     fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
         (**self).send_run_to_all(to, contents, segment)
+    }
+
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        (**self).pack(number, len)
+    }
+
+    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
+        (**self).packed(number)
+    }
+
+    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+        (**self).send_packed(to, number)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (**self).flush()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {

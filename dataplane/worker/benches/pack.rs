@@ -1,10 +1,9 @@
 //! Indices packed and sent per second on one core: quantizing a partition into packets and handing those to a DPDK
 //! device that swallows them (net_null), against quantizing and packing alone, into plain memory.
 //!
-//! What is on top of quantizing: the window and the bookkeeping of repetition, headers, UDP checksums, packet
-//! buffers, and the copy into them, for every packet must be kept until its result is in. Both take turns on the same
-//! coordinates, and must have packed the same indices. Results that let the window go on come from memory and
-//! are not timed.
+//! What is on top of quantizing: the window and the bookkeeping of repetition, headers, UDP checksums, and packet
+//! buffers, which are kept until their results are in. Both take turns on the same coordinates, and must have packed
+//! the same indices. Results that let the window go on come from memory and are not timed.
 //!
 //! Results go to `bench/pack.json` in the target directory. Without `--bench` there are a few turns and nothing is
 //! written.
@@ -38,12 +37,31 @@ struct Out {
 
 impl Tx for Out {
     fn send(&mut self, _: u8, contents: &[u8], segment: usize) {
+        assert_eq!(contents[1], Kind::Norm as u8, "data is packed where it is sent from");
         self.io.send_run(PS, contents, segment).unwrap();
-        if contents[1] == Kind::Norm as u8 {
-            self.norm = contents.to_vec();
-        } else if let Some(packed) = &mut self.packed {
-            contents.chunks(segment).for_each(|packet| packed.extend_from_slice(&packet[HEADER_LEN..]));
+        self.norm = contents.to_vec();
+    }
+
+    #[inline]
+    fn pack(&mut self, slot: SlotId, len: usize) -> Option<&mut [u8]> {
+        self.io.pack(usize::from(slot.0), len)
+    }
+
+    #[inline]
+    fn send_packed(&mut self, _: u8, slot: SlotId) {
+        let number = usize::from(slot.0);
+        if let Some(packed) = &mut self.packed {
+            packed.extend_from_slice(&self.io.packed(number).unwrap()[HEADER_LEN..]);
         }
+        self.io.send_packed(PS, number).unwrap();
+    }
+
+    fn repeat_packed(&mut self, _: u8, _: SlotId, _: u8) {
+        unreachable!("nothing is lost");
+    }
+
+    fn flush(&mut self) {
+        self.io.flush().unwrap();
     }
 }
 

@@ -116,6 +116,24 @@ impl PacketIo for AnyIo {
         each!(self, io => io.send_run(to, contents, segment))
     }
 
+    #[inline]
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        each!(self, io => io.pack(number, len))
+    }
+
+    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
+        each!(self, io => io.packed(number))
+    }
+
+    #[inline]
+    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+        each!(self, io => io.send_packed(to, number))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        each!(self, io => io.flush())
+    }
+
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
         each!(self, io => io.wait(timeout))
     }

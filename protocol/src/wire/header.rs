@@ -99,6 +99,14 @@ impl Header {
         head[19] = 0;
     }
 
+    /// Changes the flags of a packet that has been written.
+    ///
+    /// # Panics
+    /// If `packet` is shorter than the header.
+    pub fn set_flags(packet: &mut [u8], flags: u8) {
+        packet[..HEADER_LEN][2] = flags;
+    }
+
     /// Writes the header and a payload to the front of `to`; returns the packet.
     ///
     /// # Panics

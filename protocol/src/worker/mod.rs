@@ -148,6 +148,7 @@ impl Worker {
         let mut data = Stream::new(params.data_slots, params.shards, data_len, params.first_seq, rtt());
         // Workers send data when they have each other's norms, so at about the same time.
         data.set_probing();
+        data.set_outside();
         Worker {
             norm: Stream::new(params.norm_slots, params.shards, [norm_len; 2], params.first_seq, rtt()),
             data,
@@ -288,13 +289,13 @@ impl Worker {
                 return;
             }
             let first = call.norms_sent;
-            for i in 0..count {
-                let payload = Norm { value: call.parts[first + i].norm, ..call.norm }.to_bytes();
-                self.norm.payload_mut(Form::Usual, i).copy_from_slice(&payload);
-            }
             call.norms_sent += count;
             let place = |i| Place { call: number, partition: (first + i) as u32, packet: 0 };
-            self.norm.commit(now, Form::Usual, count, &header, place, tx);
+            let write = |place: Place, payload: &mut [u8]| {
+                let norm = Norm { value: call.parts[place.partition as usize].norm, ..call.norm };
+                payload.copy_from_slice(&norm.to_bytes());
+            };
+            self.norm.send(now, Form::Usual, count, &header, place, write, tx);
         }
     }
 
@@ -331,12 +332,7 @@ impl Worker {
 
     /// Writes and sends as many packets of the partition of [`Self::next_data`] as fit in one run;
     /// `write` fills a payload. Returns how many.
-    pub fn fill(
-        &mut self,
-        now: Duration,
-        tx: &mut impl Tx,
-        mut write: impl FnMut(Place, &mut [u8]),
-    ) -> usize {
+    pub fn fill(&mut self, now: Duration, tx: &mut impl Tx, write: impl FnMut(Place, &mut [u8])) -> usize {
         let Some(first) = self.next_data() else { return 0 };
         let call = &mut self.calls[self.data_call];
         let left = call.parts[call.cursor.0].packets - call.cursor.1;
@@ -350,11 +346,8 @@ impl Worker {
             Mode::Raw => (Form::Raw, Kind::Raw, TableId(0)),
         };
         let place = |i: usize| Place { packet: first.packet + i as u32, ..first };
-        for i in 0..count {
-            write(place(i), self.data.payload_mut(form, i));
-        }
         let header = self.header(kind, table);
-        self.data.commit(now, form, count, &header, place, tx);
+        self.data.send(now, form, count, &header, place, write, tx);
         count
     }
 

@@ -202,9 +202,10 @@ impl World {
                     return;
                 }
                 this.wake = None;
-                let mut out = Outbox::default();
+                let mut out = Outbox { memory: std::mem::take(&mut this.memory), ..Outbox::default() };
                 let next = this.run(self.now, &mut out);
-                for (shard, packet) in out.0 {
+                this.memory = out.memory;
+                for (shard, packet) in out.sent {
                     self.send_up(client, shard, &packet);
                 }
                 if let Some(next) = next {

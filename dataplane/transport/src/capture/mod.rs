@@ -232,6 +232,17 @@ impl Batch {
         (packets, at)
     }
 
+    /// Bytes of records.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Takes the last record back; there were `len` bytes before it.
+    pub fn undo(&mut self, len: usize) {
+        self.records.truncate(len);
+        self.packets -= 1;
+    }
+
     fn clear(&mut self) {
         self.records.clear();
         self.packets = 0;

@@ -9,6 +9,8 @@ use crate::TransportError;
 const SPARE_PACKETS: u32 = 2048;
 /// MiB for rings and devices.
 const SPARE_MEMORY: u32 = 64;
+/// Bytes of a short buffer, with its head and head room.
+const HEAD: u64 = 512;
 /// Bytes of an Ethernet header.
 const ETHERNET_LEN: u64 = 14;
 
@@ -143,12 +145,26 @@ impl DpdkConfig {
         self.packets.max(rings + SPARE_PACKETS)
     }
 
+    /// Packets of each queue that may be kept for sending again: half of what is left when all rings are full.
+    #[cfg(feature = "dpdk")]
+    pub(super) fn keeps(&self) -> usize {
+        let rings = 2 * u32::from(self.descriptors) * self.devices.len() as u32;
+        (self.pool() - rings) as usize / 2
+    }
+
+    /// Short buffers of each queue, for headers of what goes to many: no more can be under way than rings hold.
+    #[must_use]
+    pub(super) fn heads(&self) -> u32 {
+        u32::from(self.descriptors) * self.devices.len() as u32 + SPARE_PACKETS
+    }
+
     /// MiB that an endpoint with so many queues sets aside.
     #[must_use]
     pub fn memory(&self, queues: u16) -> u32 {
         // A packet's own bytes, its head and head room, and what the pool knows of it.
         let each = (u64::from(self.mtu) + ETHERNET_LEN).max(2048) + 512;
-        (each * u64::from(self.pool()) * u64::from(queues)).div_ceil(1 << 20) as u32 + SPARE_MEMORY
+        let queue = each * u64::from(self.pool()) + HEAD * u64::from(self.heads());
+        (queue * u64::from(queues)).div_ceil(1 << 20) as u32 + SPARE_MEMORY
     }
 
     /// Whether an address is reached without the gateway.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thc_dpdk::{Batch, Mempool, RxQueue, TxQueue};
+use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, TxQueue};
 
 use super::frame::{self, Arp, Foreign, Local};
 use super::neighbours::Reach;
@@ -24,13 +24,17 @@ const RECONNECT: u64 = 5;
 /// How long an endpoint polls before it naps.
 const SPIN: Duration = Duration::from_micros(50);
 const FIRST_NAP: Duration = Duration::from_micros(10);
+/// How many packets ahead the processor is asked to have what DPDK knows of them, and their bytes, at hand.
+const RECORDS_AHEAD: usize = 8;
+const DATA_AHEAD: usize = 3;
 
 /// What an endpoint is made of.
 pub(super) struct QueueParts {
     pub endpoint: Arc<Endpoint>,
     pub local: Peer,
     pub queue: u16,
-    pub pool: Mempool,
+    /// Of whole packets and of headers.
+    pub pools: (Mempool, Mempool),
     pub queues: Vec<(RxQueue, TxQueue)>,
 }
 
@@ -65,7 +69,7 @@ pub struct DpdkIo {
 
 impl DpdkIo {
     pub(super) fn new(parts: QueueParts) -> DpdkIo {
-        let QueueParts { endpoint, local, queue, pool, queues } = parts;
+        let QueueParts { endpoint, local, queue, pools, queues } = parts;
         let (receive, send): (Vec<RxQueue>, Vec<TxQueue>) = queues.into_iter().unzip();
         let inputs = receive.into_iter().zip(&endpoint.ports).map(|(queue, port)| In {
             queue,
@@ -76,7 +80,7 @@ impl DpdkIo {
         });
         DpdkIo {
             inputs: inputs.collect(),
-            tx: DpdkTx::new(Arc::clone(&endpoint), local, send, pool),
+            tx: DpdkTx::new(Arc::clone(&endpoint), local, send, pools),
             local,
             first: queue == 0,
             scratch: vec![0; 1 << 16],
@@ -129,12 +133,14 @@ impl DpdkIo {
             let input = &mut inputs[device];
             input.queue.burst(&mut input.batch);
             let packets = input.batch.packets();
-            for packet in packets.iter().take(4) {
-                packet.prefetch();
-            }
+            packets.iter().take(RECORDS_AHEAD).for_each(Mbuf::prefetch_record);
+            packets.iter().take(DATA_AHEAD).for_each(|packet| packet.prefetch_many(packet.data().len()));
             for (number, packet) in packets.iter().enumerate() {
-                if let Some(later) = packets.get(number + 4) {
-                    later.prefetch();
+                if let Some(later) = packets.get(number + RECORDS_AHEAD) {
+                    later.prefetch_record();
+                }
+                if let Some(later) = packets.get(number + DATA_AHEAD) {
+                    later.prefetch_many(later.data().len());
                 }
                 let whole = if packet.segments() == 1 {
                     packet.data()
@@ -273,6 +279,25 @@ impl PacketIo for DpdkIo {
         }
         self.tx.flush();
         result
+    }
+
+    #[inline]
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        self.tx.pack(number, len)
+    }
+
+    fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.tx.packed(number)
+    }
+
+    #[inline]
+    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+        self.tx.send_packed(to, number)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.tx.flush();
+        Ok(())
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {

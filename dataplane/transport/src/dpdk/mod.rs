@@ -11,6 +11,8 @@ mod frame;
 #[cfg(feature = "dpdk")]
 mod io;
 #[cfg(feature = "dpdk")]
+mod kept;
+#[cfg(feature = "dpdk")]
 mod neighbours;
 #[cfg(feature = "dpdk")]
 mod open;

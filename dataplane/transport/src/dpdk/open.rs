@@ -34,10 +34,13 @@ impl Endpoint {
     }
 }
 
+/// The pools of a queue, of whole packets and of headers, and that queue of each device.
+type QueueOfAll = ((Mempool, Mempool), Vec<(RxQueue, TxQueue)>);
+
 /// Open DPDK devices: one endpoint per queue, queue q with the UDP port q behind the first.
 pub struct Dpdk {
     endpoint: Arc<Endpoint>,
-    queues: Vec<(Mempool, Vec<(RxQueue, TxQueue)>)>,
+    queues: Vec<QueueOfAll>,
     first_port: u16,
 }
 
@@ -60,6 +63,9 @@ impl Dpdk {
         let eal = Eal::start(&environment(config, queues))?;
         let pools: Vec<Mempool> =
             (0..queues).map(|_| Mempool::new(eal, packets, frame)).collect::<Result<_, _>>()?;
+        let heads: Vec<Mempool> = (0..queues)
+            .map(|_| Mempool::of_heads(eal, config.heads(), HEADERS_LEN as u16))
+            .collect::<Result<_, _>>()?;
         let mut ports = Vec::new();
         let mut by_queue: Vec<Vec<(RxQueue, TxQueue)>> = pools.iter().map(|_| Vec::new()).collect();
         for (number, device) in (0u8..).zip(&config.devices) {
@@ -84,7 +90,7 @@ impl Dpdk {
             ports,
             start: Instant::now(),
         };
-        let queues = pools.into_iter().zip(by_queue).collect();
+        let queues = pools.into_iter().zip(heads).zip(by_queue).collect();
         Ok(Dpdk { endpoint: Arc::new(endpoint), queues, first_port })
     }
 
@@ -101,10 +107,10 @@ impl Dpdk {
         let address = endpoint.config.address;
         (0u16..)
             .zip(queues)
-            .map(|(queue, (pool, queues))| {
+            .map(|(queue, (pools, queues))| {
                 // Past the last port there is none; a server has checked its range.
                 let local = Peer::new(address, first_port.saturating_add(queue));
-                DpdkIo::new(QueueParts { endpoint: Arc::clone(&endpoint), local, queue, pool, queues })
+                DpdkIo::new(QueueParts { endpoint: Arc::clone(&endpoint), local, queue, pools, queues })
             })
             .collect()
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, SharedMbuf, TxQueue};
 
 use super::frame::{Arp, Checksums, HEADERS_LEN, Template};
+use super::kept::Kept;
 use super::neighbours::{Neighbours, Reach};
 use super::open::Endpoint;
 use super::{FrameCounts, MacAddr};
@@ -20,6 +21,9 @@ const PATIENCE: Duration = Duration::from_millis(5);
 const ASK_PAUSE_MS: u64 = 50;
 /// Receivers whose headers are kept ready.
 const FLOWS: usize = 256;
+/// Bytes that packed frames begin behind the start of a cache line, so that what follows 62 bytes of headers (42 of the
+/// carrier and 20 of THC's) begins another one: quantized indices are written 64 bytes at a time.
+const INDENT: u16 = 2;
 
 /// One device's send queue.
 struct Out {
@@ -49,9 +53,13 @@ pub struct DpdkTx {
     endpoint: Arc<Endpoint>,
     local: Peer,
     out: Vec<Out>,
-    /// Empty packets at hand. They must go before the pool does.
+    /// Empty packets at hand, and packets kept under numbers. They must go before the pool does.
     free: Batch,
+    free_heads: Batch,
+    kept: Kept,
     pub(super) pool: Mempool,
+    /// Short ones, for headers of shared payloads.
+    pub(super) heads: Mempool,
     flows: Vec<Flow>,
     /// The flow used last: groups are sent to in the same order again and again.
     last: usize,
@@ -68,7 +76,13 @@ enum Unsent {
 }
 
 impl DpdkTx {
-    pub(super) fn new(endpoint: Arc<Endpoint>, local: Peer, queues: Vec<TxQueue>, pool: Mempool) -> DpdkTx {
+    /// `pools` are those of whole packets and of headers.
+    pub(super) fn new(
+        endpoint: Arc<Endpoint>,
+        local: Peer,
+        queues: Vec<TxQueue>,
+        pools: (Mempool, Mempool),
+    ) -> DpdkTx {
         let out = queues.into_iter().zip(endpoint.ports.iter()).map(|(queue, port)| {
             let info = port.info();
             let checksums = match (endpoint.config.checksums, info.tx_checksum) {
@@ -87,10 +101,13 @@ impl DpdkTx {
         });
         DpdkTx {
             out: out.collect(),
+            kept: Kept::new(endpoint.config.keeps()),
             endpoint,
             local,
-            pool,
+            pool: pools.0,
+            heads: pools.1,
             free: Batch::new(),
+            free_heads: Batch::new(),
             flows: Vec::with_capacity(FLOWS),
             last: 0,
             stats: IoStats::default(),
@@ -138,10 +155,10 @@ impl DpdkTx {
             let device = self.flows[flow].device;
             match &mut shared {
                 Some(shared) if self.out[device].multi_segment => {
-                    let Some(mut head) = self.headers(flow, payload.len(), sum, 0) else { continue };
-                    if self.out[device].checksums == Checksums::Device {
-                        head.offload_checksums();
-                    }
+                    let Some(head) = self.head(flow, payload.len(), sum) else {
+                        self.copy_to(flow, payload);
+                        continue;
+                    };
                     // A head is one segment of ours alone, so it is never given back.
                     if let Ok(packet) = shared.behind(head) {
                         self.push(device, packet, payload.len());
@@ -178,6 +195,75 @@ impl DpdkTx {
         Ok(())
     }
 
+    /// See [`PacketIo::pack`](crate::PacketIo::pack).
+    #[inline]
+    pub(super) fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        if len + IPV4_UDP_HEADER_LEN > usize::from(self.endpoint.config.mtu) {
+            return None;
+        }
+        if !self.kept.reuse(number) {
+            if !self.kept.has_room() {
+                return None;
+            }
+            let mut empty = self.try_take()?;
+            empty.indent(INDENT);
+            self.kept.put(number, empty);
+        }
+        self.kept.prefetch_behind(number, HEADERS_LEN + len);
+        self.kept.grow(number, HEADERS_LEN + len).map(|frame| &mut frame[HEADERS_LEN..])
+    }
+
+    /// See [`PacketIo::packed`](crate::PacketIo::packed).
+    pub(super) fn packed(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.unshare(number)?;
+        self.kept.frame(number).map(|frame| &mut frame[HEADERS_LEN..])
+    }
+
+    /// See [`PacketIo::send_packed`](crate::PacketIo::send_packed).
+    #[inline]
+    pub(super) fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+        if self.unshare(number).is_none() {
+            self.counts.no_buffer += 1;
+            self.stats.send_errors += 1;
+            return Ok(());
+        }
+        self.check(to, 0)?;
+        let Some(flow) = self.route(to, 1)? else { return Ok(()) };
+        let Flow { device, template, .. } = &mut self.flows[flow];
+        let (device, checksums) = (*device, self.out[*device].checksums);
+        let Some((headers, payload)) =
+            self.kept.frame(number).and_then(|frame| frame.split_first_chunk_mut())
+        else {
+            return Ok(());
+        };
+        let sum = if checksums == Checksums::Software { sum_of_bytes(payload) } else { 0 };
+        let len = payload.len();
+        template.write(headers, len, sum);
+        if let Some(packet) = self.kept.share(number, checksums == Checksums::Device) {
+            self.push(device, packet, len);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a kept packet is ours alone: while a device reads it nothing may change, so there is a copy then.
+    /// `None` if there is no such packet, or no buffer for the copy.
+    #[inline]
+    fn unshare(&mut self, number: usize) -> Option<()> {
+        if self.kept.get(number)?.references() == 1 {
+            return Some(());
+        }
+        self.copy_kept(number)
+    }
+
+    #[cold]
+    fn copy_kept(&mut self, number: usize) -> Option<()> {
+        let mut copy = self.try_take()?;
+        let frame = self.kept.get(number)?.data();
+        copy.append(frame.len())?.copy_from_slice(frame);
+        self.kept.put(number, copy);
+        Some(())
+    }
+
     #[inline]
     fn check(&self, to: Peer, len: usize) -> io::Result<()> {
         if len + IPV4_UDP_HEADER_LEN > usize::from(self.endpoint.config.mtu) {
@@ -212,10 +298,15 @@ impl DpdkTx {
 
     #[inline]
     fn flow(&mut self, to: Peer) -> Result<usize, Unsent> {
-        let count = self.flows.len();
-        // Cyclically, from the one behind the last: that is whom a group's next packet goes to.
-        let found = (1..=count).map(|step| (self.last + step) % count).find(|&at| self.flows[at].to == to);
-        let Some(at) = found else { return self.new_flow(to) };
+        // The one behind the last is whom a group's next packet goes to.
+        let next = self.last + 1;
+        let at = match self.flows.get(next) {
+            Some(flow) if flow.to == to => next,
+            _ => match self.flows.iter().position(|flow| flow.to == to) {
+                Some(found) => found,
+                None => return self.new_flow(to),
+            },
+        };
         self.last = at;
         let word = self.endpoint.neighbours.word(self.flows[at].place);
         if word != self.flows[at].word {
@@ -300,19 +391,26 @@ impl DpdkTx {
         }
     }
 
-    /// An empty packet.
+    /// An empty packet for a datagram that is lost if there is none.
     #[inline]
     fn take(&mut self) -> Option<Mbuf> {
+        let packet = self.try_take();
+        if packet.is_none() {
+            self.counts.no_buffer += 1;
+            self.stats.send_errors += 1;
+        }
+        packet
+    }
+
+    /// An empty packet.
+    #[inline]
+    fn try_take(&mut self) -> Option<Mbuf> {
         if self.free.is_empty() && !self.pool.fill(&mut self.free) {
             // What is waiting to be sent holds packets too.
             self.flush();
-            if !self.pool.fill(&mut self.free) {
-                self.counts.no_buffer += 1;
-                self.stats.send_errors += 1;
-                return None;
-            }
+            self.pool.fill(&mut self.free);
         }
-        self.free.pop()
+        self.free.pop_ahead()
     }
 
     /// Gives back the packets at hand, for counting.
@@ -320,29 +418,38 @@ impl DpdkTx {
     pub(super) fn forget_free(&mut self) {
         self.flush();
         self.free.clear();
+        self.free_heads.clear();
+        self.kept = Kept::new(0);
     }
 
-    /// A packet of a flow's headers with room for `room` bytes behind them.
+    /// Headers of a flow, for a payload of `len` bytes behind them.
     #[inline]
-    fn headers(&mut self, flow: usize, len: usize, sum: u64, room: usize) -> Option<Mbuf> {
-        let mut packet = self.take()?;
-        // Packets have room for the MTU, which was checked.
-        let headers = packet.append(HEADERS_LEN + room)?.first_chunk_mut()?;
-        self.flows[flow].template.write(headers, len, sum);
-        Some(packet)
+    fn head(&mut self, flow: usize, len: usize, sum: u64) -> Option<Mbuf> {
+        if self.free_heads.is_empty() && !self.heads.fill(&mut self.free_heads) {
+            return None;
+        }
+        let mut head = self.free_heads.pop_ahead()?;
+        let Flow { device, template, .. } = &mut self.flows[flow];
+        template.write(head.append(HEADERS_LEN)?.first_chunk_mut()?, len, sum);
+        if self.out[*device].checksums == Checksums::Device {
+            head.offload_checksums();
+        }
+        Some(head)
     }
 
     /// A packet of its own for one receiver.
     #[inline]
     fn copy_to(&mut self, flow: usize, payload: &[u8]) {
-        let device = self.flows[flow].device;
-        let software = self.out[device].checksums == Checksums::Software;
-        let sum = if software { sum_of_bytes(payload) } else { 0 };
-        let Some(mut packet) = self.headers(flow, payload.len(), sum, payload.len()) else { return };
-        if let Some(data) = packet.data_mut() {
-            data[HEADERS_LEN..].copy_from_slice(payload);
-        }
-        if self.out[device].checksums == Checksums::Device {
+        let Some(mut packet) = self.take() else { return };
+        let Flow { device, template, .. } = &mut self.flows[flow];
+        let (device, checksums) = (*device, self.out[*device].checksums);
+        let sum = if checksums == Checksums::Software { sum_of_bytes(payload) } else { 0 };
+        // Packets have room for the MTU, which was checked.
+        let frame = packet.append(HEADERS_LEN + payload.len());
+        let Some((headers, data)) = frame.and_then(|frame| frame.split_first_chunk_mut()) else { return };
+        template.write(headers, payload.len(), sum);
+        data.copy_from_slice(payload);
+        if checksums == Checksums::Device {
             packet.offload_checksums();
         }
         self.push(device, packet, payload.len());

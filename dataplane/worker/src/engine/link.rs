@@ -2,7 +2,8 @@
 
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
-use thc_protocol::wire::MAX_PACKET;
+use thc_protocol::SlotId;
+use thc_protocol::wire::{Header, MAX_PACKET};
 use thc_protocol::worker::Tx;
 use thc_transport::PacketIo;
 
@@ -60,22 +61,41 @@ impl Link {
     pub fn send_replies<I: PacketIo>(&mut self, io: &mut I) {
         let mut replies = std::mem::take(&mut self.replies);
         let mut bytes = replies.bytes.as_slice();
-        for &(shard, len) in &replies.packets {
-            let (packet, rest) = bytes.split_at(len);
-            bytes = rest;
-            self.tx(io).send(shard, packet, len);
+        for &reply in &replies.packets {
+            match reply {
+                Reply::Here { shard, len } => {
+                    let (packet, rest) = bytes.split_at(len);
+                    bytes = rest;
+                    self.tx(io).send(shard, packet, len);
+                }
+                Reply::Packed { shard, slot, flags } => self.tx(io).repeat_packed(shard, slot, flags),
+            }
         }
         replies.packets.clear();
         replies.bytes.clear();
         self.replies = replies;
+    }
+
+    fn note(&mut self, result: std::io::Result<()>) {
+        if let Err(error) = result {
+            self.error.get_or_insert(error);
+        }
     }
 }
 
 /// Packets kept until the interface is free to send; memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    packets: Vec<(u8, usize)>,
+    packets: Vec<Reply>,
     bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    /// The next `len` bytes.
+    Here { shard: u8, len: usize },
+    /// What the interface keeps for a slot.
+    Packed { shard: u8, slot: SlotId, flags: u8 },
 }
 
 impl Tx for Replies {
@@ -83,14 +103,20 @@ impl Tx for Replies {
         debug_assert!(segment <= MAX_PACKET);
         for packet in contents.chunks(segment) {
             if self.packets.len() < REPLIES {
-                self.packets.push((shard, packet.len()));
+                self.packets.push(Reply::Here { shard, len: packet.len() });
                 self.bytes.extend_from_slice(packet);
             }
         }
     }
+
+    fn repeat_packed(&mut self, shard: u8, slot: SlotId, flags: u8) {
+        if self.packets.len() < REPLIES {
+            self.packets.push(Reply::Packed { shard, slot, flags });
+        }
+    }
 }
 
-/// Sends through a link.
+/// Sends through a link. What the interface keeps for a slot it keeps under the slot's number.
 pub(super) struct LinkTx<'a, I> {
     link: &'a mut Link,
     io: &'a mut I,
@@ -100,9 +126,36 @@ impl<I: PacketIo> Tx for LinkTx<'_, I> {
     fn send(&mut self, shard: u8, contents: &[u8], segment: usize) {
         let started = Instant::now();
         let to = self.link.ps.of(shard);
-        if let Err(error) = self.io.send_run(to, contents, segment) {
-            self.link.error.get_or_insert(error);
+        let sent = self.io.send_run(to, contents, segment);
+        self.link.note(sent);
+        self.link.time += started.elapsed();
+    }
+
+    #[inline]
+    fn pack(&mut self, slot: SlotId, len: usize) -> Option<&mut [u8]> {
+        self.io.pack(usize::from(slot.0), len)
+    }
+
+    #[inline]
+    fn send_packed(&mut self, shard: u8, slot: SlotId) {
+        let to = self.link.ps.of(shard);
+        let sent = self.io.send_packed(to, usize::from(slot.0));
+        self.link.note(sent);
+    }
+
+    fn repeat_packed(&mut self, shard: u8, slot: SlotId, flags: u8) {
+        if let Some(packet) = self.io.packed(usize::from(slot.0)) {
+            Header::set_flags(packet, flags);
+            self.send_packed(shard, slot);
         }
+        self.flush();
+    }
+
+    /// Packets that were sent one by one are few instructions each: the time they take is not told apart.
+    fn flush(&mut self) {
+        let started = Instant::now();
+        let sent = self.io.flush();
+        self.link.note(sent);
         self.link.time += started.elapsed();
     }
 }

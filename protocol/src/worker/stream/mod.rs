@@ -1,8 +1,8 @@
 //! One numbered stream of packets: window, keeping, retransmission (P8, P18, P20).
 //!
 //! Packets live in a ring of S entries whose bytes lie back to back, so that a run of packets is one
-//! contiguous piece of memory. Outstanding packets form a list in the order of their last
-//! transmission; there is one timer for all.
+//! contiguous piece of memory; or with whoever sends them ([`Tx::pack`]). Outstanding packets form a list in the
+//! order of their last transmission; there is one timer for all.
 
 mod repeat;
 mod ring;
@@ -14,12 +14,37 @@ use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
 use repeat::{Probe, Recovery};
 use ring::{Entry, NIL, Ring, State};
+use std::ops::Range;
 use std::time::Duration;
 
-/// Sends packets of one shard: `contents` is a whole number of packets of `segment` bytes.
+/// Sends packets to the ports of shards.
+///
+/// A stream keeps what it sends for repetition. Either it does so itself, and hands packets over by [`Self::send`]; or
+/// whoever sends has memory that packets go out from, and keeps data packets there: then they are written once
+/// ([`Self::pack`]) and never copied.
 pub trait Tx {
-    /// Sends a run to the shard's port.
+    /// Sends a run: `contents` is a whole number of packets of `segment` bytes.
     fn send(&mut self, shard: u8, contents: &[u8], segment: usize);
+
+    /// Memory of `len` bytes that the next packet to a data slot goes out from, whatever it held before; it is kept until
+    /// the slot's next. `None` if there is none to be had: then the stream keeps the packet.
+    fn pack(&mut self, slot: SlotId, len: usize) -> Option<&mut [u8]> {
+        let _ = (slot, len);
+        None
+    }
+
+    /// Sends what has been written there, at the latest with the next [`Self::flush`].
+    fn send_packed(&mut self, shard: u8, slot: SlotId) {
+        let _ = (shard, slot);
+    }
+
+    /// Sends it again, now, with these flags ([`Header::set_flags`]).
+    fn repeat_packed(&mut self, shard: u8, slot: SlotId, flags: u8) {
+        let _ = (shard, slot, flags);
+    }
+
+    /// Ends a run of packets that were sent one by one.
+    fn flush(&mut self) {}
 }
 
 /// Counts of a stream.
@@ -54,6 +79,8 @@ pub struct Stream {
     shards: u8,
     /// Whether results that cease to come are a sign of loss.
     probing: bool,
+    /// Whether packets may lie outside, with the [`Tx`].
+    outside: bool,
     base: u64,
     next: u64,
     entries: Vec<Entry>,
@@ -94,6 +121,7 @@ impl Stream {
             limit: slots / 2,
             shards: shards.max(1),
             probing: false,
+            outside: false,
             base: first,
             next: first,
             entries: vec![Entry::unused(); slots as usize],
@@ -125,6 +153,11 @@ impl Stream {
         self.probing = true;
     }
 
+    /// Leaves packets with the [`Tx`] where it has memory for them. Only one stream may.
+    pub fn set_outside(&mut self) {
+        self.outside = true;
+    }
+
     /// Counts.
     #[must_use]
     pub fn stats(&self) -> StreamStats {
@@ -147,26 +180,17 @@ impl Stream {
         open.min(self.slots - slot).min(block - slot % block) as usize
     }
 
-    /// The payload of the `i`th packet that may be written, `i < room()`.
-    #[must_use]
-    pub fn payload_mut(&mut self, form: Form, i: usize) -> &mut [u8] {
-        let slot = (self.next % self.slots) as usize + i;
-        let ring = &mut self.rings[form as usize];
-        if ring.bytes.is_empty() {
-            ring.bytes = vec![0; self.slots as usize * ring.stride];
-        }
-        &mut ring.run(slot, 1)[HEADER_LEN..]
-    }
-
-    /// Sends the next `count` packets, whose payloads have been written with [`Self::payload_mut`];
-    /// `header` gives all fields but round and slot, `place` where each belongs.
-    pub fn commit(
+    /// Writes and sends the next `count` packets, at most [`Self::room`]. `header` gives all fields but round and slot,
+    /// `place` where each belongs, `write` fills a payload.
+    #[allow(clippy::too_many_arguments, reason = "what makes a packet")]
+    pub fn send(
         &mut self,
         now: Duration,
         form: Form,
         count: usize,
         header: &Header,
         place: impl Fn(usize) -> Place,
+        mut write: impl FnMut(Place, &mut [u8]),
         tx: &mut impl Tx,
     ) {
         if self.base == self.next {
@@ -175,20 +199,45 @@ impl Stream {
             self.expect(now);
         }
         let first = (self.next % self.slots) as usize;
+        let shard = Shard::of(SlotId(first as u16), self.shards);
+        let stride = self.rings[form as usize].stride;
+        // Packets from here on lie in the ring and have not been sent.
+        let mut unsent = first;
         for i in 0..count {
-            let seq = self.next + i as u64;
-            let index = first + i;
+            let (seq, index, place) = (self.next + i as u64, first + i, place(i));
             let (slot, round) = self.address(seq);
-            Header { round, slot, ..*header }.emit(self.rings[form as usize].run(index, 1));
+            let mut put = |packet: &mut [u8]| {
+                Header { round, slot, ..*header }.emit(packet);
+                write(place, &mut packet[HEADER_LEN..]);
+            };
+            let outside = if self.outside { tx.pack(slot, stride) } else { None };
+            let is_outside = outside.is_some();
+            match outside {
+                Some(packet) => {
+                    put(packet);
+                    self.send_ring(form, unsent..index, shard, tx);
+                    unsent = index + 1;
+                    tx.send_packed(shard, slot);
+                }
+                None => put(self.rings[form as usize].packets(self.slots, index..index + 1)),
+            }
             self.order += 1;
-            self.entries[index] = Entry::new(seq, self.order, now, place(i), form);
+            self.entries[index] =
+                Entry { outside: is_outside, ..Entry::new(seq, self.order, now, place, form) };
             self.push(index as u32);
         }
+        self.send_ring(form, unsent..first + count, shard, tx);
+        tx.flush();
         self.next += count as u64;
         self.stats.sent += count as u64;
-        let ring = &mut self.rings[form as usize];
-        let stride = ring.stride;
-        tx.send(Shard::of(SlotId(first as u16), self.shards), ring.run(first, count), stride);
+    }
+
+    fn send_ring(&mut self, form: Form, packets: Range<usize>, shard: u8, tx: &mut impl Tx) {
+        if !packets.is_empty() {
+            let ring = &mut self.rings[form as usize];
+            let stride = ring.stride;
+            tx.send(shard, ring.packets(self.slots, packets), stride);
+        }
     }
 
     /// Passes over up to `count` seqs without sending anything: they count as finished. Returns how many.
@@ -217,10 +266,10 @@ impl Stream {
         self.find(slot, round).is_some_and(|i| self.entries[i].state == State::Outstanding)
     }
 
-    /// The payload that was sent to (slot, round), if it is still kept.
+    /// The payload that was sent to (slot, round), if it is still kept, and here.
     #[must_use]
     pub fn kept_payload(&self, slot: SlotId, round: Round) -> Option<&[u8]> {
-        let index = self.find(slot, round)?;
+        let index = self.find(slot, round).filter(|&index| !self.entries[index].outside)?;
         let ring = &self.rings[self.entries[index].form as usize];
         ring.bytes.get(index * ring.stride + HEADER_LEN..(index + 1) * ring.stride)
     }

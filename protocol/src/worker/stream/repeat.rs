@@ -6,7 +6,7 @@
 use super::ring::{Entry, NIL, Place, State};
 use super::{Stream, Tx};
 use crate::aggregator::Shard;
-use crate::wire::FLAG_NUDGE;
+use crate::wire::{FLAG_NUDGE, Header};
 use crate::{Round, SlotId};
 use std::time::Duration;
 
@@ -179,9 +179,16 @@ impl Stream {
 
     fn transmit(&mut self, index: usize, flags: u8, tx: &mut impl Tx) {
         self.stats.repeated += 1;
-        let packet = self.rings[self.entries[index].form as usize].run(index, 1);
-        packet[2] = flags;
-        tx.send(Shard::of(SlotId(index as u16), self.shards), packet, packet.len());
+        let slot = SlotId(index as u16);
+        let shard = Shard::of(slot, self.shards);
+        let Entry { form, outside, .. } = self.entries[index];
+        if outside {
+            tx.repeat_packed(shard, slot, flags);
+        } else {
+            let packet = self.rings[form as usize].packets(self.slots, index..index + 1);
+            Header::set_flags(packet, flags);
+            tx.send(shard, packet, packet.len());
+        }
     }
 
     /// When [`Self::repeat`] has something to do, if anything is outstanding.

@@ -1,5 +1,6 @@
 //! Where a stream's packets lie, and what is known of each.
 
+use std::ops::Range;
 use std::time::Duration;
 
 /// No entry.
@@ -34,8 +35,12 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub fn run(&mut self, first: usize, count: usize) -> &mut [u8] {
-        &mut self.bytes[first * self.stride..(first + count) * self.stride]
+    /// The bytes of some of its `slots` packets.
+    pub fn packets(&mut self, slots: u64, packets: Range<usize>) -> &mut [u8] {
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; slots as usize * self.stride];
+        }
+        &mut self.bytes[packets.start * self.stride..packets.end * self.stride]
     }
 }
 
@@ -61,6 +66,8 @@ pub(super) struct Entry {
     /// The recovery that repeated it, by number.
     pub recovery: u64,
     pub form: Form,
+    /// Kept by whoever sends it, not in the ring.
+    pub outside: bool,
     pub prev: u32,
     pub next: u32,
 }
@@ -78,6 +85,7 @@ impl Entry {
             lost: false,
             recovery: 0,
             form,
+            outside: false,
             prev: NIL,
             next: NIL,
         }

@@ -169,7 +169,7 @@ fn every_check_is_there_once() {
 fn hugepages() {
     let fake = Fake::new();
     fake.pages("sys/kernel/mm/hugepages", 256, 3);
-    only(&fake.dpdk(&[NIC]), Wrong, "hugepages", "3 of 256 free of 2 MiB; about 84 MiB", "echo 298 >");
+    only(&fake.dpdk(&[NIC]), Wrong, "hugepages", "3 of 256 free of 2 MiB; about 86 MiB", "echo 299 >");
     only(&fake.dpdk(&["net_ring0"]), Wrong, "hugepages", "3 of 256", "--dpdk-hugepages=false");
     assert_eq!(fake.dpdk_with(&["net_ring0"], |config| config.hugepages = false), []);
     let found = fake.dpdk_with(&[NIC], |config| config.hugepages = false);
