@@ -8,7 +8,6 @@ control Answers(
     action carrier(bit<16> udp_len, bit<16> total_len) {
         hdr.ethernet.setValid();
         hdr.ethernet.dst = 0;
-        hdr.ethernet.src = hdr.trip.mac;
         hdr.ethernet.type = ETHERTYPE_IPV4;
         hdr.ipv4.setValid();
         hdr.ipv4.version = 4;
@@ -21,7 +20,6 @@ control Answers(
         hdr.ipv4.ttl = 64;
         hdr.ipv4.protocol = PROTOCOL_UDP;
         hdr.ipv4.checksum = 0;
-        hdr.ipv4.src = hdr.trip.address;
         hdr.ipv4.dst = 0;
         hdr.udp.setValid();
         hdr.udp.src_port = THC_UDP_PORT;
@@ -70,7 +68,7 @@ control Answers(
         hdr.straggler.setValid();
         hdr.straggler.kind = hdr.thc.kind;
         hdr.straggler.zero = 0;
-        hdr.straggler.current = hdr.trip.current;
+        hdr.straggler.current = hdr.trip.seen_low;
         hdr.thc.kind = KIND_STRAGGLER;
         hdr.thc.count = 0;
         hdr.norm.setInvalid();
@@ -121,7 +119,22 @@ control Answers(
         }
     }
 
+    action set_source(mac_t mac, ipv4_addr_t address) {
+        hdr.ethernet.src = mac;
+        hdr.ipv4.src = address;
+    }
+
+    // What answers come from: the aggregator's own addresses, which the controller sets as the default.
+    table source {
+        actions = { set_source; }
+        default_action = set_source(0, 0);
+        size = 1;
+    }
+
     apply {
         answer.apply();
+        if (hdr.ethernet.isValid()) {
+            source.apply();
+        }
     }
 }

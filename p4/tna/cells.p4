@@ -71,6 +71,55 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
     };
 #endif
 
+#if __TARGET_TOFINO__ == 1
+    action use_epoch() {
+        meta.old_epoch = take_epoch.execute(hdr.trip.cell);
+    }
+
+    action look_at_epoch() {
+        meta.old_epoch = read_epoch.execute(hdr.trip.cell);
+    }
+
+    table epoch {
+        key = { hdr.trip.what: exact; }
+        actions = { use_epoch; look_at_epoch; @defaultonly NoAction; }
+        size = 2;
+        const default_action = NoAction();
+        const entries = {
+            TRIP_ADD: use_epoch();
+            TRIP_COLLECT: look_at_epoch();
+        }
+    }
+
+    action use_round() {
+        meta.old_round = take_round.execute(hdr.trip.cell);
+    }
+
+    action look_at_round() {
+        meta.old_round = read_round.execute(hdr.trip.cell);
+    }
+#else
+    action use_round() {
+        meta.old_round = take_round.execute(hdr.trip.cell, meta.old_epoch);
+    }
+
+    action look_at_round() {
+        meta.old_round = read_round.execute(hdr.trip.cell, meta.old_epoch);
+    }
+#endif
+
+    // Only a packet that adds opens a round.
+    table round {
+        key = { hdr.trip.what: exact; }
+        actions = { use_round; look_at_round; @defaultonly NoAction; }
+        size = 2;
+        const default_action = NoAction();
+        const entries = {
+            TRIP_ADD: use_round();
+            TRIP_COLLECT: look_at_round();
+        }
+    }
+
     action newer() {
         meta.age = AGE_NEWER;
     }
@@ -101,18 +150,50 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         }
     }
 
-    // P14.
-    Register<bit<32>, bit<16>>(NORM_CELLS, 0) tags;
-    RegisterAction<bit<32>, bit<16>, bit<32>>(tags) open_tag = {
-        void apply(inout bit<32> value) {
-            value = hdr.tag.tag;
+    // P14: the slot's tag, and the round that it is of.
+    Register<pair_t, bit<16>>(NORM_CELLS, {0, 0}) tags;
+    RegisterAction<pair_t, bit<16>, bit<32>>(tags) open_tag = {
+        void apply(inout pair_t value, out bit<32> tag) {
+            value.first = hdr.tag.tag;
+            value.second = hdr.thc.round;
+            tag = value.first;
         }
     };
-    RegisterAction<bit<32>, bit<16>, bit<32>>(tags) read_tag = {
-        void apply(inout bit<32> value, out bit<32> tag) {
-            tag = value;
+    RegisterAction<pair_t, bit<16>, bit<32>>(tags) take_tag = {
+        void apply(inout pair_t value, out bit<32> tag) {
+            if ((int<32>)(hdr.thc.round - value.second) > 0) {
+                value.first = hdr.tag.tag;
+                value.second = hdr.thc.round;
+            }
+            tag = value.first;
         }
     };
+
+    action begin_tag() {
+        meta.slot_tag = open_tag.execute(hdr.trip.place);
+    }
+
+    action use_tag() {
+        meta.slot_tag = take_tag.execute(hdr.trip.place);
+    }
+
+    // A cell of another epoch has no tag.
+    table tag {
+        key = {
+#if __TARGET_TOFINO__ == 1
+            meta.fresh: ternary;
+#else
+            meta.epoch_off: ternary;
+#endif
+        }
+        actions = { begin_tag; use_tag; @defaultonly NoAction; }
+        size = 2;
+        const default_action = NoAction();
+        const entries = {
+            0: use_tag();
+            _: begin_tag();
+        }
+    }
 
     // One bit for each worker.
 #if __TARGET_TOFINO__ == 1
@@ -164,7 +245,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
     Register<bit<16>, bit<16>>(ALL_CELLS, 0) missing;
     RegisterAction<bit<16>, bit<16>, bit<16>>(missing) open_missing = {
         void apply(inout bit<16> value) {
-            value = hdr.trip.others;
+            value = hdr.trip.quorum - 1;
         }
     };
     RegisterAction<bit<16>, bit<16>, bit<16>>(missing) take_missing = {
@@ -193,7 +274,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
     Register<half_t, bit<16>>(ALL_CELLS, {0, 0}) missing;
     RegisterAction<half_t, bit<16>, bit<16>>(missing) open_missing = {
         void apply(inout half_t value, out bit<16> head) {
-            value.missing = hdr.trip.others;
+            value.missing = hdr.trip.quorum - 1;
             value.head = hdr.trip.head;
             head = value.head;
         }
@@ -216,9 +297,99 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
     };
 #endif
 
-    // What becomes of the words, and what it is counted as.
-    action decide(operation_t operation, bit<16> event, bit<8> complete, bit<8> completes) {
-        meta.operation = operation;
+#if __TARGET_TOFINO__ == 1
+    action open_count() {
+        open_missing.execute(hdr.trip.cell);
+        meta.missing = hdr.trip.quorum;
+        meta.counts = 1;
+    }
+
+    action count_in() {
+        meta.missing = take_missing.execute(hdr.trip.cell);
+        meta.counts = 1;
+    }
+
+    action see() {
+        meta.missing = read_missing.execute(hdr.trip.cell);
+    }
+#else
+    action open_count() {
+        meta.head = open_missing.execute(hdr.trip.cell);
+        meta.missing = hdr.trip.quorum;
+    }
+
+    action count_in() {
+        meta.missing = take_missing.execute(hdr.trip.cell, meta.head);
+    }
+
+    action see() {
+        meta.missing = read_missing.execute(hdr.trip.cell, meta.head);
+    }
+#endif
+
+    action see_again() {
+        see();
+        meta.again = 1;
+    }
+
+    // P10, P11, P12: whether the worker was in `seen`, by the line of its bit, and so whether it counts.
+#define WAS_LOW(n) (TRIP_ADD, AGE_SAME, 0, n, 32w1 << n &&& 32w1 << n, _): see_again();
+#define WAS_HIGH(n) (TRIP_ADD, AGE_SAME, 0, n, _, 32w1 << (n - 32) &&& 32w1 << (n - 32)): see_again();
+    table counting {
+        key = {
+            hdr.trip.what: ternary;
+            meta.age: ternary;
+            meta.differs: ternary;
+            hdr.thc.worker: ternary;
+            meta.old_low: ternary;
+            meta.old_high: ternary;
+        }
+        actions = { open_count; count_in; see; see_again; @defaultonly NoAction; }
+        size = 72;
+        const default_action = NoAction();
+        const entries = {
+            (TRIP_ADD, AGE_NEWER, _, _, _, _): open_count();
+            WAS_LOW(0) WAS_LOW(1) WAS_LOW(2) WAS_LOW(3) WAS_LOW(4) WAS_LOW(5) WAS_LOW(6) WAS_LOW(7)
+            WAS_LOW(8) WAS_LOW(9) WAS_LOW(10) WAS_LOW(11) WAS_LOW(12) WAS_LOW(13) WAS_LOW(14) WAS_LOW(15)
+            WAS_LOW(16) WAS_LOW(17) WAS_LOW(18) WAS_LOW(19) WAS_LOW(20) WAS_LOW(21) WAS_LOW(22) WAS_LOW(23)
+            WAS_LOW(24) WAS_LOW(25) WAS_LOW(26) WAS_LOW(27) WAS_LOW(28) WAS_LOW(29) WAS_LOW(30) WAS_LOW(31)
+            WAS_HIGH(32) WAS_HIGH(33) WAS_HIGH(34) WAS_HIGH(35) WAS_HIGH(36) WAS_HIGH(37) WAS_HIGH(38) WAS_HIGH(39)
+            WAS_HIGH(40) WAS_HIGH(41) WAS_HIGH(42) WAS_HIGH(43) WAS_HIGH(44) WAS_HIGH(45) WAS_HIGH(46) WAS_HIGH(47)
+            WAS_HIGH(48) WAS_HIGH(49) WAS_HIGH(50) WAS_HIGH(51) WAS_HIGH(52) WAS_HIGH(53) WAS_HIGH(54) WAS_HIGH(55)
+            WAS_HIGH(56) WAS_HIGH(57) WAS_HIGH(58) WAS_HIGH(59) WAS_HIGH(60) WAS_HIGH(61) WAS_HIGH(62) WAS_HIGH(63)
+            (TRIP_ADD, AGE_SAME, 0, _, _, _): count_in();
+            (TRIP_COLLECT, AGE_SAME, _, _, _, _): see();
+        }
+    }
+
+#if __TARGET_TOFINO__ == 1
+    action keep_head() {
+        write_head.execute(hdr.trip.cell);
+        meta.head = hdr.trip.head;
+    }
+
+    action look_at_head() {
+        meta.head = read_head.execute(hdr.trip.cell);
+    }
+
+    // The worker that counts while one is missing completes the cell.
+    table head {
+        key = {
+            meta.counts: ternary;
+            meta.missing: ternary;
+        }
+        actions = { keep_head; look_at_head; @defaultonly NoAction; }
+        size = 2;
+        const default_action = NoAction();
+        const entries = {
+            (1, 1): keep_head();
+            (_, _): look_at_head();
+        }
+    }
+#endif
+
+    // What the packet is counted as, and what becomes of its answer. What becomes of the words is in words.p4.
+    action decide(bit<16> event, bit<8> complete, bit<8> completes) {
         meta.event_index = meta.event_index | event;
         meta.complete = complete;
         meta.completes = completes;
@@ -231,87 +402,63 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
 
     action mismatch() {
         meta.event_index = meta.event_index | (bit<16>)EVENT_MISMATCH;
-        meta.operation = NORM_READ;
     }
 
     table decisions {
         key = {
             hdr.trip.what: ternary;
-            hdr.tag.isValid(): ternary;
             meta.age: ternary;
             meta.differs: ternary;
             meta.again: ternary;
             meta.missing: ternary;
         }
         actions = { decide; stale; mismatch; @defaultonly NoAction; }
-        size = 32;
+        size = 16;
         const default_action = NoAction();
         const entries = {
-            (_, _, AGE_OLDER, _, _, _): stale();
+            (_, AGE_OLDER, _, _, _): stale();
             // P10. The old number of a cell that is opened stands for the quorum.
-            (TRIP_ADD, false, AGE_NEWER, _, _, 1): decide(WORDS_OPEN, (bit<16>)EVENT_OPENED, 1, 1);
-            (TRIP_ADD, false, AGE_NEWER, _, _, _): decide(WORDS_OPEN, (bit<16>)EVENT_OPENED, 0, 0);
-            (TRIP_ADD, true, AGE_NEWER, _, _, 1): decide(NORM_OPEN, (bit<16>)EVENT_OPENED, 1, 1);
-            (TRIP_ADD, true, AGE_NEWER, _, _, _): decide(NORM_OPEN, (bit<16>)EVENT_OPENED, 0, 0);
-            // P13, P11, P12.
-            (TRIP_ADD, false, AGE_SAME, _, 0, 0): decide(WORDS_READ, (bit<16>)EVENT_LATE, 1, 0);
-            (TRIP_ADD, false, AGE_SAME, _, 0, 1): decide(WORDS_ADD, (bit<16>)EVENT_ADDED, 1, 1);
-            (TRIP_ADD, false, AGE_SAME, _, 0, _): decide(WORDS_ADD, (bit<16>)EVENT_ADDED, 0, 0);
-            (TRIP_ADD, false, AGE_SAME, _, _, 0): decide(WORDS_READ, (bit<16>)EVENT_DUPLICATE, 1, 0);
-            (TRIP_ADD, false, AGE_SAME, _, _, _): decide(LEAVE, (bit<16>)EVENT_DUPLICATE, 0, 0);
-            (TRIP_ADD, true, AGE_SAME, 0, 0, 0): decide(NORM_READ, (bit<16>)EVENT_LATE, 1, 0);
-            (TRIP_ADD, true, AGE_SAME, 0, 0, 1): decide(NORM_MAX, (bit<16>)EVENT_ADDED, 1, 1);
-            (TRIP_ADD, true, AGE_SAME, 0, 0, _): decide(NORM_MAX, (bit<16>)EVENT_ADDED, 0, 0);
-            (TRIP_ADD, true, AGE_SAME, 0, _, 0): decide(NORM_READ, (bit<16>)EVENT_DUPLICATE, 1, 0);
-            (TRIP_ADD, true, AGE_SAME, 0, _, _): decide(LEAVE, (bit<16>)EVENT_DUPLICATE, 0, 0);
-            (TRIP_ADD, true, AGE_SAME, _, _, _): mismatch();
-            (TRIP_COLLECT, _, AGE_SAME, _, _, 0): decide(WORDS_READ, 0, 1, 0);
+            (TRIP_ADD, AGE_NEWER, _, _, 1): decide((bit<16>)EVENT_OPENED, 1, 1);
+            (TRIP_ADD, AGE_NEWER, _, _, _): decide((bit<16>)EVENT_OPENED, 0, 0);
+            // P14, P13, P11, P12.
+            (TRIP_ADD, AGE_SAME, 1, _, _): mismatch();
+            (TRIP_ADD, AGE_SAME, _, 0, 0): decide((bit<16>)EVENT_LATE, 1, 0);
+            (TRIP_ADD, AGE_SAME, _, 0, 1): decide((bit<16>)EVENT_ADDED, 1, 1);
+            (TRIP_ADD, AGE_SAME, _, 0, _): decide((bit<16>)EVENT_ADDED, 0, 0);
+            (TRIP_ADD, AGE_SAME, _, _, 0): decide((bit<16>)EVENT_DUPLICATE, 1, 0);
+            (TRIP_ADD, AGE_SAME, _, _, _): decide((bit<16>)EVENT_DUPLICATE, 0, 0);
+            (TRIP_COLLECT, AGE_SAME, _, _, 0): decide(0, 1, 0);
         }
     }
 
     apply {
         // P9, P10, P15.
 #if __TARGET_TOFINO__ == 1
-        if (hdr.trip.what == TRIP_ADD) {
-            meta.old_epoch = take_epoch.execute(hdr.trip.cell);
+        epoch.apply();
+        if (meta.old_epoch == hdr.trip.epoch) {
+            round.apply();
         } else {
-            meta.old_epoch = read_epoch.execute(hdr.trip.cell);
-        }
-        if (meta.old_epoch != hdr.trip.epoch) {
             meta.fresh = 1;
             if (hdr.trip.what == TRIP_ADD) {
                 open_round.execute(hdr.trip.cell);
             }
-        } else {
-            if (hdr.trip.what == TRIP_ADD) {
-                meta.old_round = take_round.execute(hdr.trip.cell);
-            } else {
-                meta.old_round = read_round.execute(hdr.trip.cell);
-            }
         }
 #else
-        if (hdr.trip.what == TRIP_ADD) {
-            meta.old_round = take_round.execute(hdr.trip.cell, meta.old_epoch);
-        } else {
-            meta.old_round = read_round.execute(hdr.trip.cell, meta.old_epoch);
-        }
+        round.apply();
         meta.epoch_off = hdr.trip.epoch ^ meta.old_epoch;
 #endif
         meta.ahead = hdr.thc.round - meta.old_round;
         ages.apply();
 
-        // P14.
+        // P14. What a newer packet finds is its own tag.
         if (hdr.tag.isValid()) {
-            if (meta.age == AGE_NEWER) {
-                open_tag.execute(hdr.trip.place);
-            } else {
-                meta.slot_tag = read_tag.execute(hdr.trip.place);
+            tag.apply();
+            if (meta.slot_tag != hdr.tag.tag) {
+                meta.differs = 1;
             }
         }
 
-        if (meta.age == AGE_SAME && hdr.tag.isValid() && meta.slot_tag != hdr.tag.tag) {
-            meta.differs = 1;
-        } else if (hdr.trip.what == TRIP_ADD) {
+        if (hdr.trip.what == TRIP_ADD && meta.differs == 0) {
             if (meta.age == AGE_NEWER) {
 #if __TARGET_TOFINO__ == 1
                 open_low.execute(hdr.trip.cell);
@@ -328,54 +475,16 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
 #endif
             }
         }
-        if (hdr.thc.worker[5:5] == 0) {
-            meta.again = meta.old_low & hdr.trip.me_low;
-        } else {
-            meta.again = meta.old_high & hdr.trip.me_high;
-        }
         if (hdr.trip.what == TRIP_ADD) {
             hdr.trip.seen_low = hdr.trip.seen_low & meta.old_low;
             hdr.trip.seen_high = hdr.trip.seen_high & meta.old_high;
         }
 
         meta.event_index = hdr.trip.who >> 1;
-        if (meta.differs == 0) {
-            if (meta.age == AGE_NEWER) {
-                if (hdr.trip.what == TRIP_ADD) {
-#if __TARGET_TOFINO__ == 1
-                    open_missing.execute(hdr.trip.cell);
-                    meta.counts = 1;
-#else
-                    meta.head = open_missing.execute(hdr.trip.cell);
-#endif
-                    meta.missing = hdr.trip.quorum;
-                }
-            } else if (meta.age == AGE_SAME) {
-                if (hdr.trip.what == TRIP_ADD && meta.again == 0) {
-#if __TARGET_TOFINO__ == 1
-                    meta.missing = take_missing.execute(hdr.trip.cell);
-                    meta.counts = 1;
-#else
-                    meta.missing = take_missing.execute(hdr.trip.cell, meta.head);
-#endif
-                } else {
-#if __TARGET_TOFINO__ == 1
-                    meta.missing = read_missing.execute(hdr.trip.cell);
-#else
-                    meta.missing = read_missing.execute(hdr.trip.cell, meta.head);
-#endif
-                }
-            }
-        }
+        counting.apply();
         decisions.apply();
 #if __TARGET_TOFINO__ == 1
-        // The worker that counts while one is missing completes the cell.
-        if (meta.counts == 1 && meta.missing == 1) {
-            write_head.execute(hdr.trip.cell);
-            meta.head = hdr.trip.head;
-        } else {
-            meta.head = read_head.execute(hdr.trip.cell);
-        }
+        head.apply();
 #endif
     }
 }

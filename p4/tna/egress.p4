@@ -89,13 +89,13 @@ control Egress(
 
     action straggler() {
         hdr.trip.what = ANSWER_STRAGGLER;
-        hdr.trip.current = meta.old_round;
+        hdr.trip.seen_low = meta.old_round;
         drop_words();
     }
 
     action norm_straggler() {
         hdr.trip.what = ANSWER_STRAGGLER;
-        hdr.trip.current = meta.old_round;
+        hdr.trip.seen_low = meta.old_round;
     }
 
     action mismatch() {

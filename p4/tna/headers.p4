@@ -45,9 +45,7 @@ header trip_h {
     bit<16> who;
     bit<32> epoch;
     bit<16> quorum;
-    // quorum - 1
-    bit<16> others;
-    // Number of the lookup table on this chip.
+    // Number of the lookup table on this chip, or NO_LOOKUP.
     bit<8> lookup;
     // 1 as long as every cell was complete, and once this packet has completed one.
     bit<8> complete;
@@ -55,16 +53,12 @@ header trip_h {
     bit<8> nudge;
     // Kind and table of the RESULT's header (P13).
     bit<16> head;
-    // STRAGGLER: the round of the cell.
-    bit<32> current;
     // The worker's bit, and the workers that were in every cell so far, which it is in itself by now.
     bit<32> me_low;
     bit<32> me_high;
+    // ANSWER_STRAGGLER: the round of the cell.
     bit<32> seen_low;
     bit<32> seen_high;
-    // The aggregator's own addresses.
-    mac_t mac;
-    ipv4_addr_t address;
 }
 
 // NORM in egress: its tag, then its four other words as the first words of a pass.

@@ -45,13 +45,10 @@ control Ingress(
         hdr.trip.nudge = hdr.thc.flags & FLAG_NUDGE;
         hdr.trip.head[15:8] = hdr.thc.kind | RESULT_BIT;
         hdr.trip.head[7:0] = hdr.thc.table_id;
-        hdr.trip.current = 0;
         hdr.trip.me_low = meta.me_low;
         hdr.trip.me_high = meta.me_high;
         hdr.trip.seen_low = 0xFFFFFFFF;
         hdr.trip.seen_high = 0xFFFFFFFF;
-        hdr.trip.mac = hdr.ethernet.dst;
-        hdr.trip.address = hdr.ipv4.dst;
         hdr.thc.flags = 0;
         hdr.thc.reserved = 0;
         hdr.ethernet.setInvalid();
@@ -126,7 +123,6 @@ control Ingress(
         if (meta.way == WAY_FRESH || meta.way == WAY_BACK) {
             hdr.trip.epoch = meta.epoch;
             hdr.trip.quorum = meta.quorum;
-            hdr.trip.others = meta.quorum - 1;
             if (hdr.trip.what == TRIP_ADD || hdr.trip.what == TRIP_COLLECT) {
                 passes.apply();
                 hdr.trip.cell = hdr.trip.place + meta.first_cell;

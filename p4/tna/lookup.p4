@@ -1,18 +1,20 @@
 // Indices to table values: 8 bits of indices are looked up at a time, so a lookup table of the controller
 // (P6) is 256 entries, the same in each of these tables: two values of 8 bits, or one of 16 and another.
+// Not asked whether there are indices, which would tie all of these tables together: RAW and NORM have NO_LOOKUP,
+// and a pass that collects overwrites what it finds here.
 control Lookup(inout egress_headers_t hdr) {
 #if LANE_BITS == 8
 #define LOOK_UP(s, n) \
     action set_a##n(bit<16> values) { hdr.s.w##n[31:16] = values; } \
     table lookup_a##n { \
-        key = { hdr.trip.lookup[LOOKUP_BITS - 1:0]: exact @name("lookup"); hdr.indices.i##n[15:8]: exact @name("indices"); } \
+        key = { hdr.trip.lookup[LOOKUP_BITS:0]: exact @name("lookup"); hdr.indices.i##n[15:8]: exact @name("indices"); } \
         actions = { set_a##n; @defaultonly NoAction; } \
         const default_action = NoAction(); \
         size = LOOKUP_ENTRIES; \
     } \
     action set_b##n(bit<16> values) { hdr.s.w##n[15:0] = values; } \
     table lookup_b##n { \
-        key = { hdr.trip.lookup[LOOKUP_BITS - 1:0]: exact @name("lookup"); hdr.indices.i##n[7:0]: exact @name("indices"); } \
+        key = { hdr.trip.lookup[LOOKUP_BITS:0]: exact @name("lookup"); hdr.indices.i##n[7:0]: exact @name("indices"); } \
         actions = { set_b##n; @defaultonly NoAction; } \
         const default_action = NoAction(); \
         size = LOOKUP_ENTRIES; \
@@ -22,7 +24,7 @@ control Lookup(inout egress_headers_t hdr) {
 #define LOOK_UP(s, n) \
     action set_a##n(bit<32> values) { hdr.s.w##n = values; } \
     table lookup_a##n { \
-        key = { hdr.trip.lookup[LOOKUP_BITS - 1:0]: exact @name("lookup"); hdr.indices.i##n: exact @name("indices"); } \
+        key = { hdr.trip.lookup[LOOKUP_BITS:0]: exact @name("lookup"); hdr.indices.i##n: exact @name("indices"); } \
         actions = { set_a##n; @defaultonly NoAction; } \
         const default_action = NoAction(); \
         size = LOOKUP_ENTRIES; \
@@ -36,9 +38,7 @@ control Lookup(inout egress_headers_t hdr) {
 
 #define APPLY_PAIR(s, a, b) APPLY_LOOKUP(a) APPLY_LOOKUP(b)
     apply {
-        if (hdr.indices.isValid()) {
-            FIRST_PAIRS(APPLY_PAIR)
-            MORE_PAIRS(APPLY_PAIR)
-        }
+        FIRST_PAIRS(APPLY_PAIR)
+        MORE_PAIRS(APPLY_PAIR)
     }
 }

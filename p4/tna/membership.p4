@@ -249,7 +249,9 @@ control Membership(
         }
         jobs.apply();
         members.apply();
-        job_tables.apply();
+        if (hdr.thc.kind == KIND_DATA) {
+            job_tables.apply();
+        }
         lengths.apply();
         workers.apply();
         meta.who[14:11] = meta.whose[5:2];

@@ -63,16 +63,6 @@ const age_t AGE_NEWER = 1;
 const age_t AGE_SAME = 2;
 const age_t AGE_OLDER = 3;
 
-// What happens to a cell's words.
-typedef bit<8> operation_t;
-const operation_t LEAVE = 0;
-const operation_t WORDS_OPEN = 1;
-const operation_t WORDS_ADD = 2;
-const operation_t WORDS_READ = 3;
-const operation_t NORM_OPEN = 4;
-const operation_t NORM_MAX = 5;
-const operation_t NORM_READ = 6;
-
 struct egress_t {
     // What the cell held before.
     bit<32> old_round;
@@ -88,9 +78,8 @@ struct egress_t {
     bit<32> epoch_off;
     bit<1> fresh;
     age_t age;
-    // The worker's bit if it was in `seen`.
-    bit<32> again;
-    operation_t operation;
+    // The worker was in `seen`.
+    bit<1> again;
     bit<8> complete;
     bit<8> completes;
     bit<1> stale;

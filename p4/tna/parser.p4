@@ -19,6 +19,7 @@ parser IngressParser(
         meta.job_known = 0;
         meta.member_known = 0;
         meta.table_known = 0;
+        meta.lookup = NO_LOOKUP;
         meta.length_known = 0;
         meta.me_low = 0;
         meta.me_high = 0;
@@ -144,8 +145,8 @@ parser EgressParser(
         meta.head = 0;
         meta.slot_tag = 0;
         meta.fresh = 0;
+        meta.again = 0;
         meta.counts = 0;
-        meta.operation = 0;
         meta.complete = 0;
         meta.completes = 0;
         meta.stale = 0;

@@ -28,6 +28,8 @@
 #define LOOKUP_BITS 2
 #endif
 #define LOOKUP_ENTRIES (256 << LOOKUP_BITS)
+// The number that packets without indices have.
+#define NO_LOOKUP (1 << LOOKUP_BITS)
 
 // Jobs at a time, and entries of the tables: counters of a job take memory of its own.
 #define JOB_BITS 4

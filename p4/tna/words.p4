@@ -62,32 +62,41 @@ control Words(inout egress_headers_t hdr, in egress_t meta) {
     MORE_PAIRS(REGISTERS)
     MAX_REGISTERS
 
+// What the words of DATA and RAW meet: P10 opens, P13 reads what is complete, P11 adds, P12 leaves all as it is.
+#define KEYS \
+    key = { \
+        hdr.trip.what: ternary; \
+        hdr.tag.isValid(): ternary; \
+        meta.age: ternary; \
+        meta.again: ternary; \
+        meta.missing: ternary; \
+    }
+#define OF_WORDS(n) \
+    (TRIP_ADD, false, AGE_NEWER, _, _): open##n(); \
+    (TRIP_ADD, false, AGE_SAME, _, 0): read##n(); \
+    (TRIP_ADD, false, AGE_SAME, 0, _): add##n(); \
+    (TRIP_COLLECT, _, AGE_SAME, _, 0): read##n();
+// A NORM that is refused (P14) finds no number of missing workers, and so reads.
 #define TABLE_NORM(n, on_norm, ...) \
     table words##n { \
-        key = { meta.operation: exact; } \
+        KEYS \
         actions = { open##n; add##n; read##n; __VA_ARGS__ @defaultonly NoAction; } \
         size = 8; \
         const default_action = NoAction(); \
         const entries = { \
-            WORDS_OPEN: open##n(); \
-            WORDS_ADD: add##n(); \
-            WORDS_READ: read##n(); \
-            NORM_OPEN: open##n(); \
-            NORM_MAX: on_norm##n(); \
-            NORM_READ: read##n(); \
+            OF_WORDS(n) \
+            (TRIP_ADD, true, AGE_NEWER, _, _): open##n(); \
+            (TRIP_ADD, true, AGE_SAME, _, 0): read##n(); \
+            (TRIP_ADD, true, AGE_SAME, 0, _): on_norm##n(); \
         } \
     }
 #define TABLE_more(n) \
     table words##n { \
-        key = { meta.operation: exact; } \
+        KEYS \
         actions = { open##n; add##n; read##n; @defaultonly NoAction; } \
-        size = 8; \
+        size = 4; \
         const default_action = NoAction(); \
-        const entries = { \
-            WORDS_OPEN: open##n(); \
-            WORDS_ADD: add##n(); \
-            WORDS_READ: read##n(); \
-        } \
+        const entries = { OF_WORDS(n) } \
     }
 #if __TARGET_TOFINO__ == 1
     TABLE_NORM(0, max, max0;) TABLE_NORM(1, read) TABLE_NORM(2, read) TABLE_NORM(3, read)
