@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-torch p4 lint deps toolchain packages dpdk fmt clippy
+.PHONY: help demo test bench bench-torch p4 p4-tofino lint deps toolchain packages dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -71,7 +71,10 @@ bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json 
 bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's hooks (20 to 25 minutes; ARGS=--quick: 3)
 	python/bench/run $(ARGS)
 
-p4: ## Compile the switch program with p4c and note the hashes of its sources
+# Where the compilers for Tofino leave what is not kept.
+TOFINO_OUT := $(CARGO_TARGET_DIR)/tofino
+
+p4: ## Compile the switch programs with p4c and note the hashes of their sources
 	@command -v p4c-bm2-ss >/dev/null || { \
 	    echo 'p4: p4c-bm2-ss not found; install p4c from the p4lang project (packages for Debian and Ubuntu and' >&2; \
 	    echo '    build instructions: https://github.com/p4lang/p4c#installing-packaged-versions-of-p4c),' >&2; \
@@ -79,6 +82,20 @@ p4: ## Compile the switch program with p4c and note the hashes of its sources
 	cd p4 && p4c-bm2-ss --std p4-16 --p4runtime-files build/thc.p4info.txtpb -o build/thc.json v1model/thc.p4
 	@cd p4 && LC_ALL=C sha256sum shared/*.p4 v1model/*.p4 build/thc.json build/thc.p4info.txtpb >build/sources.sha256
 	@echo 'p4: p4/build/thc.json and thc.p4info.txtpb are up to date'
+	@if command -v p4c-barefoot >/dev/null; then $(MAKE) --no-print-directory p4-tofino; else \
+	    echo 'p4: not compiled for Tofino: p4c-barefoot not found (p4c built with -DENABLE_TOFINO=ON has it);'; \
+	    echo '    p4/build/tofino keeps what was compiled last.'; fi
+
+p4-tofino: # Compile for Tofino and Tofino 2, minutes, and keep what the compiler says of the fit
+	@mkdir -p p4/build/tofino "$(TOFINO_OUT)"
+	cd p4 && p4c-barefoot --std p4-16 --target tofino --arch tna -D__TARGET_TOFINO__=1 -g --verbose \
+	    --p4runtime-files build/tofino/tofino.p4info.txtpb -o "$(TOFINO_OUT)/tofino" tna/thc.p4
+	cd p4 && p4c-barefoot --std p4-16 --target tofino2 --arch t2na -D__TARGET_TOFINO__=2 -g --verbose \
+	    --p4runtime-files build/tofino/tofino2.p4info.txtpb -o "$(TOFINO_OUT)/tofino2" tna/thc.p4
+	python3 p4/fit.py "$(TOFINO_OUT)/tofino" "$(TOFINO_OUT)/tofino2" >p4/build/tofino/fit.json
+	@cd p4 && LC_ALL=C sha256sum shared/headers.p4 shared/kinds.p4 shared/sizes.p4 tna/*.p4 build/tofino/*.json \
+	    build/tofino/*.txtpb >build/tofino/sources.sha256
+	@echo 'p4: p4/build/tofino is up to date: fit.json'
 
 lint: deps fmt clippy ## Formatting, clippy, and licences and advisories of all dependencies
 	@cargo deny --version >/dev/null 2>&1 || { \

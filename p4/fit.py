@@ -3,7 +3,7 @@
 
 usage: fit.py OUTPUT...     folders that p4c-barefoot wrote (with -g --verbose), one per chip
 
-Prints JSON: per chip the compiler's version, the stages with tables, and what all stages together use.
+Prints JSON: per chip the compiler's version, the stages, and what all stages together use.
 SRAM is counted in blocks of 128 Kib; PHV in bits of the containers that are taken.
 """
 
@@ -17,8 +17,8 @@ SRAM_BITS = 1024 * 128
 
 
 def stages(assembly):
-    """Stages of ingress and of egress that hold a table."""
-    used = {"ingress": set(), "egress": set()}
+    """How many stages ingress and egress reach over."""
+    used = {"ingress": {-1}, "egress": {-1}}
     gress = stage = None
     for line in assembly.splitlines():
         if found := re.match(r"stage (\d+) (ingress|egress):", line):
@@ -27,7 +27,7 @@ def stages(assembly):
             used[gress].add(stage)
         elif line and not line.startswith(" ") and not line.startswith("stage"):
             gress = None
-    return {gress: len(numbers) for gress, numbers in used.items()}
+    return {gress: max(numbers) + 1 for gress, numbers in used.items()}
 
 
 def container_bits(report, gress):
@@ -67,4 +67,8 @@ if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__.strip())
         sys.exit(0 if len(sys.argv) > 1 else 2)
-    print(json.dumps([fit(folder) for folder in sys.argv[1:]], indent=2))
+    chips = [fit(folder) for folder in sys.argv[1:]]
+    print(json.dumps(chips, indent=2))
+    for chip in chips:
+        if max(chip["stages"]["ingress"], chip["stages"]["egress"]) > chip["stages"]["chip"]:
+            sys.exit(f"fit.py: the program does not fit {chip['target']}: {chip['stages']}")

@@ -23,10 +23,10 @@ fn json() -> Value {
     serde_json::from_slice(&fs::read(p4().join("build/thc.json")).unwrap()).unwrap()
 }
 
-/// Names of all sources, relative to `p4`.
-fn sources() -> Vec<String> {
-    let mut names: Vec<String> = ["shared", "v1model"]
-        .into_iter()
+/// Names of all sources in `folders`, relative to `p4`.
+fn sources(folders: &[&str]) -> Vec<String> {
+    let mut names: Vec<String> = folders
+        .iter()
         .flat_map(|folder| fs::read_dir(p4().join(folder)).unwrap().map(move |file| (folder, file.unwrap())))
         .map(|(folder, file)| format!("{folder}/{}", file.file_name().into_string().unwrap()))
         .filter(|name| name.ends_with(".p4"))
@@ -35,22 +35,41 @@ fn sources() -> Vec<String> {
     names
 }
 
-#[test]
-fn build_is_of_these_sources() {
-    let listed: BTreeMap<String, String> = fs::read_to_string(p4().join("build/sources.sha256"))
+/// That a list has the hashes of exactly these files.
+fn assert_listed(list: &str, mut names: Vec<String>) {
+    let listed: BTreeMap<String, String> = fs::read_to_string(p4().join(list))
         .unwrap()
         .lines()
         .map(|line| line.split_once("  ").unwrap())
         .map(|(hash, name)| (name.to_owned(), hash.to_owned()))
         .collect();
-    let mut names = sources();
-    names.extend(["build/thc.json", "build/thc.p4info.txtpb"].map(str::to_owned));
     names.sort();
     assert!(names.iter().eq(listed.keys()), "files of p4 were added or removed: run `make p4`");
     for name in names {
         let digest = Sha256::digest(fs::read(p4().join(&name)).unwrap());
         let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hash, listed[&name], "p4/{name} has changed: run `make p4`");
+    }
+}
+
+#[test]
+fn build_is_of_these_sources() {
+    let mut names = sources(&["shared", "v1model"]);
+    names.extend(["build/thc.json", "build/thc.p4info.txtpb"].map(str::to_owned));
+    assert_listed("build/sources.sha256", names);
+}
+
+#[test]
+fn reports_of_tofino_are_of_these_sources() {
+    let mut names = sources(&["tna"]);
+    names.extend(["headers", "kinds", "sizes"].map(|name| format!("shared/{name}.p4")));
+    names.extend(["fit.json", "tofino.p4info.txtpb", "tofino2.p4info.txtpb"].map(|n| format!("build/tofino/{n}")));
+    assert_listed("build/tofino/sources.sha256", names);
+    let fit: Value = serde_json::from_slice(&fs::read(p4().join("build/tofino/fit.json")).unwrap()).unwrap();
+    for chip in fit.as_array().unwrap() {
+        for gress in ["ingress", "egress"] {
+            assert!(chip["stages"][gress].as_u64() <= chip["stages"]["chip"].as_u64(), "{chip}");
+        }
     }
 }
 
