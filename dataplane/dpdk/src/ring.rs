@@ -18,14 +18,27 @@ impl RingPair {
     ///
     /// # Errors
     /// [`DpdkError::Device`].
-    pub fn new(_: &Eal, size: u32) -> Result<RingPair, DpdkError> {
+    pub fn new(eal: &Eal, size: u32) -> Result<RingPair, DpdkError> {
+        RingPair::with_queues(eal, size, 1)
+    }
+
+    /// The same with so many rings each way, which are the queues of the two ports. Such a port does not look at packets:
+    /// what goes into a queue at one end comes out of that queue at the other.
+    ///
+    /// # Errors
+    /// [`DpdkError::Device`].
+    pub fn with_queues(_: &Eal, size: u32, queues: u8) -> Result<RingPair, DpdkError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let failed = |device: &str| DpdkError::Device { device: device.to_owned(), cause: text(errno()) };
         let c_string = |name: &str| CString::new(name).map_err(|_| DpdkError::Text { text: name.to_owned() });
-        let mut rings = [std::ptr::null_mut(); 2];
-        for (direction, ring) in rings.iter_mut().enumerate() {
-            let name = format!("thc_ring_{number}_{direction}");
+        let mut rings = [(); 2].map(|()| vec![std::ptr::null_mut(); usize::from(queues)]);
+        let each = rings
+            .iter_mut()
+            .enumerate()
+            .flat_map(|(d, rings)| rings.iter_mut().enumerate().map(move |(q, ring)| (d, q, ring)));
+        for (direction, queue, ring) in each {
+            let name = format!("thc_ring_{number}_{direction}_{queue}");
             let c_name = c_string(&name)?;
             let flags = dpdk_sys::RING_SP_ENQ | dpdk_sys::RING_SC_DEQ;
             // SAFETY: DPDK runs, the name ends with zero and is copied. Each direction has one producer and one consumer:
@@ -39,11 +52,12 @@ impl RingPair {
         for (end, name) in names.iter_mut().enumerate() {
             let short = format!("thc{number}{}", ['a', 'b'][end]);
             let c_name = c_string(&short)?;
-            let (mut receive, mut send) = (rings[end], rings[1 - end]);
-            // SAFETY: the name is copied, and so are the arrays of one ring each; the rings are never freed.
-            let port = unsafe {
-                dpdk_sys::rte_eth_from_rings(c_name.as_ptr(), &raw mut receive, 1, &raw mut send, 1, 0)
-            };
+            let [receive, send] = [end, 1 - end].map(|direction| rings[direction].as_ptr().cast_mut());
+            let queues = u32::from(queues);
+            // SAFETY: the name is copied, and so are the arrays of `queues` rings each, which are only read; the rings are
+            // never freed.
+            let port =
+                unsafe { dpdk_sys::rte_eth_from_rings(c_name.as_ptr(), receive, queues, send, queues, 0) };
             if port < 0 {
                 return Err(failed(&short));
             }

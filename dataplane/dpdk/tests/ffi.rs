@@ -271,6 +271,17 @@ fn several_queues_need_a_device_that_tells_ports_apart() {
         assert_eq!(tx.burst(&mut batch), BURST);
     }
     assert!(pools.iter().all(|pool| pool.available() == 512));
+    // Rings neither take rules nor hash, so several queues of theirs are refused, and one is not.
+    let pair = RingPair::with_queues(eal(), 64, 2).unwrap();
+    let error = Port::open(eal(), &port_config(&pair.names[0]), &pools).err().unwrap();
+    assert!(matches!(error, DpdkError::NoSteering { queues: 2, .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("neither by rules (rte_flow) nor by a hash") && text.contains("one shard"),
+        "{text}"
+    );
+    let (port, _) = Port::open(eal(), &port_config(&pair.names[1]), &pools[..1]).unwrap();
+    assert_eq!(port.info().steering, Steering::OneQueue);
 }
 
 #[test]

@@ -260,6 +260,65 @@ fn foreign_frames_are_counted_and_nothing_more() {
     assert_eq!(Arp::parse(&sent[0]).unwrap().sender, (mac(1), *at(1).ip()));
 }
 
+/// What a device brings to the wrong queue is dropped there: however it steers, a shard sees its own port's datagrams
+/// only, and so its own slots.
+#[test]
+fn a_shard_takes_nothing_that_is_another_shards() {
+    let [one, other] = pair();
+    let mut io = endpoint(&config(1, &[one]));
+    let mut raw = Raw::open(&other);
+    for port in [9000, 9001, 8999, 9000] {
+        let to = Peer::new(*at(1).ip(), port);
+        let mut headers = [0; frame::HEADERS_LEN];
+        let payload = port.to_be_bytes();
+        let mut template = frame::Template::new((mac(2), mac(1)), at(2), to, frame::Checksums::Software);
+        template.write(&mut headers, 2, crate::checksum::sum_of_bytes(&payload));
+        raw.send(&[&headers[..], &payload].concat());
+    }
+    let own = (at(2), 9000u16.to_be_bytes().to_vec());
+    assert_eq!(drain(&mut io), [own.clone(), own]);
+    assert_eq!((io.frame_counts().other_port, io.frame_counts().udp), (2, 0));
+}
+
+/// Packets kept under numbers are sent again as they are; one that is on its way out is never written.
+#[test]
+fn kept_packets_are_sent_again_and_not_changed_under_way() {
+    let (mut a, mut b) = acquainted();
+    assert!(a.packed(7).is_none());
+    a.send_packed(at(2), 7).unwrap();
+    assert_eq!((a.frame_counts().no_buffer, a.stats().packets_out), (1, 0), "nothing is kept there");
+    let packets = a.tx.pool.available();
+    for round in 0..3u8 {
+        for number in 0..600 {
+            a.pack(number, 500).unwrap().fill(round ^ number as u8);
+            a.send_packed(at(2), number).unwrap();
+        }
+        a.flush().unwrap();
+        // Still in the ring: what is written now goes into a copy.
+        a.packed(3).unwrap()[0] = 99;
+        a.send_packed(at(2), 3).unwrap();
+        a.send_packed(at(2), 3).unwrap();
+        a.flush().unwrap();
+        let got: Vec<Vec<u8>> = drain(&mut b).into_iter().map(|(_, payload)| payload).collect();
+        let sent = |number: usize| vec![round ^ number as u8; 500];
+        assert_eq!(got.len(), 602);
+        assert!(got[..600].iter().enumerate().all(|(number, payload)| *payload == sent(number)));
+        let mut changed = sent(3);
+        changed[0] = 99;
+        assert_eq!(got[600..], [changed.clone(), changed]);
+    }
+    assert_eq!((b.frame_counts().udp, a.stats().packets_out), (0, 3 * 602));
+    // The packets themselves are used again and again.
+    assert!(packets - a.tx.pool.available() <= 600 + 2 * thc_dpdk::BURST as u32);
+    // Past the limit, or longer than the link carries, there is no such memory.
+    let limit = a.endpoint.config.keeps();
+    assert_eq!((0..limit + 5).filter(|&number| a.pack(number, 10).is_some()).count(), limit);
+    assert!(a.pack(0, 1473).is_none() && a.pack(0, 1472).is_some());
+    let pool = a.tx.pool.clone();
+    a.tx.forget_free();
+    assert_eq!(pool.packets(), pool.available(), "packets leaked");
+}
+
 /// Ten million datagrams there and back, single and to groups, and every packet buffer comes back.
 #[test]
 fn nothing_leaks_in_ten_million_datagrams() {

@@ -142,7 +142,8 @@ impl DpdkTx {
         // More than any device carries: whoever is asked refuses it below.
         let fits = payload.len() + IPV4_UDP_HEADER_LEN <= usize::from(self.endpoint.config.mtu);
         let mut shared = if fits && to.len() > 1 { self.share(payload, to.len()) } else { None };
-        let sum = if shared.is_some() { sum_of_bytes(payload) } else { 0 };
+        let summed = self.out.iter().any(|out| out.checksums == Checksums::Software);
+        let sum = if shared.is_some() && summed { sum_of_bytes(payload) } else { 0 };
         for peer in to {
             let flow = match self.check(peer, payload.len()).and_then(|()| self.route(peer, 1)) {
                 Ok(Some(flow)) => flow,
