@@ -15,6 +15,8 @@ endif
 
 # Arguments for `thc demo`: make demo ARGS="--steps 100 --plot loss.svg"
 ARGS ?=
+# What aggregates in the demo: make demo SWITCH=bmv2
+SWITCH ?=
 # What carries the demo's packets: make demo IO=dpdk
 IO ?= udp
 # Benchmarks to run, by name: make bench BENCH=codec
@@ -37,12 +39,12 @@ FEATURES = $$(.ci/features)
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo and bench-torch), IO=dpdk (for demo), BENCH (a benchmark by name), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo and bench-torch), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --release --package thc-testbed --package thc-ps --package thc-worker \
-	    $(if $(filter --controller,$(ARGS)),--package thc-controller) --bins $(if $(filter dpdk,$(IO)),--features dpdk)
-	@"$(CARGO_TARGET_DIR)"/release/thc demo --io $(IO) $(ARGS)
+	    $(if $(SWITCH)$(filter --controller,$(ARGS)),--package thc-controller) --bins $(if $(filter dpdk,$(IO)),--features dpdk)
+	@"$(CARGO_TARGET_DIR)"/release/thc demo --io $(IO) $(if $(SWITCH),--switch $(SWITCH)) $(ARGS)
 
 test: deps packages fmt clippy ## Formatting, clippy, all tests, doc tests
 	@$(BOUNDED); \

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use thc_transport::IoName;
 
 use crate::demo::plan::{Plan, WorkerPlan};
-use crate::demo::{exact, processes, run, shared};
+use crate::demo::{exact, model, processes, run, shared};
 use crate::distribution::Distribution;
 use crate::error::{Error, Result};
 use crate::figures::arguments::FiguresArgs;
@@ -63,6 +63,13 @@ enum Subcommands {
     DemoServer(ServerArgs),
 }
 
+/// Switches that the demo can run.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SwitchName {
+    /// The p4lang project's software switch; takes root, for network namespaces
+    Bmv2,
+}
+
 #[derive(Args)]
 #[command(after_help = "Starts a parameter server (thc-ps) and worker processes on this machine, trains a \
                         character-level\nlanguage model of about half a million parameters data-parallel through \
@@ -72,6 +79,7 @@ enum Subcommands {
                         thc demo --workers 8 --steps 200 --plot loss.svg\n  \
                         thc demo --steps 50 --loss 0.01                 (same result, more packets)\n  \
                         thc demo --io dpdk                              (same result, past the kernel)\n  \
+                        thc demo --switch bmv2                          (a P4 switch adds up)\n  \
                         thc demo --controller                           (same result, and a page to look at)\n  \
                         thc demo --text book.txt --json > report.json\n  \
                         thc demo --save-gradients gradients/     (.npy files, for error studies)")]
@@ -79,9 +87,9 @@ struct DemoArgs {
     /// Worker processes
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     workers: u8,
-    /// Optimizer steps
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    steps: u32,
+    /// Optimizer steps [default: 400, through a switch 60]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    steps: Option<u32>,
     /// Text to learn: any file of at least 2 KiB
     #[arg(long, value_name = "FILE", default_value = TEXT)]
     text: PathBuf,
@@ -97,6 +105,9 @@ struct DemoArgs {
     /// Let thc-controller make the job, and show the run on its status page
     #[arg(long)]
     controller: bool,
+    /// Aggregate in this switch in place of thc-ps, with a smaller model: BMv2 takes milliseconds for a packet
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    switch: Option<SwitchName>,
     /// Lose this share of all packets, in each direction, to see them sent again
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = loss)]
     loss: f64,
@@ -301,8 +312,9 @@ fn execute(command: Subcommands) -> Result<()> {
             let plan = Plan {
                 text: args.text,
                 workers: args.workers,
-                steps: args.steps,
+                steps: args.steps.unwrap_or(if args.switch.is_some() { 60 } else { 400 }),
                 batch: 128,
+                hidden: if args.switch.is_some() { model::NARROW } else { model::WIDE },
                 seed: args.seed,
                 learning_rate: 0.002,
             };
@@ -311,6 +323,7 @@ fn execute(command: Subcommands) -> Result<()> {
                 bits: args.bits,
                 io: args.io,
                 controller: args.controller,
+                switch: args.switch.is_some(),
                 loss: args.loss,
                 feedback: !args.no_feedback,
                 plot: args.plot,

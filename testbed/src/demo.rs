@@ -16,5 +16,6 @@ pub mod report;
 pub mod run;
 pub mod server;
 pub mod shared;
+pub mod switch;
 pub mod text;
 pub mod training;

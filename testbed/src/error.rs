@@ -110,6 +110,23 @@ pub enum Error {
     /// The all-reduce failed.
     #[error(transparent)]
     Worker(Box<thc_worker::WorkerError>),
+    /// BMv2 is not there.
+    #[error(
+        "simple_switch_grpc not found: install BMv2 (docs/switch.md says how), or name its folder in THC_BMV2"
+    )]
+    NoSwitch,
+    /// The switch cannot be combined with an option.
+    #[error("--switch does not go with {option}; leave one of them out")]
+    SwitchWith {
+        /// The option.
+        option: &'static str,
+    },
+    /// There can be no hosts.
+    #[error("no hosts for the workers: {reason} (network namespaces take root, iproute2 and ethtool)")]
+    NoNetwork {
+        /// What the system said.
+        reason: String,
+    },
     /// The parameter server ended without its totals.
     #[error("thc-ps ended without telling its totals (are all programs of the same build?)")]
     NoTotals,
@@ -213,6 +230,7 @@ impl Error {
         match self {
             Self::WhichTable
             | Self::NoDpdk
+            | Self::SwitchWith { .. }
             | Self::ControllerOverDpdk
             | Self::Codec(_)
             | Self::Job(_)

@@ -102,6 +102,31 @@ fn lost_packets_change_nothing_but_the_traffic() {
 }
 
 #[test]
+fn a_switch_aggregates() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = demo(folder.path(), "--switch bmv2 --loss 0.1");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("does not go with --loss"));
+    let output = demo(folder.path(), "--switch bmv2 --workers 2 --steps 3 --json");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("simple_switch_grpc not found") || said.contains("no hosts for the workers") {
+        assert_eq!(output.status.code(), Some(1));
+        println!("not run: {said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found.pointer("/thc/losses/0"), found.pointer("/exact/losses/0"));
+    let nmse = number(&found, "/nmse_without_feedback");
+    assert!(nmse > 1e-4 && nmse < 0.1, "{nmse}");
+    assert_eq!(found["traffic"]["coordinates"], 2 * 3 * number(&found, "/parameters") as u64);
+    assert!(found["server"].is_null());
+    // Of the network nothing is left.
+    let names = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    assert!(!String::from_utf8_lossy(&names.stdout).contains("thc-"), "{names:?}");
+}
+
+#[test]
 fn dpdk_trains_the_same_model() {
     let folder = tempfile::tempdir().unwrap();
     let output = demo(folder.path(), "--workers 2 --steps 4 --io dpdk --json");

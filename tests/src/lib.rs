@@ -4,9 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 #![forbid(unsafe_code)]
 
-mod topology;
-
-pub use topology::{Host, Network, PREFIX_LEN};
+pub use thc_netns::{Host, Network, PREFIX_LEN};
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddrV4, UdpSocket};

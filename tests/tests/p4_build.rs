@@ -63,7 +63,9 @@ fn build_is_of_these_sources() {
 fn reports_of_tofino_are_of_these_sources() {
     let mut names = sources(&["tna"]);
     names.extend(["headers", "kinds", "sizes"].map(|name| format!("shared/{name}.p4")));
-    names.extend(["fit.json", "tofino.p4info.txtpb", "tofino2.p4info.txtpb"].map(|n| format!("build/tofino/{n}")));
+    names.extend(
+        ["fit.json", "tofino.p4info.txtpb", "tofino2.p4info.txtpb"].map(|n| format!("build/tofino/{n}")),
+    );
     assert_listed("build/tofino/sources.sha256", names);
     let fit: Value = serde_json::from_slice(&fs::read(p4().join("build/tofino/fit.json")).unwrap()).unwrap();
     for chip in fit.as_array().unwrap() {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// Name of the controller's program.
 pub const PROGRAM: &str = "thc-controller";
 /// What the controller calls the job.
-const JOB: &str = "demo";
+pub const JOB: &str = "demo";
 /// As many slots as a server has without a controller.
 const SLOTS: u32 = 1024;
 

@@ -25,10 +25,15 @@ pub struct Shape {
     pub hidden: usize,
 }
 
+/// The usual width of the hidden layers.
+pub const WIDE: usize = 480;
+/// A width for about 45,000 parameters, for an aggregator that takes milliseconds for a packet.
+pub const NARROW: usize = 64;
+
 impl Shape {
-    /// The demo's model for a vocabulary: about half a million parameters.
-    pub fn demo(vocabulary: usize) -> Self {
-        Self { vocabulary, context: 16, embedding: 32, hidden: 480 }
+    /// The demo's model for a vocabulary: about half a million parameters with the width [`WIDE`].
+    pub fn demo(vocabulary: usize, hidden: usize) -> Self {
+        Self { vocabulary, context: 16, embedding: 32, hidden }
     }
 }
 
@@ -175,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_first_loss_is_near_that_of_guessing() {
-        let model = Model::new(Shape::demo(76), 1, 0.1).unwrap();
+        let model = Model::new(Shape::demo(76, WIDE), 1, 0.1).unwrap();
         let context = model.context();
         let batch = Batch {
             contexts: (0..20 * context as u32).map(|i| i * 31 % 76).collect(),

@@ -23,6 +23,8 @@ pub struct Plan {
     pub steps: u32,
     /// Rows per worker and step.
     pub batch: usize,
+    /// Width of the model's hidden layers.
+    pub hidden: usize,
     /// Seed of initial parameters and batches.
     pub seed: u64,
     /// First step size; it falls linearly to a tenth.
@@ -55,6 +57,8 @@ pub struct WorkerPlan {
     pub controller: Option<String>,
     /// The way there over DPDK; else by kernel sockets.
     pub link: Option<Link>,
+    /// Whether the aggregator takes milliseconds for a packet.
+    pub slow: bool,
     /// Whether what quantization loses is kept for the next step.
     pub feedback: bool,
     /// Where gradients of sampled steps go.
@@ -68,8 +72,15 @@ mod tests {
     #[test]
     fn about_ten_steps_are_sampled() {
         for (steps, expected) in [(1, 1), (5, 5), (10, 10), (11, 6), (400, 10), (399, 10)] {
-            let plan =
-                Plan { text: PathBuf::new(), workers: 4, steps, batch: 1, seed: 0, learning_rate: 1.0 };
+            let plan = Plan {
+                text: PathBuf::new(),
+                workers: 4,
+                steps,
+                batch: 1,
+                hidden: 8,
+                seed: 0,
+                learning_rate: 1.0,
+            };
             let count = (0..steps).filter(|&step| plan.samples(step)).count();
             assert_eq!(count, expected, "{steps} steps");
             assert!(plan.samples(0));

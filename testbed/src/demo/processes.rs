@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -160,7 +160,8 @@ impl Children {
     }
 
     /// Asks a child to end and waits. Returns the lines it wrote meanwhile; messages of other
-    /// children in that time are lost. Fails if it had to be killed or ended with an error.
+    /// children in that time are lost. Fails if it had to be killed or ended with an error; a program that
+    /// knows no better than to die of being asked has ended well.
     pub fn stop(&mut self, number: usize) -> Result<Vec<String>> {
         self.running[number].ask();
         self.running[number].end(Instant::now() + GRACE);
@@ -173,7 +174,9 @@ impl Children {
             }
         }
         match self.running[number].ended {
-            Some(status) if !status.success() => Err(self.running[number].failure(status)),
+            Some(status) if !status.success() && status.signal() != Some(Signal::TERM.as_raw()) => {
+                Err(self.running[number].failure(status))
+            }
             _ => Ok(last),
         }
     }

@@ -75,10 +75,22 @@ pub struct Report {
     pub bytes_per_coordinate_down: f64,
     /// Seconds per worker (mean), by what it did.
     pub times: Times,
-    /// The parameter server's totals.
-    pub server: Server,
+    /// The parameter server's totals; a switch's are in its counters.
+    pub server: Option<Server>,
     /// Digest of the model that all workers ended with.
     pub digest: String,
+}
+
+impl Server {
+    fn of(totals: &ServerStats) -> Self {
+        let dropped: u64 =
+            totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.dropped()).sum();
+        Self {
+            results: totals.jobs.iter().map(|job| job.results).sum(),
+            resent: totals.jobs.iter().map(|job| job.resent).sum(),
+            dropped: totals.drops.values().sum::<u64>() + dropped,
+        }
+    }
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -88,16 +100,14 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 
 impl Report {
     /// Puts the findings of both runs together. `thc` is what was heard from the workers, `totals` from
-    /// their server, `feedback` whether there was error feedback.
-    pub fn new(plan: &Plan, feedback: bool, totals: &ServerStats, thc: Heard, exact: Run) -> Self {
+    /// their server if it was one, `feedback` whether there was error feedback.
+    pub fn new(plan: &Plan, feedback: bool, totals: Option<&ServerStats>, thc: Heard, exact: Run) -> Self {
         let Heard { parameters, run: thc, errors, outcomes } = thc;
         let mut traffic = Traffic::default();
         for one in outcomes.iter().filter_map(|outcome| outcome.traffic) {
             traffic.add(&one);
         }
         let time = |part: fn(&Times) -> f64| mean(outcomes.iter().map(|outcome| part(&outcome.times)));
-        let dropped: u64 =
-            totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.dropped()).sum();
         Self {
             text: plan.text.clone(),
             workers: plan.workers,
@@ -118,11 +128,7 @@ impl Report {
                 waiting: time(|t| t.waiting),
             },
             digest: outcomes.first().map(|o| o.digest.clone()).unwrap_or_default(),
-            server: Server {
-                results: totals.jobs.iter().map(|job| job.results).sum(),
-                resent: totals.jobs.iter().map(|job| job.resent).sum(),
-                dropped: totals.drops.values().sum::<u64>() + dropped,
-            },
+            server: totals.map(Server::of),
             thc,
             exact,
         }
@@ -194,8 +200,11 @@ impl fmt::Display for Report {
         let traffic = &self.traffic;
         row("bytes", thousands(traffic.bytes_up), thousands(traffic.bytes_down))?;
         row("packets", thousands(traffic.packets_up), thousands(traffic.packets_down))?;
-        row("retransmissions", thousands(traffic.retransmissions), thousands(self.server.resent))?;
-        row("dropped by the server as invalid", thousands(self.server.dropped), String::new())?;
+        let resent = self.server.as_ref().map(|server| thousands(server.resent)).unwrap_or_default();
+        row("retransmissions", thousands(traffic.retransmissions), resent)?;
+        if let Some(server) = &self.server {
+            row("dropped by the server as invalid", thousands(server.dropped), String::new())?;
+        }
 
         writeln!(f, "\nTime of a worker (mean of {})", self.workers)?;
         let Times { computing, compression, communication, waiting } = self.times;

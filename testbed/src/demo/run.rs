@@ -20,6 +20,7 @@ use super::processes::{Children, Message};
 use super::progress::Progress;
 use super::report::{Report, Run};
 use super::server::{self, Job};
+use super::switch::{self, Site};
 use super::text::Text;
 use crate::error::{Error, Result};
 
@@ -38,6 +39,8 @@ pub struct Options {
     pub feedback: bool,
     /// Whether a controller makes the job.
     pub controller: bool,
+    /// Whether the aggregator is a switch, BMv2.
+    pub switch: bool,
     /// Where to draw the loss curves.
     pub plot: Option<PathBuf>,
     /// Where to keep the sampled gradients.
@@ -54,6 +57,16 @@ pub fn run(options: &Options) -> Result<Report> {
     }
     if options.controller && options.io == IoName::Dpdk {
         return Err(Error::ControllerOverDpdk);
+    }
+    if options.switch {
+        let others = [
+            (options.controller, "--controller: a switch has one in any case"),
+            (options.io == IoName::Dpdk, "--io dpdk"),
+            (options.loss > 0.0, "--loss, which thc-ps injects"),
+        ];
+        if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
+            return Err(Error::SwitchWith { option });
+        }
     }
     Text::read(&options.plan.text)?;
     if let Some(path) = &options.plot {
@@ -76,7 +89,7 @@ pub fn run(options: &Options) -> Result<Report> {
     if let Some(path) = &options.plot {
         plot(path, &thc.run.losses, &exact.run.losses)?;
     }
-    Ok(Report::new(&options.plan, options.feedback, &totals, thc, exact.run))
+    Ok(Report::new(&options.plan, options.feedback, totals.as_ref(), thc, exact.run))
 }
 
 /// What was heard from the processes of one run.
@@ -97,10 +110,11 @@ fn compressed(
     samples: &Path,
     folder: &Path,
     interrupted: Arc<AtomicBool>,
-) -> Result<(Heard, ServerStats)> {
+) -> Result<(Heard, Option<ServerStats>)> {
     let plan = &options.plan;
-    let program = server::find(server::PROGRAM)?;
-    let its_controller = options.controller.then(|| server::find(controller::PROGRAM)).transpose()?;
+    let site = options.switch.then(|| Site::new(plan.workers)).transpose()?;
+    let its_controller =
+        (options.controller || options.switch).then(|| server::find(controller::PROGRAM)).transpose()?;
     let links = (options.io == IoName::Dpdk).then(Links::new).transpose()?;
     if let (Some(links), false) = (&links, options.quiet) {
         let folder = links.folder().display();
@@ -115,16 +129,29 @@ fn compressed(
     };
     let mut children = Children::new(interrupted);
     let mut command = own("demo-server")?;
-    command.arg(program);
     let mut servers = Vec::new();
-    let (address, asked) = match its_controller {
-        None => {
+    let (address, asked) = match (its_controller, &site) {
+        (Some(program), Some(site)) => {
+            command.args(site.arguments(folder)?);
+            servers.push(children.start(switch::PROGRAM.to_owned(), &mut command)?);
+            site.wait()?;
+            let mut command = own("demo-server")?;
+            command.arg(program).args(site.controller(folder, &job)?);
+            servers.push(children.start(controller::PROGRAM.to_owned(), &mut command)?);
+            let addresses = hear(&mut children, controller::ready())?;
+            if !options.quiet {
+                eprintln!("BMv2 with a port for each worker, a host of its own\n{addresses}");
+            }
+            (site.address(), None)
+        }
+        (None, _) => {
+            command.arg(server::find(server::PROGRAM)?);
             job.hand_cookie(&mut command).args(job.arguments(links.as_ref()));
             servers.push(children.start(server::PROGRAM.to_owned(), &mut command)?);
             (hear(&mut children, server::ready)?, None)
         }
-        Some(program) => {
-            command.args(job.arguments_for_controller());
+        (Some(program), None) => {
+            command.arg(server::find(server::PROGRAM)?).args(job.arguments_for_controller());
             servers.push(children.start(server::PROGRAM.to_owned(), &mut command)?);
             let (p4runtime, address) = hear(&mut children, server::ready_for_controller())?;
             let mut command = own("demo-server")?;
@@ -145,12 +172,16 @@ fn compressed(
             server: address,
             controller: asked.clone(),
             link: links.as_ref().map(|links| links.link(worker)),
+            slow: site.is_some(),
             feedback: options.feedback,
             samples: samples.to_owned(),
         };
         let order = serde_json::to_string(&order).map_err(Error::Event)?;
         let mut command = trainer("demo-worker")?;
         job.hand_cookie(&mut command).arg(order);
+        if let Some(site) = &site {
+            command = site.on_host(worker, &command);
+        }
         workers.push(children.start(format!("worker {worker}"), &mut command)?);
     }
     let progress = Progress::new("THC", plan.steps, options.quiet);
@@ -162,7 +193,10 @@ fn compressed(
         totals = children.stop(server)?;
     }
     let totals = totals.iter().rev().find_map(|line| serde_json::from_str(line).ok());
-    let totals: ServerStats = totals.ok_or(Error::NoTotals)?;
+    let totals: Option<ServerStats> = totals;
+    if totals.is_none() && site.is_none() {
+        return Err(Error::NoTotals);
+    }
     if let Some((worker, other)) =
         heard.outcomes.iter().enumerate().find(|(_, o)| o.digest != heard.outcomes[0].digest)
     {

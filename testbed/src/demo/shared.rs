@@ -10,9 +10,9 @@ use super::gradient_file;
 use super::memif::Link;
 use super::model::{Gradient, Model};
 use super::plan::WorkerPlan;
-use super::server;
 use super::text::Text;
 use super::training::{GradientSource, train};
+use super::{server, switch};
 use crate::error::{Error, Result};
 
 /// The gradient's name for error feedback.
@@ -109,14 +109,18 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
             controller.rank = Some(order.worker);
             GroupConfig { controller: Some(controller), io, ..GroupConfig::default() }
         }
-        None => GroupConfig {
-            ps: order.server,
-            job: server::JOB,
-            worker: order.worker,
-            cookie: server::cookie_from_environment()?,
-            io,
-            ..GroupConfig::default()
-        },
+        None => {
+            let usual = GroupConfig::default();
+            GroupConfig {
+                ps: order.server,
+                job: server::JOB,
+                worker: order.worker,
+                cookie: server::cookie_from_environment()?,
+                io,
+                min_rto: if order.slow { switch::MIN_RTO } else { usual.min_rto },
+                ..usual
+            }
+        }
     };
     let group = Group::join(config)?;
     let mut source = SharedMean { order, group, times: Times::default(), traffic: Traffic::default() };

@@ -27,7 +27,7 @@ pub trait GradientSource {
 /// Trains as `plan` says and tells every step on standard output.
 pub fn train(plan: &Plan, source: &mut dyn GradientSource) -> Result<()> {
     let text = Text::read(&plan.text)?;
-    let shape = Shape::demo(text.vocabulary);
+    let shape = Shape::demo(text.vocabulary, plan.hidden);
     let mut model = Model::new(shape, plan.seed, plan.learning_rate)?;
     Event::Ready { parameters: model.parameters }.emit()?;
     let mut updating = 0.0;

@@ -1,7 +1,9 @@
-//! A network of its own for a test: one namespace per host, a veth device in each, a bridge in between.
+//! A network of its own, for a demo or a test: one namespace per host, a veth device in each, and a bridge or a switch
+//! in between.
 //!
 //! Nothing of it touches the machine's own interfaces, its names carry the process id, and it is removed when its
-//! value is dropped. Networks that a killed test left behind go when the next one is made. It takes root.
+//! value is dropped. Networks that a killed process left behind go when the next one is made. It takes root.
+#![forbid(unsafe_code)]
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -33,7 +35,7 @@ pub struct Host {
     pub address: Ipv4Addr,
     /// The hardware address of its interface.
     pub mac: String,
-    /// The other end of its cable, in the namespace of the test: a switch's port. Empty if it is a bridge's.
+    /// The other end of its cable, in this process's namespace: a switch's port. Empty if it is a bridge's.
     pub port: String,
 }
 
@@ -62,7 +64,7 @@ impl Network {
         Ok(network)
     }
 
-    /// So many hosts, each on a cable whose other end is for a port of a switch that the test runs itself.
+    /// So many hosts, each on a cable whose other end is for a port of a switch that this process runs itself.
     ///
     /// # Errors
     /// Why there can be none, for `not run: …`.
@@ -198,7 +200,7 @@ fn run(program: &str, words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Removes namespaces whose test is gone.
+/// Removes namespaces whose process is gone.
 fn sweep() {
     for entry in fs::read_dir(NAMED).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -213,6 +215,7 @@ fn sweep() {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

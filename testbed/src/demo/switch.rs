@@ -1,0 +1,134 @@
+//! The demo through BMv2: every worker on a host of its own, a network namespace, behind a port of the switch;
+//! thc-controller loads the program and makes the job.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use thc_netns::Network;
+
+use super::controller::JOB;
+use super::server::{self, Job};
+use crate::error::{Error, Result};
+
+/// The switch's program.
+pub const PROGRAM: &str = "simple_switch_grpc";
+/// What p4c made of `p4/v1model`.
+const SWITCH_PROGRAM: &[u8] = include_bytes!("../../../p4/build/thc.json");
+/// The aggregator's address among the hosts.
+const OWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 254), 9000);
+/// How long the switch may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// BMv2 takes milliseconds for a packet: how long a worker waits at least until it sends one again.
+pub const MIN_RTO: Duration = Duration::from_millis(500);
+/// So few that the switch's queues hold all windows.
+const SLOTS: u32 = 64;
+
+/// A switch with a port for each worker.
+#[derive(Debug)]
+pub struct Site {
+    program: PathBuf,
+    network: Network,
+    p4runtime: SocketAddr,
+}
+
+/// Finds BMv2 in the folder `THC_BMV2` or on the PATH.
+fn find() -> Result<PathBuf> {
+    let folders = std::env::var_os("THC_BMV2").or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let found =
+        std::env::split_paths(&folders).map(|folder| folder.join(PROGRAM)).find(|path| path.is_file());
+    found.ok_or(Error::NoSwitch)
+}
+
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::Process)?;
+    Ok(listener.local_addr().map_err(Error::Process)?.port())
+}
+
+impl Site {
+    /// Hosts and cables; they go with the value. This takes root.
+    pub fn new(workers: u8) -> Result<Self> {
+        let program = find()?;
+        let network = Network::cabled(workers).map_err(|reason| Error::NoNetwork { reason })?;
+        for host in network.hosts() {
+            host.assign().map_err(|reason| Error::NoNetwork { reason })?;
+        }
+        Ok(Self { program, network, p4runtime: SocketAddr::from(([127, 0, 0, 1], free_port()?)) })
+    }
+
+    /// Where workers reach the aggregator.
+    pub fn address(&self) -> SocketAddrV4 {
+        OWN
+    }
+
+    /// The switch, with nothing loaded yet.
+    pub fn arguments(&self, folder: &Path) -> Result<Vec<String>> {
+        let notifications = format!("ipc://{}", folder.join("notifications.ipc").display());
+        let mut words: Vec<String> = vec![self.program.display().to_string(), "--no-p4".into()];
+        let thrift = free_port()?.to_string();
+        words.extend(["--log-level", "error", "--thrift-port", &thrift].map(str::to_owned));
+        words.extend(["--notifications-addr".to_owned(), notifications]);
+        for (port, host) in (1..).zip(self.network.hosts()) {
+            words.extend(["-i".to_owned(), format!("{port}@{}", host.port)]);
+        }
+        let grpc = self.p4runtime.to_string();
+        words.extend(["--", "--grpc-server-addr", &grpc, "--cpu-port", "255"].map(str::to_owned));
+        Ok(words)
+    }
+
+    /// Waits until the switch can be asked.
+    pub fn wait(&self) -> Result<()> {
+        let started = Instant::now();
+        while TcpStream::connect(self.p4runtime).is_err() {
+            if started.elapsed() > PATIENCE {
+                return Err(Error::Silent { name: PROGRAM.to_owned() });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Writes the configuration of a controller for the switch and the job, and says how to start it.
+    pub fn controller(&self, folder: &Path, job: &Job) -> Result<Vec<String>> {
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.join(name);
+            std::fs::write(&path, bytes).map_err(|source| Error::File { path: path.clone(), source })?;
+            Ok::<_, Error>(path.display().to_string())
+        };
+        write("thc.json", SWITCH_PROGRAM)?;
+        let mut text = format!(
+            "[[target]]\nname = \"switch\"\naddress = \"{}\"\nip = \"{}\"\ndevice_config = \"thc.json\"\n\
+             pass_ports = [401, 402, 403, 404, 405, 406, 407]\n",
+            self.p4runtime,
+            OWN.ip()
+        );
+        for (port, host) in (1..).zip(self.network.hosts()) {
+            text += &format!("[[target.station]]\nmac = \"{}\"\nport = {port}\n", host.mac);
+        }
+        text += &format!(
+            "[[job]]\nname = \"{JOB}\"\njob = {}\ncookie = \"{:#x}\"\nworkers = {}\nbits = {}\nseed = \"{:#x}\"\n\
+             data_slots = {SLOTS}\n",
+            server::JOB,
+            job.cookie,
+            job.workers,
+            job.bits,
+            job.seed,
+        );
+        let file = write("thc-controller.toml", text.as_bytes())?;
+        let words = ["run", "--config", &file, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        Ok(words.map(str::to_owned).to_vec())
+    }
+
+    /// The same command on a worker's host.
+    pub fn on_host(&self, worker: u8, command: &Command) -> Command {
+        let mut there = self.network.host(usize::from(worker)).command(Path::new(command.get_program()));
+        there.args(command.get_args());
+        for (name, value) in command.get_envs() {
+            if let Some(value) = value {
+                there.env(name, value);
+            }
+        }
+        there
+    }
+}
