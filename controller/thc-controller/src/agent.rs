@@ -1,10 +1,10 @@
 //! The agent of one target: keeps the connection, takes JOIN and LEAVE from the target, and keeps the target's rows
 //! what the book wants, also after the target or the connection was gone.
 
-use crate::book::Member;
+use crate::book::{Job, Member, Place};
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, NOT_PRIMARY};
-use crate::live::{self, Heard};
+use crate::live::{self, Heard, JobCounted};
 use crate::plan;
 use crate::shared::{Command, Shared};
 use crate::tables::{Mac, Row};
@@ -220,9 +220,10 @@ impl Agent {
         for (name, job) in &mut book.jobs {
             let partial = job.spec.quorum < job.spec.workers;
             let Some(place) = job.places.get_mut(&self.config.name).filter(|_| lost) else { continue };
-            let Some(session) = &mut place.session else { continue };
             changed = true;
             // Its counters begin anew as well.
+            place.earlier = None;
+            let Some(session) = &mut place.session else { continue };
             session.before.clear();
             if partial {
                 place.session = None;
@@ -244,6 +245,7 @@ impl Agent {
     /// Takes jobs that came or went into the registry, and writes what the target lacks or has too much.
     async fn sync(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let actions = self.align()?;
+        self.note_earlier(target).await?;
         self.reconcile(target).await?;
         self.answer(target, actions).await
     }
@@ -398,6 +400,29 @@ impl Agent {
         Ok(())
     }
 
+    /// Notes what counters of new jobs' indices had before, of jobs that are gone. This is before any row of theirs is
+    /// written, so nothing of their own is in it.
+    async fn note_earlier(&self, target: &mut Target) -> Result<(), ControllerError> {
+        let new: Vec<(String, u64, u8, Place)> = {
+            let book = self.shared.book();
+            let place = |(name, job): (&String, &Job)| {
+                let place = job.places.get(&self.config.name).filter(|place| place.earlier.is_none())?;
+                Some((name.clone(), job.serial, job.spec.workers, place.clone()))
+            };
+            book.jobs.iter().filter_map(place).collect()
+        };
+        for (name, serial, workers, place) in new {
+            let earlier = live::read_job(target, &place, workers).await?;
+            let mut book = self.shared.book();
+            let job = book.jobs.get_mut(&name).filter(|job| job.serial == serial);
+            if let Some(place) = job.and_then(|job| job.places.get_mut(&self.config.name)) {
+                place.earlier = Some(earlier);
+                book.save()?;
+            }
+        }
+        Ok(())
+    }
+
     /// What the target has counted of a session's members in earlier ones.
     async fn counted_before(
         &self,
@@ -410,7 +435,11 @@ impl Agent {
         });
         let Some(place) = place else { return Ok(BTreeMap::new()) };
         let workers: Vec<u8> = members.iter().map(|(worker, _)| worker.0).collect();
-        live::read_in_sums(target, &place, &workers).await
+        let mut sums = live::read_in_sums(target, &place, &workers).await?;
+        if let Some(earlier) = &place.earlier {
+            sums.iter_mut().for_each(|(&worker, sum)| *sum = sum.saturating_sub(earlier.in_sums(worker)));
+        }
+        Ok(sums)
     }
 
     fn install(&mut self, config: &JobConfig, members: &[(WorkerId, Endpoint)], before: BTreeMap<u8, u64>) {
@@ -492,7 +521,8 @@ impl Agent {
         }
         let mut counted = BTreeMap::new();
         for (_, name, workers, place) in &jobs {
-            counted.insert(name.clone(), live::read_job(target, place, *workers).await?);
+            let now = live::read_job(target, place, *workers).await?;
+            counted.insert(name.clone(), place.earlier.iter().fold(now, JobCounted::since));
         }
         let carrier = live::read_carrier(target).await?;
         if let Some(view) = self.shared.views().get_mut(&self.config.name) {

@@ -3,6 +3,7 @@
 
 use crate::capacity::Capacity;
 use crate::error::ControllerError;
+use crate::live::JobCounted;
 use crate::refusal::Refusal;
 use crate::spec::{Hidden, Spec, fraction_text};
 use crate::tables::Mac;
@@ -54,6 +55,9 @@ pub struct Place {
     pub norm_base: u32,
     /// Its multicast group.
     pub group: u16,
+    /// What the target had counted at its index when the job came: of jobs that are gone. None: not looked yet.
+    #[serde(default)]
+    pub earlier: Option<JobCounted>,
     /// Sessions begun.
     pub sessions: u32,
     /// The one that runs.
@@ -287,6 +291,7 @@ impl Book {
             data_base: room("data", data, spec.data_slots, capacity.data_slots)?,
             norm_base: room("norm", norm, spec.norm_slots, capacity.norm_slots)?,
             group: u16::from(index) + 1,
+            earlier: None,
             sessions: 0,
             session: None,
         })

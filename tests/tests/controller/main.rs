@@ -65,20 +65,31 @@ fn life_cycle(site: &Site) {
     }
     let job = site.job("train").unwrap();
     assert_eq!((job.places[0].sessions, job.places[0].running), (2, false), "{job:?}");
-    // 20,000 coordinates are 20 packets and a norm for each worker and session.
+    // 20,000 coordinates are 20 packets and the norms of 4 partitions for each worker and session.
     let counters = site.until("counters", |site| {
         let counters = site.counters("train");
         let all = counters.jobs.first()?;
-        (all.workers.len() == 2 && all.workers.iter().all(|w| w.opened + w.added >= 42))
+        (all.workers.len() == 2 && all.workers.iter().all(|w| w.opened + w.added >= 48))
             .then(|| counters.clone())
     });
-    assert!(counters.jobs[0].results >= 42, "{counters:?}");
+    assert!(counters.jobs[0].results >= 48, "{counters:?}");
     site.delete("train").unwrap();
     assert_eq!(site.job("train").unwrap_err().code(), Code::NotFound);
     assert_eq!(site.delete("train").unwrap_err().code(), Code::NotFound);
     let end = site.worker(0, coordinates, 1, &["--join-timeout", "3s"]).finish();
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.last_error().contains("job"), "{end:?}");
+    // Its counters' index goes to the next job, which begins at zero, and counts its own packets alone.
+    site.create(&spec("next", 2)).unwrap();
+    assert!(site.all_reduce(coordinates, &[]).iter().all(|output| *output == wanted));
+    let sums = |site: &Site| {
+        let counters = site.counters("next");
+        let all = counters.jobs.first().map_or(&[][..], |job| &job.workers);
+        let sums: Vec<u64> = all.iter().map(|worker| worker.opened + worker.added).collect();
+        (sums.len() == 2 && sums.iter().all(|&sum| sum >= 24)).then_some(sums)
+    };
+    assert_eq!(site.until("counters of the next job", sums), [24, 24]);
+    site.delete("next").unwrap();
 }
 
 fn tables_and_room(site: &Site) {
