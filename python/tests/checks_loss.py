@@ -133,7 +133,7 @@ def check_the_server_dies_in_the_middle_of_a_step() -> None:
     group = join(address, timeout=1.5)
     model, hook = wrapped(group=group)
     backward(model, gradients(0))
-    rig.dist.barrier()  # A loss between two ranks\' ends of one step is not what this looks at.
+    rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
     if server is not None:
         # Somewhere between two buckets, or within one.
         import threading
@@ -157,7 +157,7 @@ def check_the_fallback_can_be_forbidden() -> None:
     group = join(address, timeout=1)
     model, hook = wrapped(group=group, fallback=False)
     backward(model, gradients(0))
-    rig.dist.barrier()  # A loss between two ranks\' ends of one step is not what this looks at.
+    rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
     if server is not None:
         server.kill()
     rig.dist.barrier()
@@ -178,7 +178,7 @@ def check_a_restarted_server_is_no_loss() -> None:
     group = join(address, timeout=20)
     model, hook = wrapped(group=group)
     backward(model, gradients(0))
-    rig.dist.barrier()  # A loss between two ranks\' ends of one step is not what this looks at.
+    rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
     if server is not None:
         from servers import ParameterServer
 

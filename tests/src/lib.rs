@@ -7,7 +7,7 @@
 pub use thc_netns::{Host, Network, PREFIX_LEN};
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{SocketAddrV4, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -45,6 +45,27 @@ pub fn bmv2(program: &str) -> Result<PathBuf, String> {
 #[must_use]
 pub fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A TCP port of the loopback that was free a moment ago.
+#[must_use]
+pub fn free_tcp_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A `simple_switch_grpc` that has no program yet, with a port for each host of a network, numbered from 1, and P4Runtime
+/// at a port of the loopback.
+#[must_use]
+pub fn switch_command(program: &Path, network: &Network, p4runtime: u16, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--no-p4", "--log-level", "error", "--thrift-port", &free_tcp_port().to_string()]);
+    let notifications = folder.join(format!("notifications{p4runtime}.ipc"));
+    command.args(["--notifications-addr", &format!("ipc://{}", notifications.display())]);
+    for (port, host) in (1..).zip(network.hosts()) {
+        command.args(["-i", &format!("{port}@{}", host.port)]);
+    }
+    command.args(["--", "--grpc-server-addr", &format!("127.0.0.1:{p4runtime}"), "--cpu-port", "255"]);
+    command
 }
 
 /// A command that runs a binary, on a host of a test's network or on this machine itself.
@@ -256,6 +277,17 @@ pub fn write_gradient(path: &Path, coordinates: usize, seed: u64) {
         gradient(coordinates, seed).iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>(),
     )
     .unwrap();
+}
+
+/// A file of [`write_gradient`] in a folder for each of some workers, whose numbers are the seeds.
+#[must_use]
+pub fn write_gradients(folder: &Path, workers: u8, coordinates: usize) -> Vec<PathBuf> {
+    let write = |worker: u8| {
+        let path = folder.join(format!("{worker}.f32"));
+        write_gradient(&path, coordinates, worker.into());
+        path
+    };
+    (0..workers).map(write).collect()
 }
 
 /// Coordinates that look like a gradient: products of three uniform numbers.

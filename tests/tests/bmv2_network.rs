@@ -4,11 +4,13 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use thc_tests::{COOKIE, Network, PREFIX_LEN, Ps, Worker, binary, bmv2, write_gradient};
+use thc_tests::{
+    COOKIE, Network, PREFIX_LEN, Ps, Worker, binary, bmv2, free_tcp_port, switch_command, write_gradients,
+};
 
 const WORKERS: u8 = 4;
 /// 1 MiB.
@@ -30,20 +32,9 @@ impl Drop for Running {
     }
 }
 
-fn free_tcp_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 fn switch(program: &Path, network: &Network, p4runtime: u16, folder: &Path) -> Running {
     let log = File::create(folder.join("switch.log")).unwrap();
-    let mut command = Command::new(program);
-    command.args(["--no-p4", "--log-level", "error", "--thrift-port", &free_tcp_port().to_string()]);
-    let notifications = format!("ipc://{}", folder.join("notifications.ipc").display());
-    command.args(["--notifications-addr", &notifications]);
-    for (port, host) in (1..).zip(network.hosts()) {
-        command.args(["-i", &format!("{port}@{}", host.port)]);
-    }
-    command.args(["--", "--grpc-server-addr", &format!("127.0.0.1:{p4runtime}"), "--cpu-port", "255"]);
+    let mut command = switch_command(program, network, p4runtime, folder);
     let output = log.try_clone().unwrap();
     let switch = Running(command.stdin(Stdio::null()).stdout(output).stderr(log).spawn().unwrap());
     let started = Instant::now();
@@ -137,13 +128,7 @@ fn workers_on_hosts_behind_the_switch_get_what_thc_ps_gives() {
         }
     };
     let folder = tempfile::tempdir().unwrap();
-    let inputs: Vec<PathBuf> = (0..WORKERS)
-        .map(|worker| {
-            let path = folder.path().join(format!("{worker}.f32"));
-            write_gradient(&path, COORDINATES, worker.into());
-            path
-        })
-        .collect();
+    let inputs = write_gradients(folder.path(), WORKERS, COORDINATES);
     let ps = Ps::start(WORKERS, &["--slots", "64"]);
     let expected = all_reduce(&inputs, |number, flags| Worker::start(ps.addr, number, flags));
     assert!(expected.iter().all(|mean| *mean == expected[0]));

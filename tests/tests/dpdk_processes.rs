@@ -7,7 +7,9 @@ use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use thc_tests::{COOKIE, Finished, Host, Network, PREFIX_LEN, Ps, Worker, binary, write_gradient};
+use thc_tests::{
+    COOKIE, Finished, Host, Network, PREFIX_LEN, Ps, Worker, binary, write_gradient, write_gradients,
+};
 
 const WORKERS: u8 = 4;
 /// 16 MiB.
@@ -123,15 +125,6 @@ fn outcome(workers: Vec<Worker>, inputs: &[PathBuf]) -> (Vec<Vec<u8>>, Vec<Finis
     (outputs.collect(), ends)
 }
 
-fn inputs(folder: &Path, coordinates: usize) -> Vec<PathBuf> {
-    let paths = (0..WORKERS).map(|worker| {
-        let path = folder.join(format!("{worker}.f32"));
-        write_gradient(&path, coordinates, u64::from(worker));
-        path
-    });
-    paths.collect()
-}
-
 /// The mean that kernel UDP brings.
 fn reference(inputs: &[PathBuf], more: &[&str]) -> Vec<u8> {
     let ps = Ps::start(WORKERS, &[]);
@@ -154,7 +147,7 @@ fn repeated(ends: &[Finished]) -> u64 {
 /// 16 MiB of four workers, undisturbed and with loss.
 fn brings_the_same_mean(carrier: &Carrier) {
     let folder = tempfile::tempdir().unwrap();
-    let inputs = inputs(folder.path(), COORDINATES);
+    let inputs = write_gradients(folder.path(), WORKERS, COORDINATES);
     let expected = reference(&inputs, &[]);
     let ps = carrier.ps(WORKERS, &[]);
     let (outputs, ends) = carrier.all_reduce(&ps, &inputs, &[]);
@@ -170,7 +163,7 @@ fn brings_the_same_mean(carrier: &Carrier) {
 /// A worker is killed in the middle, and one with the same number takes its place.
 fn takes_a_killed_worker_back(carrier: &Carrier) {
     let folder = tempfile::tempdir().unwrap();
-    let inputs = inputs(folder.path(), 1 << 20);
+    let inputs = write_gradients(folder.path(), WORKERS, 1 << 20);
     let more = ["--repeat", "30"];
     let expected = reference(&inputs, &more);
     let ps = carrier.ps(WORKERS, &[]);
@@ -228,7 +221,7 @@ fn packet_sockets_take_a_killed_worker_back() {
 fn kernel_workers_and_a_dpdk_server_and_the_other_way_round() {
     let Some(carrier) = Carrier::af_packet() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let inputs = inputs(folder.path(), 300_000);
+    let inputs = write_gradients(folder.path(), WORKERS, 300_000);
     let expected = reference(&inputs, &[]);
     // The server past the kernel, workers 0 and 1 by the kernel.
     let ps = carrier.ps(WORKERS, &[]);

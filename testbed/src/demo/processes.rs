@@ -129,8 +129,11 @@ impl Children {
         }
     }
 
-    /// Fails if child `number` has ended with an error.
-    fn check(&mut self, number: usize) -> Result<()> {
+    /// Fails if child `number` has ended with an error, or the demo is to end.
+    pub fn check(&mut self, number: usize) -> Result<()> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
         let running = &mut self.running[number];
         if running.ended.is_some() {
             return Ok(());

@@ -133,8 +133,9 @@ fn compressed(
     let (address, asked) = match (its_controller, &site) {
         (Some(program), Some(site)) => {
             command.args(site.arguments(folder)?);
-            servers.push(children.start(switch::PROGRAM.to_owned(), &mut command)?);
-            site.wait()?;
+            let running = children.start(switch::PROGRAM.to_owned(), &mut command)?;
+            site.wait(|| children.check(running))?;
+            servers.push(running);
             let mut command = own("demo-server")?;
             command.arg(program).args(site.controller(folder, &job)?);
             servers.push(children.start(controller::PROGRAM.to_owned(), &mut command)?);

@@ -77,10 +77,11 @@ impl Site {
         Ok(words)
     }
 
-    /// Waits until the switch can be asked.
-    pub fn wait(&self) -> Result<()> {
+    /// Waits until the switch can be asked, as long as `lives` says that it is there.
+    pub fn wait(&self, mut lives: impl FnMut() -> Result<()>) -> Result<()> {
         let started = Instant::now();
         while TcpStream::connect(self.p4runtime).is_err() {
+            lives()?;
             if started.elapsed() > PATIENCE {
                 return Err(Error::Silent { name: PROGRAM.to_owned() });
             }

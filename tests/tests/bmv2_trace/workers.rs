@@ -14,7 +14,7 @@ use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, Registry, StaticJob};
 use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
-use thc_tests::{COOKIE_NUMBER, Ps, Worker, write_gradient};
+use thc_tests::{COOKIE_NUMBER, Ps, Worker, write_gradients};
 
 const WORKERS: u8 = 4;
 /// The switch's one port: all hosts are behind it.
@@ -197,13 +197,7 @@ fn four_worker_processes_get_what_they_get_from_thc_ps() {
         }
     };
     let dir = tempfile::tempdir().unwrap();
-    let inputs: Vec<PathBuf> = (0..WORKERS)
-        .map(|worker| {
-            let path = dir.path().join(format!("{worker}.f32"));
-            write_gradient(&path, 1 << 18, u64::from(worker));
-            path
-        })
-        .collect();
+    let inputs = write_gradients(dir.path(), WORKERS, 1 << 18);
     let mut host = Host::new(switch, welcome());
     let addr = host.addr();
     let end = AtomicBool::new(false);

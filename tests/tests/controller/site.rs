@@ -11,7 +11,7 @@ use p4runtime_proto::v1::{
 };
 use std::fs;
 use std::fs::OpenOptions;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,7 +22,9 @@ use thc_control_proto::v1::{
     ListTablesRequest, ReadCountersRequest, ReadCountersResponse, Table,
 };
 use thc_controller::Capacity;
-use thc_tests::{COOKIE, Network, Worker, binary, bmv2, free_port, write_gradient};
+use thc_tests::{
+    COOKIE, Network, Worker, binary, bmv2, free_port, free_tcp_port, switch_command, write_gradient,
+};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -91,10 +93,6 @@ pub struct Site {
     dir: PathBuf,
     // Of the first controller's site; another's is not its own to remove.
     _temporary: Option<tempfile::TempDir>,
-}
-
-fn free_tcp_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn build(file: &str) -> PathBuf {
@@ -167,26 +165,9 @@ impl Site {
                 command
             }
             Kind::Bmv2 => {
-                let mut command = Command::new(bmv2("simple_switch_grpc").unwrap());
-                command.args([
-                    "--no-p4",
-                    "--log-level",
-                    "error",
-                    "--thrift-port",
-                    &free_tcp_port().to_string(),
-                ]);
-                let notifications = self.dir.join(format!("notifications{p4runtime}.ipc"));
-                command.args(["--notifications-addr", &format!("ipc://{}", notifications.display())]);
-                for (port, host) in (1..).zip(self.network.as_ref().unwrap().hosts()) {
-                    command.args(["-i", &format!("{port}@{}", host.port)]);
-                }
-                command.args([
-                    "--",
-                    "--grpc-server-addr",
-                    &format!("127.0.0.1:{p4runtime}"),
-                    "--cpu-port",
-                    "255",
-                ]);
+                let program = bmv2("simple_switch_grpc").unwrap();
+                let network = self.network.as_ref().unwrap();
+                let mut command = switch_command(&program, network, p4runtime, &self.dir);
                 if self.secured {
                     command.args(["--grpc-server-ssl", "--grpc-server-with-client-auth"]);
                     command.args(["--grpc-server-cert", &format!("{TARGET}.pem")]);
