@@ -12,12 +12,14 @@ use crate::arch;
 use crate::error::CodecError;
 use crate::isa::Isa;
 
+#[inline]
 fn check(lanes: &[u8], width: usize, packed: &[u8]) -> Result<(), CodecError> {
     CodecError::check_len("lanes", packed.len() * 2 * width, lanes.len())
 }
 
 /// Sets 8-bit lanes to the table values of packed 4-bit indices (first index in the high nibble).
 /// `lanes` must be twice as long as `packed`.
+#[inline]
 pub fn lookup_set4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     check(lanes, 1, packed)?;
     arch::aggregate::lookup_set4(Isa::current(), lanes, table, packed);
@@ -26,6 +28,7 @@ pub fn lookup_set4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<
 
 /// Adds the table values of packed 4-bit indices to 8-bit lanes.
 /// `lanes` must be twice as long as `packed`.
+#[inline]
 pub fn lookup_add4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     check(lanes, 1, packed)?;
     arch::aggregate::lookup_add4(Isa::current(), lanes, table, packed);
@@ -33,6 +36,7 @@ pub fn lookup_add4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<
 }
 
 /// [`lookup_set4`] for big-endian 16-bit lanes. `lanes` must be four times as long as `packed`.
+#[inline]
 pub fn lookup_set4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     check(lanes, 2, packed)?;
     arch::aggregate::lookup_set4_wide(Isa::current(), lanes, table, packed);
@@ -40,6 +44,7 @@ pub fn lookup_set4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Re
 }
 
 /// [`lookup_add4`] for big-endian 16-bit lanes. `lanes` must be four times as long as `packed`.
+#[inline]
 pub fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     check(lanes, 2, packed)?;
     arch::aggregate::lookup_add4_wide(Isa::current(), lanes, table, packed);
@@ -56,6 +61,7 @@ pub fn raw_set(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
 
 /// Adds the words of an uncompressed payload to big-endian 32-bit lanes, wrapping. Lengths must
 /// agree and be a multiple of 4.
+#[inline]
 pub fn raw_add(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
     check_words(lanes, payload)?;
     arch::aggregate::raw_add(Isa::current(), lanes, payload);

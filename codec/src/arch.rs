@@ -9,6 +9,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512vbmi;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod hadamard;
 #[cfg(target_arch = "aarch64")]
@@ -32,6 +34,11 @@ macro_rules! kernels {
             $(#[inline]
             pub(crate) fn $kernel(isa: Isa, $($name: $type),*) $(-> $result)? {
                 match isa.level() {
+                    #[cfg(target_arch = "x86_64")]
+                    Level::Avx512Vbmi => {
+                        // SAFETY: as below.
+                        unsafe { super::avx512vbmi::$module::$kernel($($name),*) }
+                    }
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx512 => {
                         // SAFETY: `Isa` values come from detection alone, so the processor has

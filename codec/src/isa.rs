@@ -8,10 +8,11 @@ pub(crate) enum Level {
     Scalar,
     Avx2,
     Avx512,
+    Avx512Vbmi,
     Neon,
 }
 
-const LEVELS: [Level; 4] = [Level::Scalar, Level::Avx2, Level::Avx512, Level::Neon];
+const LEVELS: [Level; 5] = [Level::Scalar, Level::Avx2, Level::Avx512, Level::Avx512Vbmi, Level::Neon];
 
 impl Level {
     /// Whether this processor has everything that the kernels of this level use.
@@ -28,8 +29,10 @@ impl Level {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
             }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vbmi => Self::Avx512.present() && is_x86_feature_detected!("avx512vbmi"),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx2 | Self::Avx512 => false,
+            Self::Avx2 | Self::Avx512 | Self::Avx512Vbmi => false,
             // Part of every 64-bit ARM target that has floating point.
             Self::Neon => {
                 cfg!(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))
@@ -77,13 +80,14 @@ impl Isa {
         SELECTED.store(self.0 as u8 + 1, Ordering::Relaxed);
     }
 
-    /// `scalar`, `avx2`, `avx512` or `neon`.
+    /// `scalar`, `avx2`, `avx512`, `avx512vbmi` or `neon`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
             Level::Scalar => "scalar",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
+            Level::Avx512Vbmi => "avx512vbmi",
             Level::Neon => "neon",
         }
     }

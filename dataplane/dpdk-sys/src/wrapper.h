@@ -10,6 +10,7 @@
 #include <rte_flow.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_pool_ops.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
 #include <rte_version.h>
@@ -35,6 +36,9 @@ enum mbuf_flag {
 	FLAG_RX_L4_CKSUM_GOOD = RTE_MBUF_F_RX_L4_CKSUM_GOOD,
 	FLAG_RX_IP_CKSUM_MASK = RTE_MBUF_F_RX_IP_CKSUM_MASK,
 	FLAG_RX_IP_CKSUM_GOOD = RTE_MBUF_F_RX_IP_CKSUM_GOOD,
+	/* Its buffer is another packet's, or somebody else's. */
+	FLAG_INDIRECT = RTE_MBUF_F_INDIRECT,
+	FLAG_EXTERNAL = RTE_MBUF_F_EXTERNAL,
 	FLAG_TX_IPV4 = RTE_MBUF_F_TX_IPV4,
 	FLAG_TX_IP_CKSUM = RTE_MBUF_F_TX_IP_CKSUM,
 	FLAG_TX_UDP_CKSUM = RTE_MBUF_F_TX_UDP_CKSUM,
@@ -61,6 +65,35 @@ enum eth_number {
 
 /* rte_errno lies in thread-local storage, behind a macro. */
 static inline int thc_errno(void) { return rte_errno; }
+
+/* rte_pktmbuf_pool_create, but for ordinary pages: DPDK keeps each packet within a page then, so that all of them begin at
+ * the same places of their pages and compete for a few sets of the caches. Where devices see the addresses that the
+ * process sees, a packet may as well lie across two pages. */
+static inline struct rte_mempool *thc_pool_create(const char *name, unsigned int packets, unsigned int cache, uint16_t room)
+{
+	struct rte_pktmbuf_pool_private private = { .mbuf_data_room_size = room };
+	unsigned int size = sizeof(struct rte_mbuf) + room, flags = 0;
+	struct rte_mempool *pool;
+	int failed;
+
+	if (!rte_eal_has_hugepages() && rte_eal_iova_mode() == RTE_IOVA_VA)
+		flags |= RTE_MEMPOOL_F_NO_IOVA_CONTIG;
+	pool = rte_mempool_create_empty(name, packets, size, cache, sizeof(private), SOCKET_ID_ANY, flags);
+	if (pool == NULL)
+		return NULL;
+	failed = rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
+	if (failed == 0) {
+		rte_pktmbuf_pool_init(pool, &private);
+		failed = rte_mempool_populate_default(pool);
+	}
+	if (failed < 0) {
+		rte_mempool_free(pool);
+		rte_errno = -failed;
+		return NULL;
+	}
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
+}
 
 /* Fields that lie in other places, or in bit fields, depending on DPDK's version. */
 static inline int thc_link_up(const struct rte_eth_link *link) { return link->link_status; }

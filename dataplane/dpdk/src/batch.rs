@@ -110,6 +110,26 @@ impl Batch {
         }
     }
 
+    /// Hands every packet to `f`, in order, along with those behind it. Those that `f` gives back stay.
+    #[inline]
+    pub fn sift(&mut self, mut f: impl FnMut(Mbuf, &[Mbuf]) -> Option<Mbuf>) {
+        // Nothing counts as ours while `f` runs: should it panic, packets are leaked and not freed twice.
+        let (len, mut kept) = (std::mem::take(&mut self.len), 0);
+        for at in 0..len {
+            let (first, rest) = self.raw[at..len].split_at(1);
+            // SAFETY: entries below the old `len` are owned mbufs. This one is `f`'s now, those behind it are ours still.
+            let (packet, rest) = unsafe {
+                let rest = std::slice::from_raw_parts(rest.as_ptr().cast::<Mbuf>(), rest.len());
+                (Mbuf::from_raw(first[0].assume_init()), rest)
+            };
+            if let Some(packet) = f(packet, rest) {
+                self.raw[kept].write(packet.into_raw());
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+
     /// Frees the first `count` packets; the others move to the front.
     pub fn drop_front(&mut self, count: usize) {
         let count = count.min(self.len);

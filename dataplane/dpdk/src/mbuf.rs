@@ -165,6 +165,25 @@ impl Mbuf {
         alone
     }
 
+    /// Makes a packet that was received an empty one, as if it came from its pool; whether that can be done: not if it has
+    /// several segments, or if others have a reference to it or to its buffer.
+    #[inline]
+    pub fn renew(&mut self) -> bool {
+        // SAFETY: see `field!`.
+        let flags = unsafe { field!(self.0, MBUF_OL_FLAGS: u64).read() };
+        let borrowed = dpdk_sys::FLAG_INDIRECT | dpdk_sys::FLAG_EXTERNAL;
+        if flags & borrowed != 0 || !self.clear() {
+            return false;
+        }
+        let headroom = self.u16(field!(self.0, MBUF_BUF_LEN: u16)).min(dpdk_sys::MBUF_HEADROOM as u16);
+        // SAFETY: see `field!`; the segment and its buffer are ours alone, and the offset lies within that.
+        unsafe {
+            field!(self.0, MBUF_DATA_OFF: u16).write(headroom);
+            field!(self.0, MBUF_OL_FLAGS: u64).write(0);
+        }
+        true
+    }
+
     /// Has an empty packet of ours alone begin `bytes` later in its buffer; whether there is room for that.
     #[inline]
     pub fn indent(&mut self, bytes: u16) -> bool {
@@ -212,7 +231,12 @@ impl Mbuf {
     /// The same for `len` bytes from the first one on.
     #[inline]
     pub fn prefetch_many(&self, len: usize) {
-        (0..len).step_by(CACHE_LINE).for_each(|at| prefetch(self.start().wrapping_add(at)));
+        let start = self.start();
+        let mut at = 0;
+        while at < len {
+            prefetch(start.wrapping_add(at));
+            at += CACHE_LINE;
+        }
     }
 
     /// The same for DPDK's record of the packet, which has its place and length.

@@ -55,8 +55,8 @@ impl Mempool {
         let name = CString::new(name).map_err(|error| DpdkError::Text { text: error.to_string() })?;
         // DPDK wants one and a half caches to fit.
         let cache = CACHE.min(packets / 2);
-        // SAFETY: DPDK runs (there is an `Eal`), `name` ends with zero and is copied; -1 is any NUMA node.
-        let raw = unsafe { dpdk_sys::rte_pktmbuf_pool_create(name.as_ptr(), packets, cache, 0, room, -1) };
+        // SAFETY: DPDK runs (there is an `Eal`), and `name` ends with zero and is copied.
+        let raw = unsafe { dpdk_sys::thc_pool_create(name.as_ptr(), packets, cache, room) };
         match NonNull::new(raw) {
             Some(raw) => Ok(Mempool(Arc::new(Inner { raw, packets }))),
             None => Err(DpdkError::Pool { packets, cause: text(errno()) }),

@@ -172,6 +172,58 @@ fn batches_keep_their_order() {
 }
 
 #[test]
+fn a_packet_that_was_received_becomes_an_empty_one_if_it_is_nobody_elses() {
+    let pool = pool(256);
+    let [(_a, _, mut tx), (_b, mut rx, _)] = joined(&pool);
+    let chain = SharedMbuf::new(packet(&pool, b"payload")).unwrap().behind(packet(&pool, b"head: ")).unwrap();
+    send_one(&mut tx, packet(&pool, b"alone"));
+    let wanted = packet(&pool, b"wanted");
+    let again = wanted.share().unwrap();
+    send_one(&mut tx, wanted);
+    send_one(&mut tx, chain);
+    let mut batch = Batch::new();
+    assert_eq!(rx.burst(&mut batch), 3);
+    let mut renewed = Vec::new();
+    batch.sift(|mut packet, behind| {
+        assert!(behind.len() < 3 - renewed.len());
+        if !packet.renew() {
+            return Some(packet);
+        }
+        renewed.push(packet);
+        None
+    });
+    let left: Vec<usize> = batch.packets().iter().map(Mbuf::len).collect();
+    assert_eq!(left, [6, 13], "what others refer to, and what has several segments, stays as it is");
+    assert_eq!(again.data(), b"wanted");
+    let mut empty = renewed.pop().unwrap();
+    assert!(empty.is_empty() && renewed.is_empty());
+    empty.append(usize::from(FRAME)).unwrap().fill(1);
+    assert_eq!(empty.len(), usize::from(FRAME));
+    drop((empty, batch, again));
+    assert_eq!(pool.available(), 256);
+}
+
+#[test]
+fn what_is_sifted_out_leaves_the_batch() {
+    let pool = pool(256);
+    let mut batch = Batch::new();
+    for i in 0..10 {
+        batch.push(packet(&pool, &[i])).unwrap();
+    }
+    batch.sift(|packet, behind| {
+        let number = packet.data()[0];
+        assert!(behind.iter().map(|later| later.data()[0]).eq(number + 1..10));
+        (number % 3 == 0).then_some(packet)
+    });
+    assert_eq!(pool.available(), 256 - 4);
+    assert_eq!(batch.packets().iter().map(|packet| packet.data()[0]).collect::<Vec<_>>(), [0, 3, 6, 9]);
+    batch.push(packet(&pool, &[99])).unwrap();
+    assert_eq!(batch.pop().unwrap().data(), [99]);
+    batch.clear();
+    assert_eq!(pool.available(), 256);
+}
+
+#[test]
 fn what_one_end_of_a_pair_sends_the_other_receives() {
     let pool = pool(1024);
     let [(a, mut a_rx, mut a_tx), (b, mut b_rx, mut b_tx)] = joined(&pool);
@@ -390,5 +442,5 @@ fn clean_under_valgrind() {
         .unwrap();
     let (out, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{}\n{out}\n{errors}", run.status);
-    assert!(out.contains("test result: ok. 14 passed"), "{out}");
+    assert!(out.contains("test result: ok. 16 passed"), "{out}");
 }

@@ -8,6 +8,8 @@
 //! thread that forwards them. Both take turns.
 //! Before anything is timed, sums and receivers of all results of a round are checked.
 //!
+//! All of it in ordinary pages, and, in a second process, in hugepages, if enough of them are free.
+//!
 //! Results go to `bench/device.json` in the target directory. Without `--bench` there is one short turn of each.
 
 use std::collections::BTreeMap;
@@ -20,6 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use thc_dpdk::{BURST, Batch, Eal, EalConfig, Mempool, Port, PortConfig, RingPair, RxQueue, TxQueue};
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Kernels, Outcome, Scalar, Shard, Sink};
 use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET};
@@ -37,6 +40,11 @@ const BLOCK: u16 = 64;
 const TURN: usize = BLOCK as usize * WORKERS as usize;
 const DATA: usize = HEADER_LEN + 512;
 const HEADERS: usize = 42;
+/// Memory of the server and of testpmd.
+const SERVER_MIB: u32 = 256;
+const TESTPMD_MIB: u32 = 128;
+/// Has the benchmark run in hugepages, and print its results alone.
+const IN_HUGEPAGES: &str = "--in-hugepages";
 const PS: Peer = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
 const PS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
@@ -142,7 +150,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(eal: &Eal, checksums: bool) -> Fallible<Rig> {
+    fn new(eal: &Eal, hugepages: bool, checksums: bool) -> Fallible<Rig> {
         let [ours, theirs] = RingPair::new(eal, 1024)?.names;
         let neighbours = (0..WORKERS).map(|number| Neighbour {
             address: *worker(number).ip(),
@@ -151,7 +159,7 @@ impl Rig {
         });
         let config = DpdkConfig {
             devices: vec![ours],
-            hugepages: false,
+            hugepages,
             neighbours: neighbours.collect(),
             mac: Some(MacAddr(PS_MAC)),
             idle: Idle::BusyPoll,
@@ -297,10 +305,12 @@ struct Testpmd {
 }
 
 impl Testpmd {
-    fn start() -> Fallible<Testpmd> {
+    fn start(hugepages: bool) -> Fallible<Testpmd> {
         let last = thread::available_parallelism()?.get() - 1;
         let child = Command::new("dpdk-testpmd")
-            .args(["--no-huge", "--no-shconf", "--no-telemetry", "--no-pci", "-m256", "--vdev=net_ring0"])
+            .arg(if hugepages { "--in-memory" } else { "--no-huge" })
+            .args(["--no-shconf", "--no-telemetry", "--no-pci"])
+            .args([&format!("-m{TESTPMD_MIB}"), "--vdev=net_ring0"])
             // A thread that commands and one that forwards, both wherever there is time.
             .args(["--lcores", &format!("0@(0-{last}),1@(0-{last})")])
             .args(["--", "-i", "--forward-mode=macswap", "--burst=64"])
@@ -357,8 +367,8 @@ impl Drop for Testpmd {
 
 /// Nanoseconds per packet of testpmd's forwarding: CPU time of the thread that forwards, which is busy all the time, so
 /// that it does not count when somebody else has its core.
-fn testpmd(seconds: f64) -> Fallible<f64> {
-    let mut testpmd = Testpmd::start()?;
+fn testpmd(hugepages: bool, seconds: f64) -> Fallible<f64> {
+    let mut testpmd = Testpmd::start(hugepages)?;
     let before = cpu_times(testpmd.child.id())?;
     // TURN packets go round, of the size of DATA.
     testpmd.command(&format!("set txpkts {}", HEADERS + DATA))?;
@@ -380,16 +390,12 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-fn main() -> Fallible<()> {
-    let measure = std::env::args().any(|argument| argument == "--bench");
+/// Both in one kind of pages; results as JSON.
+fn compare(hugepages: bool, measure: bool) -> Fallible<Vec<Value>> {
     let (rounds, turns, seconds) = if measure { (5, 2000, 1.0) } else { (1, 20, 0.3) };
-    if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
-        println!("not run: dpdk-testpmd not found (Debian: apt-get install dpdk)");
-        return Ok(());
-    }
     let eal =
-        Eal::start(&EalConfig { hugepages: false, memory: 512, pci: Vec::new(), arguments: Vec::new() })?;
-    let mut rigs = [(true, Rig::new(eal, true)?), (false, Rig::new(eal, false)?)];
+        Eal::start(&EalConfig { hugepages, memory: SERVER_MIB, pci: Vec::new(), arguments: Vec::new() })?;
+    let mut rigs = [(true, Rig::new(eal, hugepages, true)?), (false, Rig::new(eal, hugepages, false)?)];
     for (_, rig) in &mut rigs {
         rig.check()?;
     }
@@ -397,7 +403,7 @@ fn main() -> Fallible<()> {
     let mut ours = [Vec::new(), Vec::new()];
     let mut next = 1;
     for _ in 0..rounds {
-        theirs.push(testpmd(seconds)?);
+        theirs.push(testpmd(hugepages, seconds)?);
         for ((_, rig), ours) in rigs.iter_mut().zip(&mut ours) {
             let mut took = (0..turns).map(|turn| rig.turn(next + turn)).collect::<Fallible<Vec<_>>>()?;
             ours.push(median(&mut took));
@@ -409,21 +415,68 @@ fn main() -> Fallible<()> {
     for ((checksums, _), ours) in rigs.iter().zip(&mut ours) {
         let ours = median(ours);
         let checksums = if *checksums { "with" } else { "without" };
+        let pages = if hugepages { "hugepages" } else { "ordinary pages" };
         let detail = format!(
             "testpmd macswap {theirs:.1} ns/packet, server {ours:.1} ns/packet, {:.2} million packets/s, one core, \
-             net_ring, {} byte frames in, no hugepages",
+             net_ring, {} byte frames in, {pages}",
             1e3 / ours,
             HEADERS + DATA
         );
-        println!("UDP checksums {checksums:<8} {:>5.2} of testpmd: {detail}", theirs / ours);
-        results.push(serde_json::json!({
-            "name": format!("ps over a device, {checksums} UDP checksums: packets per second over testpmd's macswap"),
+        results.push(json!({
+            "name": format!("ps over a device, {checksums} UDP checksums, {pages}: packets per second over testpmd's macswap"),
             "ratio": theirs / ours,
             "better": "higher",
             "aim": 0.5,
             "floor": 0.25,
             "detail": detail,
         }));
+    }
+    Ok(results)
+}
+
+/// The same in a process of its own: DPDK starts once in each. Nothing, and why, if there are not enough hugepages.
+fn compare_in_hugepages(measure: bool) -> Fallible<Vec<Value>> {
+    let free: u64 = fs::read_to_string("/proc/meminfo")?
+        .lines()
+        .find_map(|line| line.strip_prefix("HugePages_Free:")?.trim().parse().ok())
+        .unwrap_or(0);
+    let wanted = u64::from((SERVER_MIB + TESTPMD_MIB) / 2);
+    if free < wanted {
+        println!(
+            "in hugepages: not run: {free} of 2 MiB are free, {wanted} wanted (sysctl vm.nr_hugepages={wanted})"
+        );
+        return Ok(Vec::new());
+    }
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(IN_HUGEPAGES).args(measure.then_some("--bench")).stderr(Stdio::inherit());
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err("the run in hugepages failed".into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn main() -> Fallible<()> {
+    let given = |wanted: &str| std::env::args().any(|argument| argument == wanted);
+    let measure = given("--bench");
+    if given(IN_HUGEPAGES) {
+        println!("{}", serde_json::to_string(&compare(true, measure)?)?);
+        return Ok(());
+    }
+    if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
+        println!("not run: dpdk-testpmd not found (Debian: apt-get install dpdk)");
+        return Ok(());
+    }
+    let mut results = compare(false, measure)?;
+    results.extend(compare_in_hugepages(measure)?);
+    for result in &results {
+        let text = |key: &str| result[key].as_str().unwrap_or_default();
+        println!(
+            "{:>5.2} {}\n      {}",
+            result["ratio"].as_f64().unwrap_or(0.0),
+            text("name"),
+            text("detail")
+        );
     }
     if measure {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");

@@ -15,6 +15,21 @@ pub(crate) fn checksum(from: Peer, to: Peer, payload: &[u8]) -> u16 {
     }
 }
 
+/// Whether a datagram is as it was sent, given all of it from the source address in its IPv4 header on: addresses, UDP
+/// header, payload. The protocol and the length are all that the pseudo header has besides.
+#[inline]
+pub(crate) fn verify_in_place(addresses_on: &[u8]) -> bool {
+    let rest = UDP as u16 + (addresses_on.len() - 8) as u16;
+    // The words are summed as the processor loads them: so is this one, and all ones are all ones in any order.
+    fold(best_sum_of_words(addresses_on) + u64::from(rest.to_be())) == 0xffff
+}
+
+/// Whether an IPv4 header is as it was sent.
+#[inline]
+pub(crate) fn verify_header(header: &[u8; 20]) -> bool {
+    fold(sum_of_words(header)) == 0xffff
+}
+
 /// Whether `payload` still belongs to `written`.
 pub(crate) fn verify(from: Peer, to: Peer, payload: &[u8], written: u16) -> bool {
     fold(sum(from, to, payload) + u64::from(written)) == 0xffff
@@ -41,13 +56,25 @@ pub(crate) fn sum_of_ends(from: Peer, to: Peer) -> u64 {
 /// the processor loads them.
 #[inline]
 pub(crate) fn sum_of_bytes(bytes: &[u8]) -> u64 {
-    // Headers are not worth asking what the processor has.
+    in_wire_order(best_sum_of_words(bytes))
+}
+
+/// [`sum_of_words`], or what leaves the same remainder by 2^16 − 1 and is zero for the same bytes, with what the
+/// processor has. Headers are not worth asking for that.
+#[inline]
+fn best_sum_of_words(bytes: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= 128 && std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        return in_wire_order(unsafe { avx2::sum_of_words(bytes) });
+    if bytes.len() >= 128 {
+        if avx512::is_present() && bytes.len() <= avx512::LONGEST {
+            // SAFETY: the processor has what it needs.
+            return unsafe { avx512::sum_of_words(bytes) };
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2.
+            return unsafe { avx2::sum_of_words(bytes) };
+        }
     }
-    in_wire_order(sum_of_words(bytes))
+    sum_of_words(bytes)
 }
 
 /// A sum of words as the processor loads them, in 16 bits and in wire order.
@@ -111,10 +138,98 @@ mod avx2 {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::{
+        __m512i, _mm512_add_epi32, _mm512_dpwssd_epi32, _mm512_loadu_si512, _mm512_maskz_loadu_epi8,
+        _mm512_reduce_add_epi32, _mm512_set1_epi16, _mm512_setzero_si512, _mm512_xor_si512,
+    };
+
+    /// Bytes above which 32 bits might overflow: more than a datagram has.
+    pub const LONGEST: usize = 1 << 16;
+
+    #[inline]
+    pub fn is_present() -> bool {
+        std::arch::is_x86_feature_detected!("avx512bw") && std::arch::is_x86_feature_detected!("avx512vnni")
+    }
+
+    /// What stands for [`super::sum_of_words`]: the sum of 16-bit words, which leaves the same remainder by 2^16 − 1 and is
+    /// zero for the same bytes. At most [`LONGEST`] of them.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub fn sum_of_words(bytes: &[u8]) -> u64 {
+        // Up to where a cache line begins: loads that straddle two take longer.
+        let ahead = bytes.as_ptr().align_offset(64);
+        let (first, bytes) = bytes.split_at(if ahead.is_multiple_of(2) { ahead.min(bytes.len()) } else { 0 });
+        let (blocks, rest) = bytes.as_chunks::<64>();
+        let none = _mm512_setzero_si512();
+        let mut sums = [none, none, none, add(none, short(first))];
+        let (fours, single) = blocks.as_chunks::<4>();
+        for four in fours {
+            for (sum, block) in sums.iter_mut().zip(four) {
+                // SAFETY: the block is 64 bytes long, and the load needs no alignment.
+                *sum = add(*sum, unsafe { _mm512_loadu_si512(block.as_ptr().cast()) });
+            }
+        }
+        for (sum, block) in sums.iter_mut().zip(single) {
+            // SAFETY: as above.
+            *sum = add(*sum, unsafe { _mm512_loadu_si512(block.as_ptr().cast()) });
+        }
+        let [a, b, c, d] = sums;
+        let sum = _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, add(d, short(rest))));
+        let words = 32 * (blocks.len() as i64 + 2);
+        (i64::from(_mm512_reduce_add_epi32(sum)) + (words << 15)).cast_unsigned()
+    }
+
+    /// Fewer than 64 bytes, filled up with zeros.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    #[inline]
+    fn short(bytes: &[u8]) -> __m512i {
+        assert!(bytes.len() < 64);
+        // SAFETY: only as many bytes are read as there are.
+        unsafe { _mm512_maskz_loadu_epi8((1 << bytes.len()) - 1, bytes.as_ptr().cast()) }
+    }
+
+    /// Adds up pairs of words, each less 2^15: the instruction takes them as signed.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    #[inline]
+    fn add(sum: __m512i, words: __m512i) -> __m512i {
+        let signed = _mm512_xor_si512(words, _mm512_set1_epi16(i16::MIN));
+        _mm512_dpwssd_epi32(sum, signed, _mm512_set1_epi16(1))
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    /// Each instruction set that the processor has, on bytes at the edges of what 16 and 32 bits hold.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn every_instruction_set_sums_alike() {
+        let mut sums: Vec<unsafe fn(&[u8]) -> u64> = Vec::new();
+        if std::arch::is_x86_feature_detected!("avx2") {
+            sums.push(avx2::sum_of_words);
+        }
+        if avx512::is_present() {
+            sums.push(avx512::sum_of_words);
+        }
+        let mut random = fastrand::Rng::with_seed(3);
+        for len in (0..600).chain([1044, 1472, avx512::LONGEST - 1, avx512::LONGEST]) {
+            let mut bytes = vec![0; len];
+            for fill in [Some(0), Some(0x7f), Some(0x80), Some(0xff), None] {
+                match fill {
+                    Some(byte) => bytes.fill(byte),
+                    None => random.fill(&mut bytes),
+                }
+                let expected = fold(sum_of_words(&bytes));
+                for sum in &sums {
+                    // SAFETY: the processor has what these need.
+                    assert_eq!(fold(unsafe { sum(&bytes) }), expected, "{len} bytes, {fill:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn known_datagram() {

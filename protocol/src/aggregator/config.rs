@@ -1,6 +1,7 @@
 //! What an aggregator is told: jobs, members, its shard.
 
-use crate::wire::{HEADER_LEN, MAX_PACKET, NORM_LEN};
+use super::job::DATA_PACKET;
+use crate::wire::{HEADER_LEN, NORM_LEN};
 use crate::{Cookie, JobId, Lane, MAX_WORKERS, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
 
@@ -81,7 +82,7 @@ impl JobConfig {
     #[must_use]
     pub fn memory(&self) -> usize {
         (16 << 10)
-            + self.data_slots as usize * (MAX_PACKET + 24)
+            + self.data_slots as usize * (DATA_PACKET + 24)
             + self.norm_slots as usize * (HEADER_LEN + NORM_LEN + 24)
     }
 

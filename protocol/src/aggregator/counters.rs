@@ -161,10 +161,12 @@ impl JobCounters {
         &self.workers[usize::from(worker.0).min(MAX_WORKERS)]
     }
 
+    #[inline]
     fn worker_mut(&mut self, worker: WorkerId) -> &mut WorkerCounters {
         &mut self.workers[usize::from(worker.0).min(MAX_WORKERS)]
     }
 
+    #[inline]
     pub(super) fn count_packet(&mut self, worker: WorkerId, bytes: usize) {
         let w = self.worker_mut(worker);
         w.packets += 1;
@@ -175,6 +177,7 @@ impl JobCounters {
         self.worker_mut(worker).drops[reason as usize] += 1;
     }
 
+    #[inline]
     pub(super) fn count_event(&mut self, worker: WorkerId, event: Event) {
         self.worker_mut(worker).events[event as usize] += 1;
     }

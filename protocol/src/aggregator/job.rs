@@ -5,7 +5,7 @@
 
 use super::slot::{SlotState, SlotView};
 use super::{DropReason, Endpoint, JobConfig, JobCounters, Kernels, Shard, Sink};
-use crate::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, NORM_LEN, RESULT_LEN};
+use crate::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, NORM_LEN};
 use crate::{MAX_WORKERS, SlotId, TableId, WorkerId};
 use std::ops::Range;
 
@@ -13,6 +13,16 @@ use std::ops::Range;
 pub(super) const UNUSED: u32 = u32::MAX;
 
 const NORM_PACKET: usize = HEADER_LEN + NORM_LEN;
+/// A data slot's packet, placed so that its lanes begin a cache line: vectors that straddle two are slow.
+#[derive(Clone)]
+#[repr(C, align(64))]
+struct DataPacket {
+    ahead: [u8; 64 - HEADER_LEN],
+    packet: [u8; MAX_PACKET],
+}
+
+/// Bytes of memory that a data slot's packet takes.
+pub(super) const DATA_PACKET: usize = size_of::<DataPacket>();
 /// Where P3 has the value.
 const NORM_VALUE: Range<usize> = 4..8;
 
@@ -43,7 +53,7 @@ pub(super) struct Job {
     tables: Vec<Option<[u8; 16]>>,
     data: Vec<SlotState>,
     norm: Vec<SlotState>,
-    data_packets: Vec<u8>,
+    data_packets: Vec<DataPacket>,
     norm_packets: Vec<u8>,
 }
 
@@ -66,7 +76,7 @@ impl Job {
             tables: vec![None; 256],
             data: vec![SlotState::default(); s],
             norm: vec![SlotState::default(); n],
-            data_packets: vec![0; s * MAX_PACKET],
+            data_packets: vec![DataPacket { ahead: [0; _], packet: [0; _] }; s],
             norm_packets: vec![0; n * NORM_PACKET],
             config: config.clone(),
         };
@@ -180,7 +190,7 @@ impl Job {
         if kind == Kind::Norm {
             &self.norm_packets[slot * NORM_PACKET..][..NORM_PACKET]
         } else {
-            &self.data_packets[slot * MAX_PACKET..][..MAX_PACKET]
+            &self.data_packets[slot].packet
         }
     }
 
@@ -190,7 +200,7 @@ impl Job {
         if kind == Kind::Norm {
             &mut self.norm_packets[slot * NORM_PACKET..][..NORM_PACKET]
         } else {
-            &mut self.data_packets[slot * MAX_PACKET..][..MAX_PACKET]
+            &mut self.data_packets[slot].packet
         }
     }
 
@@ -201,18 +211,17 @@ impl Job {
     }
 
     /// P10, P11: the values of a packet go into its slot.
-    #[inline]
+    #[inline(always)]
     pub fn add<K: Kernels>(&mut self, header: &Header, payload: &[u8], fresh: bool) {
-        let table = self.tables[usize::from(header.table.0)];
-        let lane = self.config.lane;
+        if header.kind == Kind::Data {
+            let lanes = &mut self.data_packets[usize::from(header.slot.0)].packet[HEADER_LEN..];
+            if let Some(table) = &self.tables[usize::from(header.table.0)] {
+                K::lookup(self.config.lane, !fresh, lanes, table, payload);
+            }
+            return;
+        }
         let lanes = &mut self.packet_mut(header.kind, header.slot)[HEADER_LEN..];
         match header.kind {
-            Kind::Data => {
-                debug_assert_eq!(lanes.len(), RESULT_LEN);
-                if let Some(table) = table {
-                    K::lookup(lane, !fresh, lanes, &table, payload);
-                }
-            }
             Kind::Norm if !fresh => {
                 // As big-endian bytes order like the u32; the rest stays that of the first (P10).
                 if payload[NORM_VALUE] > lanes[NORM_VALUE] {

@@ -61,6 +61,7 @@ kinds! {
 
 impl Kind {
     /// Length of the payload in bytes.
+    #[inline]
     #[must_use]
     pub const fn payload_len(self, lane: Lane) -> usize {
         match self {
@@ -87,6 +88,7 @@ impl Kind {
     }
 
     /// The kind of the answer that carries the sums of this kind, for kinds that are aggregated.
+    #[inline]
     #[must_use]
     pub const fn result(self) -> Option<Kind> {
         match self {

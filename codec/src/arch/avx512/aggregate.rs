@@ -7,7 +7,7 @@ use crate::scalar::aggregate as scalar;
 /// The table repeated for each 128-bit part.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn broadcast(table: &[u8; 16]) -> __m512i {
+pub(in crate::arch) fn broadcast(table: &[u8; 16]) -> __m512i {
     // SAFETY: the table has 16 bytes.
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(table.as_ptr().cast()) })
 }
@@ -60,7 +60,7 @@ fn reverse<const WIDTH: u8>() -> __m512i {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn load(lanes: &[u8]) -> __m512i {
+pub(in crate::arch) fn load(lanes: &[u8]) -> __m512i {
     assert!(lanes.len() == 64);
     // SAFETY: lanes has 64 bytes.
     unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) }
@@ -68,7 +68,7 @@ fn load(lanes: &[u8]) -> __m512i {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn store(lanes: &mut [u8], v: __m512i) {
+pub(in crate::arch) fn store(lanes: &mut [u8], v: __m512i) {
     assert!(lanes.len() == 64);
     // SAFETY: lanes has 64 bytes.
     unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), v) }

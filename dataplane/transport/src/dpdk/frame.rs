@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use super::MacAddr;
 use crate::{
     FrameCounts, IPV4_UDP_HEADER_LEN, Peer,
-    checksum::{fold, sum_of_bytes, sum_of_ends, verify},
+    checksum::{fold, sum_of_bytes, sum_of_ends, verify_header, verify_in_place},
 };
 
 /// Bytes of an Ethernet header.
@@ -90,7 +90,7 @@ fn address_at(bytes: &[u8], at: usize) -> Ipv4Addr {
 ///
 /// # Errors
 /// What else the frame is.
-#[inline]
+#[inline(always)]
 pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(Peer, &'a [u8]), Foreign> {
     let Some(headers) = frame.first_chunk::<HEADERS_LEN>() else { return Err(short(frame, local)) };
     if headers[12..14] != IPV4 || headers[..6] != local.mac.0 {
@@ -105,7 +105,7 @@ pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(
     let Some(datagram) = frame.get(ETHERNET_LEN + 20..ETHERNET_LEN + total) else {
         return Err(Foreign::Truncated);
     };
-    if !good.0 && fold(sum_of_bytes(&ip[..20])) != 0xffff {
+    if !good.0 && !ip.first_chunk().is_some_and(verify_header) {
         return Err(Foreign::IpHeader);
     }
     if address_at(ip, 16) != *local.peer.ip() {
@@ -121,7 +121,11 @@ pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(
         return Err(Foreign::Udp);
     };
     // Zero is "no checksum".
-    if local.checksums && !good.1 && checksum != 0 && !verify(from, local.peer, payload, checksum) {
+    if local.checksums
+        && !good.1
+        && checksum != 0
+        && !verify_in_place(&frame[ETHERNET_LEN + 12..][..total - 12])
+    {
         return Err(Foreign::Udp);
     }
     Ok((from, payload))
@@ -171,7 +175,7 @@ fn unusual_ip(frame: &[u8], local: &Local) -> Foreign {
     if ip[0] & 15 > 5 {
         return Foreign::IpOptions;
     }
-    if fold(sum_of_bytes(&ip[..20])) != 0xffff {
+    if !ip.first_chunk().is_some_and(verify_header) {
         return Foreign::IpHeader;
     }
     if u16_at(ip, 6) & 0x3fff != 0 {
@@ -291,6 +295,12 @@ impl Template {
         let mut template = Template { bytes, len: 0, checksums, ip_sum, ends_sum, udp_sum: 0 };
         template.set_len(0);
         template
+    }
+
+    /// Whether the device fills in checksums.
+    #[inline]
+    pub fn offloads(&self) -> bool {
+        self.checksums == Checksums::Device
     }
 
     #[cold]

@@ -135,11 +135,12 @@ impl DpdkIo {
             let packets = input.batch.packets();
             packets.iter().take(RECORDS_AHEAD).for_each(Mbuf::prefetch_record);
             packets.iter().take(DATA_AHEAD).for_each(|packet| packet.prefetch_many(packet.data().len()));
-            for (number, packet) in packets.iter().enumerate() {
-                if let Some(later) = packets.get(number + RECORDS_AHEAD) {
+            let local = &input.local;
+            input.batch.sift(|packet, behind| {
+                if let Some(later) = behind.get(RECORDS_AHEAD - 1) {
                     later.prefetch_record();
                 }
-                if let Some(later) = packets.get(number + DATA_AHEAD) {
+                if let Some(later) = behind.get(DATA_AHEAD - 1) {
                     later.prefetch_many(later.data().len());
                 }
                 let whole = if packet.segments() == 1 {
@@ -148,7 +149,7 @@ impl DpdkIo {
                     tx.counts.joined += 1;
                     packet.contiguous(scratch).unwrap_or(&[])
                 };
-                match frame::parse(whole, &input.local, packet.checksums_good()) {
+                match frame::parse(whole, local, packet.checksums_good()) {
                     Ok((from, payload)) => {
                         datagrams += 1;
                         bytes += payload.len() + IPV4_UDP_HEADER_LEN;
@@ -156,7 +157,8 @@ impl DpdkIo {
                     }
                     Err(other) => handle(endpoint, tx, device, whole, other),
                 }
-            }
+                tx.recycle(packet)
+            });
             input.batch.clear();
         }
         self.stats.packets_in += datagrams as u64;

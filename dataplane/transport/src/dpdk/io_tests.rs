@@ -121,6 +121,37 @@ fn answers_go_out_with_the_burst() {
 }
 
 #[test]
+fn headers_of_answers_go_into_what_was_received() {
+    let (mut a, mut b) = acquainted();
+    let heads = b.tx.heads.clone();
+    for round in 0..5u8 {
+        a.send_run(at(2), &[round; 40], 1).unwrap();
+        // Those of the burst before are at hand now.
+        let before = heads.available();
+        while b.poll() {
+            b.answer_burst(&mut |from, payload, tx| {
+                tx.send_to_all([from, from].into_iter(), &[payload, b"!"].concat(), &mut |_, error| {
+                    panic!("{error}")
+                });
+            });
+        }
+        // Each packet is answered by two, before it may be used itself: the first burst has none to begin with.
+        let taken = before - heads.available();
+        assert!(if round == 0 { taken > 0 } else { taken <= thc_dpdk::BURST as u32 }, "{round}: {taken}");
+        let got = drain(&mut a);
+        assert_eq!(got.len(), 80);
+        assert!(got.iter().all(|(from, payload)| *from == at(2) && payload == &[round, b'!']));
+    }
+    // More than are ever needed are not kept.
+    for _ in 0..3 {
+        a.send_run(at(2), &[7; 200], 1).unwrap();
+        assert_eq!(drain(&mut b).len(), 200);
+    }
+    let held = b.tx.pool.packets() + a.tx.pool.packets() - b.tx.pool.available() - a.tx.pool.available();
+    assert!(held <= 6 * thc_dpdk::BURST as u32 + 64, "{held}");
+}
+
+#[test]
 fn a_neighbour_that_comes_back_with_another_address_is_found_again() {
     let [one, other] = pair();
     let mut a = endpoint(&config(1, &[one]));
@@ -316,6 +347,8 @@ fn kept_packets_are_sent_again_and_not_changed_under_way() {
     assert!(a.pack(0, 1473).is_none() && a.pack(0, 1472).is_some());
     let pool = a.tx.pool.clone();
     a.tx.forget_free();
+    // Some of them came to the other end, which keeps them for answers.
+    b.tx.forget_free();
     assert_eq!(pool.packets(), pool.available(), "packets leaked");
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, SharedMbuf, TxQueue};
+use thc_dpdk::{BURST, Batch, Mbuf, Mempool, RxQueue, SharedMbuf, TxQueue};
 
 use super::frame::{Arp, Checksums, HEADERS_LEN, Template};
 use super::kept::Kept;
@@ -19,6 +19,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(5);
 /// Pause between questions about one host.
 const ASK_PAUSE_MS: u64 = 50;
+/// Received packets kept for the headers of answers: all that a full burst may be answered with, four times.
+const SPENT: usize = 4 * BURST;
 /// Receivers whose headers are kept ready.
 const FLOWS: usize = 256;
 /// Bytes that packed frames begin behind the start of a cache line, so that what follows 62 bytes of headers (42 of the
@@ -56,11 +58,17 @@ pub struct DpdkTx {
     /// Empty packets at hand, and packets kept under numbers. They must go before the pool does.
     free: Batch,
     free_heads: Batch,
+    /// Received packets, emptied: the headers of answers go into them.
+    spent: Vec<Mbuf>,
     kept: Kept,
     pub(super) pool: Mempool,
     /// Short ones, for headers of shared payloads.
     pub(super) heads: Mempool,
     flows: Vec<Flow>,
+    /// Bytes of the largest IPv4 packet.
+    mtu: usize,
+    /// Whether a device leaves UDP's checksums to us.
+    sums: bool,
     /// The flow used last: groups are sent to in the same order again and again.
     last: usize,
     pub(super) stats: IoStats,
@@ -99,8 +107,11 @@ impl DpdkTx {
                 stuck: false,
             }
         });
+        let out: Vec<Out> = out.collect();
         DpdkTx {
-            out: out.collect(),
+            sums: out.iter().any(|out| out.checksums == Checksums::Software),
+            mtu: usize::from(endpoint.config.mtu),
+            out,
             kept: Kept::new(endpoint.config.keeps()),
             endpoint,
             local,
@@ -108,6 +119,7 @@ impl DpdkTx {
             heads: pools.1,
             free: Batch::new(),
             free_heads: Batch::new(),
+            spent: Vec::with_capacity(SPENT),
             flows: Vec::with_capacity(FLOWS),
             last: 0,
             stats: IoStats::default(),
@@ -140,32 +152,25 @@ impl DpdkTx {
         failed: &mut impl FnMut(Peer, io::Error),
     ) {
         // More than any device carries: whoever is asked refuses it below.
-        let fits = payload.len() + IPV4_UDP_HEADER_LEN <= usize::from(self.endpoint.config.mtu);
+        let fits = payload.len() + IPV4_UDP_HEADER_LEN <= self.mtu;
         let mut shared = if fits && to.len() > 1 { self.share(payload, to.len()) } else { None };
-        let summed = self.out.iter().any(|out| out.checksums == Checksums::Software);
-        let sum = if shared.is_some() && summed { sum_of_bytes(payload) } else { 0 };
+        let sum = if shared.is_some() && self.sums { sum_of_bytes(payload) } else { 0 };
         for peer in to {
-            let flow = match self.check(peer, payload.len()).and_then(|()| self.route(peer, 1)) {
-                Ok(Some(flow)) => flow,
-                Ok(None) => continue,
-                Err(error) => {
-                    failed(peer, error);
-                    continue;
-                }
-            };
-            let device = self.flows[flow].device;
-            match &mut shared {
-                Some(shared) if self.out[device].multi_segment => {
-                    let Some(head) = self.head(flow, payload.len(), sum) else {
-                        self.copy_to(flow, payload);
+            let flow = match self.ready(peer).filter(|_| fits) {
+                Some(flow) => flow,
+                None => match self.check(peer, payload.len()).and_then(|()| self.route(peer, 1)) {
+                    Ok(Some(flow)) => flow,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        failed(peer, error);
                         continue;
-                    };
-                    // A head is one segment of ours alone, so it is never given back.
-                    if let Ok(packet) = shared.behind(head) {
-                        self.push(device, packet, payload.len());
                     }
-                }
-                _ => self.copy_to(flow, payload),
+                },
+            };
+            let packet = shared.as_mut().and_then(|shared| self.head(flow, shared, payload.len(), sum));
+            match packet {
+                Some(packet) => self.push(self.flows[flow].device, packet, payload.len()),
+                None => self.copy_to(flow, payload),
             }
         }
     }
@@ -199,7 +204,7 @@ impl DpdkTx {
     /// See [`PacketIo::pack`](crate::PacketIo::pack).
     #[inline]
     pub(super) fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
-        if len + IPV4_UDP_HEADER_LEN > usize::from(self.endpoint.config.mtu) {
+        if len + IPV4_UDP_HEADER_LEN > self.mtu {
             return None;
         }
         if !self.kept.reuse(number) {
@@ -267,7 +272,7 @@ impl DpdkTx {
 
     #[inline]
     fn check(&self, to: Peer, len: usize) -> io::Result<()> {
-        if len + IPV4_UDP_HEADER_LEN > usize::from(self.endpoint.config.mtu) {
+        if len + IPV4_UDP_HEADER_LEN > self.mtu {
             return Err(TransportError::DatagramTooLarge { to, len }.into());
         }
         if to.port() == 0 {
@@ -278,7 +283,6 @@ impl DpdkTx {
     }
 
     /// The flow to a receiver; `None` if it is not known yet where that is, so that `datagrams` are lost.
-    #[inline]
     fn route(&mut self, to: Peer, datagrams: usize) -> io::Result<Option<usize>> {
         match self.flow(to) {
             Ok(flow) => Ok(Some(flow)),
@@ -297,17 +301,24 @@ impl DpdkTx {
         }
     }
 
+    /// The flow to a receiver, if it is where it is looked for first and nothing has changed.
     #[inline]
-    fn flow(&mut self, to: Peer) -> Result<usize, Unsent> {
+    fn ready(&mut self, to: Peer) -> Option<usize> {
         // The one behind the last is whom a group's next packet goes to.
-        let next = self.last + 1;
-        let at = match self.flows.get(next) {
-            Some(flow) if flow.to == to => next,
-            _ => match self.flows.iter().position(|flow| flow.to == to) {
-                Some(found) => found,
-                None => return self.new_flow(to),
-            },
-        };
+        let next = if self.last + 1 < self.flows.len() { self.last + 1 } else { 0 };
+        let flow = self.flows.get(next)?;
+        let same = flow.to == to && flow.word == self.endpoint.neighbours.word(flow.place);
+        if same {
+            self.last = next;
+        }
+        same.then_some(next)
+    }
+
+    fn flow(&mut self, to: Peer) -> Result<usize, Unsent> {
+        if let Some(ready) = self.ready(to) {
+            return Ok(ready);
+        }
+        let Some(at) = self.flows.iter().position(|flow| flow.to == to) else { return self.new_flow(to) };
         self.last = at;
         let word = self.endpoint.neighbours.word(self.flows[at].place);
         if word != self.flows[at].word {
@@ -420,22 +431,48 @@ impl DpdkTx {
         self.flush();
         self.free.clear();
         self.free_heads.clear();
+        self.spent.clear();
         self.kept = Kept::new(0);
     }
 
-    /// Headers of a flow, for a payload of `len` bytes behind them.
+    /// A packet that was received and is done with. Given back if none is needed for headers, or if it is not ours alone.
     #[inline]
-    fn head(&mut self, flow: usize, len: usize, sum: u64) -> Option<Mbuf> {
+    pub(super) fn recycle(&mut self, mut packet: Mbuf) -> Option<Mbuf> {
+        if self.spent.len() == SPENT || !packet.renew() {
+            return Some(packet);
+        }
+        self.spent.push(packet);
+        None
+    }
+
+    /// An empty packet with room for headers.
+    #[inline]
+    fn take_head(&mut self) -> Option<Mbuf> {
+        if let Some(head) = self.spent.pop() {
+            if let Some(later) = self.spent.get(self.spent.len().wrapping_sub(4)) {
+                later.prefetch_record();
+            }
+            return Some(head);
+        }
         if self.free_heads.is_empty() && !self.heads.fill(&mut self.free_heads) {
             return None;
         }
-        let mut head = self.free_heads.pop_ahead()?;
-        let Flow { device, template, .. } = &mut self.flows[flow];
+        self.free_heads.pop_ahead()
+    }
+
+    /// A packet to one of the receivers of a payload of `len` bytes; `None` if it takes a copy.
+    #[inline(always)]
+    fn head(&mut self, flow: usize, shared: &mut SharedMbuf, len: usize, sum: u64) -> Option<Mbuf> {
+        if !self.out[self.flows[flow].device].multi_segment {
+            return None;
+        }
+        let mut head = self.take_head()?;
+        let template = &mut self.flows[flow].template;
         template.write(head.append(HEADERS_LEN)?.first_chunk_mut()?, len, sum);
-        if self.out[*device].checksums == Checksums::Device {
+        if template.offloads() {
             head.offload_checksums();
         }
-        Some(head)
+        shared.behind(head).ok()
     }
 
     /// A packet of its own for one receiver.
@@ -475,15 +512,14 @@ impl DpdkTx {
 
     #[inline]
     fn enqueue(&mut self, device: usize, packet: Mbuf) {
-        if self.out[device].batch.is_full() {
+        if let Err(packet) = self.out[device].batch.push(packet) {
             self.flush_device(device);
+            // There is room now; a packet that found none would be freed.
+            let _ = self.out[device].batch.push(packet);
         }
-        // There is room now; a packet that found none would be freed.
-        let _ = self.out[device].batch.push(packet);
     }
 
     /// Afterwards the device's batch is empty.
-    #[inline]
     fn flush_device(&mut self, device: usize) {
         let out = &mut self.out[device];
         if out.batch.is_empty() {
