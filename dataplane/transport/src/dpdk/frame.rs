@@ -298,6 +298,7 @@ impl Template {
     }
 
     /// Whether the device fills in checksums.
+    #[cfg(feature = "dpdk")]
     #[inline]
     pub fn offloads(&self) -> bool {
         self.checksums == Checksums::Device

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thc_dpdk::{DpdkError, Eal, EalConfig, Mempool, Port, PortConfig, RxQueue, TxQueue};
+use thc_dpdk::{DpdkError, Eal, EalConfig, Mempool, Port, PortConfig, PortInfo, RxQueue, TxQueue};
 
 use super::frame::{ETHERNET_LEN, HEADERS_LEN};
 use super::io::{DpdkIo, QueueParts};
@@ -79,6 +79,7 @@ impl Dpdk {
             };
             let (port, queues) = open_port(eal, &port_config, &pools)?;
             tracing::debug!(device = port.info().name, info = ?port.info(), "opened");
+            tell_steering(port.info());
             ports.push(port);
             for (mine, queue) in by_queue.iter_mut().zip(queues) {
                 mine.push(queue);
@@ -135,6 +136,16 @@ fn open_port(
             other => return other,
         }
     }
+}
+
+/// Whoever sets up several queues wants to know what they hang on.
+fn tell_steering(info: &PortInfo) {
+    let by = match info.steering {
+        thc_dpdk::Steering::OneQueue => return,
+        thc_dpdk::Steering::Flow => "by rules for the UDP port (rte_flow)",
+        thc_dpdk::Steering::Rss => "by a hash of the UDP port (RSS)",
+    };
+    tracing::info!("{} has {} queues, which packets find {by}", info.name, info.queues);
 }
 
 /// What a port is, and its link at this moment.
