@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
-use thc_transport::{Backend, DpdkOptions, FaultRates, IoName, LossyConfig};
+use thc_transport::{Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError};
 
 /// A time: seconds, or text with a unit like "200ms".
 #[derive(Clone, Debug, Deserialize, Serialize, FromPyObject)]
@@ -82,6 +82,11 @@ pub fn address(key: &str, text: &str) -> Result<SocketAddrV4, String> {
     v4.next().ok_or_else(|| format!("{key} = {text:?} has no IPv4 address, and THC speaks IPv4"))
 }
 
+/// What a package says that was built without DPDK.
+const NO_DPDK: &str = "this package was built without DPDK: install it by \
+    pip install ./python --config-settings=build-args=\"--features dpdk\", which needs DPDK's headers and libraries \
+    (on Debian: apt-get install libdpdk-dev libclang-dev)";
+
 /// What carries the packets: `io` by name, and the keys of the `[dpdk]` section as JSON. `own` is what is bound.
 pub fn backend(io: Option<&str>, dpdk: Option<&str>, own: Ipv4Addr) -> Result<Backend, String> {
     let io = match io {
@@ -94,7 +99,11 @@ pub fn backend(io: Option<&str>, dpdk: Option<&str>, own: Ipv4Addr) -> Result<Ba
         None => DpdkOptions::default(),
         Some(json) => serde_json::from_str(json).map_err(|error| format!("dpdk: {error}"))?,
     };
-    options.backend(io, own).map_err(|error| error.to_string())
+    options.backend(io, own).map_err(|error| match error {
+        // Its own mend is for who builds a program.
+        TransportError::NoDpdk => NO_DPDK.to_owned(),
+        other => other.to_string(),
+    })
 }
 
 /// Faults to inject, like "loss=0.01,duplicate=0.001".

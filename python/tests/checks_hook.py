@@ -18,6 +18,7 @@ from rig import (
     Weights,
     backward,
     close,  # noqa: F401 - the rank calls it at the end
+    compressed,
     ddp,
     error_of,
     everywhere,
@@ -28,14 +29,6 @@ from rig import (
     wrapped,
 )
 from servers import COOKIE
-
-COMPRESSED = (1e-3, 0.05)
-"""Normalised squared error of means at 4 bits: more than nothing, as for exact ones, and not much."""
-
-
-def compressed(error: float) -> bool:
-    return COMPRESSED[0] < error < COMPRESSED[1]
-
 
 def check_average() -> None:
     model, hook = wrapped()

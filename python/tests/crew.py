@@ -14,6 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from namespaces import Network
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -55,17 +57,19 @@ class Report:
         return text if text.startswith("not run: ") else None
 
 
-def run(module: str, workers: int, timeout: float = 150.0) -> Report:
-    """Starts ranks with the environment of torchrun, lets them do all checks of a module, and collects reports."""
+def run(module: str, workers: int, timeout: float = 150.0, network: Network | None = None, **variables: str) -> Report:
+    """Starts ranks with the environment of torchrun, lets them do all checks of a module, and collects reports. Rank r
+    runs on host r of a network, if there is one."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("THC_") or "PROGRAM" in key}
     environment |= {
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": network.kernel(0) if network else "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": str(workers),
         "LOCAL_WORLD_SIZE": str(workers),
         "TORCHELASTIC_RUN_ID": "tests",
-        "GLOO_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": "eth0" if network else "lo",
         "OMP_NUM_THREADS": "1",
+        **variables,
     }
     with tempfile.TemporaryDirectory(prefix="thc-crew-") as folder:
         ranks = []
@@ -73,7 +77,7 @@ def run(module: str, workers: int, timeout: float = 150.0) -> Report:
             with open(f"{folder}/log-{rank}", "w") as log:
                 ranks.append(
                     subprocess.Popen(
-                        [sys.executable, str(HERE / "rank.py"), module, f"{folder}/report-{rank}"],
+                        [*(network.host(rank) if network else ()), sys.executable, str(HERE / "rank.py"), module, f"{folder}/report-{rank}"],
                         env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
                         stdout=log,
                         stderr=subprocess.STDOUT,

@@ -101,6 +101,14 @@ def error_of(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> fl
     return float((a - b).square().sum() / b.square().sum())
 
 
+COMPRESSED = (1e-3, 0.05)
+"""Normalised squared error of means at 4 bits: more than nothing, as for exact ones, and not much."""
+
+
+def compressed(error: float) -> bool:
+    return COMPRESSED[0] < error < COMPRESSED[1]
+
+
 def same_everywhere(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether all ranks have the same bits."""
     flat = torch.cat([t.detach().double().reshape(-1) for t in tensors]).nan_to_num(nan=7e77, posinf=7e88, neginf=-7e88)

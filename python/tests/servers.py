@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ def program(name: str = "thc-ps") -> Path | None:
 class Process:
     """A program that runs until it is killed, or until the process that started it ends, however that ends."""
 
-    def __init__(self, name: str, configuration: str, *arguments: str) -> None:
+    def __init__(self, name: str, configuration: str, *arguments: str, host: Sequence[str] = ()) -> None:
         binary = program(name)
         assert binary is not None, f"{name} is not built: cargo build -p {name}"
         self.name = name
@@ -41,6 +43,8 @@ class Process:
         if setpriv := shutil.which("setpriv"):
             # A rank may be killed by a signal that lets it do nothing more; the kernel ends its children then.
             command = [setpriv, "--pdeathsig", "KILL", *command]
+        # What comes before a command so that it runs on another host.
+        command = [*host, *command]
         self._log = Path(self.folder.name) / "log"
         with self._log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, bufsize=0)
@@ -76,17 +80,27 @@ class Process:
 
 
 class ParameterServer(Process):
-    """A running thc-ps with jobs 1, 2, …, each given by keys as in thc-ps' configuration; without any, for a controller."""
+    """A running thc-ps with jobs 1, 2, …, each given by keys as in thc-ps' configuration; without any, for a controller.
+    With `dpdk`, the keys of that section, it runs past the kernel."""
 
-    def __init__(self, *jobs: dict[str, Any], listen: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self,
+        *jobs: dict[str, Any],
+        listen: str = "127.0.0.1:0",
+        dpdk: dict[str, Any] | None = None,
+        host: Sequence[str] = (),
+    ) -> None:
         text = [f'listen = "{listen}"']
+        if dpdk is not None:
+            # Text, numbers, flags and lists of them look the same in JSON and TOML.
+            text += ['io = "dpdk"', "[dpdk]", *(f"{key} = {json.dumps(value)}" for key, value in dpdk.items())]
         if not jobs:
             text += ["[p4runtime]", 'listen = "127.0.0.1:0"']
         for number, job in enumerate(jobs, 1):
             text.append("[[job]]")
             keys: dict[str, Any] = {"job": number, "cookie": hex(COOKIE), "workers": 2, **job}
             text += [f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}" for key, value in keys.items()]
-        super().__init__("thc-ps", "\n".join(text) + "\n")
+        super().__init__("thc-ps", "\n".join(text) + "\n", host=host)
         self.address = self.hear(r"^ready (\S+)\n")
 
 

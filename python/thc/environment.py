@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
@@ -20,6 +21,16 @@ def _integer(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ConfigError(f"{name} is {text!r}: it must be a whole number") from None
+
+
+def _section(name: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{name} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f'{name} is {text!r}: write it like {{"devices": ["0000:3b:00.0"], "address": "10.0.0.2/24"}}')
+    return found
 
 
 def configured() -> bool:
@@ -43,6 +54,8 @@ def keys() -> dict[str, Any]:
             found[key] = float(text)
         else:
             found[key] = text
+    if text := os.environ.get("THC_DPDK"):
+        found["dpdk"] = _section("THC_DPDK", text)
     return found
 
 

@@ -181,8 +181,8 @@ class Group:
     @classmethod
     def from_env(cls, **options: Any) -> Group:
         """Joins as environment variables say: ``THC_PS``, ``THC_JOB``, ``THC_COOKIE`` and ``THC_`` before any option's
-        name in capitals; or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The worker's number is
-        ``THC_WORKER``, or ``RANK`` as torchrun sets it. ``options`` win over all."""
+        name in capitals (``THC_DPDK`` as JSON); or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The
+        worker's number is ``THC_WORKER``, or ``RANK`` as torchrun sets it. ``options`` win over all."""
         keys = environment.keys()
         keys.update(options)
         if "ps" not in keys:
@@ -223,6 +223,11 @@ class Group:
         UDP port. ``server`` holds options of :class:`~thc.Server`, such as ``{"policy": "best-effort"}``;
         further options are those of :class:`Group`. Closing the group stops the server once all have left.
         """
+        if options.get("io") == "dpdk" and address is None:
+            raise ConfigError(
+                'io = "dpdk", but rank 0\'s own parameter server listens on kernel UDP: start a thc-ps and name it '
+                "(THC_PS), or give address=, where these devices reach rank 0's kernel"
+            )
         rank = environment.number("RANK", rank, 0)
         world_size = environment.number("WORLD_SIZE", world_size, 1)
         if not 0 <= rank < world_size <= 64:
