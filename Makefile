@@ -30,7 +30,8 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
     else bounded='timeout -k 30 $(TEST_TIMEOUT)'; fi; fi
 
 # Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
-TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core
+TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core \
+    user-mode-linux kmod
 # Those that benchmarks use besides: the package has dpdk-testpmd.
 bench: TEST_PACKAGES += dpdk-dev
 

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 #![forbid(unsafe_code)]
 
+pub mod guest;
+
 pub use thc_netns::{Host, Network, PREFIX_LEN};
 
 use std::io::{BufRead, BufReader, Read};
