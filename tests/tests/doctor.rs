@@ -116,6 +116,22 @@ fn dpdk_that_is_not_there() {
 }
 
 #[test]
+fn a_driver_that_is_not_there() {
+    if !cfg!(feature = "dpdk") {
+        println!("not run: built without the feature dpdk (libdpdk-dev not found?)");
+        return;
+    }
+    let flags = ["--io", "dpdk", "--dpdk-hugepages=false", "--dpdk-address", "10.77.0.9/24"];
+    let mut all = flags.to_vec();
+    all.extend(["--dpdk-device", "net_afpacket0,iface=lo"]);
+    is(&doctor(None, "server", &all).0, "wrong", "not asked, because the devices cannot be opened");
+    let end = run("thc-worker", &[&["doctor"], &all[..]].concat());
+    let text = String::from_utf8(end.stdout).unwrap();
+    let says = "wrong    device       cannot open device net_afpacket0,iface=lo: no driver that is installed here has this name";
+    assert!(text.contains(says), "{text}");
+}
+
+#[test]
 fn links_of_a_network() {
     let network = match Network::star(2) {
         Ok(network) => network,

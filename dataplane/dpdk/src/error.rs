@@ -134,6 +134,15 @@ pub(crate) fn text(errno: i32) -> String {
     text.to_string_lossy().into_owned()
 }
 
+/// Why DPDK does not open a device.
+pub(crate) fn unopened(errno: i32) -> String {
+    match errno.saturating_abs() {
+        // No bus knows a driver by this name.
+        libc::EFAULT => "no driver that is installed here has this name".to_owned(),
+        errno => text(errno),
+    }
+}
+
 /// `rte_errno` of this thread.
 pub(crate) fn errno() -> i32 {
     // SAFETY: reads a thread-local integer.

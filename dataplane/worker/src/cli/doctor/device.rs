@@ -6,6 +6,14 @@ use super::host::{Access, Host};
 const NAME: &str = "device";
 /// Drivers that leave a NIC to the kernel and give DPDK a part of it.
 const BIFURCATED: [&str; 3] = ["mlx5_core", "mlx4_core", "mana"];
+/// Drivers of the kernel that keep out of DMA, so that the other devices of an IOMMU group may be DPDK's.
+const HARMLESS: [&str; 3] = ["vfio-pci", "pcieport", "pci-stub"];
+/// What the kernel calls the group of a device that vfio has without an IOMMU.
+const NO_IOMMU: &str = "vfio-noiommu";
+/// How to get one.
+const IOMMU: &str = "turn the IOMMU on in firmware and with intel_iommu=on or amd_iommu=on on the kernel's command line; in \
+                     a machine without: modprobe vfio && echo 1 > \
+                     /sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
 /// Bit of a listening socket in /proc/net/unix (`__SO_ACCEPTCON`).
 const LISTENING: u32 = 1 << 16;
 
@@ -156,13 +164,44 @@ fn pci(host: &Host, address: &str) -> Check {
             format!("{address} is bound to {driver}, which isolates nothing and needs root"),
             format!("where there is an IOMMU: {}", bind(address)),
         ),
-        Some(driver) => Check::wrong(
-            NAME,
+        Some(driver) => unbound(
+            host,
             format!("{address} belongs to the kernel's driver {driver}"),
             format!("take it from the kernel, whose connections through it end: {}", bind(address)),
         ),
-        None => Check::wrong(NAME, format!("{address} has no driver"), bind(address)),
+        None => unbound(host, format!("{address} has no driver"), bind(address)),
     }
+}
+
+/// A device that vfio-pci is to have, which refuses it where there is no IOMMU.
+fn unbound(host: &Host, found: String, bind: String) -> Check {
+    if host.names("/sys/kernel/iommu_groups").is_empty() && !unsafe_mode(host) {
+        return Check::wrong(NAME, found + ", and this host has no IOMMU", format!("{IOMMU}; then {bind}"));
+    }
+    Check::wrong(NAME, found, bind)
+}
+
+/// Whether vfio may be used without an IOMMU.
+fn unsafe_mode(host: &Host) -> bool {
+    host.read("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode")
+        .is_some_and(|mode| mode.eq_ignore_ascii_case("y") || mode == "1")
+}
+
+/// Whether vfio has a device without an IOMMU.
+pub fn unprotected(host: &Host, address: &str) -> bool {
+    let group = host.link(&format!("/sys/bus/pci/devices/{address}/iommu_group"));
+    group.is_some_and(|group| {
+        host.read(&format!("/sys/kernel/iommu_groups/{group}/name")).as_deref() == Some(NO_IOMMU)
+    })
+}
+
+/// Another device of the same IOMMU group that the kernel keeps, and its driver: then vfio gives out none of the group.
+fn kept_by_the_kernel(host: &Host, group: &str, address: &str) -> Option<(String, String)> {
+    let others = host.names(&format!("/sys/kernel/iommu_groups/{group}/devices"));
+    others.into_iter().filter(|other| other != address).find_map(|other| {
+        let driver = host.link(&format!("/sys/bus/pci/devices/{other}/driver"))?;
+        (!HARMLESS.contains(&driver.as_str())).then_some((other, driver))
+    })
 }
 
 fn bind(address: &str) -> String {
@@ -170,24 +209,14 @@ fn bind(address: &str) -> String {
 }
 
 fn vfio(host: &Host, address: &str) -> Check {
-    let unsafe_mode = host
-        .read("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode")
-        .is_some_and(|mode| mode.eq_ignore_ascii_case("y") || mode == "1");
     let group = host.link(&format!("/sys/bus/pci/devices/{address}/iommu_group"));
     let Some(group) = group else {
         let found = format!("{address} is bound to vfio-pci, but the host has no IOMMU");
-        return if unsafe_mode {
-            Check::warning(NAME, found + " (unsafe mode is on)", "turn the IOMMU on in firmware and kernel")
-        } else {
-            Check::wrong(
-                NAME,
-                found,
-                "turn it on in firmware and with intel_iommu=on or amd_iommu=on on the kernel's command line; in a \
-                 machine without: echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
-            )
-        };
+        return Check::wrong(NAME, found, IOMMU);
     };
-    for file in ["/dev/vfio/vfio".to_owned(), format!("/dev/vfio/{group}")] {
+    let unprotected = unprotected(host, address);
+    let file = format!("/dev/vfio/{}{group}", if unprotected { "noiommu-" } else { "" });
+    for file in ["/dev/vfio/vfio".to_owned(), file] {
         match host.access(&file) {
             Access::Granted => {}
             Access::Missing => {
@@ -205,6 +234,22 @@ fn vfio(host: &Host, address: &str) -> Check {
                 );
             }
         }
+    }
+    if let Some((other, driver)) = kept_by_the_kernel(host, &group, address) {
+        return Check::wrong(
+            NAME,
+            format!(
+                "{address} shares IOMMU group {group} with {other}, which belongs to the kernel's driver {driver}"
+            ),
+            format!("take that one, too: {}; or use a slot with a group of its own", bind(&other)),
+        );
+    }
+    if unprotected {
+        return Check::warning(
+            NAME,
+            format!("{address}, vfio-pci, without an IOMMU: it can write to all memory"),
+            "turn the IOMMU on in firmware and kernel, if there is one",
+        );
     }
     Check::ok(NAME, format!("{address}, vfio-pci, IOMMU group {group}"))
 }

@@ -53,7 +53,8 @@ pub fn device(device: &DeviceInfo) -> Check {
         return Check::wrong(
             NAME,
             format!("{name} ({driver}) has no link"),
-            "look at the cable and the port at its other end; for net_memif at the other process",
+            "look at the cable and the port at its other end, or give it more time (--patience 10s); for net_memif look \
+             at the other process",
         );
     }
     // Virtual devices make a speed up.
@@ -66,7 +67,9 @@ pub fn device(device: &DeviceInfo) -> Check {
         (true, true) => "it does checksums",
         _ => "checksums in software",
     };
-    Check::ok(NAME, format!("{name} ({driver}) up{speed}, {mac}, MTU {mtu}, {checksums}"))
+    // It says so whatever its interface is.
+    let up = if driver == "net_af_packet" { "open" } else { "up" };
+    Check::ok(NAME, format!("{name} ({driver}) {up}{speed}, {mac}, MTU {mtu}, {checksums}"))
 }
 
 /// Whether the kernel would answer in this end's name, on an interface that DPDK and it share.

@@ -111,11 +111,7 @@ fn examine(visit: &Visit) -> Report {
     if built && !visit.patience.is_zero() {
         match &config.controller {
             Some(controller) => checks.push(reach::controller(controller, visit.patience)),
-            None if unopenable(&checks) => checks.push(Check::wrong(
-                "server",
-                "not asked, because the devices cannot be opened",
-                "mend them first, then look again",
-            )),
+            None if unopenable(&checks) => checks.push(reach::not_asked()),
             None => checks.extend(reach::check(config, visit.known, visit.patience)),
         }
     }

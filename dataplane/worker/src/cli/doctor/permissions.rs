@@ -1,7 +1,7 @@
 //! What this process may do.
 
 use super::check::Check;
-use super::device::Device;
+use super::device::{self, Device};
 use super::host::{Access, Host};
 use std::net::SocketAddrV4;
 
@@ -12,7 +12,7 @@ pub const NET_BIND_SERVICE: u32 = 10;
 pub const NET_ADMIN: u32 = 12;
 const NET_RAW: u32 = 13;
 const IPC_LOCK: u32 = 14;
-const SYS_ADMIN: u32 = 21;
+const SYS_RAWIO: u32 = 17;
 
 /// For kernel sockets: the port.
 pub fn udp(host: &Host, bind: SocketAddrV4) -> Check {
@@ -48,20 +48,35 @@ pub fn dpdk(host: &Host, devices: &[Device], needed: u64) -> Vec<Check> {
     checks
 }
 
+/// A capability by its number in linux/capability.h, and its name.
+type Capability = (u32, &'static str);
+const RAW: Capability = (NET_RAW, "CAP_NET_RAW");
+const ADMIN: Capability = (NET_ADMIN, "CAP_NET_ADMIN");
+
 /// What a device needs and this process lacks.
 fn capability(host: &Host, device: &Device) -> Option<Check> {
-    let (number, name, who) = match device {
+    let (needed, who): (&[Capability], _) = match device {
         Device::Pci(address) => {
             let driver = host.link(&format!("/sys/bus/pci/devices/{address}/driver"))?;
-            match driver.as_str() {
-                driver if driver.starts_with("mlx") => (NET_RAW, "CAP_NET_RAW", "mlx5"),
-                "vfio-pci" => return None,
-                _ => (SYS_ADMIN, "CAP_SYS_ADMIN", "a device without IOMMU"),
+            let bare = match driver.as_str() {
+                "vfio-pci" => device::unprotected(host, address),
+                "uio_pci_generic" | "igb_uio" => true,
+                _ => false,
+            };
+            // More than a capability: physical addresses and the device's files.
+            if bare && !host.capable(SYS_RAWIO) {
+                let found = format!("{address} without an IOMMU needs root");
+                return Some(Check::wrong(NAME, found, "run as root, or turn the IOMMU on and use vfio-pci"));
             }
+            // Of the other drivers of the kernel it is to be taken first.
+            if !driver.starts_with("mlx") {
+                return None;
+            }
+            (&[RAW, ADMIN], driver)
         }
         Device::Virtual { driver, .. } => match driver.as_str() {
-            "net_af_packet" => (NET_RAW, "CAP_NET_RAW", "net_af_packet"),
-            "net_af_xdp" => (NET_ADMIN, "CAP_NET_ADMIN", "net_af_xdp"),
+            "net_af_packet" => (&[RAW], driver.clone()),
+            "net_af_xdp" => (&[ADMIN], driver.clone()),
             "net_tap" if host.access("/dev/net/tun") != Access::Granted => {
                 return Some(Check::wrong(
                     NAME,
@@ -69,16 +84,20 @@ fn capability(host: &Host, device: &Device) -> Option<Check> {
                     "modprobe tun; run as root",
                 ));
             }
-            "net_tap" => (NET_ADMIN, "CAP_NET_ADMIN", "net_tap"),
+            "net_tap" => (&[ADMIN], driver.clone()),
             _ => return None,
         },
     };
-    if host.capable(number) {
+    let names = |all: &mut dyn Iterator<Item = &Capability>, between| {
+        all.map(|(_, name)| *name).collect::<Vec<_>>().join(between)
+    };
+    let lacking = names(&mut needed.iter().filter(|(number, _)| !host.capable(*number)), " and ");
+    if lacking.is_empty() {
         return None;
     }
-    let mend =
-        format!("run as root, or: setcap {}+ep \"$(command -v thc-worker)\"", name.to_ascii_lowercase());
-    Some(Check::wrong(NAME, format!("{who} needs {name}, which this process does not have"), mend))
+    let all = names(&mut needed.iter(), ",").to_ascii_lowercase();
+    let mend = format!("run as root, or: setcap {all}+ep \"$(command -v thc-worker)\", the same for thc-ps");
+    Some(Check::wrong(NAME, format!("{who} needs {lacking}, which this process does not have"), mend))
 }
 
 /// Bytes that may be locked; `None` without a limit.

@@ -5,6 +5,7 @@ use super::link;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use thc_protocol::wire::RefuseReason;
+use thc_transport::Backend;
 use thc_worker::{Controller, GroupConfig, Probe, ProbeAnswer, WorkerError, probe};
 
 const NAME: &str = "server";
@@ -50,10 +51,28 @@ pub fn controller(controller: &Controller, patience: Duration) -> Check {
 /// The links of the devices asked through, if they are DPDK's, and what the server says.
 pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Check> {
     let probe = probe(config, patience);
+    if let (Err(error), Backend::Dpdk(_)) = (&probe, &config.io) {
+        return vec![unopened(error), not_asked()];
+    }
     let devices = probe.as_ref().map_or(&[][..], |probe| &probe.devices);
     let mut checks: Vec<Check> = devices.iter().map(link::device).collect();
     checks.push(server(config, known, patience, probe));
     checks
+}
+
+/// A device that cannot be opened, although it looked well.
+fn unopened(error: &WorkerError) -> Check {
+    let text = error.to_string();
+    let text = text.strip_prefix("dpdk: ").unwrap_or(&text);
+    // Errors are written as what is wrong, and what to do.
+    let (found, mend) =
+        text.split_once("; ").or_else(|| text.rsplit_once(": ")).unwrap_or((text, "see docs/dpdk.md"));
+    Check::wrong("device", found, mend)
+}
+
+/// Without devices.
+pub fn not_asked() -> Check {
+    Check::wrong(NAME, "not asked, because the devices cannot be opened", "mend them first, then look again")
 }
 
 fn server(

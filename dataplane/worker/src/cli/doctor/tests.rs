@@ -43,6 +43,7 @@ impl Fake {
         }
         fake.nic("vfio-pci");
         fake.link(&format!("sys/bus/pci/devices/{NIC}/iommu_group"), "../../../kernel/iommu_groups/17");
+        fake.file(&format!("sys/kernel/iommu_groups/17/devices/{NIC}/x"), "");
         fake.file("dev/vfio/vfio", "");
         fake.file("dev/vfio/17", "");
         fake
@@ -195,10 +196,19 @@ fn hugepages_of_the_wrong_node() {
 fn a_nic_of_the_kernel_is_not_dpdk_s() {
     let fake = Fake::new();
     fake.nic("ice");
-    let found = fake.dpdk(&[NIC]);
-    let device: Vec<Check> = found.into_iter().filter(|check| check.name == "device").collect();
-    only(&device, Wrong, "device", "the kernel's driver ice", "dpdk-devbind.py --bind=vfio-pci 0000:3b:00.0");
+    only(
+        &fake.dpdk(&[NIC]),
+        Wrong,
+        "device",
+        "the kernel's driver ice",
+        "dpdk-devbind.py --bind=vfio-pci 0000:3b:00.0",
+    );
     only(&fake.dpdk(&["0000:00:09.0"]), Wrong, "device", "no device at 0000:00:09.0", NIC);
+    // Without an IOMMU vfio refuses it, unless it is told not to.
+    fake.remove("sys/kernel/iommu_groups");
+    only(&fake.dpdk(&[NIC]), Wrong, "device", "driver ice, and this host has no IOMMU", "intel_iommu=on");
+    fake.file("sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "Y\n");
+    only(&fake.dpdk(&[NIC]), Wrong, "device", "the kernel's driver ice", "take it from the kernel");
     fake.remove(&format!("sys/bus/pci/devices/{NIC}"));
     only(&fake.dpdk(&[NIC]), Wrong, "device", "no device", "net_memif or net_af_packet");
 }
@@ -210,15 +220,49 @@ fn vfio_needs_an_iommu_and_its_files() {
     only(&fake.dpdk(&[NIC]), Wrong, "device", "no /dev/vfio/17", "pass /dev/vfio in");
     fake.remove(&format!("sys/bus/pci/devices/{NIC}/iommu_group"));
     only(&fake.dpdk(&[NIC]), Wrong, "device", "no IOMMU", "intel_iommu=on");
-    fake.file("sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "Y\n");
-    only(&fake.dpdk(&[NIC]), Warning, "device", "unsafe mode is on", "turn the IOMMU on");
+}
+
+#[test]
+fn vfio_without_an_iommu() {
+    let fake = Fake::new();
+    fake.file("proc/self/status", "CapEff:\t0000000000020000\nCpus_allowed_list:\t0-3\n");
+    fake.file("sys/kernel/iommu_groups/17/name", "vfio-noiommu\n");
+    only(&fake.dpdk(&[NIC]), Wrong, "device", "no /dev/vfio/noiommu-17", "modprobe vfio-pci");
+    fake.file("dev/vfio/noiommu-17", "");
+    only(&fake.dpdk(&[NIC]), Warning, "device", "without an IOMMU", "turn the IOMMU on");
+    fake.file("proc/self/status", "CapEff:\t0000000000000000\nCpus_allowed_list:\t0-3\n");
+    only(&fake.dpdk(&[NIC])[1..], Wrong, "permissions", "needs root", "run as root");
+}
+
+#[test]
+fn a_group_of_devices_goes_together() {
+    const OTHER: &str = "0000:3b:00.1";
+    let fake = Fake::new();
+    fake.file(&format!("sys/kernel/iommu_groups/17/devices/{OTHER}/x"), "");
+    assert_eq!(fake.dpdk(&[NIC]), []);
+    let driver = |name: &str| {
+        fake.link(
+            &format!("sys/bus/pci/devices/{OTHER}/driver"),
+            &format!("../../../bus/pci/drivers/{name}"),
+        );
+    };
+    driver("ice");
+    only(
+        &fake.dpdk(&[NIC]),
+        Wrong,
+        "device",
+        "with 0000:3b:00.1, which belongs",
+        "--bind=vfio-pci 0000:3b:00.1",
+    );
+    driver("pcieport");
+    assert_eq!(fake.dpdk(&[NIC]), []);
 }
 
 #[test]
 fn a_bifurcated_driver_needs_verbs_and_a_right() {
     let fake = Fake::new();
     fake.nic("mlx5_core");
-    fake.file("proc/self/status", "CapEff:\t0000000000002000\nCpus_allowed_list:\t0-3\n");
+    fake.file("proc/self/status", "CapEff:\t0000000000003000\nCpus_allowed_list:\t0-3\n");
     fake.file(&format!("sys/bus/pci/devices/{NIC}/net/eth1/x"), "");
     only(&fake.dpdk(&[NIC]), Wrong, "device", "no verbs device", "rdma-core");
     fake.file(&format!("sys/bus/pci/devices/{NIC}/infiniband_verbs/uverbs0/x"), "");
@@ -235,7 +279,15 @@ fn a_bifurcated_driver_needs_verbs_and_a_right() {
     only(&fake.dpdk(&[NIC]), Wrong, "link", "eth1 has no carrier", "cable");
     fake.interface("eth1", "up", "1500");
     fake.file("proc/self/status", "CapEff:\t0000000000000000\nCpus_allowed_list:\t0-3\n");
-    only(&fake.dpdk(&[NIC]), Wrong, "permissions", "CAP_NET_RAW", "setcap cap_net_raw+ep");
+    only(
+        &fake.dpdk(&[NIC]),
+        Wrong,
+        "permissions",
+        "CAP_NET_RAW and CAP_NET_ADMIN",
+        "setcap cap_net_raw,cap_net_admin+ep",
+    );
+    fake.file("proc/self/status", "CapEff:\t0000000000002000\nCpus_allowed_list:\t0-3\n");
+    only(&fake.dpdk(&[NIC]), Wrong, "permissions", "mlx5_core needs CAP_NET_ADMIN,", "run as root");
 }
 
 #[test]
