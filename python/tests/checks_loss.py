@@ -152,6 +152,84 @@ def check_the_server_dies_in_the_middle_of_a_step() -> None:
     group.close()
 
 
+class Counting(torch.nn.Module):
+    """Weights with a buffer, which DDP hands from rank 0 to all before each forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Weights()
+        self.register_buffer("passes", torch.zeros(1))
+
+    def forward(self, *arguments: Any) -> torch.Tensor:
+        self.passes += 1
+        return self.inner(*arguments)
+
+
+def check_the_server_dies_between_two_ends_of_a_step() -> None:
+    """The others have the last answer of a step and wait in their next forward pass for the rank that has not."""
+    for loser in (SIZE - 1, 0):
+        address, server = server_of_all()
+        group = join(address, timeout=1.5)
+        model, hook = wrapped(Counting(), group=group)
+        backward(model, gradients(0))
+        allreduce = group.allreduce
+
+        def loses_the_last_answer(array: Any, **options: Any) -> Any:
+            result = allreduce(array, **options)
+            if array.size == 1:
+                group.allreduce = allreduce  # type: ignore[method-assign]
+                # All ranks have called, so all have what came before; this one never hears of it.
+                raise thc.SilentError("the parameter server has not answered")
+            return result
+
+        if RANK == loser:
+            group.allreduce = loses_the_last_answer  # type: ignore[method-assign]
+        began = time.monotonic()
+        means = backward(model, gradients(1))
+        assert same_everywhere(means), "what a step gives is complete"
+        if server is not None:
+            server.kill()
+        for step in (2, 3):
+            means = backward(model, gradients(step))
+            assert same_everywhere(means) and error_of(means, exact_mean(step)) < 0.15, step
+        assert time.monotonic() - began < 60
+        assert all(everywhere(hook.fallback_active)) and error_of(means, exact_mean(3)) < 1e-12
+        assert hook.steps == 4 and float(model.module.passes) == 4
+        group.close()
+
+
+def check_the_server_comes_back_after_that() -> None:
+    address, server = server_of_all()
+    group = join(address, timeout=1.5)
+    model, hook = wrapped(Counting(), group=group)
+    for time_lost in range(2):
+        backward(model, gradients(0))
+        rig.dist.barrier()  # Nobody is to lose it before.
+        allreduce = group.allreduce
+
+        def loses_everything(array: Any, **options: Any) -> Any:
+            raise thc.SilentError("the parameter server has not answered")
+
+        def loses_the_last_answer(array: Any, **options: Any) -> Any:
+            result = allreduce(array, **options)
+            if array.size > 1:
+                return result
+            group.allreduce = loses_everything  # type: ignore[method-assign]
+            raise thc.SilentError("the parameter server has not answered")
+
+        if RANK == time_lost:
+            group.allreduce = loses_the_last_answer  # type: ignore[method-assign]
+        for step in (1, 2):
+            means = backward(model, gradients(step))
+            assert same_everywhere(means), step
+        assert all(everywhere(hook.fallback_active))
+        group.allreduce = allreduce  # type: ignore[method-assign]
+        assert hook.resume() and not hook.fallback_active
+    group.close()
+    if server is not None:
+        server.kill()
+
+
 def check_the_fallback_can_be_forbidden() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1)

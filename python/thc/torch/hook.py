@@ -6,6 +6,7 @@ import fnmatch
 import functools
 import itertools
 import logging
+import time
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,11 +18,12 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.group import Group
+from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.feedback import FeedbackStore
 from thc.torch.lane import lane_of
 from thc.torch.layout import Layout, Segment
-from thc.torch.peers import Peers
+from thc.torch.peers import Gathering, Peers
 
 __all__ = ["Hook", "hook"]
 
@@ -104,6 +106,11 @@ class Hook:
         self._held: list[Bucket] = []
         self._done = 0
         self._nonfinite = False
+        # Of a loss.
+        self._board = Board(self._peers) if options.fallback else None
+        self._gathering: Gathering | None = None
+        if self._board is not None:
+            self._lane.when_idle(self)
         self._side_stream: Any = None
 
     @property
@@ -331,19 +338,19 @@ class Hook:
         """All ranks find out which buckets some rank lacks, and average those through the process group.
 
         A rank comes here once a call has failed and its backward pass is over. One that had the last answer of
-        this step has gone on; it fails in the next step and comes from there, and its step tells that
-        nobody lacks anything of this one.
+        this step has gone on; that tells that nobody lacks anything of this one. It fails in the next step and comes
+        from there, unless it waits for us before: then it answers on the board.
         """
         while True:
-            table = self._peers.gather([self.steps, self._done])
-            newest = max(step for step, _ in table)
-            if self.steps < newest:
+            table = self._gather(self.steps, self._done)
+            if table is None or self.steps < max(step for step, _ in table):
                 if self._done < self._held_from + len(self._held):
                     raise errors.LeftBehindError(
                         "the parameter server was lost, and the other ranks have gone on by quorum: "
                         "without this rank's gradients they cannot be joined again"
                     )
                 return
+            newest = self.steps
             if all(step == newest for step, _ in table):
                 break
         first = min(done for _, done in table)
@@ -363,6 +370,25 @@ class Hook:
                 self.steps,
             )
 
+    def _gather(self, step: int, number: int) -> list[list[int]] | None:
+        """Both numbers of each rank; nothing if some rank turns out to have completed the step. A rank's may be those
+        of a step that it left that way: then all have to gather again."""
+        if self._gathering is None:
+            self._gathering = self._peers.begin_gather([step, number])
+        pause = 0.001
+        while self._board is not None and step >= 0 and not self._gathering.is_complete():
+            if self._board.ask(step):
+                return None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        numbers, self._gathering = self._gathering.numbers(), None
+        return numbers
+
+    def idle(self) -> None:
+        """Answers a rank that has lost the server, if there is one."""
+        if self._board is not None and not self.fallback_active:
+            self._board.tell(self.steps)
+
     @property
     def _held_from(self) -> int:
         """The first bucket of the step that has not been handed to DDP yet."""
@@ -381,9 +407,14 @@ class Hook:
             except errors.ThcError as error:
                 self.error = error
                 joined = 0
-            works = all(flag == 1 for (flag,) in self._peers.gather([joined]))
+            table = self._gather(-1, joined)
+            while table is None or any(step >= 0 for step, _ in table):
+                table = self._gather(-1, joined)
+            works = all(flag == 1 for _, flag in table)
             self.fallback_active = not works
             self._lost = None
+            if works and self._board is not None:
+                self._board.begin_anew()
             if works:
                 self.error = None
             return works

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from thc.group import Group
 
 __all__ = ["Lane", "lane_of"]
 
+IDLE = 0.5
+"""Seconds without work after which a lane looks around."""
+
 _lanes: weakref.WeakKeyDictionary[Group, Lane] = weakref.WeakKeyDictionary()
+
+
+class Idler(Protocol):
+    """Something to be looked after between work."""
+
+    def idle(self) -> None:
+        """Called on the lane. Must not raise."""
 
 
 class Lane:
@@ -24,7 +35,12 @@ class Lane:
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=_run, args=(self._work,), name="thc-lane", daemon=True).start()
+        self._idlers: weakref.WeakSet[Idler] = weakref.WeakSet()
+        threading.Thread(target=_run, args=(self._work, self._idlers), name="thc-lane", daemon=True).start()
+
+    def when_idle(self, idler: Idler) -> None:
+        """Has something looked after whenever there has been no work for a moment, as long as it lives."""
+        self.ask(functools.partial(self._idlers.add, idler))
 
     def put(self, work: Callable[[], None]) -> None:
         """Appends work, which must not raise."""
@@ -53,9 +69,20 @@ class Lane:
         self._work.put(None)
 
 
-def _run(work_queue: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+def _run(
+    work_queue: queue.SimpleQueue[Callable[[], None] | None], idlers: weakref.WeakSet[Idler]
+) -> None:
     """Knows only the queue, so that a lane that nobody uses any more ends."""
-    while (work := work_queue.get()) is not None:
+    while True:
+        try:
+            work = work_queue.get(timeout=IDLE)
+        except queue.Empty:
+            for idler in list(idlers):
+                idler.idle()
+                del idler
+            continue
+        if work is None:
+            return
         work()
         # What the work refers to shall not live until the next comes.
         del work

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-__all__ = ["Peers"]
+__all__ = ["Gathering", "Peers"]
 
 
 class Peers:
@@ -40,9 +40,29 @@ class Peers:
 
     def gather(self, numbers: list[int]) -> list[list[int]]:
         """Every rank's numbers."""
+        return self.begin_gather(numbers).numbers()
+
+    def begin_gather(self, numbers: list[int]) -> Gathering:
+        """The same, without waiting for the others. Those that are begun complete in that order."""
         mine = torch.tensor(numbers, dtype=torch.int64)
         if dist.get_backend(self._control) == "nccl":
             mine = mine.cuda()
-        all_numbers = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(all_numbers, mine, group=self._control)
-        return [theirs.tolist() for theirs in all_numbers]
+        every = [torch.empty_like(mine) for _ in range(self.size)]
+        return Gathering(dist.all_gather(every, mine, group=self._control, async_op=True), every)
+
+
+class Gathering:
+    """Numbers of all ranks, on their way."""
+
+    def __init__(self, work: Any, every: list[torch.Tensor]) -> None:
+        self._work = work
+        self._every = every
+
+    def is_complete(self) -> bool:
+        """Whether they have come, or never will."""
+        return bool(self._work.is_completed())
+
+    def numbers(self) -> list[list[int]]:
+        """Waits for them."""
+        self._work.wait()
+        return [theirs.tolist() for theirs in self._every]

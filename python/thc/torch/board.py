@@ -1,0 +1,59 @@
+"""Where ranks tell how far they are, once one of them has lost the parameter server."""
+
+from __future__ import annotations
+
+import secrets
+
+import torch.distributed as dist
+
+from thc.torch.peers import Peers
+
+__all__ = ["Board"]
+
+
+class Board:
+    """A few counters in the store by which the process group was made.
+
+    A rank may lose the server when others already have the last answer of a step and have gone on. They may wait for it in a
+    collective of their own then, as DDP's forward pass begins with one for buffers, while it waits for them to agree. So it
+    asks here, and whoever has nothing else to do answers. A step costs nothing as long as nobody asks.
+
+    Making one is a collective. Where there is no store, nobody ever answers.
+    """
+
+    def __init__(self, peers: Peers) -> None:
+        ((number,), *_) = peers.gather([secrets.randbits(62)])
+        self._store = None
+        try:
+            store = dist.distributed_c10d._get_default_store()
+            self._store = dist.PrefixStore(f"thc.torch/{number}", store)
+        except (AttributeError, RuntimeError):
+            pass
+        self._round = 0
+        self._asked = self._told = -1
+
+    def ask(self, step: int) -> bool:
+        """Whether some rank has completed a step that this one has not."""
+        if step != self._asked:
+            self._add("asked", 1)
+            self._asked = step
+        return self._add(f"completed/{step}", 0) > 0
+
+    def tell(self, step: int) -> None:
+        """Tells that all up to this step, exclusive, are complete here, if somebody has asked."""
+        if step > self._told and step > 0 and self._add("asked", 0) > 0:
+            self._add(f"completed/{step - 1}", 1)
+            self._told = step
+
+    def begin_anew(self) -> None:
+        """Forgets who has asked, on all ranks alike."""
+        self._round += 1
+
+    def _add(self, key: str, amount: int) -> int:
+        """Adds to a counter; what it is then. A store that is gone counts nothing."""
+        if self._store is None:
+            return 0
+        try:
+            return int(self._store.add(f"{self._round}/{key}", amount))
+        except RuntimeError:
+            return 0
