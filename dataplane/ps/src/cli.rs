@@ -29,6 +29,13 @@ Examples:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 10.0.0.1:9559 --p4runtime-cert tls/ps.pem \\
         --p4runtime-key tls/ps-key.pem --p4runtime-client-ca tls/ca.pem
 
+  Past the kernel, through a NIC that DPDK has, and over shared memory (docs/dpdk.md):
+    thc-ps --job 1 --workers 4 --cookie 0x1234abcd --listen 10.0.0.1:9000 \\
+        --io dpdk --dpdk-device 0000:3b:00.0
+    thc-ps --job 1 --workers 1 --cookie 0x1234abcd --listen 10.0.0.1:9000 \\
+        --io dpdk --dpdk-hugepages=false \\
+        --dpdk-device net_memif0,role=server,id=0,socket-abstract=no,socket=/tmp/thc.sock
+
   Several jobs, from a file; flags win over it:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
@@ -37,9 +44,9 @@ Every flag of Server is also a key at the top of the file, every flag of Job one
 section, without dpdk- (--dpdk-device is devices there, a list), those of P4Runtime in a [p4runtime]
 section (--p4runtime is listen there), and its certificates in [p4runtime.tls].
 
-Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it `p4runtime ADDRESS:PORT` if that is
-served; events on stderr
-(RUST_LOG=debug for more); totals on stdout after SIGTERM or Ctrl-C.
+Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it
+`p4runtime ADDRESS:PORT` if that is served; events on stderr (RUST_LOG=debug for more); totals on
+stdout after SIGTERM or Ctrl-C.
 Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use;
 2 wrong flags or configuration.";
 

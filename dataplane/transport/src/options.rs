@@ -17,20 +17,21 @@ pub enum IoName {
     /// Kernel UDP sockets
     #[default]
     Udp,
-    /// DPDK devices, past the kernel
+    /// DPDK devices, past the kernel, in a build with `--features dpdk`
     Dpdk,
 }
 
 /// The keys of the `[dpdk]` section, each also a flag with `--dpdk-` in front.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[command(next_help_heading = "DPDK (with --io dpdk)")]
+#[command(next_help_heading = "DPDK (with --io dpdk; docs/dpdk.md)")]
 pub struct DpdkOptions {
-    /// A device: net_memif0,role=client,id=0,socket=PATH or net_af_packet0,iface=NAME, or a PCI address;
-    /// may be repeated
+    /// A device: a NIC's PCI address (0000:3b:00.0), an interface of the kernel (net_af_packet0,iface=NAME), memory
+    /// shared with another process (net_memif0,role=client,id=0,socket-abstract=no,socket=PATH); may be repeated
     #[arg(long = "dpdk-device", alias = "dpdk-devices", value_name = "DEVICE")]
     pub devices: Option<Vec<String>>,
-    /// This end's own IPv4 address and the length of its network prefix [default prefix: 24]
+    /// This end's own IPv4 address, which the kernel must not have, and the length of its network prefix
+    /// [default: that of --listen or --bind, /24]
     #[arg(long = "dpdk-address", value_name = "ADDRESS/PREFIX")]
     pub address: Option<String>,
     /// Router towards everything outside the prefix [default: none]

@@ -28,6 +28,13 @@ Examples:
   The same in a job of thc-controller, which gives each worker its number:
     thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
 
+  Past the kernel, through a NIC that DPDK has, and over shared memory (docs/dpdk.md):
+    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
+        --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.2/24
+    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
+        --io dpdk --dpdk-address 10.0.0.2/24 --dpdk-hugepages=false \\
+        --dpdk-device net_memif0,role=client,id=0,socket-abstract=no,socket=/tmp/thc.sock
+
   What is in the way of a run with these settings on this host:
     thc-worker doctor --config worker.toml --worker 0
 
@@ -43,11 +50,12 @@ pub struct Flags {
     /// its [dpdk] section; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    #[command(flatten)]
-    keys: Keys,
     /// Print the report as JSON on stdout
     #[arg(long)]
     json: bool,
+    // Last: what follows would go under its last heading.
+    #[command(flatten)]
+    keys: Keys,
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,14 +65,18 @@ enum Subcommands {
 }
 
 const DOCTOR: &str = "\
-One line for each thing looked at: ok, warning, or wrong with what mends it. Nothing is changed, and no place
-in the job is taken; the parameter server is asked with packets that it only refuses. With --io dpdk the
-devices are opened, so no other process may be using them.
+One line for each thing looked at: ok, warning, or wrong with what mends it. Nothing is changed,
+and no place in the job is taken: the parameter server is asked with packets that it only refuses.
+With --io dpdk the devices are opened, so no other process may be using them.
 
 Examples:
   thc-worker doctor --ps 10.0.0.1:9000 --cookie 0x1234
   thc-worker doctor --config worker.toml --json
-  thc-worker doctor --ps 10.0.0.1:9000 --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.2/24
+  thc-worker doctor --ps 10.0.0.1:9000 --io dpdk --dpdk-device 0000:3b:00.0 \\
+      --dpdk-address 10.0.0.2/24
+
+  A server's host, before thc-ps runs there:
+  thc-worker doctor --patience 0s --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.1/24
 
 Exit status: 0 it will work, 1 something is wrong, 2 wrong flags or configuration.";
 
@@ -75,8 +87,6 @@ struct DoctorFlags {
     /// The same TOML file as for a run; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    #[command(flatten)]
-    keys: Keys,
     /// How long the parameter server may take to answer; 0s: don't ask it
     #[arg(long, value_name = "TIME", default_value = "2s")]
     patience: humantime::Duration,
@@ -86,6 +96,9 @@ struct DoctorFlags {
     /// Look for /proc, /sys and /dev in this folder, for tests
     #[arg(long, value_name = "FOLDER", hide = true)]
     root: Option<PathBuf>,
+    // Last: what follows would go under its last heading.
+    #[command(flatten)]
+    keys: Keys,
 }
 
 /// What the command line asks for.
