@@ -63,6 +63,7 @@ mod bind {
 
     /// Types whose fields `thc-dpdk` fills in or reads, beyond those that the functions name.
     const TYPES: &[&str] = &[
+        "rte_flow_item_ipv4",
         "rte_flow_item_udp",
         "rte_flow_action_queue",
         "rte_flow_item_type",

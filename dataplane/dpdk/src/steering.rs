@@ -48,33 +48,42 @@ pub(crate) fn queue_of(hash: u32, bits: u32, first: u16, queues: u16) -> u16 {
 }
 
 /// Whether the device took a rule for each queue. Rules of a failed try are removed.
+///
+/// Most drivers conclude from the pattern that UDP is meant; some want the protocol named in the IPv4 header as well.
 pub(crate) fn install_rules(port: u16, first: u16, queues: u16) -> bool {
-    let installed = (0..queues).all(|queue| install_rule(port, first.wrapping_add(queue), queue));
-    if !installed {
-        let mut error = ffi::rte_flow_error::default();
-        // SAFETY: the port exists; `error` is written.
-        unsafe { ffi::rte_flow_flush(port, &raw mut error) };
-    }
-    installed
+    [false, true].into_iter().any(|named| {
+        let installed = (0..queues).all(|queue| install_rule(port, first.wrapping_add(queue), queue, named));
+        if !installed {
+            let mut error = ffi::rte_flow_error::default();
+            // SAFETY: the port exists; `error` is written.
+            unsafe { ffi::rte_flow_flush(port, &raw mut error) };
+        }
+        installed
+    })
 }
 
-fn install_rule(port: u16, udp_port: u16, queue: u16) -> bool {
+fn install_rule(port: u16, udp_port: u16, queue: u16, named: bool) -> bool {
     let mut attributes = ffi::rte_flow_attr::default();
     attributes.set_ingress(1);
+    let mut ip_spec = ffi::rte_flow_item_ipv4::default();
+    ip_spec.hdr.next_proto_id = libc::IPPROTO_UDP as u8;
+    let mut ip_mask = ffi::rte_flow_item_ipv4::default();
+    ip_mask.hdr.next_proto_id = u8::MAX;
     let mut spec = ffi::rte_flow_item_udp::default();
     spec.hdr.dst_port = udp_port.to_be();
     let mut mask = ffi::rte_flow_item_udp::default();
     mask.hdr.dst_port = u16::MAX;
-    let any = |type_| ffi::rte_flow_item { type_, spec: ptr::null(), last: ptr::null(), mask: ptr::null() };
+    let item = |type_, spec, mask| ffi::rte_flow_item { type_, spec, last: ptr::null(), mask };
+    let any = |type_| item(type_, ptr::null(), ptr::null());
     let pattern = [
         any(ffi::RTE_FLOW_ITEM_TYPE_ETH),
-        any(ffi::RTE_FLOW_ITEM_TYPE_IPV4),
-        ffi::rte_flow_item {
-            type_: ffi::RTE_FLOW_ITEM_TYPE_UDP,
-            spec: (&raw const spec).cast(),
-            last: ptr::null(),
-            mask: (&raw const mask).cast(),
+        if named {
+            let (spec, mask) = (&raw const ip_spec, &raw const ip_mask);
+            item(ffi::RTE_FLOW_ITEM_TYPE_IPV4, spec.cast(), mask.cast())
+        } else {
+            any(ffi::RTE_FLOW_ITEM_TYPE_IPV4)
         },
+        item(ffi::RTE_FLOW_ITEM_TYPE_UDP, (&raw const spec).cast(), (&raw const mask).cast()),
         any(ffi::RTE_FLOW_ITEM_TYPE_END),
     ];
     let target = ffi::rte_flow_action_queue { index: queue };
