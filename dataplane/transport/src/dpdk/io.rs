@@ -157,7 +157,7 @@ impl DpdkIo {
                     }
                     Err(other) => handle(endpoint, tx, device, whole, other),
                 }
-                tx.recycle(packet)
+                tx.heads.recycle(packet)
             });
             input.batch.clear();
         }

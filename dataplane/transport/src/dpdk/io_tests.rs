@@ -123,7 +123,7 @@ fn answers_go_out_with_the_burst() {
 #[test]
 fn headers_of_answers_go_into_what_was_received() {
     let (mut a, mut b) = acquainted();
-    let heads = b.tx.heads.clone();
+    let heads = b.tx.heads.pool().clone();
     for round in 0..5u8 {
         a.send_run(at(2), &[round; 40], 1).unwrap();
         // Those of the burst before are at hand now.
@@ -356,7 +356,7 @@ fn kept_packets_are_sent_again_and_not_changed_under_way() {
 #[test]
 fn nothing_leaks_in_ten_million_datagrams() {
     let (mut a, mut b) = acquainted();
-    let pools = [a.tx.pool.clone(), b.tx.pool.clone(), b.tx.heads.clone()];
+    let pools = [a.tx.pool.clone(), b.tx.pool.clone(), b.tx.heads.pool().clone()];
     let run = [7; 20 * 256];
     let (mut sent, mut got) = (0u64, 0u64);
     while sent < 10_000_000 {

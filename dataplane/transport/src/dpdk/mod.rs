@@ -9,6 +9,8 @@ mod config;
 #[cfg(any(feature = "dpdk", test))]
 mod frame;
 #[cfg(feature = "dpdk")]
+mod heads;
+#[cfg(feature = "dpdk")]
 mod io;
 #[cfg(feature = "dpdk")]
 mod kept;

@@ -4,9 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thc_dpdk::{BURST, Batch, Mbuf, Mempool, RxQueue, SharedMbuf, TxQueue};
+use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, SharedMbuf, TxQueue};
 
 use super::frame::{Arp, Checksums, HEADERS_LEN, Template};
+use super::heads::Heads;
 use super::kept::Kept;
 use super::neighbours::{Neighbours, Reach};
 use super::open::Endpoint;
@@ -19,8 +20,6 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(5);
 /// Pause between questions about one host.
 const ASK_PAUSE_MS: u64 = 50;
-/// Received packets kept for the headers of answers: all that a full burst may be answered with, four times.
-const SPENT: usize = 4 * BURST;
 /// Receivers whose headers are kept ready.
 const FLOWS: usize = 256;
 /// Bytes that packed frames begin behind the start of a cache line, so that what follows 62 bytes of headers (42 of the
@@ -57,13 +56,10 @@ pub struct DpdkTx {
     out: Vec<Out>,
     /// Empty packets at hand, and packets kept under numbers. They must go before the pool does.
     free: Batch,
-    free_heads: Batch,
-    /// Received packets, emptied: the headers of answers go into them.
-    spent: Vec<Mbuf>,
     kept: Kept,
     pub(super) pool: Mempool,
-    /// Short ones, for headers of shared payloads.
-    pub(super) heads: Mempool,
+    /// For headers of shared payloads.
+    pub(super) heads: Heads,
     flows: Vec<Flow>,
     /// Bytes of the largest IPv4 packet.
     mtu: usize,
@@ -116,10 +112,8 @@ impl DpdkTx {
             endpoint,
             local,
             pool: pools.0,
-            heads: pools.1,
+            heads: Heads::new(pools.1),
             free: Batch::new(),
-            free_heads: Batch::new(),
-            spent: Vec::with_capacity(SPENT),
             flows: Vec::with_capacity(FLOWS),
             last: 0,
             stats: IoStats::default(),
@@ -430,34 +424,8 @@ impl DpdkTx {
     pub(super) fn forget_free(&mut self) {
         self.flush();
         self.free.clear();
-        self.free_heads.clear();
-        self.spent.clear();
+        self.heads.forget_free();
         self.kept = Kept::new(0);
-    }
-
-    /// A packet that was received and is done with. Given back if none is needed for headers, or if it is not ours alone.
-    #[inline]
-    pub(super) fn recycle(&mut self, mut packet: Mbuf) -> Option<Mbuf> {
-        if self.spent.len() == SPENT || !packet.renew() {
-            return Some(packet);
-        }
-        self.spent.push(packet);
-        None
-    }
-
-    /// An empty packet with room for headers.
-    #[inline]
-    fn take_head(&mut self) -> Option<Mbuf> {
-        if let Some(head) = self.spent.pop() {
-            if let Some(later) = self.spent.get(self.spent.len().wrapping_sub(4)) {
-                later.prefetch_record();
-            }
-            return Some(head);
-        }
-        if self.free_heads.is_empty() && !self.heads.fill(&mut self.free_heads) {
-            return None;
-        }
-        self.free_heads.pop_ahead()
     }
 
     /// A packet to one of the receivers of a payload of `len` bytes; `None` if it takes a copy.
@@ -466,7 +434,7 @@ impl DpdkTx {
         if !self.out[self.flows[flow].device].multi_segment {
             return None;
         }
-        let mut head = self.take_head()?;
+        let mut head = self.heads.take()?;
         let template = &mut self.flows[flow].template;
         template.write(head.append(HEADERS_LEN)?.first_chunk_mut()?, len, sum);
         if template.offloads() {
