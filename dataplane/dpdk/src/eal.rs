@@ -43,7 +43,7 @@ impl Eal {
     /// PCI devices must include those of later ones.
     ///
     /// # Errors
-    /// [`DpdkError::Hugepages`], [`DpdkError::Permission`], [`DpdkError::Eal`], [`DpdkError::Differs`],
+    /// [`DpdkError::Hugepages`], [`DpdkError::Hidden`], [`DpdkError::Permission`], [`DpdkError::Eal`], [`DpdkError::Differs`],
     /// [`DpdkError::Text`].
     pub fn start(config: &EalConfig) -> Result<&'static Eal, DpdkError> {
         let mut state = state();
@@ -156,6 +156,11 @@ impl EalConfig {
     fn check_hugepages(&self) -> Result<(), DpdkError> {
         if !self.hugepages || self.arguments.iter().any(|argument| argument == "--no-huge") {
             return Ok(());
+        }
+        for file in ["/proc/meminfo", "/proc/mounts"] {
+            if fs::File::open(file).is_err() {
+                return Err(DpdkError::Hidden { file });
+            }
         }
         let free = free_hugepages();
         if free < u64::from(self.memory) {

@@ -27,6 +27,15 @@ pub enum DpdkError {
         /// MiB.
         free: u64,
     },
+    /// DPDK would end the process over this.
+    #[error(
+        "{file} is hidden from this process, and DPDK reads it for hugepages: let it see all of /proc \
+         (ProcSubset=all in a systemd unit), or turn hugepages off (--dpdk-hugepages=false)"
+    )]
+    Hidden {
+        /// The file.
+        file: &'static str,
+    },
     /// DPDK runs once per process.
     #[error("DPDK runs in this process already with other {what}: use the same, or another process")]
     Differs {

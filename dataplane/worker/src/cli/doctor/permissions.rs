@@ -13,6 +13,7 @@ pub const NET_ADMIN: u32 = 12;
 const NET_RAW: u32 = 13;
 const IPC_LOCK: u32 = 14;
 const SYS_RAWIO: u32 = 17;
+const BPF: u32 = 39;
 
 /// For kernel sockets: the port.
 pub fn udp(host: &Host, bind: SocketAddrV4) -> Check {
@@ -52,6 +53,8 @@ pub fn dpdk(host: &Host, devices: &[Device], needed: u64) -> Vec<Check> {
 type Capability = (u32, &'static str);
 const RAW: Capability = (NET_RAW, "CAP_NET_RAW");
 const ADMIN: Capability = (NET_ADMIN, "CAP_NET_ADMIN");
+/// For the program that hands packets over (since Linux 5.8).
+const PROGRAM: Capability = (BPF, "CAP_BPF");
 
 /// What a device needs and this process lacks.
 fn capability(host: &Host, device: &Device) -> Option<Check> {
@@ -76,7 +79,7 @@ fn capability(host: &Host, device: &Device) -> Option<Check> {
         }
         Device::Virtual { driver, .. } => match driver.as_str() {
             "net_af_packet" => (&[RAW], driver.clone()),
-            "net_af_xdp" => (&[ADMIN], driver.clone()),
+            "net_af_xdp" => (&[RAW, ADMIN, PROGRAM], driver.clone()),
             "net_tap" if host.access("/dev/net/tun") != Access::Granted => {
                 return Some(Check::wrong(
                     NAME,

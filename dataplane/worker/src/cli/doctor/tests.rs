@@ -308,6 +308,14 @@ fn virtual_devices() {
     fake.file("proc/self/status", "CapEff:\t0000000000002000\nCpus_allowed_list:\t0-3\n");
     assert_eq!(fake.dpdk(&["net_af_packet0,iface=eth1"]), []);
     only(&fake.dpdk(&["net_af_packet0,iface=eth7"])[..1], Wrong, "device", "eth7", "lo");
+    let xdp = ["net_af_xdp0,iface=eth1"];
+    only(
+        &fake.dpdk(&xdp),
+        Wrong,
+        "permissions",
+        "CAP_NET_ADMIN and CAP_BPF",
+        "cap_net_raw,cap_net_admin,cap_bpf+ep",
+    );
     only(&fake.dpdk(&["net_af_packet0"]), Wrong, "device", "without an interface", "iface=NAME");
     only(&fake.dpdk(&["net_null0"]), Warning, "device", "throws away", "benchmarks");
     let memif = "net_memif0,role=client,id=1,socket=/run/thc.sock";
