@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-torch p4 p4-tofino lint deps toolchain packages dpdk fmt clippy
+.PHONY: help demo test bench bench-torch p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -31,7 +31,7 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
 
 # Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
 TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core \
-    user-mode-linux kmod
+    user-mode-linux kmod qemu-system-x86
 # Those that benchmarks use besides: the package has dpdk-testpmd.
 bench: TEST_PACKAGES += dpdk-dev
 
@@ -47,7 +47,7 @@ demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through 
 	    $(if $(SWITCH)$(filter --controller,$(ARGS)),--package thc-controller) --bins $(if $(filter dpdk,$(IO)),--features dpdk)
 	@"$(CARGO_TARGET_DIR)"/release/thc demo --io $(IO) $(if $(SWITCH),--switch $(SWITCH)) $(ARGS)
 
-test: deps packages fmt clippy ## Formatting, clippy, all tests, doc tests
+test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, doc tests
 	@$(BOUNDED); \
 	run() { echo "$$*"; "$$@"; }; \
 	if cargo nextest --version >/dev/null 2>&1; then \
@@ -135,6 +135,15 @@ packages:
 	echo "deps: installing with apt-get:$$missing"; \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; } || \
 	    echo "deps: could not install$$missing; the tests that need them are not run"
+
+# The kernel of the machine with an emulated card, unpacked and not installed.
+guest-kernel:
+	@command -v apt-get >/dev/null || exit 0; \
+	[ ! -e "$(CARGO_TARGET_DIR)/guest-kernel/boot" ] || exit 0; \
+	package=$$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p'); \
+	mkdir -p "$(CARGO_TARGET_DIR)/guest-kernel" && cd "$(CARGO_TARGET_DIR)/guest-kernel" && \
+	apt-get download -q "$$package" && dpkg-deb -x ./*.deb . && rm ./*.deb || \
+	    echo 'deps: no kernel linux-image-cloud-amd64 from apt-get; the test that needs it is not run'
 
 dpdk:
 	@[ -z "$$(.ci/features)" ] || exit 0; \

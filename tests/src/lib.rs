@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod guest;
+pub mod machine;
 
 pub use thc_netns::{Host, Network, PREFIX_LEN};
 
