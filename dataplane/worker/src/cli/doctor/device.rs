@@ -11,8 +11,8 @@ const HARMLESS: [&str; 3] = ["vfio-pci", "pcieport", "pci-stub"];
 /// What the kernel calls the group of a device that vfio has without an IOMMU.
 const NO_IOMMU: &str = "vfio-noiommu";
 /// How to get one.
-const IOMMU: &str = "turn the IOMMU on in firmware and with intel_iommu=on or amd_iommu=on on the kernel's command line; in \
-                     a machine without: modprobe vfio && echo 1 > \
+const IOMMU: &str = "turn the IOMMU on in firmware and, Intel's, with intel_iommu=on on the kernel's command line; in a \
+                     machine without: modprobe vfio && echo 1 > \
                      /sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
 /// Bit of a listening socket in /proc/net/unix (`__SO_ACCEPTCON`).
 const LISTENING: u32 = 1 << 16;
