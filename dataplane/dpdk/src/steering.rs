@@ -17,7 +17,7 @@ pub enum Steering {
 /// Length of the hash key that every device with RSS takes.
 pub(crate) const KEY_LEN: usize = 40;
 /// Entries of the largest indirection table that is filled in.
-pub(crate) const MAX_RETA: u16 = 512;
+pub(crate) const MAX_RETA: u16 = 2048;
 
 /// What is hashed for UDP over IPv4: two addresses and two ports.
 const HASHED_BITS: usize = 96;
@@ -173,7 +173,7 @@ mod tests {
                         *byte = random() as u8;
                     }
                     input[10..].copy_from_slice(&port.to_be_bytes());
-                    for entries in [64, 128, 512] {
+                    for entries in [64, 128, 512, 2048] {
                         let index = toeplitz(&key, &input) % entries;
                         assert_eq!(
                             queue_of(index, bits, first, queues),
