@@ -59,11 +59,11 @@ mod bind {
         "thc_link_up",
         "thc_link_speed",
         "thc_mbuf_tx_offload",
+        "thc_flow_protocol",
     ];
 
     /// Types whose fields `thc-dpdk` fills in or reads, beyond those that the functions name.
     const TYPES: &[&str] = &[
-        "rte_flow_item_ipv4",
         "rte_flow_item_udp",
         "rte_flow_action_queue",
         "rte_flow_item_type",
@@ -83,6 +83,7 @@ mod bind {
         "rte_device",
         "rte_driver",
         "rte_flow",
+        "rte_flow_item_ipv4",
         "rte_eth_dev",
         "rte_eth_fp_ops",
     ];

@@ -104,3 +104,4 @@ static inline void thc_mbuf_tx_offload(struct rte_mbuf *m, uint64_t flags, uint1
 	m->l2_len = l2_len;
 	m->l3_len = l3_len;
 }
+static inline void thc_flow_protocol(struct rte_flow_item_ipv4 *item, uint8_t protocol) { item->hdr.next_proto_id = protocol; }

@@ -66,9 +66,12 @@ fn install_rule(port: u16, udp_port: u16, queue: u16, named: bool) -> bool {
     let mut attributes = ffi::rte_flow_attr::default();
     attributes.set_ingress(1);
     let mut ip_spec = ffi::rte_flow_item_ipv4::default();
-    ip_spec.hdr.next_proto_id = libc::IPPROTO_UDP as u8;
     let mut ip_mask = ffi::rte_flow_item_ipv4::default();
-    ip_mask.hdr.next_proto_id = u8::MAX;
+    // SAFETY: both are items of ours, of which one field is written.
+    unsafe {
+        ffi::thc_flow_protocol(&raw mut ip_spec, libc::IPPROTO_UDP as u8);
+        ffi::thc_flow_protocol(&raw mut ip_mask, u8::MAX);
+    }
     let mut spec = ffi::rte_flow_item_udp::default();
     spec.hdr.dst_port = udp_port.to_be();
     let mut mask = ffi::rte_flow_item_udp::default();
