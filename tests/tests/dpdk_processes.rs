@@ -120,6 +120,7 @@ fn outcome(workers: Vec<Worker>, inputs: &[PathBuf]) -> (Vec<Vec<u8>>, Vec<Finis
     let ends: Vec<Finished> = workers.into_iter().map(Worker::finish).collect();
     for end in &ends {
         assert_eq!(end.code, Some(0), "{end:?}");
+        assert!(!end.err.contains("packets never came back"), "{}", end.err);
     }
     let outputs = inputs.iter().map(|input| std::fs::read(input.with_extension("out")).unwrap());
     (outputs.collect(), ends)

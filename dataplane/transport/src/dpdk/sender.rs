@@ -54,12 +54,12 @@ pub struct DpdkTx {
     endpoint: Arc<Endpoint>,
     local: Peer,
     out: Vec<Out>,
-    /// Empty packets at hand, and packets kept under numbers. They must go before the pool does.
+    /// Empty packets at hand, packets kept under numbers, and those for headers of shared payloads. They must go before the
+    /// pool does.
     free: Batch,
     kept: Kept,
-    pub(super) pool: Mempool,
-    /// For headers of shared payloads.
     pub(super) heads: Heads,
+    pub(super) pool: Mempool,
     flows: Vec<Flow>,
     /// Bytes of the largest IPv4 packet.
     mtu: usize,
