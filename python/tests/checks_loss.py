@@ -198,6 +198,53 @@ def check_the_server_dies_between_two_ends_of_a_step() -> None:
         group.close()
 
 
+class Mixed(torch.nn.Module):
+    """Floats and doubles; DDP puts them into different buckets, and doubles go through the process group."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.doubles = Weights(sizes, torch.float64)
+        self.floats = Weights(sizes)
+
+    def forward(self, inputs: Any) -> torch.Tensor:
+        return self.doubles([each.double() for each in inputs]) + self.floats(inputs).double()
+
+
+def check_a_rank_loses_the_server_before_a_bucket_of_doubles() -> None:
+    sizes = (200_000, 200_000)
+    cases: list[dict[str, Any]] = [{}, {"uncompressed": "process-group", "exclude": ["doubles.*", "*.1"]}]
+    for options in cases:
+        for lost_call in (1, 2):
+            address, server = server_of_all()
+            group = join(address, timeout=1.5)
+            model, hook = wrapped(Mixed(sizes), group=group, **options)
+            inputs = gradients(0, sizes=sizes)
+            model(inputs).backward()
+            rig.dist.barrier()  # Nobody is to lose it before.
+            allreduce, calls = group.allreduce, []
+
+            def fails(array: Any, **options: Any) -> Any:
+                calls.append(array.size)
+                allreduce(array, **options)
+                if len(calls) >= lost_call:
+                    # The others have the answer.
+                    array[: array.size // 2] = 7.0
+                    raise thc.SilentError("the parameter server has not answered")
+
+            if RANK == SIZE - 1:
+                group.allreduce = fails  # type: ignore[method-assign]
+            for step in (1, 2):
+                model.zero_grad(set_to_none=True)
+                model(gradients(step, sizes=sizes)).backward()
+                means = [parameter.grad for parameter in model.parameters()]
+                assert same_everywhere(means), (options, lost_call, step)
+                assert error_of(means, exact_mean(step, sizes) * 2) < 0.1
+            assert all(everywhere(hook.fallback_active)) and error_of(means, exact_mean(2, sizes) * 2) < 1e-12
+            group.close()
+            if server is not None:
+                server.kill()
+
+
 def check_the_server_comes_back_after_that() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)

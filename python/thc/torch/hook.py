@@ -109,6 +109,7 @@ class Hook:
         # Of a loss.
         self._board = Board(self._peers) if options.fallback else None
         self._gathering: Gathering | None = None
+        self._all_know = False
         if self._board is not None:
             self._lane.when_idle(self)
         self._side_stream: Any = None
@@ -210,7 +211,9 @@ class Hook:
         if self.fallback_active:
             self._through_peers(bucket)
         elif self._lost is not None:
-            pass
+            # Those who have not lost it would wait for this rank there.
+            if self._needs_peers(bucket):
+                self._nobody_has_lost()
         else:
             try:
                 self._through_thc(bucket)
@@ -255,6 +258,8 @@ class Hook:
 
     def _through_thc(self, bucket: Bucket) -> None:
         if bucket.buffer.dtype == torch.float64:
+            if not self._nobody_has_lost():
+                raise errors.SilentError("another rank has lost the parameter server")
             self._through_peers(bucket)
             return
         direct = bucket.buffer.device.type == "cpu" and bucket.buffer.dtype == torch.float32
@@ -295,9 +300,26 @@ class Hook:
         if self.options.uncompressed == "raw":
             self.group.allreduce(data.numpy(), mode="raw")
             return
+        if not self._nobody_has_lost():
+            raise errors.SilentError("another rank has lost the parameter server")
         self._peers.mean(data)
         if not bool(torch.isfinite(data.sum())):
             self._nonfinite = True
+
+    def _needs_peers(self, bucket: Bucket) -> bool:
+        """Whether a bucket, or part of it, goes through the process group also while the server is there."""
+        layout = bucket.layout
+        uncompressed = self.steps < self.options.warmup or not layout.kept or bool(layout.aside)
+        return bucket.buffer.dtype == torch.float64 or (
+            uncompressed and self.options.uncompressed == "process-group"
+        )
+
+    def _nobody_has_lost(self) -> bool:
+        """Whether no rank has lost the server in this step, before a call of the process group that all must make. When one
+        has, all know, and none makes such a call again before they agree."""
+        if self.options.fallback and not self._all_know:
+            self._all_know = self._peers.any(self._lost is not None)
+        return not self._all_know
 
     def _fetch(self, bucket: Bucket) -> torch.Tensor:
         """The bucket as f32 on the CPU."""
@@ -362,6 +384,7 @@ class Hook:
                 self._through_peers(bucket)
         self.fallback_active = True
         self._lost = None
+        self._all_know = False
         if self._peers.rank == 0:
             log.warning(
                 "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the "
@@ -413,6 +436,7 @@ class Hook:
             works = all(flag == 1 for _, flag in table)
             self.fallback_active = not works
             self._lost = None
+            self._all_know = False
             if works and self._board is not None:
                 self._board.begin_anew()
             if works:

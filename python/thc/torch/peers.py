@@ -23,7 +23,8 @@ class Peers:
         if whole:
             backend = dist.get_backend(process_group)
             self._tensors = dist.new_group(backend=backend)
-            self._control = self._tensors if backend == "gloo" else dist.new_group(backend="gloo")
+            # A gathering may be under way while tensors are averaged: they must not meet.
+            self._control = dist.new_group(backend="gloo")
         else:
             # new_group wants every rank of the world, and those outside of this group know nothing of us.
             self._tensors = self._control = process_group
@@ -37,6 +38,14 @@ class Peers:
         dist.all_reduce(work, group=self._tensors)
         if narrow:
             tensor.copy_(work)
+
+    def any(self, flag: bool) -> bool:
+        """Whether some rank's flag is set."""
+        flags = torch.tensor([float(flag)])
+        if dist.get_backend(self._tensors) == "nccl":
+            flags = flags.cuda()
+        dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._tensors)
+        return bool(flags.item())
 
     def gather(self, numbers: list[int]) -> list[list[int]]:
         """Every rank's numbers."""
