@@ -50,7 +50,7 @@ impl Image {
             let named = |path: &PathBuf| path.to_string_lossy().contains(prefix);
             paths
                 .find(named)
-                .ok_or_else(|| format!("no {prefix} in {}; run `make packages`", folder.display()))
+                .ok_or_else(|| format!("no {prefix} in {}; run `make guest-kernel`", folder.display()))
         };
         let kernel = only(folder.join("boot"), "vmlinuz")?;
         let modules = only(folder.join("lib/modules"), "6.")?.join("kernel");
