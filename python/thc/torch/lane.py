@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import queue
 import threading
@@ -17,6 +18,16 @@ IDLE = 0.5
 """Seconds without work after which a lane looks around."""
 
 _lanes: weakref.WeakKeyDictionary[Group, Lane] = weakref.WeakKeyDictionary()
+
+_looking_around = threading.Lock()
+
+
+def _stop_looking_around() -> None:
+    """A thread that is inside torch when the interpreter ends would take the process down."""
+    _looking_around.acquire(timeout=2)
+
+
+atexit.register(_stop_looking_around)
 
 
 class Idler(Protocol):
@@ -77,15 +88,23 @@ def _run(
         try:
             work = work_queue.get(timeout=IDLE)
         except queue.Empty:
-            for idler in list(idlers):
-                idler.idle()
-                del idler
+            _look_around(idlers)
             continue
         if work is None:
             return
         work()
         # What the work refers to shall not live until the next comes.
         del work
+
+
+def _look_around(idlers: weakref.WeakSet[Idler]) -> None:
+    if not _looking_around.acquire(blocking=False):
+        return
+    try:
+        for idler in list(idlers):
+            idler.idle()
+    finally:
+        _looking_around.release()
 
 
 def lane_of(group: Group) -> Lane:
