@@ -142,7 +142,7 @@ guest-kernel:
 	[ ! -e "$(CARGO_TARGET_DIR)/guest-kernel/boot" ] || exit 0; \
 	package=$$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p'); \
 	mkdir -p "$(CARGO_TARGET_DIR)/guest-kernel" && cd "$(CARGO_TARGET_DIR)/guest-kernel" && \
-	apt-get download -q "$$package" && dpkg-deb -x ./*.deb . && rm ./*.deb || \
+	apt-get download -q -o APT::Sandbox::User=root "$$package" && dpkg-deb -x ./*.deb . && rm ./*.deb || \
 	    echo 'deps: no kernel linux-image-cloud-amd64 from apt-get; the test that needs it is not run'
 
 dpdk:
