@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import rig
@@ -165,6 +166,20 @@ class Counting(torch.nn.Module):
         return self.inner(*arguments)
 
 
+def lose_the_last_answer(group: thc.Group, afterwards: Callable[..., Any]) -> None:
+    """Has this rank not hear the answer that ends its next step. All ranks have called by then, so all have what came before."""
+    allreduce = group.allreduce
+
+    def loses(array: Any, **options: Any) -> Any:
+        result = allreduce(array, **options)
+        if array.size > 1:
+            return result
+        group.allreduce = afterwards  # type: ignore[method-assign]
+        raise thc.SilentError("the parameter server has not answered")
+
+    group.allreduce = loses  # type: ignore[method-assign]
+
+
 def check_the_server_dies_between_two_ends_of_a_step() -> None:
     """The others have the last answer of a step and wait in their next forward pass for the rank that has not."""
     for loser in (SIZE - 1, 0):
@@ -172,18 +187,8 @@ def check_the_server_dies_between_two_ends_of_a_step() -> None:
         group = join(address, timeout=1.5)
         model, hook = wrapped(Counting(), group=group)
         backward(model, gradients(0))
-        allreduce = group.allreduce
-
-        def loses_the_last_answer(array: Any, **options: Any) -> Any:
-            result = allreduce(array, **options)
-            if array.size == 1:
-                group.allreduce = allreduce  # type: ignore[method-assign]
-                # All ranks have called, so all have what came before; this one never hears of it.
-                raise thc.SilentError("the parameter server has not answered")
-            return result
-
         if RANK == loser:
-            group.allreduce = loses_the_last_answer  # type: ignore[method-assign]
+            lose_the_last_answer(group, afterwards=group.allreduce)
         began = time.monotonic()
         means = backward(model, gradients(1))
         assert same_everywhere(means), "what a step gives is complete"
@@ -257,15 +262,8 @@ def check_the_server_comes_back_after_that() -> None:
         def loses_everything(array: Any, **options: Any) -> Any:
             raise thc.SilentError("the parameter server has not answered")
 
-        def loses_the_last_answer(array: Any, **options: Any) -> Any:
-            result = allreduce(array, **options)
-            if array.size > 1:
-                return result
-            group.allreduce = loses_everything  # type: ignore[method-assign]
-            raise thc.SilentError("the parameter server has not answered")
-
         if RANK == time_lost:
-            group.allreduce = loses_the_last_answer  # type: ignore[method-assign]
+            lose_the_last_answer(group, afterwards=loses_everything)
         for step in (1, 2):
             means = backward(model, gradients(step))
             assert same_everywhere(means), step
