@@ -219,7 +219,7 @@ proptest! {
     /// With checksums, no change of one byte of a datagram passes unnoticed, but for the sender's addresses in the
     /// Ethernet header, what IPv4 leaves free, and a checksum of zero.
     #[test]
-    fn one_changed_byte_is_found(payload in vec(any::<u8>(), 0..100), at in 0usize..142, flip in 1u8..) {
+    fn one_changed_byte_is_found(payload in vec(any::<u8>(), 0..600), at in 0usize..642, flip in 1u8..) {
         let mut frame = datagram(&payload, Checksums::Software);
         let at = at % frame.len();
         prop_assume!(!(6..12).contains(&at));
