@@ -26,6 +26,7 @@ macro_rules! kernels {
             use crate::isa::{Isa, Level};
             #[allow(unused_imports)]
             use crate::{
+                lattice::Lattice,
                 quantizer::{Grid, Span},
                 rounding::Rounding,
                 signs::Signs,
@@ -74,6 +75,12 @@ kernels! {
         packed4(grid: &Grid, span: &Span, x: &mut [f32], rounding: Rounding, first: u64, out: &mut [u8]);
         dequantize8(sums: &[u8], step: f32, lo: f32, out: &mut [f32]);
         dequantize16(sums: &[u8], step: f32, lo: f32, out: &mut [f32]);
+    }
+    lattice {
+        codes(lattice: &Lattice, x: &[f32], rounding: Rounding, first: u64, out: &mut [u16]);
+        values(lattice: &Lattice, codes: &[u16], out: &mut [f32]);
+        spread(lattice: &Lattice, x: &[f32]) -> f64;
+        draw(x: &[f32], scale: f32, rounding: Rounding, first: u32, out: &mut Vec<u32>);
     }
     norm {
         squares(x: &[f32]) -> f64;

@@ -23,14 +23,17 @@ pub mod buffer;
 pub mod error;
 pub mod feedback;
 pub mod isa;
+pub mod lattice;
 pub mod norm;
 pub mod packing;
 pub mod partition;
+pub mod positions;
 pub mod quantizer;
 pub mod rht;
 pub mod rounding;
 mod scalar;
 pub mod signs;
+pub mod sparsify;
 pub mod table;
 
 pub use error::CodecError;

@@ -5,8 +5,9 @@
 
 use proptest::prelude::*;
 
-use super::{aggregate, norm, quantize, rht};
+use super::{aggregate, lattice, norm, quantize, rht};
 use crate::isa::Isa;
+use crate::lattice::Lattice;
 use crate::quantizer::{Quantizer, Span};
 use crate::rounding::Rounding;
 use crate::scalar;
@@ -190,6 +191,32 @@ fn check_aggregate(isa: Isa, len: usize, seed: u64, offset: usize) {
     }
 }
 
+fn check_lattice(isa: Isa, on: &Lattice, x: &[f32], first: u64, offset: usize) {
+    let rounding = Rounding::new(first ^ 77, 3, 2);
+    let mut moved = Misaligned::new(x, offset);
+    let mut want = vec![0xEEEE; x.len()];
+    scalar::lattice::codes(on, x, rounding, first, &mut want);
+    let mut got = Misaligned::new(&vec![0xDDDD; x.len()], offset + 1);
+    lattice::codes(isa, on, moved.get(), rounding, first, got.get());
+    assert_eq!(want, got.get(), "codes of {} bits", on.bits());
+
+    let mut floats = vec![7.0; x.len()];
+    scalar::lattice::values(on, &want, &mut floats);
+    let mut out = Misaligned::new(&vec![8.0; x.len()], offset);
+    lattice::values(isa, on, got.get(), out.get());
+    assert_eq!(bits(&floats), bits(out.get()), "values of {} bits", on.bits());
+
+    let (want, got) = (scalar::lattice::spread(on, x), lattice::spread(isa, on, moved.get()));
+    assert_eq!(want.to_bits(), got.to_bits(), "spread of {} bits", on.bits());
+
+    for scale in [0.0, 1e3, 16_777_216.0, f32::MAX] {
+        let (mut want, mut got) = (vec![1], vec![1]);
+        scalar::lattice::draw(x, scale, rounding, first as u32, &mut want);
+        lattice::draw(isa, moved.get(), scale, rounding, first as u32, &mut got);
+        assert_eq!(want, got);
+    }
+}
+
 /// Tables at the edges of what vector kernels distinguish: few values, one word of cells, all.
 fn tables() -> Vec<LookupTable> {
     let solve = |b, g| LookupTable::solve(b, g, 1.0 / 32.0).unwrap();
@@ -281,6 +308,25 @@ macro_rules! suite {
             }
 
             #[test]
+            fn lattice_of_every_width_tail_and_alignment() {
+                let Some(isa) = isa() else { return };
+                for bits in 2..=16 {
+                    let on = Lattice::reaching(0.9, bits).unwrap();
+                    for len in 0..70 {
+                        check_lattice(isa, &on, &floats(len, 3), 5, len % 16);
+                    }
+                    for offset in 0..16 {
+                        check_lattice(isa, &on, &floats(333, 4), u64::MAX - 100, offset);
+                    }
+                    // Multiples themselves, halves, and scales at the ends of what there is.
+                    let grid: Vec<f32> = (-200..=200).map(|i| i as f32 / 2.0).collect();
+                    for delta in [0.0, f32::MIN_POSITIVE, 0.5, 1.0, 2e37] {
+                        check_lattice(isa, &Lattice::new(delta, bits).unwrap(), &grid, 1, 3);
+                    }
+                }
+            }
+
+            #[test]
             fn dequantize_every_tail_and_alignment() {
                 let Some(isa) = isa() else { return };
                 for len in 0..70 {
@@ -316,6 +362,8 @@ macro_rules! suite {
                         check_norm(isa, &x, &x, offset);
                         check_aggregate(isa, raw.len(), first, offset);
                         check_dequantize(isa, raw.len(), first, offset);
+                        let on = Lattice::new(width.abs(), 2 + (first % 15) as u8).unwrap();
+                        check_lattice(isa, &on, &x, first, offset);
                     }
                 }
 
