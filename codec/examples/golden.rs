@@ -1,9 +1,11 @@
 //! Prints the golden vectors: `cargo run -p thc-codec --example golden > codec/golden/codec.json`.
 //!
-//! Floats are given as the hexadecimal digits of their bits, so that nothing is lost in decimals.
+//! Floats are given as the hexadecimal digits of their bits, so that nothing is lost in decimals. `round` is the number of
+//! the call (P29).
 
 use serde_json::{Value, json};
 use thc_codec::norm;
+use thc_codec::partition;
 use thc_codec::quantizer::{Quantizer, dequantize8};
 use thc_codec::rht;
 use thc_codec::rounding::Rounding;
@@ -19,6 +21,59 @@ fn floats(x: &[f32]) -> Value {
 
 fn bytes(x: &[u8]) -> String {
     x.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Keys and words of signs for a few seeds, calls and partitions (P29).
+fn other_signs() -> Value {
+    let keys = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 0, 1), (1, 65_536, 2), (u64::MAX, 1 << 40, 4000)];
+    keys.iter()
+        .map(|&(job_seed, round, partition)| {
+            let signs = SignKey { job_seed, round, partition }.signs();
+            let words = [0, 1, 16_383].map(|i| format!("{:016x}", signs.word(i)));
+            json!({
+                "job_seed": format!("{job_seed:016x}"),
+                "round": round,
+                "partition": partition,
+                "key": format!("{:016x}", signs.key()),
+                "words": words,
+            })
+        })
+        .collect()
+}
+
+/// Optimal tables with the t_p of their fractions (P6, P31).
+fn tables() -> Result<Value, thc_codec::error::CodecError> {
+    let wanted = [
+        (4, 30, 1.0 / 32.0),
+        (4, 20, 1.0 / 512.0),
+        (3, 16, 1.0 / 32.0),
+        (2, 34, 1.0 / 512.0),
+        (1, 255, 0.25),
+    ];
+    wanted
+        .iter()
+        .map(|&(bits, granularity, fraction)| {
+            let table = LookupTable::solve(bits, granularity, fraction)?;
+            Ok(json!({
+                "bits": bits,
+                "granularity": granularity,
+                "fraction": fraction,
+                "t_p": format!("{:016x}", table.t_p().to_bits()),
+                "values": table.values(),
+            }))
+        })
+        .collect()
+}
+
+/// How tensors are cut (P4): the d of their partitions.
+fn cuts() -> Value {
+    [1, 1023, 1024, 1025, 200_000, 3_000_000]
+        .iter()
+        .map(|&length| {
+            let sizes: Vec<usize> = partition::split(length).map(|part| part.padded).collect();
+            json!({ "length": length, "partitions": sizes })
+        })
+        .collect()
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,6 +103,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     rht::inverse(&mut lost, key)?;
 
     let golden = json!({
+        "signs": other_signs(),
+        "tables": tables()?,
+        "cuts": cuts(),
         "job_seed": format!("{:016x}", key.job_seed),
         "round": key.round,
         "partition": key.partition,

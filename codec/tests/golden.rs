@@ -6,7 +6,7 @@ use thc_codec::quantizer::{Quantizer, dequantize8};
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_codec::{norm, packing, rht};
+use thc_codec::{norm, packing, partition, rht};
 
 fn golden() -> Value {
     serde_json::from_str(include_str!("../golden/codec.json")).unwrap()
@@ -52,6 +52,37 @@ fn signs() {
     assert_eq!(signs.key(), hex(&g["sign_key"]));
     for (i, word) in g["sign_words"].as_array().unwrap().iter().enumerate() {
         assert_eq!(signs.word(i as u64), hex(word));
+    }
+}
+
+#[test]
+fn signs_of_other_keys() {
+    for g in golden()["signs"].as_array().unwrap() {
+        let signs = key(g).signs();
+        assert_eq!(signs.key(), hex(&g["key"]), "{g}");
+        for (i, word) in [0, 1, 16_383].into_iter().zip(g["words"].as_array().unwrap()) {
+            assert_eq!(signs.word(i), hex(word), "{g}");
+        }
+    }
+}
+
+#[test]
+fn tables() {
+    for g in golden()["tables"].as_array().unwrap() {
+        let (bits, granularity) = (g["bits"].as_u64().unwrap(), g["granularity"].as_u64().unwrap());
+        let table =
+            LookupTable::solve(bits as u8, granularity as u16, g["fraction"].as_f64().unwrap()).unwrap();
+        assert_eq!(table.values(), small(&g["values"]), "{g}");
+        assert_eq!(table.t_p().to_bits(), hex(&g["t_p"]), "{g}");
+    }
+}
+
+#[test]
+fn cuts() {
+    for g in golden()["cuts"].as_array().unwrap() {
+        let sizes: Vec<u64> =
+            partition::split(g["length"].as_u64().unwrap() as usize).map(|p| p.padded as u64).collect();
+        assert_eq!(Some(sizes), g["partitions"].as_array().unwrap().iter().map(Value::as_u64).collect());
     }
 }
 
