@@ -6,6 +6,7 @@
 
 pub mod guest;
 pub mod machine;
+pub mod vectors;
 
 pub use thc_netns::{Host, Network, PREFIX_LEN};
 
@@ -189,8 +190,15 @@ impl Worker {
     #[must_use]
     pub fn with(host: Option<&Host>, flags: &[&str]) -> Worker {
         let mut command = command(host, "thc-worker");
-        command.args(flags).env("NO_COLOR", "1").stdin(Stdio::null());
-        Worker(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
+        command.args(flags).env("NO_COLOR", "1");
+        Worker::of(command)
+    }
+
+    /// Starts a worker that is another program.
+    #[must_use]
+    pub fn of(mut command: Command) -> Worker {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Worker(Some(command.spawn().unwrap()))
     }
 
     /// Its process id.
