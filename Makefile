@@ -31,7 +31,7 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
 
 # Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
 TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core \
-    user-mode-linux kmod qemu-system-x86
+    user-mode-linux kmod qemu-system-x86 python3-numpy
 # Those that benchmarks use besides: the package has dpdk-testpmd.
 bench: TEST_PACKAGES += dpdk-dev
 

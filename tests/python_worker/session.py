@@ -1,0 +1,343 @@
+"""A worker's session: JOIN, all-reduces, answers to those who wait, LEAVE, by docs/protocol.md."""
+
+import random
+import select
+import socket
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+import numerics
+import wire
+
+RETRY = 0.2  # between JOINs (P22)
+LEAVE_RETRY = 0.05
+LEAVE_FOR = 1.0  # without BYE (P25)
+FIRST_TIMEOUT, LAST_TIMEOUT = 0.03, 0.5
+NUDGE_AFTER = 3  # repetitions of a packet (P20)
+OUTSTANDING = 128  # packets whose results fit the socket's buffer
+RESULT_OF = {wire.NORM: wire.NORM_RESULT, wire.DATA: wire.RESULT, wire.RAW: wire.RAW_RESULT}
+LENGTHS = {wire.NORM_RESULT: 20, wire.RESULT: 1024, wire.RAW_RESULT: 1024, wire.NUDGE: 12, wire.MISMATCH: 40}
+# P5: norms outside of this are sent as P19's NaN, or as 0.
+LARGEST, SMALLEST = 5e37, 1e-30
+
+
+class SessionError(Exception):
+    """The session cannot begin, or is over."""
+
+
+class CallError(Exception):
+    """An all-reduce failed on every worker; the session goes on (P19)."""
+
+    def __init__(self, worker):
+        super().__init__(f"worker {worker} has a NaN or an infinity in its gradient")
+        self.worker = worker
+
+
+@dataclass
+class Sent:
+    """A packet that is kept until its slot's next (P18)."""
+
+    seq: int
+    kind: int
+    packet: bytes
+    place: object
+    at: float
+    transmissions: int = 1
+
+
+class Stream:
+    """The numbered packets to one class of slots (P8)."""
+
+    def __init__(self, slots):
+        self.slots = slots
+        self.next = 0
+        self.kept = {}
+        self.outstanding = {}
+
+    def is_open(self):
+        base = min(self.outstanding, default=self.next)
+        return self.next < base + self.slots // 2 and len(self.outstanding) < OUTSTANDING
+
+    def find(self, header):
+        """What was sent to the slot and round of a packet, if it is still kept."""
+        sent = self.kept.get(header.slot)
+        return sent if sent and sent.seq // self.slots % (1 << 32) == header.round else None
+
+
+class Worker:
+    """One worker of a job."""
+
+    def __init__(self, ps, job, number, cookie, seed=None):
+        self.ps, self.job, self.number, self.cookie = ps, job, number, cookie
+        self.nonce = random.SystemRandom().getrandbits(64)
+        self.rng = np.random.default_rng([number, seed] if seed is not None else None)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.socket.bind(("", 0))
+        self.welcome = None
+        self.workers = 0
+        self.calls = 0
+        self.heard = 0.0
+        self.next_join = 0.0
+        self.repeated = self.answered = 0
+
+    # ---- beginning and end
+
+    def join(self, patience=60):
+        """P22, P23: returns when all workers are there."""
+        end = time.monotonic() + patience
+        joined = None
+        while self.welcome is None:
+            now = time.monotonic()
+            if now > end:
+                said = "no parameter server answers" if joined is None else f"workers {joined:#b} are here alone"
+                raise SessionError(said)
+            self._introduce(now)
+            for header, payload in self._receive(self.next_join - now):
+                if header.kind == wire.PENDING and header.cookie == self.cookie:
+                    joined = wire.parse_pending(payload)
+                elif header.kind == wire.WELCOME:
+                    self._take_welcome(header, payload)
+                elif header.kind == wire.REFUSED and header.cookie == self.cookie:
+                    reason, worker = wire.parse_refused(payload)
+                    raise SessionError(f"refused for reason {reason} because of worker {worker}")
+        w = self.welcome
+        if w.policy != 0 or w.quorum != self.workers:
+            raise SessionError("this worker does reliable jobs with full quorum only")
+        self.table = numerics.Table(w.values[: 1 << w.bits], w.t_p)
+        self.norms, self.data = Stream(w.norm_slots), Stream(w.data_slots)
+
+    def _introduce(self, now):
+        if now >= self.next_join:
+            self.next_join = now + RETRY
+            session = self.welcome.session if self.welcome else 0
+            header = wire.Header(wire.JOIN, self.job, self.number, self.cookie)
+            self._send(header.packet(wire.join_payload(self.nonce, session)), 0)
+
+    def _take_welcome(self, header, payload):
+        welcome = wire.Welcome.parse(payload)
+        if welcome.nonce != self.nonce:
+            return
+        if self.welcome and welcome.session != self.welcome.session:
+            raise SessionError("the session has ended: all workers must join anew")
+        self.welcome, self.workers = welcome, header.num_workers
+
+    def leave(self):
+        """P25; answers those who still wait."""
+        end = time.monotonic() + LEAVE_FOR
+        header = wire.Header(wire.LEAVE, self.job, self.number, self.welcome.session)
+        while time.monotonic() < end:
+            self._send(header.packet(wire.leave_payload(self.nonce)), 0)
+            again = time.monotonic() + LEAVE_RETRY
+            while time.monotonic() < again:
+                for answer, payload in self._receive(again - time.monotonic()):
+                    if answer.cookie != self.welcome.session:
+                        continue
+                    if answer.kind == wire.BYE:
+                        return
+                    if answer.kind == wire.NUDGE:
+                        self._answer(answer, payload)
+
+    # ---- packets
+
+    def _send(self, packet, slot):
+        shards = self.welcome.shards if self.welcome else 1
+        self.socket.sendto(packet, (self.ps[0], self.ps[1] + slot // 64 % shards))
+
+    def _receive(self, patience):
+        """The packets of this job that come within some seconds, as many as are there."""
+        ready, _, _ = select.select([self.socket], [], [], max(0.0, patience))
+        while ready:
+            try:
+                packet, source = self.socket.recvfrom(2048, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            shards = self.welcome.shards if self.welcome else 1
+            if source[0] != self.ps[0] or not 0 <= source[1] - self.ps[1] < shards:
+                continue
+            parsed = wire.parse(packet)
+            if parsed and parsed[0].job == self.job:
+                yield parsed
+
+    def _header(self, kind, seq, slots, table):
+        return wire.Header(
+            kind,
+            self.job,
+            self.number,
+            self.welcome.session,
+            num_workers=self.workers,
+            table=table,
+            round=seq // slots % (1 << 32),
+            slot=seq % slots,
+        )
+
+    def _exchange(self, stream, packets, take, patience):
+        """Sends packets (kind, table, payload, place) and repeats them until `take` has had all results."""
+        packets = iter(packets)
+        more = True
+        progress = time.monotonic()
+        while True:
+            while more and stream.is_open():
+                following = next(packets, None)
+                more = following is not None
+                if more:
+                    kind, table, payload, place = following
+                    header = self._header(kind, stream.next, stream.slots, table)
+                    sent = Sent(stream.next, kind, header.packet(payload), place, time.monotonic())
+                    stream.outstanding[sent.seq] = stream.kept[header.slot] = sent
+                    stream.next += 1
+                    self._send(sent.packet, header.slot)
+            if not more and not stream.outstanding:
+                return
+            now = time.monotonic()
+            if now - progress > patience:
+                raise SessionError(f"nothing has moved for {patience} s")
+            due = self._repeat(stream, now)
+            for header, payload in self._receive(due - now):
+                self.heard = time.monotonic()
+                sent = self._handle(stream, header, payload)
+                if sent:
+                    progress = self.heard
+                    del stream.outstanding[sent.seq]
+                    take(sent.place, header.count, payload)
+
+    def _repeat(self, stream, now):
+        """Repeats what is due (P20); returns when something is."""
+        soonest = now + LAST_TIMEOUT
+        for sent in stream.outstanding.values():
+            wait = min(FIRST_TIMEOUT * 2 ** (sent.transmissions - 1), LAST_TIMEOUT)
+            if sent.at + wait <= now:
+                nudging = sent.transmissions >= NUDGE_AFTER
+                self._send(wire.with_flags(sent.packet, wire.FLAG_NUDGE if nudging else 0), sent.seq % stream.slots)
+                sent.at, sent.transmissions = now, sent.transmissions + 1
+                self.repeated += 1
+                if nudging and now - self.heard > 2 * LAST_TIMEOUT:
+                    # The server may have lost its state (P20, P24).
+                    self._introduce(now)
+            soonest = min(soonest, sent.at + wait)
+        return soonest
+
+    def _handle(self, stream, header, payload):
+        """Takes one packet; returns what was sent if it is the first result of that."""
+        if header.kind == wire.WELCOME:
+            self._take_welcome(header, payload)
+            return None
+        if header.cookie != self.welcome.session:
+            return None
+        if header.kind == wire.REFUSED and wire.parse_refused(payload)[0] == wire.REFORMING:
+            raise SessionError(f"worker {payload[1]} has restarted: all workers must join anew")
+        if len(payload) != LENGTHS.get(header.kind):
+            return None
+        if header.kind == wire.NUDGE:
+            self._answer(header, payload)
+        elif header.kind == wire.MISMATCH:
+            raise SessionError(f"worker {header.worker} called {wire.Norm.parse(payload[20:])}, "
+                               f"others {wire.Norm.parse(payload[:20])}")
+        else:
+            sent = stream.find(header)
+            if sent and RESULT_OF[sent.kind] == header.kind and sent.seq in stream.outstanding:
+                return sent
+        return None
+
+    def _answer(self, header, payload):
+        """P20: somebody waits for this slot. Sends again what this worker keeps of it, if that is not in."""
+        kind, seen = wire.parse_nudge(payload)
+        sent = (self.norms if kind == wire.NORM else self.data).find(header)
+        if sent and not seen >> self.number & 1:
+            self._send(wire.with_flags(sent.packet, 0), header.slot)
+            self.answered += 1
+
+    # ---- all-reduces
+
+    def all_reduce(self, x, mode=wire.COMPRESSED, key=0, patience=30):
+        """The mean of x (f32) over all workers."""
+        x = np.ascontiguousarray(x, np.float32)
+        call, self.calls = self.calls, self.calls + 1
+        parts = numerics.cut(len(x))
+        maxima = self._maxima(x, parts, call, mode, key, patience)
+        packets = self._raw if mode == wire.UNCOMPRESSED else self._compressed
+        mean = np.zeros(len(x), np.float32)
+        send, take = packets(x, parts, maxima, call, mean)
+        self._exchange(self.data, send, take, patience)
+        return mean
+
+    def _maxima(self, x, parts, call, mode, key, patience):
+        """The norm stage: ℓ for each partition (P4, P5)."""
+        maxima = [0.0] * len(parts)
+        culprits = []
+        table = self.welcome.table if mode == wire.COMPRESSED else 0
+
+        def norms():
+            for index, (offset, length, _) in enumerate(parts):
+                part = x[offset : offset + length]
+                value = numerics.norm(part) if mode == wire.COMPRESSED else np.max(np.abs(part))
+                if not value <= LARGEST:
+                    bits = wire.nan_of(self.number)
+                else:
+                    bits = 0 if value < SMALLEST else numerics.bits_of(float(value))
+                norm = wire.Norm(bits, len(x), call % (1 << 16), table, mode, key)
+                yield wire.NORM, 0, norm.payload(), index
+
+        def take(index, _count, payload):
+            value = wire.Norm.parse(payload).value
+            worker = wire.worker_of_nan(value)
+            if worker is None:
+                maxima[index] = numerics.float_of(value)
+            else:
+                culprits.append((index, worker))
+
+        self._exchange(self.norms, norms(), take, patience)
+        if culprits:
+            raise CallError(min(culprits)[1])
+        return maxima
+
+    def _compressed(self, x, parts, maxima, call, mean):
+        per_packet = 1024 if self.welcome.lane == 8 else 512
+        keys = [numerics.sign_key(self.welcome.job_seed, call, index) for index in range(len(parts))]
+        estimates, missing = {}, {}
+
+        def send():
+            for index, (offset, length, d) in enumerate(parts):
+                if maxima[index] == 0:
+                    continue
+                m = self.table.range(maxima[index], d)
+                y = numerics.forward(x[offset : offset + length], d, keys[index])
+                indices = self.table.indices(y, m, self.rng.integers(0, 1 << 24, d))
+                estimates[index], missing[index] = np.zeros(d, np.float32), d // per_packet
+                for first in range(0, d, per_packet):
+                    payload = numerics.pack(indices[first : first + per_packet])
+                    yield wire.DATA, self.welcome.table, payload, (index, first)
+
+        def take(place, count, payload):
+            index, first = place
+            offset, length, d = parts[index]
+            m = self.table.range(maxima[index], d)
+            sums = numerics.sums(payload, self.welcome.lane)
+            estimates[index][first : first + per_packet] = self.table.estimates(sums, m, count)
+            missing[index] -= 1
+            if missing[index] == 0:
+                mean[offset : offset + length] = numerics.inverse(estimates.pop(index), keys[index])[:length]
+
+        return send(), take
+
+    def _raw(self, x, parts, maxima, _call, mean):
+        def send():
+            for index, (offset, length, d) in enumerate(parts):
+                if maxima[index] == 0:
+                    continue
+                padded = np.zeros(d, np.float32)
+                padded[:length] = x[offset : offset + length]
+                s = numerics.raw_exponent(maxima[index], self.workers)
+                for first in range(0, d, 256):
+                    yield wire.RAW, 0, numerics.raw_words(padded[first : first + 256], s), (index, first)
+
+        def take(place, count, payload):
+            index, first = place
+            offset, length, _ = parts[index]
+            s = numerics.raw_exponent(maxima[index], self.workers)
+            values = numerics.raw_mean(payload, s, count)[: max(0, length - first)]
+            mean[offset + first : offset + first + len(values)] = values
+
+        return send(), take

@@ -1,0 +1,196 @@
+"""Packet forms, as docs/protocol.md has them (P1 to P3, P22 to P27)."""
+
+import struct
+from dataclasses import dataclass
+from statistics import NormalDist
+
+VERSION = 1
+HEADER = struct.Struct(">BBBBHBBIIHBB")
+NORM_PAYLOAD = struct.Struct(">IIIHBBI")
+
+NORM, DATA, RAW = 0x01, 0x02, 0x03
+NORM_RESULT, RESULT, RAW_RESULT, STRAGGLER, MISMATCH, NUDGE = 0x11, 0x12, 0x13, 0x14, 0x15, 0x16
+JOIN, LEAVE = 0x21, 0x22
+WELCOME, PENDING, REFUSED, BYE = 0x31, 0x32, 0x33, 0x34
+CONTROL = 0x20  # the bit of a kind that the control plane answers
+FLAG_NUDGE = 1
+REFORMING = 5
+COMPRESSED, UNCOMPRESSED = 0, 1
+
+MASK64 = (1 << 64) - 1
+
+
+def mix(z):
+    """The SplitMix64 finalizer (P29)."""
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK64
+    return z ^ (z >> 31)
+
+
+@dataclass(frozen=True)
+class Header:
+    """P1."""
+
+    kind: int
+    job: int
+    worker: int
+    cookie: int
+    flags: int = 0
+    num_workers: int = 0
+    table: int = 0
+    round: int = 0
+    slot: int = 0
+    count: int = 0
+
+    def packet(self, payload):
+        return (
+            HEADER.pack(
+                VERSION,
+                self.kind,
+                self.flags,
+                self.num_workers,
+                self.job,
+                self.worker,
+                self.table,
+                self.cookie,
+                self.round,
+                self.slot,
+                self.count,
+                0,
+            )
+            + payload
+        )
+
+
+def parse(packet):
+    """Header and payload; None for what is no packet of this version."""
+    if len(packet) < HEADER.size:
+        return None
+    version, kind, flags, n, job, worker, table, cookie, round_, slot, count, _ = HEADER.unpack_from(packet)
+    if version != VERSION:
+        return None
+    return Header(kind, job, worker, cookie, flags, n, table, round_, slot, count), packet[HEADER.size :]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """P3."""
+
+    value: int
+    length: int
+    call: int
+    table: int
+    mode: int
+    key: int
+
+    def tag(self):
+        fields = self.length << 32 | self.call << 16 | self.table << 8 | self.mode
+        return (mix(fields) ^ mix(self.key + 1)) >> 32
+
+    def payload(self):
+        return NORM_PAYLOAD.pack(
+            self.tag(), self.value, self.length, self.call, self.table, self.mode, self.key
+        )
+
+    @staticmethod
+    def parse(payload):
+        _, value, length, call, table, mode, key = NORM_PAYLOAD.unpack(payload)
+        return Norm(value, length, call, table, mode, key)
+
+
+def nan_of(worker):
+    """P19: says that this worker's gradient is not finite."""
+    return 0x7FC00000 | worker
+
+
+def worker_of_nan(value):
+    """P19 read back: the worker, or None for a number."""
+    return value & 0xFF if value > 0x7F800000 else None
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """P23."""
+
+    session: int
+    data_slots: int
+    norm_slots: int
+    quorum: int
+    lane: int
+    policy: int
+    shards: int
+    deadline: int
+    table: int
+    bits: int
+    granularity: int
+    fraction: float
+    values: bytes
+    job_seed: int
+    nonce: int
+
+    FORM = struct.Struct(">IIIBBBBIBBHd16sQQ16s")
+
+    @property
+    def t_p(self):
+        """P31, from p."""
+        return -NormalDist().inv_cdf(self.fraction / 2)
+
+    @staticmethod
+    def parse(payload):
+        return Welcome(*Welcome.FORM.unpack(payload)[:-1])
+
+    def payload(self):
+        return self.FORM.pack(
+            self.session,
+            self.data_slots,
+            self.norm_slots,
+            self.quorum,
+            self.lane,
+            self.policy,
+            self.shards,
+            self.deadline,
+            self.table,
+            self.bits,
+            self.granularity,
+            self.fraction,
+            self.values,
+            self.job_seed,
+            self.nonce,
+            bytes(16),
+        )
+
+
+def join_payload(nonce, session):
+    """P22."""
+    return struct.pack(">QI4x", nonce, session)
+
+
+def leave_payload(nonce):
+    """P25."""
+    return struct.pack(">Q", nonce)
+
+
+def parse_pending(payload):
+    """The bitmap of the workers that have joined (P2)."""
+    return int.from_bytes(payload, "big")
+
+
+def parse_refused(payload):
+    """Reason and worker (P2)."""
+    return payload[0], payload[1]
+
+
+def parse_nudge(payload):
+    """Kind and `seen` (P17)."""
+    return payload[0], int.from_bytes(payload[4:], "big")
+
+
+def parse_straggler(payload):
+    """Kind and the slot's round (P15)."""
+    return payload[0], int.from_bytes(payload[4:], "big")
+
+
+def with_flags(packet, flags):
+    """The same packet with other flags."""
+    return packet[:2] + bytes([flags]) + packet[3:]
+
