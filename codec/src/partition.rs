@@ -1,4 +1,4 @@
-//! How a tensor is cut into partitions, the unit of the transform.
+//! How a tensor is cut into partitions, the unit of the transform (P4).
 //!
 //! Full blocks of 2^20 coordinates come first, then the rest by descending powers of two down to
 //! one packet of 1024, so padding stays below 1024 coordinates whatever the tensor's length.

@@ -1,4 +1,4 @@
-//! Stochastic quantization onto a lookup table's values, and back (paper, sections 4.3 and 5).
+//! Stochastic quantization onto a lookup table's values, and back (P31; paper, sections 4.3 and 5).
 //!
 //! The table's values are points of a uniform grid of g + 1 points on [lo, hi], where
 //! lo = −M and hi = M for non-uniform THC. Every operation below is one IEEE `f32` operation unless

@@ -1,4 +1,4 @@
-//! The randomized Hadamard transform, (1/√d)·H·D·x, and its inverse (paper, section 5.1).
+//! The randomized Hadamard transform, (1/√d)·H·D·x, and its inverse (P30; paper, section 5.1).
 //!
 //! H is the Hadamard matrix in natural (Sylvester) order, D the diagonal of signs that
 //! [`SignKey`] names. The order of operations is part of the definition, so that every processor

@@ -1,4 +1,4 @@
-//! The shared signs D of the randomized Hadamard transform.
+//! The shared signs D of the randomized Hadamard transform (P29).
 //!
 //! All workers of a job must flip the same signs, and the signs must change every round, so they
 //! are a pure function of (job seed, round, partition, coordinate). To reproduce them elsewhere,

@@ -2,6 +2,8 @@
 //! says must suffice for the same bits.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod asked;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
