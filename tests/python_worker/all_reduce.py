@@ -19,6 +19,7 @@ def main():
     parser.add_argument("--input", required=True)
     parser.add_argument("--output", required=True)
     parser.add_argument("--mode", choices=["thc", "raw"], default="thc")
+    parser.add_argument("--key", type=lambda text: int(text, 0), default=0, help="the tensor's name (P3)")
     parser.add_argument("--repeat", type=int, default=1)
     arguments = parser.parse_args()
     host, port = arguments.ps.rsplit(":", 1)
@@ -28,7 +29,7 @@ def main():
         worker.join()
         try:
             for _ in range(arguments.repeat):
-                mean = worker.all_reduce(np.fromfile(arguments.input, "<f4"), mode)
+                mean = worker.all_reduce(np.fromfile(arguments.input, "<f4"), mode, arguments.key)
         finally:
             worker.leave()
     except (session.SessionError, session.CallError) as error:

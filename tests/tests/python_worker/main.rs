@@ -119,6 +119,20 @@ fn with_thc_worker_all_have_the_same_bits() {
     }
 }
 
+/// Its own error feedback is thc-worker's own affair, but the tensor has another key then (P3).
+#[test]
+fn with_error_feedback_on_the_other_side() {
+    let Some(python) = python() else { return };
+    let ps = Ps::start(2, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), 2, LENGTH);
+    let running = vec![
+        start_python(python, &ps, 0, &inputs[0], &["--repeat", "3", "--key", "0x4FD0BFC1"]),
+        start_real(&ps, 1, &inputs[1], &["--repeat", "3", "--error-feedback"]),
+    ];
+    all_equal(running, &inputs, 0.05);
+}
+
 #[test]
 fn alone_over_two_shards_and_with_lanes_of_16_bits() {
     let Some(python) = python() else { return };
