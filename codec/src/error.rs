@@ -4,6 +4,16 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
+    /// A given t_p is not that of the fraction.
+    #[error("t_p {given} does not belong to the fraction {fraction}, whose t_p is {expected}")]
+    Threshold {
+        /// As given.
+        given: f64,
+        /// p.
+        fraction: f64,
+        /// Φ⁻¹(1 − p/2).
+        expected: f64,
+    },
     /// A vector for the Hadamard transform has an unsupported length.
     #[error("cannot transform {len} coordinates: pad to a power of two from 1 to {max}")]
     TransformLength {

@@ -20,6 +20,7 @@ mod arch;
 pub mod aggregate;
 pub mod baselines;
 pub mod buffer;
+pub mod definitions;
 pub mod error;
 pub mod feedback;
 pub mod isa;

@@ -91,6 +91,18 @@ impl LookupTable {
         Ok(Self::assemble(values.to_vec(), fraction, t_p, &solver))
     }
 
+    /// As [`Self::from_values`], with a t_p that somebody else has computed: libraries differ in the last bit of Φ⁻¹,
+    /// and workers must not. It must be positive, and within one part in 10^9 of what is computed here.
+    pub fn with_threshold(values: &[u8], fraction: f64, t_p: f64) -> Result<Self, CodecError> {
+        let mut table = Self::from_values(values, fraction)?;
+        let close = (t_p / table.t_p - 1.0).abs() < 1e-9;
+        if !close {
+            return Err(CodecError::Threshold { given: t_p, fraction, expected: table.t_p });
+        }
+        table.t_p = t_p;
+        Ok(table)
+    }
+
     fn assemble(values: Vec<u8>, fraction: f64, t_p: f64, solver: &Solver) -> Self {
         Self {
             bits: values.len().ilog2() as u8,

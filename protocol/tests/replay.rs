@@ -9,8 +9,8 @@ use thc_protocol::aggregator::{
 };
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
-    FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Mode, Norm, Nudge, Pending,
-    RefuseReason, Refused, Straggler, Welcome,
+    Ask, FLAG_NUDGE, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave, MAX_PACKET, Mismatch, Mode, Norm,
+    Nudge, Pending, RefuseReason, Refused, Straggler, Welcome,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
@@ -79,10 +79,15 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         Kind::Nudge => Nudge { kind: held, seen: rng.below(8) }.to_bytes().to_vec(),
         Kind::Join => {
             let session = [Cookie(0), SESSION][rng.below(2) as usize];
-            Join { nonce: rng.below(6), session }.to_bytes().to_vec()
+            let fingerprint = [0, welcome(0).fingerprint()][rng.below(2) as usize];
+            Join { nonce: rng.below(6), session, fingerprint, definitions: rng.below(3) }.to_bytes().to_vec()
         }
         Kind::Leave => Leave { nonce: rng.below(6) }.to_bytes().to_vec(),
-        Kind::Welcome => welcome(rng.below(6)).to_bytes().to_vec(),
+        Kind::Welcome | Kind::Description => {
+            let credit = u32::from(rng.below(4) == 0);
+            Welcome { credit, ..welcome(rng.below(6)) }.to_bytes().to_vec()
+        }
+        Kind::Ask => Ask { nonce: rng.below(6) }.to_bytes().to_vec(),
         Kind::Pending => Pending { joined: rng.below(8) }.to_bytes().to_vec(),
         Kind::Refused => {
             let reason = if rng.below(2) == 0 { RefuseReason::Reforming } else { RefuseReason::WorkerInUse };
@@ -154,6 +159,12 @@ fn welcome(nonce: u64) -> Welcome {
         values: [0; 16],
         job_seed: 1,
         nonce,
+        t_p: 1.64,
+        block: 20,
+        min_workers: WORKERS,
+        max_workers: WORKERS,
+        credit: 0,
+        features: 0,
     }
 }
 
@@ -378,7 +389,7 @@ fn joiner() {
         now += Duration::from_micros(rng.below(5000));
         let joiner = it.get_or_insert_with(|| {
             joiners += 1;
-            Joiner::new(JOB, WorkerId(1), CONFIGURED, joiners % 6, now)
+            Joiner::new(JOB, WorkerId(1), CONFIGURED, joiners % 6, 0, now)
         });
         let bytes = packet(&mut rng, Kind::ALL, 0);
         events += u64::from(joiner.handle(now, &bytes).is_some());
@@ -418,7 +429,10 @@ fn registry() {
         now += Duration::from_micros(rng.below(2000));
         let mut bytes = packet(&mut rng, &[Kind::Join, Kind::Leave], 0);
         // Rarely enough of another incarnation that sessions do begin.
-        if bytes.get(1) == Some(&(Kind::Join as u8)) && bytes.len() == HEADER_LEN + 16 && rng.below(4) > 0 {
+        if bytes.get(1) == Some(&(Kind::Join as u8))
+            && bytes.len() == HEADER_LEN + JOIN_LEN
+            && rng.below(4) > 0
+        {
             bytes[27] = bytes[6];
         }
         let from = at(rng.below(12) / 10 + bytes.get(6).map_or(0, |&b| u64::from(b)));

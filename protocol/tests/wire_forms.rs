@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use std::time::Duration;
 use thc_protocol::wire::{
-    HEADER_LEN, Header, HeaderError, Join, Kind, Leave, MAX_PACKET, Mismatch, NORM_LEN, Norm, Nudge, Pending,
-    RAW_LEN, RESULT_LEN, RefuseReason, Refused, Straggler, VERSION, Welcome,
+    Ask, Change, HEADER_LEN, Header, HeaderError, Join, Kind, Leave, MAX_PACKET, Mismatch, NORM_LEN, Norm,
+    Nudge, Pending, RAW_LEN, RESULT_LEN, RefuseReason, Refused, Straggler, VERSION, Welcome,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 
@@ -69,6 +69,7 @@ prop_compose! {
         values in any::<[u8; 16]>(),
         job_seed in any::<u64>(),
         nonce in any::<u64>(),
+        block in 10u8..=20,
     ) -> Welcome {
         Welcome {
             session: Cookie(session),
@@ -86,6 +87,12 @@ prop_compose! {
             values,
             job_seed,
             nonce,
+            t_p: fraction + 1.0,
+            block,
+            min_workers: 1,
+            max_workers: workers,
+            credit: micros,
+            features: micros.rotate_left(7),
         }
     }
 }
@@ -98,6 +105,7 @@ fn any_reason() -> impl Strategy<Value = RefuseReason> {
             RefuseReason::WorkerOutOfRange,
             RefuseReason::WorkerInUse,
             RefuseReason::Reforming,
+            RefuseReason::Definitions,
         ][..],
     )
 }
@@ -188,8 +196,10 @@ proptest! {
 
     #[test]
     fn joins_leaves_and_pendings(nonce in any::<u64>(), session in any::<u32>()) {
-        let join = Join { nonce, session: Cookie(session) };
+        let join = Join { nonce, session: Cookie(session), fingerprint: !nonce, definitions: nonce.rotate_left(9) };
         round_trip(&join, &join.to_bytes(), Join::parse);
+        let ask = Ask { nonce };
+        round_trip(&ask, &ask.to_bytes(), Ask::parse);
         let leave = Leave { nonce };
         round_trip(&leave, &leave.to_bytes(), Leave::parse);
         let pending = Pending { joined: nonce };
@@ -199,7 +209,13 @@ proptest! {
     #[test]
     fn welcomes(welcome in any_welcome()) {
         round_trip(&welcome, &welcome.to_bytes(), Welcome::parse);
-        prop_assert_eq!(&welcome.to_bytes()[64..], &[0; 16][..]);
+        prop_assert_eq!(&welcome.to_bytes()[92..], &[0; 36][..]);
+        // Session and nonce make no other job, all else does.
+        let other = Welcome { session: Cookie(!welcome.session.0), nonce: !welcome.nonce, ..welcome };
+        prop_assert_eq!((welcome.fingerprint(), Change::between(&welcome, &other)), (other.fingerprint(), None));
+        let other = Welcome { credit: !welcome.credit, ..welcome };
+        prop_assert_ne!(welcome.fingerprint(), other.fingerprint());
+        prop_assert!(Change::between(&welcome, &other).is_some());
     }
 
     #[test]
@@ -271,12 +287,14 @@ fn payload_lengths_are_those_of_p2() {
         (Straggler, 8, 8),
         (Mismatch, 40, 40),
         (Nudge, 12, 12),
-        (Join, 16, 16),
+        (Join, 32, 32),
         (Leave, 8, 8),
-        (Welcome, 80, 80),
+        (Welcome, 128, 128),
         (Pending, 8, 8),
         (Refused, 4, 4),
         (Bye, 0, 0),
+        (Description, 128, 128),
+        (Ask, 8, 8),
     ];
     assert_eq!(expected.map(|(kind, ..)| kind), Kind::ALL);
     for (kind, narrow, wide) in expected {
@@ -330,6 +348,12 @@ fn welcomes_with_impossible_numbers_are_refused() {
         values: [0; 16],
         job_seed: 0,
         nonce: 0,
+        t_p: 2.15,
+        block: 20,
+        min_workers: 1,
+        max_workers: 64,
+        credit: 0,
+        features: 0,
     };
     assert!(Welcome::parse(&good.to_bytes()).is_some());
     for bad in [
@@ -341,10 +365,16 @@ fn welcomes_with_impossible_numbers_are_refused() {
         Welcome { quorum: 0, ..good },
         Welcome { quorum: 65, ..good },
         Welcome { shards: 0, ..good },
+        Welcome { block: 9, ..good },
+        Welcome { block: 21, ..good },
+        Welcome { min_workers: 0, ..good },
+        Welcome { min_workers: 65, ..good },
+        Welcome { max_workers: 65, ..good },
     ] {
         assert_eq!(Welcome::parse(&bad.to_bytes()), None, "{bad:?}");
     }
-    for (offset, byte) in [(13, 7), (14, 2)] {
+    // Neither lanes nor policies that do not exist, nor a fingerprint of something else.
+    for (offset, byte) in [(13, 7), (14, 2), (7, 4), (91, 1), (127, 1), (72, 0)] {
         let mut bytes = good.to_bytes();
         bytes[offset] = byte;
         assert_eq!(Welcome::parse(&bytes), None, "byte {offset}");

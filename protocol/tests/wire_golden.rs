@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thc_protocol::wire::{
-    HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge, Pending, RefuseReason, Refused,
-    Straggler, Welcome,
+    Ask, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge, Pending, RefuseReason,
+    Refused, Straggler, Welcome,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 
@@ -74,6 +74,12 @@ fn welcome(of: &Value) -> Welcome {
         values,
         job_seed: number(of, "job_seed"),
         nonce: number(of, "nonce"),
+        t_p: of["t_p"].as_f64().unwrap(),
+        block: number(of, "block"),
+        min_workers: number(of, "min_workers"),
+        max_workers: number(of, "max_workers"),
+        credit: number(of, "credit"),
+        features: number(of, "features"),
     }
 }
 
@@ -109,7 +115,12 @@ fn body(packet: &Value, kind: Kind, payload: &[u8]) -> Vec<u8> {
         }
         Kind::Join => {
             let it = &packet["join"];
-            let join = Join { nonce: number(it, "nonce"), session: Cookie(number(it, "session")) };
+            let join = Join {
+                nonce: number(it, "nonce"),
+                session: Cookie(number(it, "session")),
+                fingerprint: number(it, "fingerprint"),
+                definitions: number(it, "definitions"),
+            };
             assert_eq!(Join::parse(payload), Some(join));
             join.to_bytes().to_vec()
         }
@@ -118,9 +129,15 @@ fn body(packet: &Value, kind: Kind, payload: &[u8]) -> Vec<u8> {
             assert_eq!(Leave::parse(payload), Some(leave));
             leave.to_bytes().to_vec()
         }
-        Kind::Welcome => {
+        Kind::Ask => {
+            let ask = Ask { nonce: number(&packet["ask"], "nonce") };
+            assert_eq!(Ask::parse(payload), Some(ask));
+            ask.to_bytes().to_vec()
+        }
+        Kind::Welcome | Kind::Description => {
             let welcome = welcome(&packet["welcome"]);
             assert_eq!(Welcome::parse(payload), Some(welcome));
+            assert_eq!(welcome.fingerprint(), number::<u64>(&packet["welcome"], "fingerprint"));
             welcome.to_bytes().to_vec()
         }
         Kind::Pending => {
@@ -136,6 +153,7 @@ fn body(packet: &Value, kind: Kind, payload: &[u8]) -> Vec<u8> {
                 3 => RefuseReason::WorkerOutOfRange,
                 4 => RefuseReason::WorkerInUse,
                 5 => RefuseReason::Reforming,
+                6 => RefuseReason::Definitions,
                 other => panic!("reason {other}"),
             };
             let refused = Refused { reason, worker: WorkerId(number(it, "worker")) };

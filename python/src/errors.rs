@@ -119,5 +119,6 @@ fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
         SessionError::Reforming { worker } => {
             exception(py, "ReformingError", message, |d| d.set_item("worker", known(*worker)))
         }
+        SessionError::Changed { .. } => exception(py, "ChangedError", message, |_| Ok(())),
     }
 }

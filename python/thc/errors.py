@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ChangedError",
     "ClosedError",
     "ConfigError",
     "ControllerError",
@@ -117,6 +118,10 @@ class SilentError(SessionError):
 
 class LeftBehindError(SessionError):
     """The other workers have gone on by quorum, too far for this one to follow."""
+
+
+class ChangedError(SessionError):
+    """The parameter server was restarted with another configuration of the job."""
 
 
 class ReformingError(SessionError):

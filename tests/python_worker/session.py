@@ -18,7 +18,8 @@ FIRST_TIMEOUT, LAST_TIMEOUT = 0.03, 0.5
 NUDGE_AFTER = 3  # repetitions of a packet (P20)
 OUTSTANDING = 128  # packets whose results fit the socket's buffer
 RESULT_OF = {wire.NORM: wire.NORM_RESULT, wire.DATA: wire.RESULT, wire.RAW: wire.RAW_RESULT}
-LENGTHS = {wire.NORM_RESULT: 20, wire.RESULT: 1024, wire.RAW_RESULT: 1024, wire.NUDGE: 12, wire.MISMATCH: 40}
+LENGTHS = {wire.NORM_RESULT: 20, wire.RESULT: 1024, wire.RAW_RESULT: 1024, wire.NUDGE: 12, wire.MISMATCH: 40,
+           wire.ASK: 8}
 # P5: norms outside of this are sent as P19's NaN, or as 0.
 LARGEST, SMALLEST = 5e37, 1e-30
 
@@ -112,16 +113,18 @@ class Worker:
     def _introduce(self, now):
         if now >= self.next_join:
             self.next_join = now + RETRY
-            session = self.welcome.session if self.welcome else 0
+            claim = (self.welcome.session, self.welcome.fingerprint) if self.welcome else ()
             header = wire.Header(wire.JOIN, self.job, self.number, self.cookie)
-            self._send(header.packet(wire.join_payload(self.nonce, session)), 0)
+            self._send(header.packet(wire.join_payload(self.nonce, *(claim or (0,)))), 0)
 
     def _take_welcome(self, header, payload):
         welcome = wire.Welcome.parse(payload)
-        if welcome.nonce != self.nonce:
+        if welcome is None or welcome.nonce != self.nonce:
             return
         if self.welcome and welcome.session != self.welcome.session:
             raise SessionError("the session has ended: all workers must join anew")
+        if welcome.features or welcome.block != 20:
+            raise SessionError("this worker knows no features and no blocks but those of 2^20")
         self.welcome, self.workers = welcome, header.num_workers
 
     def leave(self):
@@ -224,13 +227,19 @@ class Worker:
         if header.kind == wire.WELCOME:
             self._take_welcome(header, payload)
             return None
+        if header.kind == wire.DESCRIPTION and header.cookie == self.cookie:
+            raise SessionError("the server was restarted with another configuration")
         if header.cookie != self.welcome.session:
             return None
         if header.kind == wire.REFUSED and wire.parse_refused(payload)[0] == wire.REFORMING:
             raise SessionError(f"worker {payload[1]} has restarted: all workers must join anew")
         if len(payload) != LENGTHS.get(header.kind):
             return None
-        if header.kind == wire.NUDGE:
+        if header.kind == wire.ASK and int.from_bytes(payload, "big") == self.nonce:
+            # Somebody wants this worker's number: whoever does not answer loses it (P24).
+            self.next_join = 0.0
+            self._introduce(time.monotonic())
+        elif header.kind == wire.NUDGE:
             self._answer(header, payload)
         elif header.kind == wire.MISMATCH:
             raise SessionError(f"worker {header.worker} called {wire.Norm.parse(payload[20:])}, "

@@ -46,7 +46,8 @@ def check_forms(vectors):
             check_welcome(packet["welcome"], payload)
         if "join" in packet:
             join = packet["join"]
-            assert wire.join_payload(number(join["nonce"]), join["session"]) == payload
+            rest = number(join["fingerprint"]), number(join["definitions"])
+            assert wire.join_payload(number(join["nonce"]), join["session"], *rest) == payload
         if "leave" in packet:
             assert wire.leave_payload(number(packet["leave"]["nonce"])) == payload
         if "pending" in packet:

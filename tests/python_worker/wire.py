@@ -2,7 +2,6 @@
 
 import struct
 from dataclasses import dataclass
-from statistics import NormalDist
 
 VERSION = 1
 HEADER = struct.Struct(">BBBBHBBIIHBB")
@@ -12,6 +11,7 @@ NORM, DATA, RAW = 0x01, 0x02, 0x03
 NORM_RESULT, RESULT, RAW_RESULT, STRAGGLER, MISMATCH, NUDGE = 0x11, 0x12, 0x13, 0x14, 0x15, 0x16
 JOIN, LEAVE = 0x21, 0x22
 WELCOME, PENDING, REFUSED, BYE = 0x31, 0x32, 0x33, 0x34
+DESCRIPTION, ASK = 0x35, 0x36
 CONTROL = 0x20  # the bit of a kind that the control plane answers
 FLAG_NUDGE = 1
 REFORMING = 5
@@ -127,17 +127,21 @@ class Welcome:
     values: bytes
     job_seed: int
     nonce: int
+    t_p: float
+    fingerprint: int
+    block: int
+    min_workers: int
+    max_workers: int
+    credit: int
+    features: int
 
-    FORM = struct.Struct(">IIIBBBBIBBHd16sQQ16s")
-
-    @property
-    def t_p(self):
-        """P31, from p."""
-        return -NormalDist().inv_cdf(self.fraction / 2)
+    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBxII36x")
 
     @staticmethod
     def parse(payload):
-        return Welcome(*Welcome.FORM.unpack(payload)[:-1])
+        """None for a payload that does not bear its own fingerprint."""
+        welcome = Welcome(*Welcome.FORM.unpack(payload))
+        return welcome if welcome.fingerprint == fingerprint(payload) else None
 
     def payload(self):
         return self.FORM.pack(
@@ -156,13 +160,28 @@ class Welcome:
             self.values,
             self.job_seed,
             self.nonce,
-            bytes(16),
+            self.t_p,
+            self.fingerprint,
+            self.block,
+            self.min_workers,
+            self.max_workers,
+            self.credit,
+            self.features,
         )
 
 
-def join_payload(nonce, session):
-    """P22."""
-    return struct.pack(">QI4x", nonce, session)
+def fingerprint(welcome):
+    """P23, of a payload."""
+    shared = bytes(4) + welcome[4:56] + bytes(8) + welcome[64:72] + bytes(8) + welcome[80:]
+    hashed = 0
+    for (word,) in struct.iter_unpack(">Q", shared):
+        hashed = (mix(hashed ^ word) + 1) % (1 << 64)
+    return hashed
+
+
+def join_payload(nonce, session, fingerprint=0, definitions=0):
+    """P22; no definitions: they are not compared (P26)."""
+    return struct.pack(">QI4xQQ", nonce, session, fingerprint, definitions)
 
 
 def leave_payload(nonce):

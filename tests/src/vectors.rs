@@ -14,7 +14,7 @@ use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner};
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm, WELCOME_LEN, Welcome};
+use thc_protocol::wire::{BLOCK, HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm, WELCOME_LEN, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
@@ -183,6 +183,12 @@ impl Session {
             values: plan.table.values16(),
             job_seed: plan.job_seed,
             nonce: 0,
+            t_p: plan.table.t_p(),
+            block: BLOCK,
+            min_workers: plan.workers,
+            max_workers: plan.workers,
+            credit: 0,
+            features: 0,
         };
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
         aggregator.install_table(table, welcome.values).unwrap();
@@ -222,7 +228,7 @@ impl Session {
         let mut buffer = [0; HEADER_LEN + WELCOME_LEN];
         let packet = header.emit_packet(&mut buffer, &body);
         self.welcomes.push(hex(packet));
-        let mut joiner = Joiner::new(JOB, WorkerId(worker), CONFIGURED, nonce(worker), Duration::ZERO);
+        let mut joiner = Joiner::new(JOB, WorkerId(worker), CONFIGURED, nonce(worker), 0, Duration::ZERO);
         let Some(JoinEvent::Welcome(welcome, n)) = joiner.handle(Duration::ZERO, packet) else {
             panic!("a joiner takes the WELCOME with its nonce");
         };

@@ -18,12 +18,14 @@ local kinds = {
     [0x14] = { name = "STRAGGLER", lengths = { 8 } },
     [0x15] = { name = "MISMATCH", lengths = { 40 } },
     [0x16] = { name = "NUDGE", lengths = { 12 } },
-    [0x21] = { name = "JOIN", up = true, lengths = { 16 } },
+    [0x21] = { name = "JOIN", up = true, lengths = { 32 } },
     [0x22] = { name = "LEAVE", up = true, lengths = { 8 } },
-    [0x31] = { name = "WELCOME", lengths = { 80 } },
+    [0x31] = { name = "WELCOME", lengths = { 128 } },
     [0x32] = { name = "PENDING", lengths = { 8 } },
     [0x33] = { name = "REFUSED", lengths = { 4 } },
     [0x34] = { name = "BYE", lengths = { 0 } },
+    [0x35] = { name = "DESCRIPTION", lengths = { 128 } },
+    [0x36] = { name = "ASK", lengths = { 8 } },
 }
 
 local kind_names = {}
@@ -39,6 +41,7 @@ local reasons = {
     [3] = "worker number out of range",
     [4] = "worker number in use",
     [5] = "session re-forming",
+    [6] = "computes other numbers",
 }
 
 local f = {
@@ -77,6 +80,8 @@ local f = {
     -- P22 to P25
     join_nonce = ProtoField.uint64("thc.join.nonce", "Nonce", base.HEX),
     join_session = ProtoField.uint32("thc.join.session", "Session cookie before", base.HEX),
+    join_fingerprint = ProtoField.uint64("thc.join.fingerprint", "Fingerprint of what it was welcomed with", base.HEX),
+    join_definitions = ProtoField.uint64("thc.join.definitions", "Digest of what it computes", base.HEX),
     leave_nonce = ProtoField.uint64("thc.leave.nonce", "Nonce", base.HEX),
     pending_joined = ProtoField.uint64("thc.pending.joined", "Joined", base.HEX),
     refused_reason = ProtoField.uint8("thc.refused.reason", "Reason", base.DEC, reasons),
@@ -96,6 +101,14 @@ local f = {
     welcome_values = ProtoField.bytes("thc.welcome.values", "Table values", base.SPACE),
     welcome_seed = ProtoField.uint64("thc.welcome.seed", "Job seed", base.HEX),
     welcome_nonce = ProtoField.uint64("thc.welcome.nonce", "Nonce answered", base.HEX),
+    welcome_t_p = ProtoField.double("thc.welcome.t_p", "t_p"),
+    welcome_fingerprint = ProtoField.uint64("thc.welcome.fingerprint", "Fingerprint", base.HEX),
+    welcome_block = ProtoField.uint8("thc.welcome.block", "Block size (log2 of coordinates)"),
+    welcome_min_workers = ProtoField.uint8("thc.welcome.min_workers", "Least workers"),
+    welcome_max_workers = ProtoField.uint8("thc.welcome.max_workers", "Most workers"),
+    welcome_credit = ProtoField.uint32("thc.welcome.credit", "Credit (packets, 0 is no bound)"),
+    welcome_features = ProtoField.uint32("thc.welcome.features", "Features needed", base.HEX),
+    ask_nonce = ProtoField.uint64("thc.ask.nonce", "Nonce asked for", base.HEX),
     -- What several packets together say; in brackets in the display.
     seq = ProtoField.uint64("thc.seq", "Sequence number", base.DEC, nil, nil, "round x slots + slot (P8), once WELCOME was seen"),
     members = ProtoField.string("thc.bitmap", "Workers"),
@@ -199,6 +212,13 @@ local function welcome(tvb, tree, header)
     tree:add(f.welcome_values, tvb(32, 16))
     tree:add(f.welcome_seed, tvb(48, 8))
     tree:add(f.welcome_nonce, tvb(56, 8))
+    tree:add(f.welcome_t_p, tvb(64, 8))
+    tree:add(f.welcome_fingerprint, tvb(72, 8))
+    tree:add(f.welcome_block, tvb(80, 1))
+    tree:add(f.welcome_min_workers, tvb(81, 1))
+    tree:add(f.welcome_max_workers, tvb(82, 1))
+    tree:add(f.welcome_credit, tvb(84, 4))
+    tree:add(f.welcome_features, tvb(88, 4))
     slots[header.job .. "/" .. tvb(0, 4):uint()] = { data = tvb(4, 4):uint(), norm = tvb(8, 4):uint() }
     return string.format("session 0x%08x, quorum %d, b=%d g=%d, %d slots", tvb(0, 4):uint(), tvb(12, 1):uint(),
         tvb(21, 1):uint(), tvb(22, 2):uint(), tvb(4, 4):uint())
@@ -241,6 +261,8 @@ local payloads = {
     [0x21] = function(tvb, tree)
         tree:add(f.join_nonce, tvb(0, 8))
         tree:add(f.join_session, tvb(8, 4))
+        tree:add(f.join_fingerprint, tvb(16, 8))
+        tree:add(f.join_definitions, tvb(24, 8))
     end,
     [0x22] = function(tvb, tree)
         tree:add(f.leave_nonce, tvb(0, 8))
@@ -257,6 +279,10 @@ local payloads = {
         return reasons[tvb(0, 1):uint()] or "unknown reason"
     end,
     [0x34] = function() end,
+    [0x35] = welcome,
+    [0x36] = function(tvb, tree)
+        tree:add(f.ask_nonce, tvb(0, 8))
+    end,
 }
 
 local function fits(kind, length)

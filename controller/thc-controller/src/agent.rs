@@ -343,7 +343,7 @@ impl Agent {
         let heard = &self.heard;
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.at.elapsed());
         let now = self.started.elapsed();
-        let actions = self.registry.handle(now, from, datagram.payload, alive, || fastrand::u32(..));
+        let actions = self.registry.handle(now, from, datagram.payload, alive, thc_ps::cookie::random);
         self.answer(target, actions).await?;
         self.show_joined();
         Ok(())

@@ -86,7 +86,7 @@ impl Spec {
         let options = JobOptions {
             job: Some(asked.number.map_or(u64::from(number), u64::from)),
             workers: Some(asked.workers.into()),
-            cookie: Some(asked.cookie.unwrap_or_else(|| fastrand::u32(1..)))
+            cookie: Some(asked.cookie.unwrap_or_else(|| thc_ps::cookie::random().max(1)))
                 .map(|cookie| u64::from(cookie).into()),
             seed: asked.seed.map(Into::into),
             bits: asked.bits.map(Into::into),

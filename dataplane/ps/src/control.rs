@@ -1,7 +1,6 @@
 //! The control thread: JOINs and LEAVEs come in, sessions begin and end (P22–P25).
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,9 +8,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use thc_protocol::session::{Action, Registry};
 use thc_protocol::wire::{HEADER_LEN, Header, JOIN_LEN, Kind, RefuseReason, Refused};
-use thc_protocol::{JobId, Lane, MAX_WORKERS, WorkerId};
+use thc_protocol::{JobId, Lane, MAX_WORKERS};
 use thc_transport::Peer;
 
+use crate::cookie;
 use crate::forwarding::{Change, SharedForwarding, StaticRows, kind_bit};
 use crate::liveness::Watch;
 use crate::p4runtime::PacketsIn;
@@ -22,8 +22,9 @@ use crate::shards::Shards;
 const MAX_CONTROL: usize = HEADER_LEN + JOIN_LEN;
 /// How often the thread looks whether workers live and whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
-/// At most one log line about refused workers in so long.
-const COMPLAIN: Duration = Duration::from_secs(1);
+/// So many log lines at once about who comes and goes, and then one in so long: anybody can cause them.
+const LINES: u32 = 100;
+const LINE_EVERY: Duration = Duration::from_secs(1);
 
 /// A packet for the control plane, copied without allocating.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +127,34 @@ pub struct Control {
     watch: Watch,
     started: Instant,
     views: BTreeMap<JobId, SessionView>,
-    complained: Option<Duration>,
+    lines: Lines,
+}
+
+/// Lines that may still be logged, and how many were not.
+#[derive(Debug, Default)]
+struct Lines {
+    /// When the allowance is whole again.
+    whole: Duration,
+    left_out: u64,
+}
+
+impl Lines {
+    /// Whether a line may be logged now; says before it how many were not.
+    fn allow(&mut self, now: Duration) -> bool {
+        if self.whole.saturating_sub(now) + LINE_EVERY > LINE_EVERY * LINES {
+            self.left_out += 1;
+            return false;
+        }
+        self.whole = self.whole.max(now) + LINE_EVERY;
+        if self.left_out > 0 {
+            tracing::info!(
+                "{} lines about workers that come, go or are refused were left out",
+                self.left_out
+            );
+            self.left_out = 0;
+        }
+        true
+    }
 }
 
 impl Control {
@@ -154,7 +182,7 @@ impl Control {
             watch,
             started: Instant::now(),
             views,
-            complained: None,
+            lines: Lines::default(),
         }
     }
 
@@ -191,18 +219,18 @@ impl Control {
             packet.from,
             packet.bytes(),
             |job, worker| watch.ago(liveness, job, worker, now),
-            random,
+            cookie::random,
         );
         let removed = actions.iter().any(|action| matches!(action, Action::Remove(_)));
-        if removed && header.kind == Kind::Join {
+        if removed && header.kind == Kind::Join && self.lines.allow(now) {
             tracing::info!("job {}: re-forming, because worker {} joins anew", header.job, header.worker);
         }
-        self.note(&header, packet.from, removed);
+        self.note(now, &header, packet.from, removed);
         // What changes goes before what is sent, so that nobody is told of what is not yet so.
         let (sends, changes): (Vec<_>, Vec<_>) =
             actions.into_iter().partition(|action| matches!(action, Action::Send(..)));
         let resuming = claims(packet.bytes());
-        let followed = changes.into_iter().all(|action| self.change(action, resuming));
+        let followed = changes.into_iter().all(|action| self.change(now, action, resuming));
         if let Some(view) = self.views.get(&header.job) {
             self.shared.show(header.job, *view);
         }
@@ -217,7 +245,7 @@ impl Control {
     }
 
     /// Tells the shards what has changed. Whether all followed.
-    fn change(&mut self, action: Action, resuming: Option<u32>) -> bool {
+    fn change(&mut self, now: Duration, action: Action, resuming: Option<u32>) -> bool {
         match action {
             Action::Install(config, members) => {
                 let (job, workers) = (config.job, config.workers);
@@ -227,13 +255,17 @@ impl Control {
                 let followed =
                     self.write(self.rows.session(self.index(job), begun as u32, &config, &members));
                 if followed {
-                    tracing::info!("job {job}: session {what}, {workers} workers");
+                    if self.lines.allow(now) {
+                        tracing::info!("job {job}: session {what}, {workers} workers");
+                    }
                     self.views.entry(job).or_default().begun = begun;
                 }
                 followed
             }
             Action::Move(job, worker, at) => {
-                tracing::info!("job {job}: worker {worker} has moved to {}", at.addr);
+                if self.lines.allow(now) {
+                    tracing::info!("job {job}: worker {worker} has moved to {}", at.addr);
+                }
                 self.write(self.rows.member(job, worker, at.addr))
             }
             Action::Remove(job) => self.write(self.rows.end(self.index(job), job, MAX_WORKERS as u8)),
@@ -261,12 +293,10 @@ impl Control {
             && header.kind == Kind::Refused
             && let Some(refused) = Refused::parse(payload)
             && refused.reason != RefuseReason::Reforming
-            && !is_probe(refused)
         {
             let before = self.shared.control.refused.fetch_add(1, Ordering::Relaxed);
             // Anybody can make this happen, so it must not fill the log.
-            if self.complained.is_none_or(|last| now.saturating_sub(last) >= COMPLAIN) {
-                self.complained = Some(now);
+            if self.lines.allow(now) {
                 tracing::warn!(
                     "job {}: refused worker {} at {to}: {} ({} refusals so far)",
                     header.job,
@@ -280,7 +310,7 @@ impl Control {
     }
 
     /// Notes and logs how a job's session stands after a packet.
-    fn note(&mut self, header: &Header, from: Peer, removed: bool) {
+    fn note(&mut self, now: Duration, header: &Header, from: Peer, removed: bool) {
         let (Some((joined, running)), Some(view)) =
             (self.registry.status(header.job), self.views.get_mut(&header.job))
         else {
@@ -288,11 +318,16 @@ impl Control {
         };
         let new = joined & !view.joined & header.worker.bit() != 0;
         let gone = view.joined & !joined & header.worker.bit() != 0;
-        if removed && !running && header.kind == Kind::Leave {
+        let kind = if view.joined == joined && view.running == running { None } else { Some(header.kind) };
+        view.joined = joined;
+        view.running = running;
+        // Nothing to say, or too much was said.
+        let Some(kind) = kind.filter(|_| self.lines.allow(now)) else { return };
+        if removed && !running && kind == Kind::Leave {
             tracing::info!("job {}: session ended, all workers have left", header.job);
-        } else if gone && header.kind == Kind::Leave {
+        } else if gone && kind == Kind::Leave {
             tracing::info!("job {}: worker {} has left", header.job, header.worker);
-        } else if new && header.kind == Kind::Join {
+        } else if new && kind == Kind::Join {
             let count = joined.count_ones();
             tracing::info!(
                 "job {}: worker {} joined from {from}, {count} are here",
@@ -300,14 +335,7 @@ impl Control {
                 header.worker
             );
         }
-        view.joined = joined;
-        view.running = running;
     }
-}
-
-/// Whether it answers a worker that only wanted to know whether job and cookie are right (P22).
-fn is_probe(refused: Refused) -> bool {
-    refused.reason == RefuseReason::WorkerOutOfRange && refused.worker == WorkerId::NONE
 }
 
 /// The session cookie that a JOIN claims.
@@ -315,18 +343,6 @@ fn claims(packet: &[u8]) -> Option<u32> {
     let (header, payload) = Header::parse(packet).ok()?;
     let join = (header.kind == Kind::Join).then(|| thc_protocol::wire::Join::parse(payload))??;
     Some(join.session.0)
-}
-
-/// A session cookie must not be guessed, so it comes from the operating system.
-fn random() -> u32 {
-    use rustix::rand::{GetRandomFlags, getrandom};
-    let mut bytes = [0; 4];
-    // So few bytes come whole or not at all, and fail only before the system has gathered
-    // randomness at boot or on a kernel older than 3.17; std has its own way then.
-    match getrandom(&mut bytes, GetRandomFlags::empty()) {
-        Ok(4) => u32::from_ne_bytes(bytes),
-        _ => RandomState::new().hash_one(Instant::now()) as u32,
-    }
 }
 
 #[cfg(test)]
@@ -355,8 +371,10 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_differ() {
-        let numbers: std::collections::BTreeSet<u32> = (0..8).map(|_| random()).collect();
-        assert!(numbers.len() >= 7, "{numbers:?}");
+    fn lines_are_bounded_and_those_left_out_are_counted() {
+        let mut lines = Lines::default();
+        let shown = (0..30_000).filter(|ms| lines.allow(Duration::from_millis(*ms))).count();
+        assert!((129..=131).contains(&shown), "{shown}");
+        assert!(lines.left_out > 0);
     }
 }

@@ -26,6 +26,7 @@
 
 mod config;
 mod control;
+pub mod cookie;
 mod error;
 mod exchange;
 mod forwarding;

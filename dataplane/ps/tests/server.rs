@@ -166,7 +166,7 @@ fn a_worker_that_joins_anew_ends_the_session_for_all() {
     workers[1] = again;
     let stays = &mut workers[0];
     stays.joiner =
-        thc_protocol::session::Joiner::new(JobId(1), WorkerId(0), Cookie(COOKIE), 1000, Duration::ZERO);
+        thc_protocol::session::Joiner::new(JobId(1), WorkerId(0), Cookie(COOKIE), 1000, 0, Duration::ZERO);
     stays.welcome = None;
     join_all(&mut workers);
     let new = workers[0].welcome.unwrap();
@@ -218,6 +218,7 @@ fn strangers_are_refused_with_the_reason() {
             WorkerId(worker),
             Cookie(cookie),
             5,
+            0,
             Duration::ZERO,
         );
         stranger.until(|event| match event {
@@ -292,7 +293,8 @@ fn jobs_are_apart() {
     let server = start(&options);
     let one = session(1, server.local());
     let mut two = RawWorker::new(0, server.local(), 7);
-    two.joiner = thc_protocol::session::Joiner::new(JobId(2), WorkerId(0), Cookie(COOKIE), 7, Duration::ZERO);
+    two.joiner =
+        thc_protocol::session::Joiner::new(JobId(2), WorkerId(0), Cookie(COOKIE), 7, 0, Duration::ZERO);
     two.until(|event| matches!(event, JoinEvent::Welcome(..)).then_some(()));
     // A packet of the one to the other's number has the wrong cookie.
     let header = Header { job: JobId(2), ..one[0].header(Kind::Data, 0, 0) };

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use thc_codec::definitions;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{MAX_PACKET, Welcome};
@@ -304,8 +305,8 @@ fn background(shared: &Shared) {
 /// Joins through `io`: P22, P23.
 fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiner, Welcome, u8), WorkerError> {
     let now = io.now();
-    let mut joiner =
-        Joiner::new(JobId(config.job), WorkerId(config.worker), Cookie(config.cookie), random(), now);
+    let (job, worker, cookie) = (JobId(config.job), WorkerId(config.worker), Cookie(config.cookie));
+    let mut joiner = Joiner::new(job, worker, cookie, random(), definitions::digest(), now);
     let mut buffer = [0; 64];
     let mut shown = u64::MAX;
     loop {

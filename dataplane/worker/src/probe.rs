@@ -1,9 +1,10 @@
 //! Asks a parameter server whether it is there, without taking a place in a job.
 
-use crate::{AnyIo, GroupConfig, WorkerError};
+use crate::{AnyIo, GroupConfig, WorkerError, engine};
 use std::net::SocketAddrV4;
 use std::time::Duration;
-use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, RefuseReason, Refused};
+use thc_codec::definitions;
+use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, RefuseReason, Refused, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_transport::{DeviceInfo, PacketIo};
 
@@ -13,12 +14,14 @@ const ENOUGH: u32 = 5;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What a parameter server says to a probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeAnswer {
-    /// Job and cookie are right.
+    /// Job and cookie are right, and this build computes what the workers that are there compute (P26).
     Job {
         /// How many workers the job has.
         workers: u8,
+        /// Why this build cannot take part: a table, lanes, blocks or features that it does not know.
+        unusable: Option<String>,
     },
     /// They are not.
     Refused(RefuseReason),
@@ -102,17 +105,22 @@ fn question<'a>(config: &GroupConfig, round: u32, buffer: &'a mut [u8]) -> &'a [
         slot: SlotId(0),
         count: 0,
     };
-    header.emit_packet(buffer, &Join { nonce: 0, session: Cookie(0) }.to_bytes())
+    header.emit_packet(buffer, &Join { definitions: definitions::digest(), ..Join::default() }.to_bytes())
 }
 
 /// What an answer to this round's question says.
 fn understand(config: &GroupConfig, round: u32, packet: &[u8]) -> Option<ProbeAnswer> {
     let (header, payload) = Header::parse(packet).ok()?;
-    if header.kind != Kind::Refused || header.job != JobId(config.job) || header.round != Round(round) {
+    if header.job != JobId(config.job) || header.round != Round(round) {
         return None;
     }
-    Some(match Refused::parse(payload)?.reason {
-        RefuseReason::WorkerOutOfRange => ProbeAnswer::Job { workers: header.num_workers },
-        reason => ProbeAnswer::Refused(reason),
-    })
+    match header.kind {
+        Kind::Description => {
+            let workers = header.num_workers;
+            let usable = engine::usable(&Welcome::parse(payload)?, workers);
+            Some(ProbeAnswer::Job { workers, unusable: usable.err().map(|error| error.to_string()) })
+        }
+        Kind::Refused => Some(ProbeAnswer::Refused(Refused::parse(payload)?.reason)),
+        _ => None,
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{Mode, Welcome};
+use thc_protocol::wire::{BLOCK, Mode, Welcome};
 use thc_protocol::worker::{CallError, SessionError};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
 use thc_transport::{PacketIo, SimConfig, SimIo, SimNet};
@@ -133,6 +133,12 @@ fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> StaticJob 
             values: table.values16(),
             job_seed: 42,
             nonce: 0,
+            t_p: table.t_p(),
+            block: BLOCK,
+            min_workers: workers,
+            max_workers: workers,
+            credit: 0,
+            features: 0,
         },
     }
 }
@@ -155,7 +161,7 @@ impl World {
             .map(|w| {
                 let addr = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, w + 1), 5000);
                 let io = net.endpoint(addr);
-                let joiner = Joiner::new(JOB, WorkerId(w), COOKIE, 1000 + u64::from(w), io.now());
+                let joiner = Joiner::new(JOB, WorkerId(w), COOKIE, 1000 + u64::from(w), 0, io.now());
                 (io, joiner, None)
             })
             .collect();

@@ -1,11 +1,13 @@
 //! A worker introduces itself, and later may ask to be recognised again (P22–P25).
 
-use crate::wire::{Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome};
+use crate::wire::{Ask, Change, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome};
 use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
 use std::time::Duration;
 
 /// Time between JOINs that are not answered.
 const RETRY: Duration = Duration::from_millis(200);
+/// Time between JOINs while another process is asked whether it still has this worker's number (P24).
+const IN_USE_RETRY: Duration = Duration::from_millis(60);
 /// Time between LEAVEs.
 const LEAVE_RETRY: Duration = Duration::from_millis(50);
 /// How long a LEAVE goes on without BYE.
@@ -53,6 +55,8 @@ pub enum JoinEvent {
     Pending(u64, u8),
     /// The session is over: join anew.
     Reforming(WorkerId),
+    /// The session is over, since the job is another one now: join anew.
+    Changed(Change),
     /// All have left.
     Bye,
     /// It will not work.
@@ -74,7 +78,9 @@ pub struct Joiner {
     worker: WorkerId,
     cookie: Cookie,
     nonce: u64,
-    session: Cookie,
+    definitions: u64,
+    /// What it was welcomed with, but for the nonce.
+    welcomed: Option<Welcome>,
     state: State,
     started: Duration,
     next: Duration,
@@ -83,15 +89,24 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// A worker that is about to join; `nonce` must be random, and another one for each joiner.
+    /// A worker that is about to join; `nonce` must be random, and another one for each joiner. `definitions` is the
+    /// digest of the numbers that its build computes (P26), 0 to have it not compared.
     #[must_use]
-    pub fn new(job: JobId, worker: WorkerId, cookie: Cookie, nonce: u64, now: Duration) -> Joiner {
+    pub fn new(
+        job: JobId,
+        worker: WorkerId,
+        cookie: Cookie,
+        nonce: u64,
+        definitions: u64,
+        now: Duration,
+    ) -> Joiner {
         Joiner {
             job,
             worker,
             cookie,
             nonce,
-            session: Cookie(0),
+            definitions,
+            welcomed: None,
             state: State::Joining,
             started: now,
             next: now,
@@ -109,6 +124,11 @@ impl Joiner {
             self.heard = false;
             self.joined = None;
         }
+    }
+
+    /// The session it was welcomed to; 0 before.
+    fn session(&self) -> Cookie {
+        self.welcomed.map_or(Cookie(0), |welcome| welcome.session)
     }
 
     /// Begins to leave.
@@ -155,7 +175,13 @@ impl Joiner {
         match self.state {
             State::Joining => {
                 self.next = now + RETRY;
-                let body = Join { nonce: self.nonce, session: self.session }.to_bytes();
+                let body = Join {
+                    nonce: self.nonce,
+                    session: self.session(),
+                    fingerprint: self.welcomed.map_or(0, |welcome| welcome.fingerprint()),
+                    definitions: self.definitions,
+                }
+                .to_bytes();
                 let header = self.header(Kind::Join, self.cookie);
                 Some(header.emit_packet(buffer, &body))
             }
@@ -166,7 +192,7 @@ impl Joiner {
             State::Leaving(_) => {
                 self.next = now + LEAVE_RETRY;
                 let body = Leave { nonce: self.nonce }.to_bytes();
-                let header = self.header(Kind::Leave, self.session);
+                let header = self.header(Kind::Leave, self.session());
                 Some(header.emit_packet(buffer, &body))
             }
             State::Joined | State::Left => None,
@@ -203,9 +229,24 @@ impl Joiner {
                 if welcome.nonce != self.nonce || self.state != State::Joining || !possible {
                     return None;
                 }
+                if let Some(before) = self.welcomed.filter(|before| before.session == welcome.session)
+                    && let Some(change) = Change::between(&before, &welcome)
+                {
+                    return Some(JoinEvent::Changed(change));
+                }
                 self.state = State::Joined;
-                self.session = welcome.session;
+                self.welcomed = Some(welcome);
                 Some(JoinEvent::Welcome(welcome, header.num_workers))
+            }
+            Kind::Description if self.state == State::Joining && header.cookie == self.cookie => {
+                let now_is = Welcome::parse(payload).filter(|welcome| welcome.nonce == self.nonce)?;
+                Change::between(&self.welcomed?, &now_is).map(JoinEvent::Changed)
+            }
+            Kind::Ask if header.cookie == self.session() && self.session() != Cookie(0) => {
+                if Ask::parse(payload)?.nonce == self.nonce {
+                    self.resume(now);
+                }
+                None
             }
             Kind::Pending if self.state == State::Joining && header.cookie == self.cookie => {
                 let joined = Pending::parse(payload)?.joined;
@@ -217,11 +258,16 @@ impl Joiner {
                 let young = now.saturating_sub(self.started) < IN_USE_GRACE;
                 match reason {
                     // Sent in the session's name only: anybody can know a job's number.
-                    RefuseReason::Reforming if header.cookie == self.session && self.session != Cookie(0) => {
+                    RefuseReason::Reforming
+                        if header.cookie == self.session() && self.session() != Cookie(0) =>
+                    {
                         Some(JoinEvent::Reforming(worker))
                     }
                     RefuseReason::Reforming => None,
-                    RefuseReason::WorkerInUse if young => None,
+                    RefuseReason::WorkerInUse if young => {
+                        self.next = self.next.min(now + IN_USE_RETRY);
+                        None
+                    }
                     _ if self.state == State::Joining && header.cookie == self.cookie => {
                         Some(JoinEvent::Failed(JoinError::Refused {
                             job: self.job,
@@ -232,7 +278,7 @@ impl Joiner {
                     _ => None,
                 }
             }
-            Kind::Bye if matches!(self.state, State::Leaving(_)) && header.cookie == self.session => {
+            Kind::Bye if matches!(self.state, State::Leaving(_)) && header.cookie == self.session() => {
                 self.state = State::Left;
                 Some(JoinEvent::Bye)
             }

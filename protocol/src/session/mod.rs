@@ -1,7 +1,9 @@
-//! How workers of a static job find each other (P22–P25): [`Joiner`] is the worker's side,
+//! How workers of a static job find each other (P22–P26): [`Joiner`] is the worker's side,
 //! [`Registry`] the parameter server's. Neither does I/O or reads a clock.
 
+mod guesses;
 mod joiner;
+mod present;
 mod registry;
 
 pub use joiner::{JoinError, JoinEvent, Joiner};

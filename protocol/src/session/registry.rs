@@ -1,10 +1,9 @@
 //! The parameter server's side of static jobs: who is here, and when a session begins (P22–P25).
 
+use super::guesses::Guesses;
+use super::present::{Asked, Claim, Present};
 use crate::aggregator::{Endpoint, JobConfig};
-use crate::wire::{
-    HEADER_LEN, Header, Join, Kind, Leave, PENDING_LEN, Pending, REFUSED_LEN, RefuseReason, Refused,
-    WELCOME_LEN, Welcome,
-};
+use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome};
 use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -15,8 +14,10 @@ const FORGET: Duration = Duration::from_secs(3);
 /// For how long JOINs of a worker's replaced incarnation are taken for packets that were long under way.
 /// Not for ever: nonces have no order, and it may be the earlier one that came later.
 const STALE: Duration = Duration::from_secs(3);
-/// A member whose packets came this recently is alive: nobody else can take its number.
-const ALIVE: Duration = Duration::from_secs(1);
+/// Before the session begins, nobody else can take the number of a worker that has asked so recently.
+const ASKING: Duration = Duration::from_secs(1);
+/// For how long members that claim a session wait for one whose place has been taken without a claim.
+const CLAIMING: Duration = Duration::from_secs(1);
 
 /// A job configured in the PS itself.
 #[derive(Clone, Debug)]
@@ -51,15 +52,6 @@ pub struct SessionMember {
     pub addr: SocketAddrV4,
     /// Whether it has left.
     pub left: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Present {
-    nonce: u64,
-    session: Cookie,
-    addr: SocketAddrV4,
-    heard: Duration,
-    left: bool,
 }
 
 #[derive(Debug)]
@@ -131,11 +123,18 @@ impl JobState {
         let new = workers.find(|(_, p)| p.is_some_and(|p| p.session == Cookie(0)));
         let because_of = new.map_or(WorkerId::NONE, |(worker, _)| worker);
         let mut actions = Vec::new();
+        self.ended = None;
         for place in 0..self.present.len() {
             if let Some(claimer) = self.present[place].filter(|p| p.session != Cookie(0)) {
                 self.present[place] = None;
                 let worker = WorkerId(place as u8);
                 actions.push(self.reforming(worker, claimer.addr, claimer.session, because_of));
+                // A claim that is still under way takes no place again.
+                let ended =
+                    self.ended.get_or_insert(Ended { session: claimer.session, because_of, members: vec![] });
+                if ended.session == claimer.session {
+                    ended.members.push((worker, claimer.addr));
+                }
             }
         }
         actions
@@ -164,6 +163,30 @@ impl JobState {
         let body = Welcome { session, nonce: present.nonce, ..self.job.welcome }.to_bytes();
         packet(present.addr, &self.header(Kind::Welcome, worker, session), &body)
     }
+
+    /// How the job is configured, to whoever asks, or claims a session of a job configured otherwise (P22, P24).
+    fn description(&self, to: SocketAddrV4, asked: &Header, join: &Join) -> Action {
+        let body = Welcome { session: Cookie(0), nonce: join.nonce, ..self.job.welcome }.to_bytes();
+        let (round, slot) = (asked.round, asked.slot);
+        let header = Header { round, slot, ..self.header(Kind::Description, asked.worker, asked.cookie) };
+        packet(to, &header, &body)
+    }
+
+    /// ASK to a member whose number somebody else wants (P24).
+    fn ask(&self, worker: WorkerId, session: Cookie, member: &Present) -> Action {
+        let body = Ask { nonce: member.nonce }.to_bytes();
+        packet(member.addr, &self.header(Kind::Ask, worker, session), &body)
+    }
+
+    /// The first worker here, not `worker` itself, whose build computes other numbers (P26).
+    fn disagrees(&self, worker: WorkerId, definitions: u64) -> Option<WorkerId> {
+        let mut others = (0u8..).map(WorkerId).zip(&self.present);
+        let (other, _) = others.find(|(other, present)| {
+            let theirs = present.map_or(0, |present| present.definitions);
+            *other != worker && definitions != 0 && theirs != 0 && theirs != definitions
+        })?;
+        Some(other)
+    }
 }
 
 fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
@@ -176,6 +199,7 @@ fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
 #[derive(Debug, Default)]
 pub struct Registry {
     jobs: BTreeMap<JobId, JobState>,
+    guesses: Guesses,
 }
 
 impl Registry {
@@ -232,9 +256,12 @@ impl Registry {
             *place = Some(Present {
                 nonce: member.nonce,
                 session: Cookie(0),
+                definitions: 0,
                 addr: member.addr,
+                since: Duration::ZERO,
                 heard: Duration::ZERO,
                 left: member.left,
+                asked: Asked::default(),
             });
         }
         if session == Cookie(0) || present.iter().any(Option::is_none) {
@@ -284,24 +311,42 @@ impl Registry {
         alive: impl Fn(JobId, WorkerId) -> Option<Duration>,
         mut random: impl FnMut() -> u32,
     ) -> Vec<Action> {
-        let refuse = |reason| {
+        let refuse_for = |reason, worker| {
             let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*header };
-            let body: [u8; REFUSED_LEN] = Refused { reason, worker: header.worker }.to_bytes();
-            vec![packet(from, &answer, &body)]
+            vec![packet(from, &answer, &Refused { reason, worker }.to_bytes())]
         };
-        let Some(state) = self.jobs.get_mut(&header.job) else {
+        let refuse = |reason| refuse_for(reason, header.worker);
+        let state = self.jobs.get_mut(&header.job);
+        let known =
+            state.as_ref().is_some_and(|state| state.present.iter().flatten().any(|p| p.addr == from));
+        if !known && self.guesses.exhausted(now, *from.ip()) {
+            return Vec::new();
+        }
+        let Some(state) = state else {
+            self.guesses.note(now, *from.ip());
             return refuse(RefuseReason::UnknownJob);
         };
         if header.cookie != state.job.config.cookie {
+            self.guesses.note(now, *from.ip());
             return refuse(RefuseReason::WrongCookie);
         }
         let worker = header.worker;
         let place = usize::from(worker.0);
+        let claims = join.session != Cookie(0);
+        if claims && join.fingerprint != state.job.welcome.fingerprint() {
+            return vec![state.description(from, header, &join)];
+        }
         if place >= state.present.len() {
-            let n = state.job.config.workers;
-            let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: n, ..*header };
-            let body = Refused { reason: RefuseReason::WorkerOutOfRange, worker }.to_bytes();
-            return vec![packet(from, &answer, &body)];
+            if worker != WorkerId::NONE {
+                let n = state.job.config.workers;
+                let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: n, ..*header };
+                let body = Refused { reason: RefuseReason::WorkerOutOfRange, worker }.to_bytes();
+                return vec![packet(from, &answer, &body)];
+            }
+            return match state.disagrees(worker, join.definitions) {
+                Some(other) => refuse_for(RefuseReason::Definitions, other),
+                None => vec![state.description(from, header, &join)],
+            };
         }
         if state.replaced[place]
             .is_some_and(|(nonce, at)| nonce == join.nonce && now.saturating_sub(at) < STALE)
@@ -309,44 +354,61 @@ impl Registry {
             return Vec::new();
         }
         let mut actions = Vec::new();
-        let mut arrival =
-            Present { nonce: join.nonce, session: join.session, addr: from, heard: now, left: false };
+        let mut arrival = Present {
+            nonce: join.nonce,
+            session: join.session,
+            definitions: join.definitions,
+            addr: from,
+            since: now,
+            heard: now,
+            left: false,
+            asked: Asked::default(),
+        };
         if let Some(member) = state.present[place].filter(|member| member.nonce == join.nonce) {
             // A JOIN that was long under way takes nothing back.
             arrival.left = member.left;
-            if join.session == Cookie(0) {
+            arrival.since = member.since;
+            arrival.asked = member.asked;
+            if !claims {
                 arrival.session = member.session;
             }
         }
-        let claims = join.session != Cookie(0);
         match state.session {
             // A claim to a session that is over, long under way: it must not end the one that runs.
             Some(session) if claims && join.session != session => {
                 return vec![state.reforming(worker, from, join.session, WorkerId::NONE)];
             }
-            Some(session) => match state.present[place] {
-                Some(member) if member.nonce == join.nonce => {
-                    if member.addr != from {
+            Some(session) => {
+                let packets = alive(header.job, worker).map(|ago| now.saturating_sub(ago));
+                let same = state.present[place].is_some_and(|member| member.nonce == join.nonce);
+                // Nobody else can send from the address of a member that runs.
+                let claim = match &mut state.present[place] {
+                    Some(member) if member.addr != from => member.claim(now, packets),
+                    _ => Claim::Granted,
+                };
+                if claim != Claim::Granted {
+                    // P24: the member is asked before its number, or what is sent to it, goes elsewhere.
+                    if let Some(member) = state.present[place].filter(|_| claim == Claim::Ask) {
+                        actions.push(state.ask(worker, session, &member));
+                    }
+                    if !same {
+                        actions.extend(refuse(RefuseReason::WorkerInUse));
+                    }
+                    return actions;
+                }
+                if same {
+                    if state.present[place].is_some_and(|member| member.addr != from) {
                         actions.push(Action::Move(header.job, worker, Endpoint::udp(from)));
                     }
                     state.present[place] = Some(arrival);
                     actions.push(state.welcome(worker, session, &arrival));
                     return actions;
                 }
-                Some(member)
-                    if !member.left
-                        && member.addr != from
-                        && alive(header.job, worker).is_some_and(|ago| ago < ALIVE) =>
-                {
-                    return refuse(RefuseReason::WorkerInUse);
-                }
-                _ => {
-                    // P24: a new incarnation of this worker ends the session for all.
-                    state.admit(place, arrival);
-                    state.end(session, worker);
-                    actions.push(Action::Remove(header.job));
-                }
-            },
+                // P24: a new incarnation of this worker ends the session for all.
+                state.admit(place, arrival);
+                state.end(session, worker);
+                actions.push(Action::Remove(header.job));
+            }
             None => {
                 if let Some(ended) =
                     state.ended.as_ref().filter(|ended| claims && ended.session == join.session)
@@ -361,30 +423,46 @@ impl Registry {
                 if let Some(member) = state.present[place]
                     && member.nonce != join.nonce
                     && member.addr != from
-                    && now.saturating_sub(member.heard) < ALIVE
+                    && now.saturating_sub(member.heard) < ASKING
+                    // Who was in the session that is to go on is no stranger.
+                    && (!claims || member.session != Cookie(0))
                 {
                     return refuse(RefuseReason::WorkerInUse);
                 }
             }
         }
+        if let Some(other) = state.disagrees(worker, join.definitions) {
+            actions.extend(refuse_for(RefuseReason::Definitions, other));
+            return actions;
+        }
         state.admit(place, arrival);
         if state.present.iter().any(Option::is_none) {
-            let body: [u8; PENDING_LEN] = Pending { joined: state.joined() }.to_bytes();
+            let body = Pending { joined: state.joined() }.to_bytes();
             actions.push(packet(from, &state.header(Kind::Pending, worker, header.cookie), &body));
             actions.extend(state.notices(worker));
             return actions;
         }
         let members: Vec<Present> = state.present.iter().flatten().copied().collect();
-        let claimed = members[0].session;
+        let claim = members.iter().map(|m| m.session).find(|&session| session != Cookie(0));
         // With a quorum below n the sums of a slot may differ after a restart, so only a new session is safe.
         let full = state.job.config.quorum == state.job.config.workers;
-        let same = full && claimed != Cookie(0) && members.iter().all(|m| m.session == claimed);
+        let same = full && claim.is_some_and(|claimed| members.iter().all(|m| m.session == claimed));
         if !same && members.iter().any(|m| m.session != Cookie(0)) {
+            // Who has not claimed the session may be a stray in the place of a member that is about to claim it.
+            let waited =
+                members.iter().filter(|m| m.session != Cookie(0)).map(|m| now.saturating_sub(m.since));
+            let one = members.iter().filter(|m| m.session != Cookie(0)).all(|m| Some(m.session) == claim);
+            if full && one && waited.max().is_some_and(|waited| waited < CLAIMING) {
+                let body = Pending { joined: state.joined() }.to_bytes();
+                actions.push(packet(from, &state.header(Kind::Pending, worker, header.cookie), &body));
+                return actions;
+            }
             // Who still claims a session would only fail in a new one, and end it by joining anew.
             actions.extend(state.turn_away_claims());
             return actions;
         }
-        let session = if same { claimed } else { fresh(state.job.config.cookie, &mut random) };
+        let session =
+            if let Some(claimed) = claim { claimed } else { fresh(state.job.config.cookie, &mut random) };
         state.session = Some(session);
         state.ended = None;
         let config = JobConfig { cookie: session, ..state.job.config.clone() };
@@ -393,7 +471,6 @@ impl Registry {
         for (worker, member) in (0u8..).map(WorkerId).zip(&members) {
             actions.push(state.welcome(worker, session, member));
         }
-        debug_assert_eq!(state.job.welcome.to_bytes().len(), WELCOME_LEN);
         actions
     }
 
@@ -407,8 +484,11 @@ impl Registry {
             // Of a session that is over: nothing holds this worker.
             return vec![bye(state, header.worker, from)];
         };
+        // P25: whoever else has seen the nonce knows neither, or cannot send from there.
+        if member.addr != from || state.session.is_some_and(|session| session != header.cookie) {
+            return Vec::new();
+        }
         member.left = true;
-        member.addr = from;
         if state.session.is_none() {
             state.present[place] = None;
             return vec![bye(state, header.worker, from)];

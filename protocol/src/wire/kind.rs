@@ -1,8 +1,8 @@
 //! The kind byte (P2).
 
 use super::{
-    JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN, RAW_LEN, REFUSED_LEN, RESULT_LEN,
-    STRAGGLER_LEN, WELCOME_LEN,
+    ASK_LEN, JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN, RAW_LEN, REFUSED_LEN,
+    RESULT_LEN, STRAGGLER_LEN, WELCOME_LEN,
 };
 use crate::Lane;
 
@@ -57,6 +57,10 @@ kinds! {
     Refused = 0x33,
     /// All have left, down, control.
     Bye = 0x34,
+    /// How the job is configured, down, control.
+    Description = 0x35,
+    /// "Are you still there?", down, control.
+    Ask = 0x36,
 }
 
 impl Kind {
@@ -74,10 +78,11 @@ impl Kind {
             Kind::Nudge => NUDGE_LEN,
             Kind::Join => JOIN_LEN,
             Kind::Leave => LEAVE_LEN,
-            Kind::Welcome => WELCOME_LEN,
+            Kind::Welcome | Kind::Description => WELCOME_LEN,
             Kind::Pending => PENDING_LEN,
             Kind::Refused => REFUSED_LEN,
             Kind::Bye => 0,
+            Kind::Ask => ASK_LEN,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Packet forms (P1–P3, P22–P25): for each a plain struct, its length, and checked conversions
 //! from and to bytes. Every byte of a packet is written.
 
+mod change;
 mod header;
 mod join;
 mod kind;
@@ -11,15 +12,16 @@ mod refused;
 mod straggler;
 mod welcome;
 
+pub use change::{Change, Field};
 pub use header::{FLAG_NUDGE, HEADER_LEN, Header, HeaderError, VERSION};
-pub use join::{JOIN_LEN, Join, LEAVE_LEN, Leave, PENDING_LEN, Pending};
+pub use join::{ASK_LEN, Ask, JOIN_LEN, Join, LEAVE_LEN, Leave, PENDING_LEN, Pending};
 pub use kind::Kind;
 pub use mismatch::{MISMATCH_LEN, Mismatch};
 pub use norm::{Mode, NORM_LEN, Norm};
 pub use nudge::{NUDGE_LEN, Nudge};
 pub use refused::{REFUSED_LEN, RefuseReason, Refused};
 pub use straggler::{STRAGGLER_LEN, Straggler};
-pub use welcome::{WELCOME_LEN, Welcome};
+pub use welcome::{BLOCK, WELCOME_LEN, Welcome};
 
 /// Bytes of a RESULT payload, whatever the lane width.
 pub const RESULT_LEN: usize = 1024;

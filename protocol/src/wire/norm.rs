@@ -101,7 +101,7 @@ impl Norm {
 }
 
 /// The finalizer of SplitMix64.
-fn finalize(mut z: u64) -> u64 {
+pub(super) fn finalize(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)

@@ -20,6 +20,8 @@ pub enum RefuseReason {
     WorkerInUse = 4,
     /// The worker named has restarted: all must join anew.
     Reforming = 5,
+    /// Its build computes other numbers than that of the worker named (P26).
+    Definitions = 6,
 }
 
 impl fmt::Display for RefuseReason {
@@ -30,6 +32,9 @@ impl fmt::Display for RefuseReason {
             RefuseReason::WorkerOutOfRange => "worker number out of range",
             RefuseReason::WorkerInUse => "worker number in use by another process",
             RefuseReason::Reforming => "the session is re-forming",
+            RefuseReason::Definitions => {
+                "its build computes other numbers than the others': install the same version everywhere"
+            }
         })
     }
 }
@@ -54,6 +59,7 @@ impl Refused {
             3 => RefuseReason::WorkerOutOfRange,
             4 => RefuseReason::WorkerInUse,
             5 => RefuseReason::Reforming,
+            6 => RefuseReason::Definitions,
             _ => return None,
         };
         Some(Refused { reason, worker: WorkerId(p[1]) })

@@ -1,16 +1,23 @@
-//! Payload of WELCOME (P23).
+//! Payload of WELCOME and DESCRIPTION (P23).
 
+use super::norm::finalize;
 use super::{bytes, put, u16_at, u32_at, u64_at};
 use crate::{Cookie, Lane, MAX_WORKERS, Policy, TableId};
 use std::time::Duration;
 
 /// Length in bytes.
-pub const WELCOME_LEN: usize = 80;
+pub const WELCOME_LEN: usize = 128;
+/// log₂ of the coordinates of a whole partition (P4).
+pub const BLOCK: u8 = 20;
+/// The smallest block that the form can name: a packet's coordinates.
+const MIN_BLOCK: u8 = 10;
+/// What is not part of the fingerprint: the session, the nonce and the fingerprint itself.
+const OWN: [std::ops::Range<usize>; 3] = [0..4, 56..64, 72..80];
 
 /// Everything a worker needs to know of its session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Welcome {
-    /// The session's cookie.
+    /// The session's cookie; 0 in a DESCRIPTION.
     pub session: Cookie,
     /// S.
     pub data_slots: u32,
@@ -40,10 +47,22 @@ pub struct Welcome {
     pub job_seed: u64,
     /// Nonce of the worker answered.
     pub nonce: u64,
+    /// t_p, so that no two workers compute it differently.
+    pub t_p: f64,
+    /// log₂ of the coordinates of a whole partition: [`BLOCK`].
+    pub block: u8,
+    /// Fewest workers of a session.
+    pub min_workers: u8,
+    /// Most workers of a session: n.
+    pub max_workers: u8,
+    /// Most data packets that a worker may have outstanding; 0 leaves it to the window (P18).
+    pub credit: u32,
+    /// What a worker must understand or else refuse the job; no bit has a meaning yet.
+    pub features: u32,
 }
 
 impl Welcome {
-    /// Reads a payload; none whose numbers no job can have (P8, P21).
+    /// Reads a payload; none whose numbers no job can have (P8, P21), or that does not bear its own fingerprint.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Welcome> {
         let p: &[u8; WELCOME_LEN] = payload.try_into().ok()?;
@@ -67,12 +86,22 @@ impl Welcome {
             values: bytes(p, 32),
             job_seed: u64_at(p, 48),
             nonce: u64_at(p, 56),
+            t_p: f64::from_bits(u64_at(p, 64)),
+            block: p[80],
+            min_workers: p[81],
+            max_workers: p[82],
+            credit: u32_at(p, 84),
+            features: u32_at(p, 88),
         };
         let possible = |slots: u32| (2..=65536).contains(&slots) && slots.is_multiple_of(2);
         let sound = possible(welcome.data_slots)
             && possible(welcome.norm_slots)
             && (1..=MAX_WORKERS).contains(&usize::from(welcome.quorum))
-            && welcome.shards != 0;
+            && welcome.shards != 0
+            && (MIN_BLOCK..=BLOCK).contains(&welcome.block)
+            && (1..=welcome.max_workers).contains(&welcome.min_workers)
+            && usize::from(welcome.max_workers) <= MAX_WORKERS
+            && u64_at(p, 72) == digest(p);
         sound.then_some(welcome)
     }
 
@@ -99,6 +128,27 @@ impl Welcome {
         put(&mut out, 32, &self.values);
         put(&mut out, 48, &self.job_seed.to_be_bytes());
         put(&mut out, 56, &self.nonce.to_be_bytes());
+        put(&mut out, 64, &self.t_p.to_bits().to_be_bytes());
+        out[80] = self.block;
+        out[81] = self.min_workers;
+        out[82] = self.max_workers;
+        put(&mut out, 84, &self.credit.to_be_bytes());
+        put(&mut out, 88, &self.features.to_be_bytes());
+        let fingerprint = digest(&out);
+        put(&mut out, 72, &fingerprint.to_be_bytes());
         out
     }
+
+    /// What two sessions must have in common for one to go on as the other (P24): a hash of all but session and nonce.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        digest(&self.to_bytes())
+    }
+}
+
+/// The fingerprint of a payload: SplitMix64's finalizer over its words, one after the other (P23).
+fn digest(payload: &[u8; WELCOME_LEN]) -> u64 {
+    let mut shared = *payload;
+    OWN.into_iter().for_each(|own| shared[own].fill(0));
+    (0..WELCOME_LEN).step_by(8).fold(0, |hash, at| finalize(hash ^ u64_at(&shared, at)).wrapping_add(1))
 }

@@ -1,7 +1,7 @@
 //! How calls and sessions fail.
 
 use crate::WorkerId;
-use crate::wire::Norm;
+use crate::wire::{Change, Norm};
 use std::fmt;
 use std::time::Duration;
 
@@ -58,6 +58,14 @@ pub enum SessionError {
     Reforming {
         /// The worker that restarted, or [`WorkerId::NONE`] if that is not known.
         worker: WorkerId,
+    },
+    /// The server was restarted with another configuration of the job (P24).
+    #[error(
+        "the parameter server was restarted with another configuration ({change}): all workers must join anew"
+    )]
+    Changed {
+        /// What differs.
+        change: Change,
     },
 }
 

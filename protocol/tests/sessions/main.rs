@@ -6,3 +6,4 @@ mod leaving;
 mod parties;
 mod restarting;
 mod simulation;
+mod usurping;

@@ -11,6 +11,9 @@ use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
 pub const JOB: JobId = JobId(42);
 pub const COOKIE: Cookie = Cookie(0x1CED_CAFE);
 
+/// Packets and where they go.
+pub type Packets = Vec<(SocketAddrV4, Vec<u8>)>;
+
 pub fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
@@ -43,6 +46,12 @@ pub fn static_job(workers: u8) -> StaticJob {
             values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
             job_seed: 0xABCD,
             nonce: 0,
+            t_p: 2.153874694061457,
+            block: 20,
+            min_workers: workers,
+            max_workers: workers,
+            credit: 0,
+            features: 0,
         },
     }
 }
@@ -114,6 +123,26 @@ impl Server {
     }
 }
 
+/// A process takes a member's number: it asks until the member has not answered for long enough (P24). Returns
+/// when that was, and what was sent then; at most a second is waited.
+pub fn usurp(mut now: Duration, server: &mut Server, process: &mut Process) -> Option<(Duration, Packets)> {
+    let (end, session) = (now + ms(1000), server.installed.clone());
+    while now < end {
+        if let Some(packet) = process.poll(now) {
+            let answers = server.take(now, process.address, &packet);
+            if server.installed != session {
+                return Some((now, answers));
+            }
+            let at = process.address;
+            for (_, answer) in answers.iter().filter(|(to, _)| *to == at) {
+                process.take(now, answer);
+            }
+        }
+        now += ms(10);
+    }
+    None
+}
+
 /// A worker's process.
 pub struct Process {
     pub worker: u8,
@@ -128,7 +157,7 @@ impl Process {
         Process {
             worker,
             address: address(worker, process),
-            joiner: Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, now),
+            joiner: Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, 0, now),
             events: Vec::new(),
         }
     }

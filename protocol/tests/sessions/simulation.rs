@@ -165,6 +165,7 @@ impl World {
                 assert!(self.members[i].incarnation > 0, "{error}");
                 self.rejoin(i, false);
             }
+            JoinEvent::Changed(change) => panic!("nothing changes: {change}"),
             JoinEvent::Bye => panic!("nobody leaves"),
         }
     }

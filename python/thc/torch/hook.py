@@ -33,6 +33,7 @@ LOST = (
     errors.SilentError,
     errors.MissingError,
     errors.LeftBehindError,
+    errors.ChangedError,
     errors.ReformingError,
     errors.NetworkError,
     errors.JoinError,

@@ -43,7 +43,7 @@ fn welcome() -> Welcome {
             slot: SlotId(0),
             count: 0,
         };
-        let join = Join { nonce: u64::from(worker) + 1, session: Cookie(0) }.to_bytes();
+        let join = Join { nonce: u64::from(worker) + 1, ..Join::default() }.to_bytes();
         let mut packet = [0; MAX_PACKET];
         socket.send_to(header.emit_packet(&mut packet, &join), ps.addr).unwrap();
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use pcap::Packet;
 use rustix::process::{Pid, Signal, kill_process};
 use thc_protocol::wire::{
-    FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge, Pending, Refused, Straggler,
-    Welcome,
+    Ask, FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge, Pending, Refused,
+    Straggler, Welcome,
 };
 use thc_protocol::{Lane, Policy};
 use thc_tests::{Ps, Worker};
@@ -110,6 +110,8 @@ fn decode(packet: &[u8]) -> Fields {
             let join = Join::parse(payload).unwrap();
             fields.insert("thc.join.nonce", n(join.nonce));
             fields.insert("thc.join.session", n(join.session.0));
+            fields.insert("thc.join.fingerprint", n(join.fingerprint));
+            fields.insert("thc.join.definitions", n(join.definitions));
         }
         Kind::Leave => fields.extend([("thc.leave.nonce", n(Leave::parse(payload).unwrap().nonce))]),
         Kind::Pending => {
@@ -120,7 +122,8 @@ fn decode(packet: &[u8]) -> Fields {
             fields.insert("thc.refused.reason", n(refused.reason as u8));
             fields.insert("thc.refused.worker", n(refused.worker.0));
         }
-        Kind::Welcome => {
+        Kind::Ask => fields.extend([("thc.ask.nonce", n(Ask::parse(payload).unwrap().nonce))]),
+        Kind::Welcome | Kind::Description => {
             let welcome = Welcome::parse(payload).unwrap();
             fields.extend([
                 ("thc.welcome.session", n(welcome.session.0)),
@@ -138,6 +141,13 @@ fn decode(packet: &[u8]) -> Fields {
                 ("thc.welcome.values", Value::Bytes(welcome.values.to_vec())),
                 ("thc.welcome.seed", n(welcome.job_seed)),
                 ("thc.welcome.nonce", n(welcome.nonce)),
+                ("thc.welcome.t_p", Value::Float(welcome.t_p)),
+                ("thc.welcome.fingerprint", n(welcome.fingerprint())),
+                ("thc.welcome.block", n(welcome.block)),
+                ("thc.welcome.min_workers", n(welcome.min_workers)),
+                ("thc.welcome.max_workers", n(welcome.max_workers)),
+                ("thc.welcome.credit", n(welcome.credit)),
+                ("thc.welcome.features", n(welcome.features)),
             ]);
         }
         Kind::Bye => {}

@@ -21,7 +21,7 @@ use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::Welcome;
+use thc_protocol::wire::{BLOCK, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, MAX_WORKERS, Policy, TableId};
 use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
 
@@ -295,6 +295,12 @@ impl JobOptions {
             values: table.values16(),
             job_seed: seed,
             nonce: 0,
+            t_p: table.t_p(),
+            block: BLOCK,
+            min_workers: workers,
+            max_workers: workers,
+            credit: 0,
+            features: 0,
         };
         Ok(JobSetup { config, welcome })
     }

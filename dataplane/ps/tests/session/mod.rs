@@ -54,7 +54,7 @@ impl RawWorker {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let number = WorkerId(number);
-        let joiner = Joiner::new(JobId(1), number, Cookie(COOKIE), nonce, Duration::ZERO);
+        let joiner = Joiner::new(JobId(1), number, Cookie(COOKIE), nonce, 0, Duration::ZERO);
         RawWorker { number, socket, server, joiner, welcome: None, workers: 0, started: Instant::now() }
     }
 

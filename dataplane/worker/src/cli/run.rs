@@ -34,7 +34,9 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let bar = progress(plan.repeat);
     let (times, means) = loop {
         match reduce(&group, plan, &data, &bar) {
-            Err(WorkerError::Session(end @ SessionError::Reforming { .. })) if plan.rejoin => {
+            Err(WorkerError::Session(
+                end @ (SessionError::Reforming { .. } | SessionError::Changed { .. }),
+            )) if plan.rejoin => {
                 tracing::warn!("{end}; joining anew and beginning again");
                 for (key, _) in &data {
                     group.reset_feedback(*key)?;

@@ -6,7 +6,7 @@ use thc_codec::quantizer::{self, Quantizer};
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_protocol::wire::{RAW_WORDS, Welcome};
+use thc_protocol::wire::{BLOCK, RAW_WORDS, Welcome};
 use thc_protocol::worker::Place;
 use thc_protocol::{Lane, WorkerId};
 
@@ -31,9 +31,22 @@ impl Codec {
         if !(1..=4).contains(&welcome.bits) {
             return Err(unusable(format!("bit budget {}: packets carry 1 to 4 bits", welcome.bits)));
         }
+        if welcome.block != BLOCK {
+            let reason = format!(
+                "blocks of 2^{} coordinates: this build transforms blocks of 2^{BLOCK}",
+                welcome.block
+            );
+            return Err(unusable(reason));
+        }
+        if welcome.features != 0 {
+            return Err(unusable(format!(
+                "it needs features {:#x} that this build does not know: install a newer one",
+                welcome.features
+            )));
+        }
         let values = &welcome.values[..1 << welcome.bits];
-        let table =
-            LookupTable::from_values(values, welcome.fraction).map_err(|e| unusable(e.to_string()))?;
+        let table = LookupTable::with_threshold(values, welcome.fraction, welcome.t_p)
+            .map_err(|e| unusable(e.to_string()))?;
         if table.granularity() != welcome.granularity {
             return Err(unusable(format!(
                 "its table ends with {}, but its granularity is {}",

@@ -381,6 +381,7 @@ impl<I: PacketIo> Engine<I> {
                 }
             }
             Some(JoinEvent::Reforming(worker)) => self.worker.fail(SessionError::Reforming { worker }),
+            Some(JoinEvent::Changed(change)) => self.worker.fail(SessionError::Changed { change }),
             Some(JoinEvent::Failed(error)) => return Err(error.into()),
             Some(JoinEvent::Pending(..) | JoinEvent::Bye) | None => {}
         }
@@ -531,6 +532,14 @@ impl<I: PacketIo> Engine<I> {
     pub fn has_left(&self) -> bool {
         self.joiner.has_left()
     }
+}
+
+/// Whether a job so described can be taken part in.
+///
+/// # Errors
+/// [`WorkerError::Unusable`] says why not.
+pub fn usable(description: &Welcome, workers: u8) -> Result<(), WorkerError> {
+    Codec::new(description, workers, WorkerId(0), None).map(drop)
 }
 
 fn parameters(config: &EngineConfig, workers: u8, welcome: &Welcome) -> Parameters {

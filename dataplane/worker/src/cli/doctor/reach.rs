@@ -111,17 +111,22 @@ fn server(
                 format!("answers {answered} of {asked} probes, the fastest within {best:.1?}")
             };
             match answer {
-                ProbeAnswer::Job { workers } if known.worker && config.worker >= workers => Check::wrong(
+                ProbeAnswer::Job { unusable: Some(reason), .. } => Check::wrong(
+                    NAME,
+                    format!("{ps} {came}, but {reason}"),
+                    "install the version that the server has",
+                ),
+                ProbeAnswer::Job { workers, .. } if known.worker && config.worker >= workers => Check::wrong(
                     NAME,
                     format!("{ps}: job {job} has {workers} workers, so there is no worker {}", config.worker),
                     format!("number workers from 0 to {}", workers.saturating_sub(1)),
                 ),
-                ProbeAnswer::Job { workers } if answered < asked => Check::warning(
+                ProbeAnswer::Job { workers, .. } if answered < asked => Check::warning(
                     NAME,
                     format!("{ps} {came}; job {job}, {workers} workers"),
                     "packets get lost: look at drops on the way (ip -s link, ethtool -S)",
                 ),
-                ProbeAnswer::Job { workers } => {
+                ProbeAnswer::Job { workers, .. } => {
                     Check::ok(NAME, format!("{ps} {came}; job {job}, {workers} workers, cookie right"))
                 }
                 ProbeAnswer::Refused(RefuseReason::UnknownJob) => Check::wrong(
@@ -138,6 +143,13 @@ fn server(
                     NAME,
                     format!("{ps} {came}, but job {job} has another cookie"),
                     "give the one that thc-ps has: --cookie or THC_COOKIE",
+                ),
+                ProbeAnswer::Refused(RefuseReason::Definitions) => Check::wrong(
+                    NAME,
+                    format!(
+                        "{ps} {came}, but this build computes other numbers than the workers that are there"
+                    ),
+                    "install the same version everywhere",
                 ),
                 ProbeAnswer::Refused(reason) => {
                     Check::wrong(NAME, format!("{ps} {came}: {reason}"), "is it another version?")

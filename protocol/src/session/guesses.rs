@@ -1,0 +1,113 @@
+//! How many wrong cookies are answered (P22): so few that guessing one takes years.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Wrong JOINs of one address that are answered at once, and then a second.
+const OF_ONE: Allowance = Allowance { burst: 20, each: Duration::from_millis(100) };
+/// Those of all addresses together: who can forge addresses gains little.
+const OF_ALL: Allowance = Allowance { burst: 1000, each: Duration::from_millis(2) };
+/// Addresses remembered. Beyond it the one forgotten is the one that is next to be allowed again.
+const ADDRESSES: usize = 256;
+
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    burst: u32,
+    /// Time in which one more is allowed.
+    each: Duration,
+}
+
+/// A bucket of tokens, kept as the time at which it will be full again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    full: Duration,
+}
+
+impl Bucket {
+    fn is_empty(self, now: Duration, of: Allowance) -> bool {
+        self.full.saturating_sub(now) + of.each > of.each * of.burst
+    }
+
+    fn take(&mut self, now: Duration, of: Allowance) {
+        self.full = self.full.max(now) + of.each;
+    }
+}
+
+/// Who has guessed how often.
+#[derive(Default)]
+pub(super) struct Guesses {
+    all: Bucket,
+    by_address: Vec<(Ipv4Addr, Bucket)>,
+}
+
+impl fmt::Debug for Guesses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Guesses")
+    }
+}
+
+impl Guesses {
+    /// Whether JOINs from there are not even looked at for now: a right guess among too many would be one, too.
+    pub fn exhausted(&self, now: Duration, from: Ipv4Addr) -> bool {
+        let of_one = self.by_address.iter().find(|(address, _)| *address == from);
+        self.all.is_empty(now, OF_ALL) || of_one.is_some_and(|(_, bucket)| bucket.is_empty(now, OF_ONE))
+    }
+
+    /// A JOIN from there had a wrong cookie or job.
+    pub fn note(&mut self, now: Duration, from: Ipv4Addr) {
+        self.all.take(now, OF_ALL);
+        if let Some((_, bucket)) = self.by_address.iter_mut().find(|(address, _)| *address == from) {
+            bucket.take(now, OF_ONE);
+            return;
+        }
+        if self.by_address.len() >= ADDRESSES {
+            self.by_address.retain(|(_, bucket)| bucket.full > now);
+        }
+        if self.by_address.len() >= ADDRESSES
+            && let Some(least) = (0..ADDRESSES).min_by_key(|&i| self.by_address[i].1.full)
+        {
+            self.by_address.swap_remove(least);
+        }
+        let mut bucket = Bucket::default();
+        bucket.take(now, OF_ONE);
+        self.by_address.push((from, bucket));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_has_twenty_guesses_and_then_ten_a_second() {
+        let mut guesses = Guesses::default();
+        let (one, other) = (Ipv4Addr::LOCALHOST, Ipv4Addr::BROADCAST);
+        let mut looked_at = 0;
+        // A guess each millisecond, for ten seconds.
+        for now in (0..10_000).map(Duration::from_millis) {
+            if !guesses.exhausted(now, one) {
+                guesses.note(now, one);
+                looked_at += 1;
+            }
+            assert!(!guesses.exhausted(now, other));
+        }
+        assert!((110..=121).contains(&looked_at), "{looked_at}");
+        assert!(!guesses.exhausted(Duration::from_secs(11), one));
+    }
+
+    #[test]
+    fn many_addresses_share_an_allowance_and_bounded_memory() {
+        let mut guesses = Guesses::default();
+        let mut looked_at = 0;
+        for i in 0..100_000u32 {
+            let (now, from) = (Duration::from_micros(100) * i, Ipv4Addr::from(i));
+            if !guesses.exhausted(now, from) {
+                guesses.note(now, from);
+                looked_at += 1;
+            }
+        }
+        assert!((5_900..=6_100).contains(&looked_at), "{looked_at}");
+        assert!(guesses.by_address.len() <= ADDRESSES);
+    }
+}

@@ -1,0 +1,86 @@
+//! Who is in a job, and whether its number may be given to somebody else (P24).
+
+use crate::Cookie;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// How long a member is asked before its number goes to somebody else, and how often.
+const ASK_FOR: Duration = Duration::from_millis(500);
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// A member that has shown so recently that it runs is not asked again.
+const SURE: Duration = Duration::from_secs(1);
+/// Fewer ASKs than that may all have been lost.
+const LEAST_ASKS: u32 = 4;
+
+/// A worker that has joined.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present {
+    pub nonce: u64,
+    /// The session it claims, before one runs.
+    pub session: Cookie,
+    pub definitions: u64,
+    pub addr: SocketAddrV4,
+    /// When it first sent JOIN.
+    pub since: Duration,
+    /// When it last sent JOIN.
+    pub heard: Duration,
+    pub left: bool,
+    pub asked: Asked,
+}
+
+/// What came of asking a member whether it still runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    since: Option<Duration>,
+    last: Duration,
+    times: u32,
+    sure: Option<Duration>,
+}
+
+/// What is to be done about somebody who wants a member's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The member runs.
+    Refused,
+    /// The member is to be asked, now.
+    Ask,
+    /// The member has been asked just now.
+    Wait,
+    /// The member is gone.
+    Granted,
+}
+
+impl Present {
+    /// Somebody else wants this member's number. `packets` says when its last packet to the aggregator came.
+    pub fn claim(&mut self, now: Duration, packets: Option<Duration>) -> Claim {
+        if self.left {
+            return Claim::Granted;
+        }
+        let asked = &mut self.asked;
+        if asked.sure.is_some_and(|sure| now.saturating_sub(sure) < SURE) {
+            return Claim::Refused;
+        }
+        let Some(since) = asked.since else {
+            *asked = Asked { since: Some(now), last: now, times: 1, sure: None };
+            return Claim::Ask;
+        };
+        if self.heard > since || packets.is_some_and(|at| at > since) {
+            *asked = Asked { sure: Some(now), ..Asked::default() };
+            return Claim::Refused;
+        }
+        if now.saturating_sub(asked.last) >= SURE {
+            // Whoever wanted it then has gone away meanwhile: what was asked so long ago does not count.
+            *asked = Asked { since: Some(now), last: now, times: 1, sure: None };
+            return Claim::Ask;
+        }
+        if now.saturating_sub(since) >= ASK_FOR && asked.times >= LEAST_ASKS {
+            return Claim::Granted;
+        }
+        if now.saturating_sub(asked.last) < ASK_EVERY {
+            return Claim::Wait;
+        }
+        asked.last = now;
+        asked.times += 1;
+        Claim::Ask
+    }
+}

@@ -1,0 +1,130 @@
+//! In what two WELCOMEs differ.
+
+use super::Welcome;
+use super::norm::finalize;
+use crate::Policy;
+use std::fmt;
+
+/// What a WELCOME says that must be equal for a session to go on (P24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in Welcome")]
+pub enum Field {
+    Workers,
+    Quorum,
+    Lane,
+    Policy,
+    Deadline,
+    DataSlots,
+    NormSlots,
+    Shards,
+    Bits,
+    Granularity,
+    Fraction,
+    Threshold,
+    Values,
+    Table,
+    Seed,
+    Block,
+    MinWorkers,
+    Credit,
+    Features,
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Field::Workers => "workers",
+            Field::Quorum => "quorum",
+            Field::Lane => "lane",
+            Field::Policy => "policy",
+            Field::Deadline => "deadline",
+            Field::DataSlots => "data slots",
+            Field::NormSlots => "norm slots",
+            Field::Shards => "shards",
+            Field::Bits => "bits",
+            Field::Granularity => "granularity",
+            Field::Fraction => "fraction",
+            Field::Threshold => "t_p",
+            Field::Values => "table values",
+            Field::Table => "table id",
+            Field::Seed => "seed",
+            Field::Block => "block size",
+            Field::MinWorkers => "least workers",
+            Field::Credit => "credit",
+            Field::Features => "features",
+        })
+    }
+}
+
+/// How a job differs from what it was: the first field that does, and how many more do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The first field that differs.
+    pub field: Field,
+    /// What it was: the number, in µs for a deadline, the bits of a fraction, 0 where a number says nothing.
+    pub was: u64,
+    /// What it is.
+    pub is: u64,
+    /// How many other fields differ.
+    pub others: u8,
+}
+
+impl Change {
+    /// How `is` differs from `was`; `None` if a session of the one may go on as one of the other.
+    #[must_use]
+    pub fn between(was: &Welcome, is: &Welcome) -> Option<Change> {
+        let both = fields(was).into_iter().zip(fields(is));
+        let mut differ = both.filter(|(a, b)| a.1 != b.1);
+        let (before, after) = differ.next()?;
+        Some(Change { field: before.0, was: before.1, is: after.1, others: differ.count() as u8 })
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { field, was, is, others } = *self;
+        match field {
+            Field::Values | Field::Seed => write!(f, "other {field}")?,
+            Field::Fraction | Field::Threshold => {
+                write!(f, "{field} {} instead of {}", f64::from_bits(is), f64::from_bits(was))?;
+            }
+            Field::Policy => {
+                let name = |code| if code == 0 { "reliable" } else { "best-effort" };
+                write!(f, "{field} {} instead of {}", name(is), name(was))?;
+            }
+            Field::Deadline => write!(f, "{field} {is} µs instead of {was} µs")?,
+            _ => write!(f, "{field} {is} instead of {was}")?,
+        }
+        match others {
+            0 => Ok(()),
+            1 => f.write_str(", and one difference more"),
+            n => write!(f, ", and {n} differences more"),
+        }
+    }
+}
+
+/// What an operator chooses comes first, what follows from it later.
+fn fields(w: &Welcome) -> [(Field, u64); 19] {
+    let half = |from: usize| u64::from_be_bytes(super::bytes(&w.values, from));
+    [
+        (Field::Workers, w.max_workers.into()),
+        (Field::Quorum, w.quorum.into()),
+        (Field::Lane, w.lane.bits().into()),
+        (Field::Policy, u64::from(w.policy == Policy::BestEffort)),
+        (Field::Deadline, w.deadline.as_micros() as u64),
+        (Field::DataSlots, w.data_slots.into()),
+        (Field::NormSlots, w.norm_slots.into()),
+        (Field::Shards, w.shards.into()),
+        (Field::Bits, w.bits.into()),
+        (Field::Granularity, w.granularity.into()),
+        (Field::Fraction, w.fraction.to_bits()),
+        (Field::Threshold, w.t_p.to_bits()),
+        (Field::Values, finalize(half(0)) ^ half(8)),
+        (Field::Table, w.table.0.into()),
+        (Field::Seed, w.job_seed),
+        (Field::Block, w.block.into()),
+        (Field::MinWorkers, w.min_workers.into()),
+        (Field::Credit, w.credit.into()),
+        (Field::Features, w.features.into()),
+    ]
+}
