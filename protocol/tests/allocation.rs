@@ -109,7 +109,9 @@ impl Events for Seen {
         self.results += 1;
     }
 
-    fn lost(&mut self, _: Place) {
+    fn late(&mut self, _: Place, _: Option<&[u8]>) {}
+
+    fn lost(&mut self, _: Place, _: Option<&[u8]>) {
         self.lost += 1;
     }
 

@@ -290,7 +290,9 @@ impl Events for Quiet {
         self.0 += 1;
     }
 
-    fn lost(&mut self, _: Place) {
+    fn late(&mut self, _: Place, _: Option<&[u8]>) {}
+
+    fn lost(&mut self, _: Place, _: Option<&[u8]>) {
         self.0 += 1;
     }
 

@@ -61,6 +61,12 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
         WorkerError::Call(CallError::NonFinite { worker }) => {
             exception(py, "NonFiniteError", &message, |d| d.set_item("worker", worker.0))
         }
+        WorkerError::Call(CallError::Norm { partition, value }) => {
+            exception(py, "NormError", &message, |d| {
+                d.set_item("partition", partition)?;
+                d.set_item("value", value)
+            })
+        }
         WorkerError::Session(error) => session(py, error, &message),
         WorkerError::Empty => exception(py, "EmptyError", &message, |_| Ok(())),
         WorkerError::TooLong { length } => {
@@ -84,6 +90,8 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
             exception(py, "ControllerError", &message, |d| d.set_item("url", url))
         }
         WorkerError::Io(_) => exception(py, "NetworkError", &message, |_| Ok(())),
+        WorkerError::Codec(_) => exception(py, "CodecError", &message, |_| Ok(())),
+        WorkerError::Panicked { .. } => exception(py, "PanickedError", &message, |_| Ok(())),
         WorkerError::Closed => exception(py, "ClosedError", &message, |_| Ok(())),
     }
 }
@@ -114,6 +122,9 @@ fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
         }),
         SessionError::Silent { waited } => {
             exception(py, "SilentError", message, |d| d.set_item("waited", waited.as_secs_f64()))
+        }
+        SessionError::NormLost { partition, .. } => {
+            exception(py, "NormLostError", message, |d| d.set_item("partition", partition))
         }
         SessionError::LeftBehind => exception(py, "LeftBehindError", message, |_| Ok(())),
         SessionError::Reforming { worker } => {

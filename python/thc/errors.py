@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "ChangedError",
     "ClosedError",
+    "CodecError",
     "ConfigError",
     "ControllerError",
     "EmptyError",
@@ -21,6 +22,9 @@ __all__ = [
     "MissingError",
     "NetworkError",
     "NonFiniteError",
+    "NormError",
+    "NormLostError",
+    "PanickedError",
     "ReformingError",
     "ServerError",
     "SessionError",
@@ -89,6 +93,20 @@ class NonFiniteError(ThcError):
     """Whose array, the highest number if several."""
 
 
+class NormError(ThcError):
+    """The largest norm of an array's part is none that a worker may send, so a packet was damaged on the way. The call
+    failed on all workers alike, the array is unchanged, and the group goes on."""
+
+    partition: int
+    """Which part."""
+    value: int
+    """The bits that came."""
+
+
+class PanickedError(ThcError):
+    """A fault in this library ended the group: close it and join with a new one."""
+
+
 class SessionError(ThcError):
     """The session is over: all workers must :meth:`thc.Group.rejoin`. The array may be partly overwritten."""
 
@@ -124,6 +142,17 @@ class ChangedError(SessionError):
     """The parameter server was restarted with another configuration of the job."""
 
 
+class NormLostError(SessionError):
+    """The largest norm came back below this worker's own, so a packet was damaged on the way."""
+
+    partition: int
+    """Which part of the array."""
+
+
+class CodecError(SessionError):
+    """The transform or the quantizer refuses its numbers."""
+
+
 class ReformingError(SessionError):
     """A worker has restarted, so the session has ended."""
 
@@ -155,7 +184,8 @@ class FeedbackLengthError(FeedbackError):
 
 
 class FeedbackBusyError(FeedbackError):
-    """An array under this key is still being reduced."""
+    """An array under this key is still being reduced: wait for its handle before its error feedback is used, saved,
+    restored or reset."""
 
 
 class FeedbackStateError(FeedbackError):

@@ -269,7 +269,7 @@ class Group:
         touch the array.
 
         Raises :exc:`~thc.NonFiniteError` on all workers alike if one has a NaN, :exc:`~thc.SessionError` if the
-        group must :meth:`rejoin`.
+        group must :meth:`rejoin`. Whatever it raises, error feedback is as before the call.
         """
         data = _as_f32(array)
         self._native.allreduce(data, mode, feedback_key(feedback))
@@ -294,20 +294,27 @@ class Group:
         self._native.rejoin()
 
     def save_feedback(self) -> dict[int, bytes]:
-        """All error feedback of this worker, for a checkpoint: key to bytes."""
+        """All error feedback of this worker, for a checkpoint: key to bytes.
+
+        Raises :exc:`~thc.FeedbackBusyError` while a call that keeps any is under way: wait for its handle first.
+        """
         return self._native.save_feedback()
 
     def restore_feedback(self, saved: dict[int, bytes]) -> None:
         """Restores what :meth:`save_feedback` returned.
 
-        Raises :exc:`~thc.FeedbackStateError` if something in it is damaged.
+        Raises :exc:`~thc.FeedbackStateError` if something in it is damaged, :exc:`~thc.FeedbackBusyError` if an array
+        under a key of it is being reduced.
         """
         for key, state in saved.items():
             # The number of coordinates is the third field of its header.
             self._native.restore_feedback(key, int.from_bytes(state[8:16], "little"), state)
 
     def reset_feedback(self, key: int | str | None = None) -> None:
-        """Forgets the error feedback under this key, or all."""
+        """Forgets the error feedback under this key, or all.
+
+        Raises :exc:`~thc.FeedbackBusyError` while it is in use by a call.
+        """
         keys = self.save_feedback() if key is None else [key]
         for each in keys:
             number = feedback_key(each)

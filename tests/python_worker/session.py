@@ -21,7 +21,7 @@ RESULT_OF = {wire.NORM: wire.NORM_RESULT, wire.DATA: wire.RESULT, wire.RAW: wire
 LENGTHS = {wire.NORM_RESULT: 20, wire.RESULT: 1024, wire.RAW_RESULT: 1024, wire.NUDGE: 12, wire.MISMATCH: 40,
            wire.ASK: 8}
 # P5: norms outside of this are sent as P19's NaN, or as 0.
-LARGEST, SMALLEST = 5e37, 1e-30
+LARGEST, SMALLEST = numerics.float_of(wire.LARGEST), numerics.float_of(wire.SMALLEST)
 
 
 class SessionError(Exception):
@@ -31,8 +31,8 @@ class SessionError(Exception):
 class CallError(Exception):
     """An all-reduce failed on every worker; the session goes on (P19)."""
 
-    def __init__(self, worker):
-        super().__init__(f"worker {worker} has a NaN or an infinity in its gradient")
+    def __init__(self, said, worker=None):
+        super().__init__(said)
         self.worker = worker
 
 
@@ -46,6 +46,7 @@ class Sent:
     place: object
     at: float
     transmissions: int = 1
+    doubted: int | None = None
 
 
 class Stream:
@@ -247,8 +248,19 @@ class Worker:
         else:
             sent = stream.find(header)
             if sent and RESULT_OF[sent.kind] == header.kind and sent.seq in stream.outstanding:
-                return sent
+                return sent if self._believes(sent, header, payload) else None
         return None
+
+    def _believes(self, sent, header, payload):
+        """P19: what cannot be is asked for again, and believed when it comes again."""
+        if sent.kind != wire.NORM:
+            return True
+        value, own = wire.Norm.parse(payload).value, wire.Norm.parse(sent.packet[20:]).value
+        if (wire.is_value(value, self.workers) and value >= own) or sent.doubted == value:
+            return True
+        sent.doubted = value
+        self._send(wire.with_flags(sent.packet, 0), header.slot)
+        return False
 
     def _answer(self, header, payload):
         """P20: somebody waits for this slot. Sends again what this worker keeps of it, if that is not in."""
@@ -275,7 +287,7 @@ class Worker:
     def _maxima(self, x, parts, call, mode, key, patience):
         """The norm stage: ℓ for each partition (P4, P5)."""
         maxima = [0.0] * len(parts)
-        culprits = []
+        own, culprits, damaged = [0] * len(parts), [], []
         table = self.welcome.table if mode == wire.COMPRESSED else 0
 
         def norms():
@@ -286,20 +298,28 @@ class Worker:
                     bits = wire.nan_of(self.number)
                 else:
                     bits = 0 if value < SMALLEST else numerics.bits_of(float(value))
+                own[index] = bits
                 norm = wire.Norm(bits, len(x), call % (1 << 16), table, mode, key)
                 yield wire.NORM, 0, norm.payload(), index
 
         def take(index, _count, payload):
             value = wire.Norm.parse(payload).value
             worker = wire.worker_of_nan(value)
-            if worker is None:
+            if not wire.is_value(value, self.workers):
+                damaged.append((index, value))
+            elif value < own[index]:
+                raise SessionError(f"partition {index} came back as {value:#010x}, below the own {own[index]:#010x}")
+            elif worker is None:
                 maxima[index] = numerics.float_of(value)
             else:
                 culprits.append((index, worker))
 
         self._exchange(self.norms, norms(), take, patience)
+        if damaged:
+            raise CallError("partition {}: {:#010x} is none that a worker may send".format(*min(damaged)))
         if culprits:
-            raise CallError(min(culprits)[1])
+            worker = min(culprits)[1]
+            raise CallError(f"worker {worker} has a NaN or an infinity in its gradient", worker)
         return maxima
 
     def _compressed(self, x, parts, maxima, call, mean):

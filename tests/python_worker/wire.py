@@ -105,7 +105,18 @@ def nan_of(worker):
 
 def worker_of_nan(value):
     """P19 read back: the worker, or None for a number."""
-    return value & 0xFF if value > 0x7F800000 else None
+    return value & 0xFF if value >> 8 == 0x7FC000 else None
+
+
+SMALLEST, LARGEST = 0x0D800000, 0x7C800000  # P5: bits of 2^-100 and 2^122
+
+
+def is_value(value, workers):
+    """Whether a worker may send this (P5, P19)."""
+    worker = worker_of_nan(value)
+    if worker is not None:
+        return worker < workers
+    return value == 0 or SMALLEST <= value <= LARGEST
 
 
 @dataclass(frozen=True)

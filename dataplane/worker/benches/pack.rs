@@ -70,7 +70,9 @@ struct Ignore;
 impl Events for Ignore {
     fn norms(&mut self, _: u64, _: &mut dyn Iterator<Item = u32>) {}
     fn result(&mut self, _: Place, _: u8, _: &[u8]) {}
-    fn lost(&mut self, _: Place) {
+    fn late(&mut self, _: Place, _: Option<&[u8]>) {}
+
+    fn lost(&mut self, _: Place, _: Option<&[u8]>) {
         unreachable!("nothing is given up");
     }
     fn failed(&mut self, _: u64, error: CallError) {

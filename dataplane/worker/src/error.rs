@@ -1,6 +1,7 @@
 //! How an all-reduce fails.
 
 use std::io;
+use thc_codec::error::CodecError;
 use thc_protocol::session::JoinError;
 use thc_protocol::worker::{CallError, SessionError};
 use thc_transport::TransportError;
@@ -69,7 +70,16 @@ pub enum WorkerError {
     /// The network failed.
     #[error("{0}")]
     Io(String),
-    /// An earlier panic left the group unusable.
+    /// Numbers that the transforms or the quantizer refuse: the session is over.
+    #[error("the session cannot go on, join anew: {0}")]
+    Codec(#[from] CodecError),
+    /// A panic, here or on the background thread, left the group unusable.
+    #[error("a fault in this program ended the group, close it and join with a new one: {message}")]
+    Panicked {
+        /// What the panic said.
+        message: String,
+    },
+    /// The group was dropped before the call was done.
     #[error("the group has been closed")]
     Closed,
 }

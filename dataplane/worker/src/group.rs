@@ -1,12 +1,12 @@
 //! A group of workers that reduce together.
 
 use crate::controller::Reporter;
-use crate::engine::{Borrowed, Engine, EngineConfig};
+use crate::driver::{Driver, IDLE, NAP};
+use crate::engine::{Engine, EngineConfig};
 use crate::random::random;
 use crate::{AnyIo, CallOptions, GroupConfig, Stats, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thc_codec::definitions;
@@ -17,28 +17,9 @@ use thc_protocol::worker::Parameters;
 use thc_protocol::{Cookie, JobId, WorkerId};
 use thc_transport::PacketIo;
 
-/// How often an idle group looks whether another worker needs something of it.
-const IDLE: Duration = Duration::from_millis(10);
-/// Longest sleep in one go while work is under way.
-const NAP: Duration = Duration::from_millis(5);
-
-struct Shared {
-    engine: Mutex<Engine<AnyIo>>,
-    /// Callers that drive the engine themselves; the background thread stands back for them.
-    foreground: AtomicUsize,
-    /// Set when the group is being dropped.
-    closing: AtomicUsize,
-}
-
-impl Shared {
-    fn lock(&self) -> Result<MutexGuard<'_, Engine<AnyIo>>, WorkerError> {
-        self.engine.lock().map_err(|_| WorkerError::Closed)
-    }
-}
-
 /// This process's membership in a job. Dropping it leaves the job.
 pub struct Group {
-    shared: Arc<Shared>,
+    driver: Arc<Driver<AnyIo>>,
     background: Option<JoinHandle<()>>,
     reporter: Option<Reporter>,
     config: GroupConfig,
@@ -68,24 +49,20 @@ impl Group {
         };
         let capacity = io.recv_capacity(MAX_PACKET);
         let engine = Engine::new(io, engine_config, joiner, &welcome, workers, capacity)?;
-        let shared = Arc::new(Shared {
-            engine: Mutex::new(engine),
-            foreground: AtomicUsize::new(0),
-            closing: AtomicUsize::new(0),
-        });
-        let for_thread = Arc::clone(&shared);
+        let driver = Arc::new(Driver::new(engine));
+        let for_thread = Arc::clone(&driver);
         let background = std::thread::Builder::new()
             .name(format!("thc-worker-{}", config.worker))
-            .spawn(move || background(&for_thread))?;
+            .spawn(move || for_thread.run_background())?;
         let reporter = match &config.controller {
             Some(controller) => {
-                let seen = Arc::downgrade(&shared);
-                let stats = move || seen.upgrade()?.lock().ok().map(|engine| engine.stats());
+                let seen = Arc::downgrade(&driver);
+                let stats = move || seen.upgrade()?.with(|engine| Ok(engine.stats())).ok();
                 Some(Reporter::start(controller.clone(), config.worker, stats)?)
             }
             None => None,
         };
-        Ok(Group { shared, background: Some(background), reporter, config })
+        Ok(Group { driver, background: Some(background), reporter, config })
     }
 
     /// Joins anew after the session has ended (a worker restarted, workers disagreed). Error feedback and totals stay.
@@ -93,8 +70,7 @@ impl Group {
     /// # Errors
     /// As [`Self::join`].
     pub fn rejoin(&self) -> Result<(), WorkerError> {
-        self.shared.foreground.fetch_add(1, Ordering::SeqCst);
-        let result = self.shared.lock().and_then(|mut engine| {
+        self.driver.with(|engine| {
             let mut config = self.config.clone();
             if let Some(controller) = &mut config.controller {
                 // The aggregator may be another now; the worker stays who it was.
@@ -105,9 +81,7 @@ impl Group {
             let (joiner, welcome, workers) = rendezvous(engine.io_mut(), &config)?;
             let capacity = engine.io_mut().recv_capacity(MAX_PACKET);
             engine.restart(joiner, &welcome, workers, capacity)
-        });
-        self.shared.foreground.fetch_sub(1, Ordering::SeqCst);
-        result
+        })
     }
 
     /// Replaces `data` by the mean over all workers, compressed, without error feedback.
@@ -123,11 +97,10 @@ impl Group {
     ///
     /// # Errors
     /// [`WorkerError::Call`]: failed on every worker alike, `data` is unchanged, the group goes on.
-    /// [`WorkerError::Session`]: the group must [`Self::rejoin`]; `data` may be partly overwritten.
+    /// [`WorkerError::Session`]: the group must [`Self::rejoin`]; `data` may be partly overwritten. Error feedback is as
+    /// before the call in either case. [`WorkerError::Panicked`]: the group is of no use any more.
     pub fn allreduce_with(&self, data: &mut [f32], options: CallOptions) -> Result<(), WorkerError> {
-        self.shared.foreground.fetch_add(1, Ordering::SeqCst);
-        let result = self.shared.lock().and_then(|mut engine| drive(&mut engine, data, options));
-        self.shared.foreground.fetch_sub(1, Ordering::SeqCst);
+        let result = self.driver.allreduce(data, options);
         if let Some(thread) = &self.background {
             thread.thread().unpark();
         }
@@ -141,10 +114,7 @@ impl Group {
     /// What is wrong with the call itself; the rest comes from [`Handle::wait`].
     pub fn allreduce_async(&self, data: Vec<f32>, options: CallOptions) -> Result<Handle, WorkerError> {
         let (sender, receiver) = bounded(1);
-        self.shared.foreground.fetch_add(1, Ordering::SeqCst);
-        let result =
-            self.shared.lock().and_then(|mut engine| engine.submit(options, Some(data), &[], Some(sender)));
-        self.shared.foreground.fetch_sub(1, Ordering::SeqCst);
+        let result = self.driver.with(|engine| engine.submit(options, Some(data), &[], Some(sender)));
         if let Some(thread) = &self.background {
             thread.thread().unpark();
         }
@@ -166,70 +136,69 @@ impl Group {
     /// Totals since the group was joined.
     ///
     /// # Errors
-    /// [`WorkerError::Closed`].
+    /// [`WorkerError::Panicked`].
     pub fn stats(&self) -> Result<Stats, WorkerError> {
-        Ok(self.shared.lock()?.stats())
+        self.driver.with(|engine| Ok(engine.stats()))
     }
 
     /// The session's parameters: workers, slots, policy.
     ///
     /// # Errors
-    /// [`WorkerError::Closed`].
+    /// [`WorkerError::Panicked`].
     pub fn parameters(&self) -> Result<Parameters, WorkerError> {
-        Ok(*self.shared.lock()?.parameters())
+        self.driver.with(|engine| Ok(*engine.parameters()))
     }
 
     /// The lookup table in use.
     ///
     /// # Errors
-    /// [`WorkerError::Closed`].
+    /// [`WorkerError::Panicked`].
     pub fn table(&self) -> Result<LookupTable, WorkerError> {
-        Ok(self.shared.lock()?.table().clone())
+        self.driver.with(|engine| Ok(engine.table().clone()))
     }
 
-    /// All error feedback, for a checkpoint: key and saved form.
+    /// All error feedback, for a checkpoint: key and saved form. It is that after the last call that succeeded.
     ///
     /// # Errors
-    /// [`WorkerError::Closed`].
+    /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way: wait for its handle first.
     pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
-        Ok(self.shared.lock()?.save_feedback())
+        self.driver.with(|engine| engine.save_feedback())
     }
 
     /// Restores the error feedback of a tensor of `length` coordinates.
     ///
     /// # Errors
-    /// [`WorkerError::FeedbackState`] if it does not fit.
+    /// [`WorkerError::FeedbackState`] if it does not fit, [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
     pub fn restore_feedback(&self, key: u64, length: usize, saved: &[u8]) -> Result<(), WorkerError> {
-        self.shared.lock()?.restore_feedback(key, length, saved)
+        self.driver.with(|engine| engine.restore_feedback(key, length, saved))
     }
 
     /// Forgets the error feedback of a tensor.
     ///
     /// # Errors
-    /// [`WorkerError::Closed`].
+    /// [`WorkerError::FeedbackBusy`] while it is being reduced.
     pub fn reset_feedback(&self, key: u64) -> Result<(), WorkerError> {
-        self.shared.lock()?.reset_feedback(key);
-        Ok(())
+        self.driver.with(|engine| engine.reset_feedback(key))
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.shared.closing.store(1, Ordering::SeqCst);
+        self.driver.close();
         drop(self.reporter.take());
         if let Some(thread) = self.background.take() {
             thread.thread().unpark();
-            // A panic of the background thread has been reported by its own message.
             let _ = thread.join();
         }
-        let Ok(mut engine) = self.shared.lock() else { return };
-        engine.leave();
-        while !engine.has_left() {
-            if engine.serve_others().is_err() {
-                return;
+        // What ends this early is known already.
+        let _ = self.driver.with(|engine| {
+            engine.leave();
+            while !engine.has_left() {
+                engine.serve_others()?;
+                engine.wait(NAP);
             }
-            engine.wait(NAP);
-        }
+            Ok(())
+        });
     }
 }
 
@@ -252,53 +221,6 @@ impl Handle {
     #[must_use]
     pub fn is_done(&self) -> bool {
         !self.receiver.is_empty()
-    }
-}
-
-/// Runs the engine on the caller's thread until this call is done.
-fn drive(engine: &mut Engine<AnyIo>, data: &mut [f32], options: CallOptions) -> Result<(), WorkerError> {
-    let number = engine.submit(options, None, data, None)?;
-    loop {
-        let busy = engine.step(&mut Borrowed::new(number, data));
-        if let Some(outcome) = engine.take_outcome(number) {
-            return outcome;
-        }
-        if !busy {
-            nap(engine);
-        }
-    }
-}
-
-/// Waits while work is under way.
-fn nap(engine: &mut Engine<AnyIo>) {
-    engine.wait(NAP);
-    if let Some(pause) = engine.gathering() {
-        std::thread::sleep(pause);
-    }
-}
-
-/// Drives asynchronous calls, and answers other workers while there are none.
-fn background(shared: &Shared) {
-    while shared.closing.load(Ordering::SeqCst) == 0 {
-        if shared.foreground.load(Ordering::SeqCst) > 0 {
-            std::thread::park_timeout(IDLE);
-            continue;
-        }
-        let Ok(mut engine) = shared.engine.lock() else { return };
-        if engine.failure().is_some() {
-            // The others may not have heard yet why this worker stopped.
-            let _ = engine.serve_others();
-        } else {
-            let busy = engine.step(&mut Borrowed::none());
-            if engine.pending() > 0 {
-                if !busy {
-                    nap(&mut engine);
-                }
-                continue;
-            }
-        }
-        drop(engine);
-        std::thread::park_timeout(IDLE);
     }
 }
 

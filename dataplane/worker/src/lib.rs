@@ -17,6 +17,7 @@
 
 mod config;
 mod controller;
+mod driver;
 mod engine;
 mod error;
 mod group;

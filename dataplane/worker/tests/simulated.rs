@@ -7,7 +7,7 @@ use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{BLOCK, Mode, Welcome};
+use thc_protocol::wire::{BLOCK, HEADER_LEN, Kind, Mode, Welcome};
 use thc_protocol::worker::{CallError, SessionError};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
 use thc_transport::{PacketIo, SimConfig, SimIo, SimNet};
@@ -20,16 +20,32 @@ fn ps_addr() -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000)
 }
 
-struct Out<'a>(&'a mut SimIo);
+/// Changes a packet, given where it goes; workers are numbered by their address.
+type Tamper = Box<dyn FnMut(SocketAddrV4, &mut Vec<u8>)>;
+
+/// Whether a packet gets in, given where it is from.
+type Admits = Box<dyn FnMut(SocketAddrV4, &[u8]) -> bool>;
+
+struct Out<'a>(&'a mut SimIo, &'a mut Option<Tamper>);
+
+impl Out<'_> {
+    fn send(&mut self, to: SocketAddrV4, packet: &[u8]) {
+        let mut packet = packet.to_vec();
+        if let Some(tamper) = self.1 {
+            tamper(to, &mut packet);
+        }
+        self.0.send_run(to, &packet, packet.len()).unwrap();
+    }
+}
 
 impl Sink for Out<'_> {
     fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
-        self.0.send_run(to.addr, packet, packet.len()).unwrap();
+        self.send(to.addr, packet);
     }
 
     fn multicast(&mut self, _job: JobId, members: &[Endpoint], packet: &[u8]) {
         for member in members {
-            self.0.send_run(member.addr, packet, packet.len()).unwrap();
+            self.send(member.addr, packet);
         }
     }
 }
@@ -40,6 +56,10 @@ struct Ps {
     registry: Registry,
     job: StaticJob,
     random: u32,
+    /// What happens to packets of the aggregator on their way out.
+    tamper: Option<Tamper>,
+    /// Whether a packet from there gets in.
+    admits: Admits,
 }
 
 impl Ps {
@@ -52,6 +72,8 @@ impl Ps {
             registry: Registry::new([job.clone()]),
             job,
             random: 99,
+            tamper: None,
+            admits: Box::new(|_, _| true),
         }
     }
 
@@ -64,12 +86,13 @@ impl Ps {
 
     fn serve(&mut self) -> usize {
         let now = self.io.now();
-        let mut packets = Vec::new();
+        let mut packets: Vec<(SocketAddrV4, Vec<u8>)> = Vec::new();
         self.io.recv_burst(&mut |from, bytes| packets.push((from, bytes.to_vec()))).unwrap();
         let count = packets.len();
+        packets.retain(|(from, bytes)| (self.admits)(*from, bytes));
         for (from, bytes) in packets {
             if bytes[1] & 0x20 == 0 {
-                self.aggregator.handle(Endpoint::udp(from), &bytes, &mut Out(&mut self.io));
+                self.aggregator.handle(Endpoint::udp(from), &bytes, &mut Out(&mut self.io, &mut self.tamper));
                 continue;
             }
             let random = &mut self.random;
@@ -411,6 +434,149 @@ fn nan_fails_everywhere_and_the_next_call_succeeds() {
     }
 }
 
+/// The value of a NORM_RESULT.
+fn norm_result(packet: &mut [u8]) -> Option<&mut [u8]> {
+    (packet[1] == Kind::NormResult as u8).then(|| &mut packet[HEADER_LEN + 4..HEADER_LEN + 8])
+}
+
+#[test]
+fn a_norm_that_no_worker_may_send_fails_its_call_everywhere_and_the_next_succeeds() {
+    for mode in [Mode::Compressed, Mode::Raw] {
+        for value in [
+            0x7F80_0000_u32,    // +Inf
+            f32::MAX.to_bits(), // M overflows
+            0x7C80_0001,        // just above 2^122
+            1,                  // denormals
+            0x0D7F_FFFF,        // just below 2^-100
+            0x8000_0000,        // negative
+            0xBF80_0000,
+            0x7FC0_0000 | 3, // of a worker that there is not
+            0x7FC0_0100 | 1,
+            0x7F80_0001,
+            u32::MAX,
+        ] {
+            let mut world = World::new(static_job(3, Lane::Bits8, 3, Policy::Reliable), quiet());
+            let options = CallOptions { mode, feedback: (mode == Mode::Compressed).then_some(1) };
+            let mut data = gradients(3, 10_000, 1);
+            for outcome in world.allreduce(&mut data, &[options; 3], |_, _| {}) {
+                outcome.unwrap();
+            }
+            let feedback: Vec<_> = world.engines.iter().map(saved).collect();
+            // Frozen in the slot: every copy says so, also one asked for again.
+            world.ps.tamper = Some(Box::new(move |_, packet| {
+                if let Some(bytes) = norm_result(packet) {
+                    bytes.copy_from_slice(&value.to_be_bytes());
+                }
+            }));
+            let mut data = gradients(3, 10_000, 2);
+            let before = data.clone();
+            let results = world.ps.aggregator.job_counters(JOB).unwrap().results;
+            for outcome in world.allreduce(&mut data, &[options; 3], |_, _| {}) {
+                let text = outcome.expect_err(&format!("{value:#010x} in {mode:?}")).to_string();
+                assert!(text.contains(&format!("{value:#010x}")), "{text}");
+            }
+            assert_eq!(data, before, "a failed call leaves the data alone");
+            assert!(feedback.iter().eq(&world.engines.iter().map(saved).collect::<Vec<_>>()));
+            let parts = 4; // 8192, 1024, 784 coordinates, and one call's worth of norms
+            assert!(
+                world.ps.aggregator.job_counters(JOB).unwrap().results < results + parts,
+                "DATA was sent"
+            );
+            world.ps.tamper = None;
+            let mut data = gradients(3, 10_000, 3);
+            for outcome in world.allreduce(&mut data, &[options; 3], |_, _| {}) {
+                outcome.unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_norm_damaged_on_its_way_to_one_worker_is_asked_for_again() {
+    let run = |damage: Option<fn(&mut [u8])>| {
+        let mut world = World::new(static_job(3, Lane::Bits8, 3, Policy::Reliable), quiet());
+        let mut left = 1;
+        world.ps.tamper = damage.map(|damage| -> Tamper {
+            Box::new(move |to, packet| {
+                if to.ip().octets()[3] == 2
+                    && let Some(bytes) = norm_result(packet)
+                    && std::mem::take(&mut left) == 1
+                {
+                    damage(bytes);
+                }
+            })
+        });
+        let mut data = gradients(3, 10_000, 1);
+        for outcome in world.allreduce(&mut data, &[CallOptions::default(); 3], |_, _| {}) {
+            outcome.unwrap();
+        }
+        data
+    };
+    let clean = run(None);
+    assert!(clean == run(Some(|bytes| bytes[0] ^= 0x80)), "a negative norm");
+    assert!(clean == run(Some(|bytes| bytes[0] ^= 0x40)), "one beyond the limit");
+    assert!(clean == run(Some(|bytes| bytes[0] = 0x20)), "one below the worker's own");
+    assert!(clean == run(Some(|bytes| bytes.copy_from_slice(&[0x7F, 0x80, 0, 0]))), "an infinite one");
+}
+
+#[test]
+fn a_maximum_below_a_workers_own_norm_ends_the_session() {
+    let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
+    let mut data = gradients(2, 4096, 1);
+    data[1].iter_mut().for_each(|x| *x *= 1000.0);
+    world.ps.tamper = Some(Box::new(|_, packet| {
+        if let Some(bytes) = norm_result(packet) {
+            bytes.copy_from_slice(&50f32.to_bits().to_be_bytes());
+        }
+    }));
+    let outcomes = world.allreduce(&mut data, &[CallOptions::default(); 2], |_, _| {});
+    let text = outcomes[1].as_ref().expect_err("it sent a larger norm").to_string();
+    assert!(text.contains("own"), "{text}");
+    assert!(matches!(outcomes[1], Err(WorkerError::Session(_))));
+    assert!(outcomes[0].is_err());
+}
+
+/// All error feedback of a worker.
+fn saved(engine: &Engine<SimIo>) -> Vec<(u64, Vec<u8>)> {
+    engine.save_feedback().unwrap()
+}
+
+#[test]
+fn a_session_that_ends_in_the_middle_leaves_the_feedback_of_all_partitions_alone() {
+    // Partitions of 65536, 32768, 1024 and 672 coordinates, and 64 slots: some are fed back long before others end.
+    let mut failed = 0;
+    let mut succeeded = 0;
+    for turn in (1..70).step_by(3) {
+        let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
+        let options = CallOptions { mode: Mode::Compressed, feedback: Some(5) };
+        let mut data = gradients(2, LEN, 1);
+        for outcome in world.allreduce(&mut data, &[options; 2], |_, _| {}) {
+            outcome.unwrap();
+        }
+        let before: Vec<_> = world.engines.iter().map(saved).collect();
+        let mut data = gradients(2, LEN, 2);
+        let outcomes = world.allreduce(&mut data, &[options; 2], |now, ps| {
+            if now == turn {
+                ps.admits = Box::new(|_, _| false);
+            }
+        });
+        for ((outcome, engine), before) in outcomes.iter().zip(&world.engines).zip(&before) {
+            match outcome {
+                Ok(()) => {
+                    succeeded += 1;
+                    assert!(saved(engine) != *before);
+                }
+                Err(error) => {
+                    failed += 1;
+                    assert!(matches!(error, WorkerError::Session(_)), "{error}");
+                    assert!(saved(engine) == *before, "turn {turn}: half of the feedback was replaced");
+                }
+            }
+        }
+    }
+    assert!(failed > 10 && succeeded > 0, "{failed} failed, {succeeded} succeeded");
+}
+
 #[test]
 fn different_lengths_are_an_error_that_shows_both() {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
@@ -438,9 +604,42 @@ fn zero_gradients_need_no_data() {
 }
 
 #[test]
+fn what_best_effort_gives_up_returns_to_the_error_feedback() {
+    let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::BestEffort), quiet());
+    let data = gradients(2, 10_000, 3);
+    let mut out = data.clone();
+    // Packets 2 and 5 of the first partition come from nobody, the 1 of the last from worker 0 alone.
+    world.ps.admits = Box::new(|from, packet| {
+        let slot = u16::from_be_bytes([packet[16], packet[17]]);
+        packet[1] != Kind::Data as u8 || !(slot == 2 || slot == 5 || slot == 9 && from.ip().octets()[3] == 2)
+    });
+    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    for outcome in world.allreduce(&mut out, &[options; 2], |_, _| {}) {
+        outcome.unwrap();
+    }
+    assert_eq!(out[0], out[1]);
+    // What has been sent and what is kept make up the whole, for each worker; sums are of what all have sent.
+    let kept: Vec<Vec<f32>> = world
+        .engines
+        .iter()
+        .map(|engine| {
+            saved(engine)[0].1[16..]
+                .chunks_exact(4)
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect()
+        })
+        .collect();
+    for i in 0..10_000 {
+        let sent = (0..2).map(|w| data[w][i] - kept[w][i]).sum::<f32>() / 2.0;
+        assert!((sent - out[0][i]).abs() < 1e-4, "coordinate {i}: {sent} was sent, {} came back", out[0][i]);
+    }
+    assert!(world.engines.iter().all(|engine| engine.stats().lost == 3));
+}
+
+#[test]
 fn best_effort_goes_on_without_lost_packets() {
     let mut config = hostile(5);
-    config.loss = 0.02;
+    config.loss = 0.2;
     let mut world = World::new(static_job(4, Lane::Bits8, 4, Policy::BestEffort), config);
     let data = gradients(4, LEN, 3);
     let mean = exact_mean(&data);
@@ -457,4 +656,30 @@ fn best_effort_goes_on_without_lost_packets() {
             "NMSE {error} with {lost} packets lost"
         );
     }
+}
+
+#[test]
+fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
+    let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
+    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let mut data = gradients(2, 5000, 1);
+    for outcome in world.allreduce(&mut data, &[options; 2], |_, _| {}) {
+        outcome.unwrap();
+    }
+    let engine = &mut world.engines[0];
+    let before = saved(engine);
+    engine.submit(options, Some(vec![1.0; 5000]), &[], None).unwrap();
+    let busy = |result: Result<(), WorkerError>| {
+        let Err(error @ WorkerError::FeedbackBusy { key: 1 }) = result else { panic!("{result:?}") };
+        assert!(error.to_string().contains("wait for its handle"));
+    };
+    busy(engine.save_feedback().map(drop));
+    busy(engine.restore_feedback(1, 5000, &before[0].1));
+    busy(engine.reset_feedback(1));
+    busy(engine.submit(options, Some(vec![1.0; 5000]), &[], None).map(drop));
+    // Another tensor's is free.
+    engine.restore_feedback(2, 5000, &before[0].1).unwrap();
+    engine.reset_feedback(2).unwrap();
+    engine.end(WorkerError::Closed);
+    assert!(saved(engine) == before, "as before the call");
 }

@@ -20,7 +20,7 @@ pub enum Mode {
 /// A partition's norm, and which all-reduce it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Norm {
-    /// f32 bits of a non-negative norm, or the NaN of P19.
+    /// f32 bits of a norm, or the NaN of P19; [`Norm::is_value`] says which patterns there are.
     pub value: u32,
     /// Coordinates of the whole all-reduce.
     pub length: u32,
@@ -60,7 +60,21 @@ impl Norm {
     /// P19 read back: the worker whose gradient was not finite, if any.
     #[must_use]
     pub const fn non_finite_worker(value: u32) -> Option<crate::WorkerId> {
-        if value > 0x7F80_0000 { Some(crate::WorkerId((value & 0xFF) as u8)) } else { None }
+        if value & !0xFF == 0x7FC0_0000 { Some(crate::WorkerId(value as u8)) } else { None }
+    }
+
+    /// f32 bits of the smallest norm that is not zero, 2^-100 (P5).
+    pub const MIN: u32 = 0x0D80_0000;
+    /// f32 bits of the largest norm, 2^122 (P5).
+    pub const MAX: u32 = 0x7C80_0000;
+
+    /// Whether a worker of a job of `workers` may send this value (P5, P19).
+    #[must_use]
+    pub const fn is_value(value: u32, workers: u8) -> bool {
+        match Norm::non_finite_worker(value) {
+            Some(worker) => worker.0 < workers,
+            None => value == 0 || (value >= Norm::MIN && value <= Norm::MAX),
+        }
     }
 
     /// Reads a payload.

@@ -22,6 +22,8 @@ pub(super) struct Part {
     pub packets: u32,
     /// This worker's value, then the maximum.
     pub norm: u32,
+    /// A maximum that cannot be (P19); believed if it comes again.
+    pub doubted: Option<u32>,
     pub finished: u32,
 }
 
@@ -46,7 +48,9 @@ impl Call {
         Call {
             norm,
             mode: spec.mode,
-            parts: parts.map(|(&packets, &norm)| Part { packets, norm, finished: 0 }).collect(),
+            parts: parts
+                .map(|(&packets, &norm)| Part { packets, norm, doubted: None, finished: 0 })
+                .collect(),
             norms_sent: 0,
             norms_in: 0,
             cursor: (0, 0),

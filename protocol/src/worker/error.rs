@@ -16,6 +16,17 @@ pub enum CallError {
         /// The worker, the highest number if several.
         worker: WorkerId,
     },
+    /// P19: the slot holds a maximum that no worker may have sent.
+    #[error(
+        "the norm of partition {partition} is {value:#010x}, which no worker may send: a packet was damaged on the \
+         way, and this all-reduce failed on every worker"
+    )]
+    Norm {
+        /// The partition, the first if several.
+        partition: u32,
+        /// The maximum, as it came.
+        value: u32,
+    },
 }
 
 /// A session ends; workers must join anew.
@@ -43,6 +54,19 @@ pub enum SessionError {
         missing: u64,
         /// How long nothing has moved.
         waited: Duration,
+    },
+    /// P19: the maximum of a partition is below this worker's own norm.
+    #[error(
+        "the largest norm of partition {partition} came back as {:e}, below this worker's own {:e}: a packet was \
+         damaged on the way, join anew", f32::from_bits(*maximum), f32::from_bits(*own)
+    )]
+    NormLost {
+        /// The partition.
+        partition: u32,
+        /// This worker's value, f32 bits.
+        own: u32,
+        /// The maximum, f32 bits.
+        maximum: u32,
     },
     /// Nothing comes back.
     #[error("the parameter server has not answered for {} s", seconds(*waited))]

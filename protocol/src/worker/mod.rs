@@ -82,6 +82,16 @@ impl Parameters {
         }
     }
 
+    /// Whether a packet may be given up, or come too late for its sum.
+    #[must_use]
+    pub fn may_lose(&self) -> bool {
+        self.policy == Policy::BestEffort || self.by_quorum()
+    }
+
+    fn by_quorum(&self) -> bool {
+        self.quorum < self.workers
+    }
+
     fn members(&self) -> u64 {
         u64::MAX >> (64 - u32::from(self.workers.clamp(1, 64)))
     }
@@ -94,8 +104,11 @@ pub trait Events {
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>);
     /// The sums of one packet: 1024 bytes in wire order, of `count` workers.
     fn result(&mut self, place: Place, count: u8, sums: &[u8]);
-    /// This packet's coordinates count as zero.
-    fn lost(&mut self, place: Place);
+    /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
+    /// `None` where whoever sends keeps it ([`Tx::pack`]).
+    fn lost(&mut self, place: Place, sent: Option<&[u8]>);
+    /// [`Events::result`] has told of a sum that this packet came too late for; `sent` is its payload.
+    fn late(&mut self, place: Place, sent: Option<&[u8]>);
     /// A call failed, on all workers alike.
     fn failed(&mut self, call: u64, error: CallError);
 }
@@ -148,7 +161,10 @@ impl Worker {
         let mut data = Stream::new(params.data_slots, params.shards, data_len, params.first_seq, rtt());
         // Workers send data when they have each other's norms, so at about the same time.
         data.set_probing();
-        data.set_outside();
+        // Of what may be lost the payload is needed here.
+        if !params.may_lose() {
+            data.set_outside();
+        }
         Worker {
             norm: Stream::new(params.norm_slots, params.shards, [norm_len; 2], params.first_seq, rtt()),
             data,
@@ -374,6 +390,7 @@ impl Worker {
         match header.kind {
             Kind::NormResult => {
                 if let Some(norm) = Norm::parse(payload)
+                    && self.believes(slot, round, norm.value, tx)
                     && let Finish::First(place) = self.norm.finish(now, Form::Usual, slot, round)
                 {
                     self.missing_norm = 0;
@@ -386,9 +403,15 @@ impl Worker {
                     return;
                 }
                 let form = if header.kind == Kind::Result { Form::Usual } else { Form::Raw };
+                if header.count < self.params.workers {
+                    self.data.foresee(slot, round);
+                }
                 if let Finish::First(place) = self.data.finish(now, form, slot, round) {
                     self.missing_data = 0;
                     events.result(place, header.count, payload);
+                    if self.data.was_late(slot, round) {
+                        events.late(place, self.data.kept_payload(slot, round));
+                    }
                     self.data_done(place);
                 }
             }
@@ -413,9 +436,34 @@ impl Worker {
         }
     }
 
+    /// Whether this maximum is to be taken (P19). One that cannot be is asked for again the first time: if it was damaged on
+    /// its way here, others have another, and if it is what the slot holds, it comes again.
+    fn believes(&mut self, slot: SlotId, round: Round, value: u32, tx: &mut impl Tx) -> bool {
+        let Some(place) = self.norm.outstanding(slot, round) else { return true };
+        let call = self.calls.get_mut((place.call - self.first_call) as usize);
+        let Some(part) = call.and_then(|call| call.parts.get_mut(place.partition as usize)) else {
+            return true;
+        };
+        let below = !self.params.by_quorum() && value < part.norm;
+        if Norm::is_value(value, self.params.workers) && !below || part.doubted == Some(value) {
+            return true;
+        }
+        part.doubted = Some(value);
+        self.norm.resend_kept(slot, round, tx);
+        false
+    }
+
     fn norm_result(&mut self, place: Place, value: u32, events: &mut impl Events) {
+        let full = !self.params.by_quorum();
+        let workers = self.params.workers;
         let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) else { return };
         let part = &mut call.parts[place.partition as usize];
+        if full && value < part.norm && Norm::is_value(value, workers) {
+            // Others may not know, and go on with it.
+            let (partition, own) = (place.partition, part.norm);
+            self.fail(SessionError::NormLost { partition, own, maximum: value });
+            return;
+        }
         let own = Norm::non_finite_worker(part.norm);
         part.norm = value;
         // With a quorum below n the others may have gone on before this worker's NaN came.
@@ -424,10 +472,14 @@ impl Worker {
         if !call.has_norms() {
             return;
         }
-        match call.parts.iter().find_map(|part| Norm::non_finite_worker(part.norm)) {
-            Some(worker) => {
+        let norms = || (0u32..).zip(call.parts.iter().map(|part| part.norm));
+        let damaged = norms().find(|&(_, norm)| !Norm::is_value(norm, workers));
+        let damaged = damaged.map(|(partition, value)| CallError::Norm { partition, value });
+        let non_finite = norms().find_map(|(_, norm)| Norm::non_finite_worker(norm));
+        match damaged.or(non_finite.map(|worker| CallError::NonFinite { worker })) {
+            Some(error) => {
                 call.failed = true;
-                events.failed(place.call, CallError::NonFinite { worker });
+                events.failed(place.call, error);
             }
             None if call.withheld => {
                 events.failed(place.call, CallError::NonFinite { worker: self.params.worker });
@@ -459,22 +511,21 @@ impl Worker {
 
     fn straggler(&mut self, now: Duration, header: &Header, about: Straggler, events: &mut impl Events) {
         self.stats.stragglers += 1;
-        let by_quorum = self.params.quorum < self.params.workers;
         if about.kind == Kind::Norm {
-            if by_quorum && self.norm.is_outstanding(header.slot, header.round) {
+            if self.params.by_quorum() && self.norm.outstanding(header.slot, header.round).is_some() {
                 self.fail(SessionError::LeftBehind);
             }
-        } else if (by_quorum || self.params.policy == Policy::BestEffort)
+        } else if self.params.may_lose()
             && let Finish::First(place) = self.data.give_up(now, header.slot, header.round)
         {
-            events.lost(place);
+            events.lost(place, self.data.kept_payload(header.slot, header.round));
             self.data_done(place);
         }
     }
 
     fn nudged(&mut self, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
-        if stream.is_outstanding(header.slot, header.round) {
+        if stream.outstanding(header.slot, header.round).is_some() {
             let missing = self.params.members() & !nudge.seen;
             *(if nudge.kind == Kind::Norm { &mut self.missing_norm } else { &mut self.missing_data }) =
                 missing;
@@ -510,10 +561,11 @@ impl Worker {
         if self.params.policy == Policy::Reliable {
             self.data.repeat(now, tx);
         } else {
-            while let Some(place) = self.data.give_up_older(now, self.params.deadline) {
-                events.lost(place);
+            while let Some((place, slot, round)) = self.data.give_up_older(now, self.params.deadline) {
+                events.lost(place, self.data.kept_payload(slot, round));
                 self.data_done(place);
             }
+            self.data.ask_again(now, self.params.deadline / 2, tx);
         }
         let waited = self.stalled(now);
         if waited >= self.params.timeout {
@@ -538,7 +590,7 @@ impl Worker {
         }
         let data = match self.params.policy {
             Policy::Reliable => self.data.deadline(),
-            Policy::BestEffort => self.data.oldest().map(|sent| sent + self.params.deadline),
+            Policy::BestEffort => self.data.ask_or_give_up_at(self.params.deadline),
         };
         [self.norm.deadline(), data].into_iter().flatten().min()
     }

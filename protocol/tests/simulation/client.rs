@@ -110,7 +110,9 @@ impl Events for Record {
         self.results.insert(key(place));
     }
 
-    fn lost(&mut self, place: Place) {
+    fn late(&mut self, _: Place, _: Option<&[u8]>) {}
+
+    fn lost(&mut self, place: Place, _: Option<&[u8]>) {
         let plan = &self.truth.plan;
         let may = plan.policy == Policy::BestEffort || plan.config.quorum < plan.config.workers;
         assert!(may, "reliable lost {place:?}");
@@ -125,7 +127,7 @@ impl Events for Record {
         assert!(!self.norms.contains_key(&call));
         if self.strict {
             let expected = self.truth.plan.calls[call as usize].non_finite();
-            let CallError::NonFinite { worker } = error;
+            let CallError::NonFinite { worker } = error else { panic!("{error}") };
             let full = self.truth.plan.config.quorum == self.truth.plan.config.workers;
             assert!(if full { expected == Some(worker) } else { expected.is_some() }, "{error} {expected:?}");
         }

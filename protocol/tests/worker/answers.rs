@@ -139,6 +139,80 @@ fn stragglers_give_up_data_where_others_may_have_gone_on() {
 }
 
 #[test]
+fn a_maximum_that_no_worker_may_send_is_asked_for_again_and_believed_when_it_comes_again() {
+    let two = 2f32.to_bits();
+    for value in [1, 0x7C80_0001, 0x7F80_0000, 0x8000_0000, 0x7FC0_0003, 0x7FC0_0100, u32::MAX] {
+        let mut desk = Desk::new(parameters());
+        desk.submit(&[1], &[1.0]);
+        desk.submit(&[1, 1], &[1.0, 1.0]);
+        desk.take();
+        // Damaged on its way here alone.
+        desk.norm_result(0, value);
+        assert_eq!(desk.take(), [(Kind::Norm, 0, false)]);
+        assert_eq!(desk.reports.0, []);
+        desk.norm_result(0, two);
+        assert_eq!(desk.reports.0, [Report::Norms(0, vec![two])]);
+        // It is what the slot holds, so all have it.
+        desk.norm_result(1, two);
+        desk.norm_result(2, value);
+        desk.norm_result(2, value);
+        let error = CallError::Norm { partition: 1, value };
+        assert_eq!(desk.reports.0[1..], [Report::Failed(1, error)]);
+        assert!(error.to_string().contains(&format!("{value:#010x}")));
+        desk.fill();
+        desk.result(0);
+        assert_eq!((desk.worker.pending(), desk.worker.failure()), (0, None));
+        assert_eq!(desk.worker.stats().data.sent, 1, "nothing of the failed call");
+    }
+}
+
+#[test]
+fn a_maximum_below_the_own_norm_ends_the_session_with_full_quorum_alone() {
+    let (own, less) = (2f32.to_bits(), 1f32.to_bits());
+    let mut desk = Desk::new(parameters());
+    desk.submit(&[1], &[2.0]);
+    desk.norm_result(0, less);
+    assert_eq!((desk.worker.failure(), desk.reports.0.len()), (None, 0));
+    desk.norm_result(0, less);
+    let error = SessionError::NormLost { partition: 0, own, maximum: less };
+    assert_eq!(desk.worker.failure(), Some(error));
+    assert_eq!(desk.reports.0, []);
+    // So does an own NaN that nobody has heard of.
+    let mut desk = Desk::new(parameters());
+    desk.submit(&[1], &[f32::from_bits(Norm::non_finite(WorkerId(1)))]);
+    (0..2).for_each(|_| desk.norm_result(0, less));
+    assert!(matches!(desk.worker.failure(), Some(SessionError::NormLost { .. })));
+    // Of a quorum it need not be part.
+    let mut desk = Desk::new(Parameters { quorum: 2, ..parameters() });
+    desk.submit(&[1], &[2.0]);
+    desk.norm_result(0, less);
+    assert_eq!(desk.reports.0, [Report::Norms(0, vec![less])]);
+}
+
+#[test]
+fn a_packet_whose_sum_was_there_before_it_was_sent_was_late() {
+    let mut desk = Desk::new(Parameters { quorum: 2, ..parameters() });
+    desk.call(3);
+    desk.reports.0.clear();
+    let result = |desk: &mut Desk, seq: u64, count| {
+        let header = Header { count, ..desk.header(Kind::Result, seq) };
+        desk.handle(header, &[7; 1024]);
+    };
+    result(&mut desk, 1, 2);
+    assert_eq!(desk.reports.0, []);
+    desk.fill();
+    (0..3).for_each(|seq| result(&mut desk, seq, 2));
+    let at = |packet| Place { call: 0, partition: 0, packet };
+    let expected = [
+        Report::Result(at(0), 2, 7),
+        Report::Result(at(1), 2, 7),
+        Report::Late(at(1)),
+        Report::Result(at(2), 2, 7),
+    ];
+    assert_eq!(desk.reports.0, expected);
+}
+
+#[test]
 fn a_norm_that_a_quorum_has_gone_past_leaves_behind() {
     for (quorum, failure) in [(3, None), (2, Some(SessionError::LeftBehind))] {
         let mut desk = Desk::new(Parameters { quorum, ..parameters() });

@@ -35,6 +35,7 @@ pub enum Report {
     Norms(u64, Vec<u32>),
     Result(Place, u8, u8),
     Lost(Place),
+    Late(Place),
     Failed(u64, CallError),
 }
 
@@ -51,7 +52,13 @@ impl Events for Reports {
         self.0.push(Report::Result(place, count, sums[0]));
     }
 
-    fn lost(&mut self, place: Place) {
+    fn late(&mut self, place: Place, sent: Option<&[u8]>) {
+        assert!(sent.unwrap().iter().all(|&byte| byte == place.packet as u8));
+        self.0.push(Report::Late(place));
+    }
+
+    fn lost(&mut self, place: Place, sent: Option<&[u8]>) {
+        assert!(sent.unwrap().iter().all(|&byte| byte == place.packet as u8));
         self.0.push(Report::Lost(place));
     }
 

@@ -119,7 +119,7 @@ fn who_waits_for_data_is_asked_before_who_waits_for_later_norms() {
     let mut desk = Desk::new(parameters());
     desk.call(1);
     desk.fill();
-    desk.submit(&[1], &[1.0]);
+    desk.submit(&[1], &[0.0]);
     desk.nudge(1, Kind::Norm, 1, 0b010);
     assert_eq!(desk.worker.waiting_for(ms(10)).unwrap().0, 0b101);
     desk.nudge(1, Kind::Data, 0, 0b011);

@@ -1,10 +1,10 @@
 //! P20: when packets are sent again, to the millisecond.
 
-use super::desk::{Desk, ms, parameters};
+use super::desk::{Desk, Report, ms, parameters};
 use std::time::Duration;
 use thc_protocol::Policy;
 use thc_protocol::wire::Kind;
-use thc_protocol::worker::{Parameters, Rtt};
+use thc_protocol::worker::{Parameters, Place, Rtt};
 
 /// A worker with the round trips of 32 packets of 1 ms behind it.
 fn warm(parameters: Parameters) -> Desk {
@@ -50,7 +50,7 @@ fn the_time_out_of_rfc_6298_within_its_bounds() {
 #[test]
 fn without_an_answer_the_lowest_alone_is_sent_again_at_doubled_times() {
     let mut desk = Desk::new(parameters());
-    desk.submit(&[1; 3], &[1.0; 3]);
+    desk.submit(&[1; 3], &[0.0; 3]);
     desk.take();
     // No round trip is known: the first time-out is five of the shortest. From the third on, NUDGE.
     let mut at = ms(0);
@@ -284,7 +284,7 @@ fn a_nudge_brings_what_is_kept_and_lacking() {
 }
 
 #[test]
-fn best_effort_sends_data_once_and_norms_until_they_are_through() {
+fn best_effort_asks_for_data_at_half_the_deadline_and_for_norms_until_they_are_through() {
     let mut desk = Desk::new(Parameters { policy: Policy::BestEffort, ..parameters() });
     desk.submit(&[2], &[1.0]);
     desk.take();
@@ -293,19 +293,49 @@ fn best_effort_sends_data_once_and_norms_until_they_are_through() {
     desk.norm_result(0, 1f32.to_bits());
     desk.fill();
     desk.take();
+    assert_eq!(desk.worker.deadline(), Some(ms(125)));
+    desk.pass(ms(125));
+    assert_eq!(desk.take(), [(Kind::Data, 0, false), (Kind::Data, 1, false)]);
     assert_eq!(desk.worker.deadline(), Some(ms(150)));
+    // The sum had been there, and its copy was lost.
+    desk.result(0);
+    desk.reports.0.clear();
     desk.pass(ms(1000));
     assert_eq!(desk.take(), []);
-    assert_eq!((desk.worker.pending(), desk.worker.stats().data.given_up), (0, 2));
+    assert_eq!(desk.reports.0, [Report::Lost(Place { call: 0, partition: 0, packet: 1 })]);
+    assert_eq!((desk.worker.pending(), desk.worker.stats().data.given_up), (0, 1));
     // Others may still need them.
     desk.nudge(0, Kind::Data, 1, 0b001);
     assert_eq!(desk.take(), [(Kind::Data, 1, false)]);
 }
 
 #[test]
+fn best_effort_asks_at_once_for_what_results_have_overtaken() {
+    let mut desk =
+        Desk::new(Parameters { policy: Policy::BestEffort, data_slots: 512, norm_slots: 16, ..parameters() });
+    desk.call(200);
+    desk.fill();
+    assert_eq!(desk.seqs().len(), 200);
+    desk.now = ms(1);
+    (1..65).for_each(|seq| desk.result(seq));
+    desk.tick();
+    assert_eq!(desk.seqs(), [0]);
+    (65..200).for_each(|seq| desk.result(seq));
+    desk.tick();
+    assert_eq!(desk.seqs(), []);
+    // Asked again at half a deadline, and given up at the deadline of the first transmission.
+    assert_eq!(desk.worker.deadline(), Some(ms(26)));
+    desk.pass(ms(49));
+    assert_eq!(desk.seqs(), [0]);
+    assert_eq!(desk.worker.stats().data.given_up, 0);
+    desk.pass(ms(50));
+    assert_eq!(desk.worker.stats().data.given_up, 1);
+}
+
+#[test]
 fn a_silent_aggregator_is_suspected_to_have_restarted() {
     let mut desk = Desk::new(parameters());
-    desk.submit(&[1], &[1.0]);
+    desk.submit(&[1], &[0.0]);
     desk.pass(ms(299));
     assert!(!desk.worker.suspects_restart(desk.now));
     desk.pass(ms(300));

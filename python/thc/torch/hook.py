@@ -34,6 +34,7 @@ LOST = (
     errors.MissingError,
     errors.LeftBehindError,
     errors.ChangedError,
+    errors.NormLostError,
     errors.ReformingError,
     errors.NetworkError,
     errors.JoinError,
@@ -267,7 +268,7 @@ class Hook:
         data = bucket.buffer if direct else self._fetch(bucket)
         try:
             self._average(bucket.layout, data)
-        except errors.NonFiniteError:
+        except (errors.NonFiniteError, errors.NormError):
             self._nonfinite = True
             data.fill_(float("nan"))
         if not direct:

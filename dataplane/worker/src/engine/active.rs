@@ -5,6 +5,7 @@ use crate::WorkerError;
 use crossbeam_channel::Sender;
 use std::collections::VecDeque;
 use thc_codec::buffer::Buffer;
+use thc_codec::error::CodecError;
 use thc_codec::partition::{self, MIN_PARTITION, Partition};
 use thc_protocol::wire::{Mode, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, Place};
@@ -54,6 +55,8 @@ pub(super) struct PartWork {
     pub part: Partition,
     pub packets: u32,
     pub stage: Stage,
+    /// What is to become its error feedback when the call is done.
+    pub left: Option<Buffer>,
     /// The maximum of the norms, f32 bits, once known.
     pub norm: u32,
     pub sent: u32,
@@ -82,6 +85,8 @@ pub(super) struct Active {
     pub length: usize,
     pub owned: Option<Vec<f32>>,
     pub parts: Vec<PartWork>,
+    /// Whether residuals stay until all results are in, because what is lost returns to them.
+    pub holds: bool,
     /// The last partition's results if it is padded.
     pub tail: Vec<f32>,
     pub error: Option<CallError>,
@@ -92,6 +97,7 @@ impl Active {
     pub fn new(
         mode: Mode,
         feedback: Option<u64>,
+        may_lose: bool,
         length: usize,
         owned: Option<Vec<f32>>,
         outcome: Outcome,
@@ -101,6 +107,7 @@ impl Active {
                 part,
                 packets: 0,
                 stage: if mode == Mode::Raw { Stage::Sent } else { Stage::Waiting },
+                left: None,
                 norm: 0,
                 sent: 0,
                 results: 0,
@@ -115,6 +122,7 @@ impl Active {
             length,
             owned,
             parts,
+            holds: may_lose && feedback.is_some(),
             tail: if padded { vec![0.0; MIN_PARTITION] } else { Vec::new() },
             error: None,
             outcome,
@@ -134,6 +142,8 @@ pub(super) struct Calls {
     outcomes: Vec<(u64, Result<(), WorkerError>)>,
     /// Memory of partitions that need no sending after all.
     reclaimed: Vec<Buffer>,
+    /// Why results could not be read.
+    broken: Option<CodecError>,
 }
 
 impl Calls {
@@ -153,8 +163,14 @@ impl Calls {
         self.queue.get_mut(index)
     }
 
-    pub fn uses_feedback(&self, key: u64) -> bool {
-        self.queue.iter().any(|active| active.feedback == Some(key))
+    /// The keys of the error feedback that calls under way use.
+    pub fn feedback_in_use(&self) -> impl Iterator<Item = u64> {
+        self.queue.iter().filter_map(|active| active.feedback)
+    }
+
+    /// Why results could not be read, once.
+    pub fn take_broken(&mut self) -> Option<CodecError> {
+        self.broken.take()
     }
 
     pub fn events<'a, 'b>(&'a mut self, codec: &'a Codec, lent: &'a mut Borrowed<'b>) -> CallEvents<'a, 'b> {
@@ -223,7 +239,11 @@ pub(super) struct CallEvents<'a, 'b> {
 
 impl CallEvents<'_, '_> {
     /// One packet of results, or its loss, reaches its place.
-    fn write(&mut self, place: Place, with: impl FnOnce(&Codec, &PartWork, &mut [f32])) {
+    fn write(
+        &mut self,
+        place: Place,
+        with: impl FnOnce(&Codec, &PartWork, &mut [f32]) -> Result<(), CodecError>,
+    ) {
         let Some(active) = self.calls.get_mut(place.call) else { return };
         let Active { mode, parts, owned, tail, .. } = active;
         let Some(work) = parts.get_mut(place.partition as usize) else { return };
@@ -245,9 +265,26 @@ impl CallEvents<'_, '_> {
                 out
             }
         };
-        with(self.codec, work, out);
+        let result = with(self.codec, work, out);
         work.results += 1;
         work.complete = work.results == work.packets;
+        self.note(result);
+    }
+
+    /// A packet is in no sum: the residual of what it carried is all of it.
+    fn give_back(&mut self, place: Place, sent: Option<&[u8]>) {
+        let Some(active) = self.calls.get_mut(place.call).filter(|active| active.holds) else { return };
+        let (Some(sent), Some(work)) = (sent, active.parts.get_mut(place.partition as usize)) else { return };
+        let round = self.codec.round(place, work.norm, work.part.padded);
+        let (Stage::Rotated(scratch) | Stage::Residual(scratch)) = &mut work.stage else { return };
+        let result = round.and_then(|round| round.add_sent(place, sent, scratch));
+        self.note(result);
+    }
+
+    fn note(&mut self, result: Result<(), CodecError>) {
+        if let Err(error) = result {
+            self.calls.broken.get_or_insert(error);
+        }
     }
 }
 
@@ -271,13 +308,24 @@ impl Events for CallEvents<'_, '_> {
     fn result(&mut self, place: Place, count: u8, sums: &[u8]) {
         let mode = self.calls.get_mut(place.call).map(|active| active.mode);
         self.write(place, |codec, work, out| match mode {
-            Some(Mode::Raw) => codec::read_raw(sums, count, codec.raw_scale(work.norm), out),
+            Some(Mode::Raw) => {
+                codec::read_raw(sums, count, codec.raw_scale(work.norm), out);
+                Ok(())
+            }
             _ => codec.dequantize(sums, count, work, out),
         });
     }
 
-    fn lost(&mut self, place: Place) {
-        self.write(place, |_, _, out| out.fill(0.0));
+    fn lost(&mut self, place: Place, sent: Option<&[u8]>) {
+        self.give_back(place, sent);
+        self.write(place, |_, _, out| {
+            out.fill(0.0);
+            Ok(())
+        });
+    }
+
+    fn late(&mut self, place: Place, sent: Option<&[u8]>) {
+        self.give_back(place, sent);
     }
 
     fn failed(&mut self, call: u64, error: CallError) {

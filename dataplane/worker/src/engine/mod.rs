@@ -6,6 +6,7 @@
 
 mod active;
 mod codec;
+mod feedback;
 mod link;
 mod transform;
 
@@ -14,21 +15,18 @@ pub use active::Borrowed;
 use crate::{CallOptions, Stats, WorkerError};
 use active::{Active, Calls, Outcome, Stage};
 use codec::Codec;
+use feedback::Feedback;
 use link::Link;
-use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
-use thc_codec::{buffer::Buffer, feedback::ErrorFeedback, norm};
+use thc_codec::partition::MAX_PARTITION;
+use thc_codec::{buffer::Buffer, norm};
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Mode, Norm, RAW_WORDS, Welcome};
 use thc_protocol::worker::{CallSpec, Parameters, SessionError, Worker};
 use thc_protocol::{JobId, WorkerId};
 use thc_transport::PacketIo;
 
-/// Norms above this count as not finite (P19): the quantizer's range must stay representable.
-const MAX_NORM: f32 = 5e37;
-/// Norms below this count as zero: so must its reciprocal.
-const MIN_NORM: f32 = 1e-30;
 /// Partitions transformed and not yet sent and fed back, at most, beside one for each thread.
 const SCRATCH: usize = 2;
 /// An idle worker that has heard nothing for so long introduces itself again: a server that was restarted needs all
@@ -75,7 +73,9 @@ pub struct Engine<I: PacketIo> {
     /// Free scratch memory, each piece large enough for any partition.
     scratch: Vec<Buffer>,
     scratch_out: usize,
-    feedback: HashMap<u64, ErrorFeedback>,
+    /// Transformed partitions that may wait for results beside those, as what is lost returns to them.
+    held: usize,
+    feedback: Feedback,
     stats: Stats,
     failed: Option<WorkerError>,
     reported: Duration,
@@ -111,15 +111,23 @@ impl<I: PacketIo> Engine<I> {
             calls: Calls::default(),
             scratch: Vec::new(),
             scratch_out: 0,
-            feedback: HashMap::new(),
+            held: 0,
+            feedback: Feedback::default(),
             stats: Stats::default(),
             failed: None,
             reported: Duration::ZERO,
             burst: 0,
             heard: Duration::ZERO,
         };
-        engine.worker.set_limit((capacity / 2).max(1) as u64);
+        engine.set_limits(capacity);
         Ok(engine)
+    }
+
+    fn set_limits(&mut self, capacity: usize) {
+        self.worker.set_limit((capacity / 2).max(1) as u64);
+        let session = self.worker.parameters();
+        let window = session.data_slots as usize / 2 * session.lane.coordinates();
+        self.held = if session.may_lose() { window.div_ceil(MAX_PARTITION) + 1 } else { 0 };
     }
 
     /// Begins another session on the same interface; error feedback and totals stay.
@@ -137,8 +145,9 @@ impl<I: PacketIo> Engine<I> {
         self.codec = Codec::new(welcome, workers, self.config.worker, self.config.seed)?;
         self.link = Link::new(self.config.ps, welcome.shards);
         self.worker = Worker::new(parameters(&self.config, workers, welcome), self.io.now());
-        self.worker.set_limit((capacity / 2).max(1) as u64);
+        self.set_limits(capacity);
         self.joiner = joiner;
+        self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
         self.calls = Calls::default();
         self.scratch_out = 0;
         self.failed = None;
@@ -205,34 +214,40 @@ impl<I: PacketIo> Engine<I> {
         self.calls.len()
     }
 
-    /// The error feedback of a tensor.
-    #[must_use]
-    pub fn feedback(&self, key: u64) -> Option<&ErrorFeedback> {
-        self.feedback.get(&key)
+    /// All error feedback: key and saved form, in the order of the keys.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way.
+    pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
+        match self.calls.feedback_in_use().next() {
+            Some(key) => Err(WorkerError::FeedbackBusy { key }),
+            None => Ok(self.feedback.save()),
+        }
     }
 
-    /// All error feedback: key and saved form, in the order of the keys.
-    #[must_use]
-    pub fn save_feedback(&self) -> Vec<(u64, Vec<u8>)> {
-        let mut all: Vec<_> = self.feedback.iter().map(|(&key, e)| (key, e.to_bytes())).collect();
-        all.sort_by_key(|(key, _)| *key);
-        all
+    fn feedback_is_free(&self, key: u64) -> Result<(), WorkerError> {
+        let busy = self.calls.feedback_in_use().any(|used| used == key);
+        if busy { Err(WorkerError::FeedbackBusy { key }) } else { Ok(()) }
     }
 
     /// Restores what [`Self::save_feedback`] saved for a tensor of `length` coordinates.
     ///
     /// # Errors
-    /// [`WorkerError::FeedbackState`].
+    /// [`WorkerError::FeedbackState`] if it does not fit, [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
     pub fn restore_feedback(&mut self, key: u64, length: usize, saved: &[u8]) -> Result<(), WorkerError> {
-        let restored = ErrorFeedback::from_bytes(length, saved)
-            .map_err(|error| WorkerError::FeedbackState { key, reason: error.to_string() })?;
-        self.feedback.insert(key, restored);
-        Ok(())
+        self.feedback_is_free(key)?;
+        let restored = self.feedback.restore(key, length, saved);
+        restored.map_err(|error| WorkerError::FeedbackState { key, reason: error.to_string() })
     }
 
     /// Forgets the error feedback of a tensor.
-    pub fn reset_feedback(&mut self, key: u64) {
-        self.feedback.remove(&key);
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while it is being reduced.
+    pub fn reset_feedback(&mut self, key: u64) -> Result<(), WorkerError> {
+        self.feedback_is_free(key)?;
+        self.feedback.reset(key);
+        Ok(())
     }
 
     /// Starts an all-reduce and returns its number. With `owned` the data lies there and comes back
@@ -257,31 +272,28 @@ impl<I: PacketIo> Engine<I> {
         let wire_length = u32::try_from(length).map_err(|_| WorkerError::TooLong { length })?;
         let feedback = options.feedback.filter(|_| options.mode == Mode::Compressed);
         if let Some(key) = feedback {
-            if self.calls.uses_feedback(key) {
-                return Err(WorkerError::FeedbackBusy { key });
-            }
-            let kept = self.feedback.entry(key).or_insert_with(|| ErrorFeedback::new(length));
-            if kept.len() != length {
-                return Err(WorkerError::FeedbackLength { key, before: kept.len(), now: length });
-            }
+            self.feedback_is_free(key)?;
+            let prepared = self.feedback.prepare(key, length);
+            prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
         }
         let started = Instant::now();
-        let mut active = Active::new(options.mode, feedback, length, owned, outcome);
+        let may_lose = self.worker.parameters().may_lose();
+        let mut active = Active::new(options.mode, feedback, may_lose, length, owned, outcome);
         let data = active.owned.as_deref().unwrap_or(lent);
-        let error = feedback.and_then(|key| self.feedback.get(&key));
         let mut packets = Vec::with_capacity(active.parts.len());
         let mut norms = Vec::with_capacity(active.parts.len());
         for work in &active.parts {
             let range = work.part.offset..work.part.offset + work.part.len;
-            let x = &data[range.clone()];
-            let value = match (options.mode, error) {
+            let x = &data[range];
+            let kept = feedback.and_then(|key| self.feedback.get(key, &work.part));
+            let value = match (options.mode, kept) {
                 (Mode::Raw, _) => norm::max_abs(x),
-                (Mode::Compressed, Some(e)) => norm::l2_sum(x, &e.as_slice()[range]),
+                (Mode::Compressed, Some(kept)) => norm::l2_sum(x, kept),
                 (Mode::Compressed, None) => norm::l2(x),
             };
-            norms.push(if !value.is_finite() || value > MAX_NORM {
+            norms.push(if value.is_nan() || value > f32::from_bits(Norm::MAX) {
                 Norm::non_finite(self.config.worker)
-            } else if value < MIN_NORM {
+            } else if value < f32::from_bits(Norm::MIN) {
                 0
             } else {
                 value.to_bits()
@@ -337,8 +349,11 @@ impl<I: PacketIo> Engine<I> {
             self.joiner.resume(now);
         }
         self.join_traffic(now)?;
-        let sent = self.send_ready(lent);
+        let sent = self.send_ready(lent)?;
         self.link.check()?;
+        if let Some(error) = self.calls.take_broken() {
+            return Err(error.into());
+        }
         if let Some(error) = self.worker.failure() {
             return Err(error.into());
         }
@@ -397,7 +412,7 @@ impl<I: PacketIo> Engine<I> {
     }
 
     /// Quantizes into packets as far as the window goes and partitions are transformed.
-    fn send_ready(&mut self, lent: &mut Borrowed<'_>) -> bool {
+    fn send_ready(&mut self, lent: &mut Borrowed<'_>) -> Result<bool, WorkerError> {
         let mut sent = false;
         while let Some(place) = self.worker.next_data() {
             let Some(active) = self.calls.get_mut(place.call) else { break };
@@ -409,17 +424,27 @@ impl<I: PacketIo> Engine<I> {
                 Mode::Compressed => {
                     let work = &mut active.parts[index];
                     let Stage::Rotated(scratch) = &mut work.stage else { break };
-                    let round = self.codec.round(place, work.norm, work.part.padded);
+                    let round = self.codec.round(place, work.norm, work.part.padded)?;
                     let mut tx = self.link.tx(&mut self.io);
-                    self.worker.fill(now, &mut tx, |at, payload| round.quantize(at, scratch, payload))
+                    let mut result = Ok(());
+                    let quantize = |at, payload: &mut [u8]| {
+                        let quantized = round.quantize(at, scratch, payload);
+                        if result.is_ok() {
+                            result = quantized;
+                        }
+                    };
+                    let count = self.worker.fill(now, &mut tx, quantize);
+                    result?;
+                    count
                 }
                 Mode::Raw => {
                     let work = &active.parts[index];
                     let data = active.owned.as_deref().or(lent.get(place.call)).unwrap_or(&[]);
                     let Some(x) = data.get(work.part.offset..work.part.offset + work.part.len) else { break };
-                    let scale = self.codec.raw_scale(work.norm);
+                    let (scale, limit) = (self.codec.raw_scale(work.norm), self.codec.raw_limit());
                     let mut tx = self.link.tx(&mut self.io);
-                    self.worker.fill(now, &mut tx, |at, payload| codec::write_raw(x, at, scale, payload))
+                    let write = |at, payload: &mut [u8]| codec::write_raw(x, at, scale, limit, payload);
+                    self.worker.fill(now, &mut tx, write)
                 }
             };
             let network = self.link.time - before;
@@ -434,7 +459,7 @@ impl<I: PacketIo> Engine<I> {
                 work.all_sent();
             }
         }
-        sent
+        Ok(sent)
     }
 
     /// Hands out calls that are done, in their order.
@@ -443,7 +468,12 @@ impl<I: PacketIo> Engine<I> {
             self.scratch.push(scratch);
             self.scratch_out -= 1;
         }
-        while let Some((number, active)) = self.calls.pop_done() {
+        while let Some((number, mut active)) = self.calls.pop_done() {
+            let left = active.parts.iter_mut().map(|work| work.left.take());
+            match (&active.error, active.feedback) {
+                (None, Some(key)) => self.feedback.commit(key, left),
+                _ => self.feedback.discard(left),
+            }
             match active.error {
                 None => {
                     self.stats.calls += 1;
@@ -453,6 +483,11 @@ impl<I: PacketIo> Engine<I> {
             }
             self.calls.deliver(number, active);
         }
+    }
+
+    /// Ends the session and all its calls.
+    pub fn end(&mut self, error: WorkerError) {
+        self.fail(error);
     }
 
     fn fail(&mut self, error: WorkerError) {

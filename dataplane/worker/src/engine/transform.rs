@@ -6,6 +6,7 @@ use super::{Engine, SCRATCH};
 use crate::WorkerError;
 use std::time::Instant;
 use thc_codec::buffer::Buffer;
+use thc_codec::error::CodecError;
 use thc_codec::partition::MAX_PARTITION;
 use thc_codec::rht;
 use thc_codec::signs::SignKey;
@@ -47,8 +48,10 @@ struct Task<'a> {
     key: SignKey,
     /// The partition's coordinates: read by a rotation, written when finished.
     data: &'a mut [f32],
-    /// Its error feedback, if the call keeps any.
-    error: Option<&'a mut [f32]>,
+    /// Its error feedback before the call, if it keeps any.
+    kept: Option<&'a [f32]>,
+    /// Where its error feedback after the call goes.
+    left: Option<Buffer>,
     /// The results of a padded partition.
     tail: Option<&'a mut [f32]>,
     /// Whether the result is zero.
@@ -56,15 +59,16 @@ struct Task<'a> {
     /// RAW results were written where they belong as they came.
     raw: bool,
     scratch: Option<Buffer>,
+    result: Result<(), CodecError>,
 }
 
 impl Task<'_> {
     fn run(&mut self) {
-        let result = match (self.kind, &mut self.scratch) {
+        self.result = match (self.kind, &mut self.scratch) {
             (Kind::RotateNow | Kind::Rotate, Some(scratch)) => {
                 let rotated = &mut scratch[..self.padded];
-                match &self.error {
-                    Some(error) => rht::forward_sum(self.data, error, rotated, self.key),
+                match self.kept {
+                    Some(kept) => rht::forward_sum(self.data, kept, rotated, self.key),
                     None => {
                         rotated[..self.data.len()].copy_from_slice(self.data);
                         rotated[self.data.len()..].fill(0.0);
@@ -72,8 +76,10 @@ impl Task<'_> {
                     }
                 }
             }
-            (Kind::FeedBack, Some(scratch)) => match &mut self.error {
-                Some(error) => rht::inverse_into(&mut scratch[..self.padded], error, self.key),
+            (Kind::FeedBack, Some(scratch)) => match &mut self.left {
+                Some(left) => {
+                    rht::inverse_into(&mut scratch[..self.padded], &mut left[..self.data.len()], self.key)
+                }
                 None => Ok(()),
             },
             (Kind::Finish, _) if self.zero => {
@@ -87,7 +93,6 @@ impl Task<'_> {
             },
             (_, None) => Ok(()),
         };
-        debug_assert!(result.is_ok(), "partitions are powers of two");
     }
 }
 
@@ -98,6 +103,7 @@ fn choose(active: &Active, urgent: Option<Place>, free: usize) -> Vec<(Kind, usi
     let kind = |index, work: &PartWork| match work.stage {
         Stage::Waiting if urgent == Some(index) => Some(Kind::RotateNow),
         _ if work.complete && !work.finished => Some(Kind::Finish),
+        Stage::Residual(_) if active.holds && !work.complete => None,
         Stage::Residual(_) => Some(Kind::FeedBack),
         Stage::Waiting => Some(Kind::Rotate),
         Stage::Rotated(_) | Stage::Sent => None,
@@ -121,7 +127,7 @@ impl<I: PacketIo> Engine<I> {
         let next = self.worker.next_data();
         let urgent = next.filter(|&place| self.calls.awaits_transform(place));
         let threads = self.config.threads.max(1);
-        let free = (SCRATCH + threads).saturating_sub(self.scratch_out);
+        let free = (SCRATCH + threads + self.held).saturating_sub(self.scratch_out);
         let found = self.calls.live().find_map(|(number, active)| {
             let kinds = choose(active, urgent.filter(|place| place.call == number), free);
             (!kinds.is_empty()).then_some((number, kinds))
@@ -133,16 +139,15 @@ impl<I: PacketIo> Engine<I> {
         // A call whose data is not lent in this step rests.
         let lent = lent.get_mut(number).filter(|data| data.len() == *length);
         let Some(mut data) = owned.as_deref_mut().or(lent) else { return false };
-        let mut error = feedback.and_then(|key| self.feedback.get_mut(&key)).map(|e| e.as_mut_slice());
         let mut tail = (!tail.is_empty()).then_some(tail.as_mut_slice());
+        let fed_back = kinds.iter().filter(|(kind, _)| *kind == Kind::FeedBack && feedback.is_some());
+        let mut left: Vec<_> =
+            fed_back.map(|&(_, i)| (i, Some(self.feedback.take(parts[i].part.padded)))).collect();
         let mut tasks: Vec<Task<'_>> = Vec::with_capacity(kinds.len());
         for (index, work) in parts.iter_mut().enumerate() {
             let (region, rest) =
                 std::mem::take(&mut data).split_at_mut_checked(work.part.len).unwrap_or_default();
             data = rest;
-            let of_error = error.take().and_then(|e| e.split_at_mut_checked(work.part.len));
-            let (e, rest) = of_error.map_or((None, None), |(e, rest)| (Some(e), Some(rest)));
-            error = rest;
             let Some(&(kind, _)) = kinds.iter().find(|(_, i)| *i == index) else { continue };
             let scratch = match kind {
                 Kind::RotateNow | Kind::Rotate => {
@@ -155,17 +160,20 @@ impl<I: PacketIo> Engine<I> {
                 },
                 Kind::Finish => None,
             };
+            let left = left.iter_mut().find(|(i, _)| *i == index).and_then(|(_, buffer)| buffer.take());
             tasks.push(Task {
                 kind,
                 index,
                 padded: work.part.padded,
                 key: self.codec.sign_key(number, work.part.index),
                 data: region,
-                error: e,
+                kept: feedback.and_then(|key| self.feedback.get(key, &work.part)),
+                left,
                 tail: tail.take_if(|_| work.part.len < work.part.padded),
                 zero: work.norm == 0,
                 raw: *mode == Mode::Raw,
                 scratch,
+                result: Ok(()),
             });
         }
         match &self.pool {
@@ -176,21 +184,29 @@ impl<I: PacketIo> Engine<I> {
             }),
             _ => tasks.iter_mut().for_each(Task::run),
         }
-        let done: Vec<_> = tasks.into_iter().map(|task| (task.kind, task.index, task.scratch)).collect();
-        for (kind, index, scratch) in done {
+        let done: Vec<_> = tasks
+            .into_iter()
+            .map(|task| (task.kind, task.index, task.scratch, task.left, task.result))
+            .collect();
+        let mut result = Ok(());
+        for (kind, index, scratch, left, outcome) in done {
+            result = result.and(outcome);
+            let work = &mut parts[index];
             match (kind, scratch) {
-                (Kind::RotateNow | Kind::Rotate, Some(scratch)) => {
-                    parts[index].stage = Stage::Rotated(scratch);
-                }
+                (Kind::RotateNow | Kind::Rotate, Some(scratch)) => work.stage = Stage::Rotated(scratch),
                 (Kind::FeedBack, Some(scratch)) => {
+                    work.left = left;
                     self.scratch.push(scratch);
                     self.scratch_out -= 1;
                 }
-                _ => parts[index].finished = true,
+                _ => work.finished = true,
             }
         }
         self.stats.compression += started.elapsed();
-        self.settle();
+        match result {
+            Ok(()) => self.settle(),
+            Err(error) => self.fail(error.into()),
+        }
         true
     }
 }

@@ -222,8 +222,9 @@ impl Stream {
                 None => put(self.rings[form as usize].packets(self.slots, index..index + 1)),
             }
             self.order += 1;
+            let late = self.entries[index].foreseen == Some(round);
             self.entries[index] =
-                Entry { outside: is_outside, ..Entry::new(seq, self.order, now, place, form) };
+                Entry { outside: is_outside, late, ..Entry::new(seq, self.order, now, place, form) };
             self.push(index as u32);
         }
         self.send_ring(form, unsent..first + count, shard, tx);
@@ -260,10 +261,26 @@ impl Stream {
         kept.then_some(index)
     }
 
-    /// Whether (slot, round) is outstanding.
+    /// What (slot, round) carries, if it is outstanding.
     #[must_use]
-    pub fn is_outstanding(&self, slot: SlotId, round: Round) -> bool {
-        self.find(slot, round).is_some_and(|i| self.entries[i].state == State::Outstanding)
+    pub fn outstanding(&self, slot: SlotId, round: Round) -> Option<Place> {
+        let entry = self.entries[self.find(slot, round)?];
+        (entry.state == State::Outstanding).then_some(entry.place)
+    }
+
+    /// A sum of (slot, round) is there. If that has not been sent yet, it will come too late.
+    pub fn foresee(&mut self, slot: SlotId, round: Round) {
+        if self.find(slot, round).is_none()
+            && let Some(entry) = self.entries.get_mut(usize::from(slot.0))
+        {
+            entry.foreseen = Some(round);
+        }
+    }
+
+    /// Whether (slot, round) was sent when its sum was there already.
+    #[must_use]
+    pub fn was_late(&self, slot: SlotId, round: Round) -> bool {
+        self.find(slot, round).is_some_and(|index| self.entries[index].late)
     }
 
     /// The payload that was sent to (slot, round), if it is still kept, and here.
@@ -294,15 +311,30 @@ impl Stream {
         Finish::First(self.answer(now, index))
     }
 
-    /// Gives up one packet that was sent `age` or longer ago, the oldest first.
-    pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<Place> {
-        let entry = *self.entries.get(self.head as usize)?;
-        if entry.sent + age > now {
+    /// The packet outstanding that was sent for the first time before all others.
+    fn eldest(&self) -> Option<usize> {
+        self.is_busy().then_some((self.base % self.slots) as usize)
+    }
+
+    /// Gives up one packet that was sent for the first time `age` or longer ago, the oldest first.
+    pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(Place, SlotId, Round)> {
+        let index = self.eldest()?;
+        let entry = self.entries[index];
+        if entry.first + age > now {
             return None;
         }
         self.stats.given_up += 1;
-        self.close(now, self.head as usize);
-        Some(entry.place)
+        self.close(now, index);
+        let (slot, round) = self.address(entry.seq);
+        Some((entry.place, slot, round))
+    }
+
+    /// When a packet is to be given up at this age, or asked for again at half of it.
+    #[must_use]
+    pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
+        let eldest = self.entries[self.eldest()?].first + age;
+        let head = self.entries.get(self.head as usize)?.sent + age / 2;
+        Some(eldest.min(head))
     }
 
     fn close(&mut self, now: Duration, index: usize) {
@@ -321,12 +353,6 @@ impl Stream {
             }
             self.base += 1;
         }
-    }
-
-    /// When the oldest packet was sent that is outstanding.
-    #[must_use]
-    pub fn oldest(&self) -> Option<Duration> {
-        self.entries.get(self.head as usize).map(|entry| entry.sent)
     }
 
     /// Whether anything is outstanding.

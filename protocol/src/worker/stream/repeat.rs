@@ -105,10 +105,8 @@ impl Stream {
         true
     }
 
-    /// Repeats what P20 says must be repeated by now. Call it after each burst of results and when
-    /// [`Self::deadline`] has passed.
-    pub fn repeat(&mut self, now: Duration, tx: &mut impl Tx) {
-        // Lost by order: results have come for packets sent well after these.
+    /// Lost by order: results have come for packets sent well after these.
+    fn repeat_overtaken(&mut self, now: Duration, tx: &mut impl Tx) {
         while self.head != NIL {
             let index = self.head as usize;
             if self.entries[index].order + REORDER * u64::from(self.shards) > self.answered {
@@ -117,6 +115,22 @@ impl Stream {
             self.entries[index].lost = true;
             self.again(now, index, tx);
         }
+    }
+
+    /// Repeats what results have overtaken, and what was sent last `age` or longer ago: so `best-effort` asks before it
+    /// gives up.
+    pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
+        self.repeat_overtaken(now, tx);
+        let due = |entry: &Entry| entry.sent < now && entry.sent + age <= now;
+        while self.entries.get(self.head as usize).is_some_and(due) {
+            self.again(now, self.head as usize, tx);
+        }
+    }
+
+    /// Repeats what P20 says must be repeated by now. Call it after each burst of results and when
+    /// [`Self::deadline`] has passed.
+    pub fn repeat(&mut self, now: Duration, tx: &mut impl Tx) {
+        self.repeat_overtaken(now, tx);
         if self.is_busy() && self.probe.is_some_and(|probe| probe.at <= now) {
             self.probe(now, tx);
         }

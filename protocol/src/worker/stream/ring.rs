@@ -1,5 +1,6 @@
 //! Where a stream's packets lie, and what is known of each.
 
+use crate::Round;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -56,7 +57,9 @@ pub(super) struct Entry {
     pub seq: u64,
     /// Order number of the last transmission.
     pub order: u64,
+    /// When it was sent last, and for the first time.
     pub sent: Duration,
+    pub first: Duration,
     pub place: Place,
     pub state: State,
     /// Sent more than once.
@@ -68,6 +71,10 @@ pub(super) struct Entry {
     pub form: Form,
     /// Kept by whoever sends it, not in the ring.
     pub outside: bool,
+    /// The round of this slot whose sum came before its packet was sent,
+    pub foreseen: Option<Round>,
+    /// and whether this is that packet.
+    pub late: bool,
     pub prev: u32,
     pub next: u32,
 }
@@ -79,6 +86,7 @@ impl Entry {
             seq,
             order,
             sent,
+            first: sent,
             place,
             state: State::Outstanding,
             repeated: false,
@@ -86,6 +94,8 @@ impl Entry {
             recovery: 0,
             form,
             outside: false,
+            foreseen: None,
+            late: false,
             prev: NIL,
             next: NIL,
         }

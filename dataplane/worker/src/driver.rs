@@ -1,0 +1,280 @@
+//! Who drives an engine: callers on their own threads, and a background thread for asynchronous calls.
+//!
+//! A panic on any of them is a fault of this program. It ends the group, and every call under way and every later one
+//! fails with an error that says so: nobody waits for ever, and nobody goes on with half of a state.
+
+use crate::WorkerError;
+use crate::engine::{Borrowed, Engine};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use thc_transport::PacketIo;
+
+/// How often an idle group looks whether another worker needs something of it.
+pub(crate) const IDLE: Duration = Duration::from_millis(10);
+/// Longest sleep in one go while work is under way.
+pub(crate) const NAP: Duration = Duration::from_millis(5);
+
+pub(crate) struct Driver<I: PacketIo> {
+    engine: Mutex<Engine<I>>,
+    /// Callers that drive the engine themselves; the background thread stands back for them.
+    foreground: AtomicUsize,
+    /// Set when the group is being dropped.
+    closing: AtomicBool,
+    /// What the first panic said.
+    panicked: OnceLock<String>,
+}
+
+impl<I: PacketIo> Driver<I> {
+    pub fn new(engine: Engine<I>) -> Driver<I> {
+        Driver {
+            engine: Mutex::new(engine),
+            foreground: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            panicked: OnceLock::new(),
+        }
+    }
+
+    /// Works with the engine on the caller's thread.
+    ///
+    /// # Errors
+    /// Those of `work`, or [`WorkerError::Panicked`].
+    pub fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Engine<I>) -> Result<T, WorkerError>,
+    ) -> Result<T, WorkerError> {
+        self.foreground.fetch_add(1, Ordering::SeqCst);
+        let result = self.guarded(|| work(&mut *self.lock()?));
+        self.foreground.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    /// Replaces `data` by the mean, with the engine driven on this thread until it is there.
+    pub fn allreduce(&self, data: &mut [f32], options: crate::CallOptions) -> Result<(), WorkerError> {
+        self.with(|engine| {
+            let number = engine.submit(options, None, data, None)?;
+            loop {
+                let busy = engine.step(&mut Borrowed::new(number, data));
+                if let Some(outcome) = engine.take_outcome(number) {
+                    return outcome;
+                }
+                if !busy {
+                    nap(engine);
+                }
+            }
+        })
+    }
+
+    /// Drives asynchronous calls, and answers other workers while there are none, until [`Self::close`].
+    pub fn run_background(&self) {
+        let ended = self.guarded(|| {
+            while !self.closing.load(Ordering::SeqCst) {
+                if self.foreground.load(Ordering::SeqCst) == 0 && self.turn()? {
+                    continue;
+                }
+                std::thread::park_timeout(IDLE);
+            }
+            Ok(())
+        });
+        if let Err(error) = ended {
+            tracing::error!("{error}");
+        }
+    }
+
+    /// One turn of the background thread; whether more is to be done at once.
+    fn turn(&self) -> Result<bool, WorkerError> {
+        let mut engine = self.lock()?;
+        if engine.failure().is_some() {
+            // The others may not have heard yet why this worker stopped.
+            let _ = engine.serve_others();
+            return Ok(false);
+        }
+        let busy = engine.step(&mut Borrowed::none());
+        let pending = engine.pending() > 0;
+        if pending && !busy {
+            nap(&mut engine);
+        }
+        Ok(pending)
+    }
+
+    /// Ends [`Self::run_background`].
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, Engine<I>>, WorkerError> {
+        let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever panicked may not have come to say so yet, but has poisoned the lock.
+        match self.panicked.get() {
+            Some(message) => Err(WorkerError::Panicked { message: message.clone() }),
+            None if self.engine.is_poisoned() => {
+                Err(WorkerError::Panicked { message: "it is being reported".to_owned() })
+            }
+            None => Ok(guard),
+        }
+    }
+
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, WorkerError>) -> Result<T, WorkerError> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(self.fail(panic.as_ref())))
+    }
+
+    fn fail(&self, panic: &(dyn Any + Send)) -> WorkerError {
+        let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+        let message = self.panicked.get_or_init(|| said.unwrap_or_else(|| "a panic".to_owned())).clone();
+        let error = WorkerError::Panicked { message };
+        // Its calls are all that is still asked of the engine.
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner).end(error.clone());
+        error
+    }
+}
+
+/// Waits while work is under way.
+fn nap(engine: &mut Engine<impl PacketIo>) {
+    engine.wait(NAP);
+    if let Some(pause) = engine.gathering() {
+        std::thread::sleep(pause);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{CallOptions, EngineConfig};
+    use crossbeam_channel::bounded;
+    use std::io;
+    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::sync::Arc;
+    use std::time::Instant;
+    use thc_codec::table::LookupTable;
+    use thc_protocol::session::Joiner;
+    use thc_protocol::wire::{BLOCK, Welcome};
+    use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
+    use thc_transport::{IoStats, Peer};
+
+    /// An interface on which nothing ever comes, until it panics.
+    struct Faulty {
+        started: Instant,
+        panics: Arc<AtomicBool>,
+    }
+
+    impl PacketIo for Faulty {
+        fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+            assert!(!self.panics.load(Ordering::SeqCst), "the bug that this test has made");
+            Ok(0)
+        }
+
+        fn send_run(&mut self, _: Peer, _: &[u8], _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
+            std::thread::sleep(timeout.min(Duration::from_millis(1)));
+            Ok(false)
+        }
+
+        fn now(&self) -> Duration {
+            self.started.elapsed()
+        }
+
+        fn local(&self) -> Peer {
+            SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)
+        }
+
+        fn stats(&self) -> IoStats {
+            IoStats::default()
+        }
+    }
+
+    fn driver(panics: &Arc<AtomicBool>) -> Arc<Driver<Faulty>> {
+        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        let welcome = Welcome {
+            session: Cookie(1),
+            data_slots: 64,
+            norm_slots: 8,
+            quorum: 2,
+            lane: Lane::Bits8,
+            policy: Policy::Reliable,
+            shards: 1,
+            deadline: Duration::from_millis(50),
+            table: TableId(3),
+            bits: 4,
+            granularity: 30,
+            fraction: 1.0 / 32.0,
+            values: table.values16(),
+            job_seed: 42,
+            nonce: 0,
+            t_p: table.t_p(),
+            block: BLOCK,
+            min_workers: 2,
+            max_workers: 2,
+            credit: 0,
+            features: 0,
+        };
+        let config = EngineConfig {
+            ps: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9),
+            job: JobId(1),
+            worker: WorkerId(0),
+            timeout: Duration::from_secs(60),
+            min_rto: Duration::from_millis(20),
+            seed: None,
+            threads: 1,
+        };
+        let io = Faulty { started: Instant::now(), panics: Arc::clone(panics) };
+        let joiner = Joiner::new(JobId(1), WorkerId(0), Cookie(2), 3, 0, Duration::ZERO);
+        Arc::new(Driver::new(Engine::new(io, config, joiner, &welcome, 2, 4096).unwrap()))
+    }
+
+    fn names_the_bug<T: std::fmt::Debug>(result: Result<T, WorkerError>) {
+        let Err(WorkerError::Panicked { message }) = result else { panic!("{result:?}") };
+        assert!(message.contains("the bug that this test has made"), "{message}");
+    }
+
+    #[test]
+    fn a_panic_of_the_background_thread_reaches_every_call() {
+        let panics = Arc::new(AtomicBool::new(false));
+        let driver = driver(&panics);
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            let (sender, receiver) = bounded(1);
+            driver
+                .with(|engine| {
+                    engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), &[], Some(sender))
+                })
+                .unwrap();
+            waiting.push(receiver);
+        }
+        let background = {
+            let driver = Arc::clone(&driver);
+            std::thread::spawn(move || driver.run_background())
+        };
+        assert!(waiting[0].try_recv().is_err(), "the call is under way");
+        panics.store(true, Ordering::SeqCst);
+        for receiver in waiting {
+            names_the_bug(receiver.recv().unwrap());
+        }
+        background.join().unwrap();
+        names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));
+        names_the_bug(driver.with(|engine| Ok(engine.stats())));
+        names_the_bug(driver.with(|engine| engine.save_feedback()));
+    }
+
+    #[test]
+    fn a_panic_of_a_caller_reaches_the_calls_of_others_and_ends_the_background_thread() {
+        let panics = Arc::new(AtomicBool::new(false));
+        let driver = driver(&panics);
+        let (sender, receiver) = bounded(1);
+        driver
+            .with(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), &[], Some(sender)))
+            .unwrap();
+        panics.store(true, Ordering::SeqCst);
+        names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));
+        names_the_bug(receiver.recv().unwrap());
+        driver.run_background();
+        names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));
+        assert_eq!(driver.foreground.load(Ordering::SeqCst), 0);
+    }
+}
