@@ -118,6 +118,16 @@ impl Ps {
         self.child = spawn_ps(&mut self.command, &self.errors);
     }
 
+    /// SIGKILL, and a new process for the same job with other arguments.
+    pub fn kill_and_change(&mut self, workers: u8, more: &[&str]) {
+        self.kill();
+        let mut command = Command::new(self.command.get_program());
+        command.args(["--job", "1", "--cookie", COOKIE, "--workers", &workers.to_string()]);
+        command.args(["--listen", &self.addr.to_string()]).args(more);
+        self.command = command;
+        self.child = spawn_ps(&mut self.command, &self.errors);
+    }
+
     /// SIGKILL without a successor.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

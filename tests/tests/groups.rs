@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 use thc_ps::{JobOptions, Server, ServerOptions};
-use thc_tests::{COOKIE_NUMBER, gradient};
+use thc_tests::{COOKIE_NUMBER, Worker, gradient};
 use thc_worker::{CallOptions, Group, GroupConfig, Mode, WorkerError};
 
 fn server_jobs(jobs: &[(u16, u64)]) -> Vec<JobOptions> {
@@ -184,22 +184,24 @@ fn a_worker_that_restarts_ends_the_session_and_all_join_anew() {
     let ps = server.local();
     let survivor = std::thread::spawn(move || {
         let group = Group::join(config(ps, 1, 0)).unwrap();
-        let mut data = gradient(20_000, 0);
-        group.allreduce(&mut data).unwrap();
-        // The other one is gone and comes back: this call cannot succeed in the old session.
-        let error = group.allreduce(&mut data).unwrap_err();
+        // Until the other one is gone and comes back: then no call can succeed in the old session.
+        let error = loop {
+            if let Err(error) = group.allreduce(&mut gradient(20_000, 0)) {
+                break error;
+            }
+        };
         assert!(matches!(error, WorkerError::Session(_)), "{error}");
         group.rejoin().unwrap();
         let mut data = gradient(20_000, 0);
         group.allreduce(&mut data).unwrap();
         data
     });
-    let group = Group::join(config(ps, 1, 1)).unwrap();
-    let mut data = gradient(20_000, 1);
-    group.allreduce(&mut data).unwrap();
-    // A crash does not say good-bye.
-    std::mem::forget(group);
-    std::thread::sleep(Duration::from_millis(1500));
+    // Worker 1 is a process that crashes: it says no good-bye.
+    let mut crashes = Worker::start(ps, 1, &["--coordinates", "20000", "--repeat", "100000"]);
+    while server.stats().job(1).is_none_or(|job| job.results < 20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    crashes.kill();
     let group = Group::join(config(ps, 1, 1)).unwrap();
     let mut data = gradient(20_000, 1);
     group.allreduce(&mut data).unwrap();

@@ -132,6 +132,36 @@ fn a_killed_and_restarted_parameter_server_changes_no_bit() {
     assert!(repeated > 0, "a kill in the middle loses something");
 }
 
+/// A server that comes back with another configuration: the session must not go on, and the error says what differs.
+#[test]
+fn a_server_restarted_otherwise_ends_the_session_and_says_what_differs() {
+    let same = ["--granularity", "30", "--fraction", "1/32"];
+    let other = |more: &[&'static str]| [&same[..], more].concat();
+    let cases = [
+        (2, vec!["--granularity", "20", "--fraction", "1/32"], "granularity 20 instead of 30"),
+        (2, other(&["--shards", "2"]), "shards 2 instead of 1"),
+        (2, other(&["--slots", "512"]), "data slots 512 instead of 1024"),
+        (2, other(&["--lane", "16"]), "lane 16 instead of 8"),
+        (3, other(&[]), "workers 3 instead of 2"),
+        (1, other(&[]), "workers 1 instead of 2"),
+    ];
+    for (workers, flags, says) in cases {
+        let mut ps = Ps::start(2, &[]);
+        let args = ["--coordinates", "400000", "--repeat", "100000", "--timeout", "20s"];
+        let running: Vec<Worker> = (0..2).map(|w| Worker::start(ps.addr, w, &args)).collect();
+        while !ps.log().contains("session formed") {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        ps.kill_and_change(workers, &flags);
+        for end in running.into_iter().map(Worker::finish) {
+            assert_eq!(end.code, Some(1), "{says}: {end:?}");
+            assert!(end.last_error().contains(says), "{says}: {end:?}");
+        }
+        assert!(!ps.log().contains("goes on after a restart"), "{says}: {}", ps.log());
+    }
+}
+
 #[test]
 fn a_dead_worker_is_named_and_the_others_end() {
     let ps = Ps::start(3, &[]);
