@@ -1,0 +1,226 @@
+//! A connection to one server, and its streams.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
+
+use super::ClientConfig;
+use crate::counters::Reason;
+use crate::error::ModelError;
+use crate::proof::{self, Role};
+use crate::shard::Stamp;
+use crate::spec::Spec;
+use crate::wire::{Body, Frame, SMALL, VERSION, kind, read_frame};
+
+/// How often a server hears of a worker that computes.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// How long saying so may take.
+const PARTING: Duration = Duration::from_secs(2);
+/// And closing.
+const CLOSING: Duration = Duration::from_millis(100);
+/// How long an attempt to connect may take.
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The connection: another may do.
+    Lost(String),
+    /// The secret.
+    Secret,
+    /// The server says no.
+    Refused(String),
+    /// This machine.
+    Own(ModelError),
+}
+
+impl Failure {
+    /// Whether trying again is of no use.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Self::Lost(_))
+    }
+
+    pub fn into_error(self, server: &str, job: &str, waited: Duration) -> ModelError {
+        let server = server.to_owned();
+        match self {
+            Self::Lost(reason) => ModelError::Unreachable { server, waited, reason },
+            Self::Secret => ModelError::Secret { server, job: job.to_owned() },
+            Self::Refused(reason) => ModelError::Refused { server, reason },
+            Self::Own(error) => error,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(reason) | Self::Refused(reason) => f.write_str(reason),
+            Self::Secret => f.write_str("the secret is wrong"),
+            Self::Own(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Why a connection ended, if it did.
+fn closed(connection: &Connection, otherwise: String) -> Failure {
+    let Some(ConnectionError::ApplicationClosed(close)) = connection.close_reason() else {
+        return Failure::Lost(otherwise);
+    };
+    let code = u8::try_from(close.error_code.into_inner()).unwrap_or(0);
+    match Reason::from_code(code) {
+        Some(Reason::Proof) => Failure::Secret,
+        // What a worker may survive by coming again.
+        None | Some(Reason::Silent) => {
+            Failure::Lost(format!("it closed the connection: {}", String::from_utf8_lossy(&close.reason)))
+        }
+        Some(reason) => Failure::Refused(reason.message().to_owned()),
+    }
+}
+
+/// A stream and its connection.
+pub(super) struct Stream {
+    /// Of its shard.
+    pub number: u32,
+    connection: Connection,
+    send: SendStream,
+    receive: RecvStream,
+}
+
+/// Where a shard is when a worker comes.
+#[derive(Clone, Copy)]
+pub(super) struct Attached {
+    pub stamp: Stamp,
+    pub sequence: u64,
+}
+
+impl Stream {
+    async fn open(connection: &Connection, number: u32) -> Result<Self, Failure> {
+        let opened = connection.open_bi().await;
+        let (send, receive) = opened.map_err(|error| closed(connection, error.to_string()))?;
+        Ok(Self { number, connection: connection.clone(), send, receive })
+    }
+
+    pub async fn send(&mut self, frame: &[u8]) -> Result<(), Failure> {
+        let sent = self.send.write_all(frame).await;
+        sent.map_err(|error| closed(&self.connection, error.to_string()))
+    }
+
+    /// Kind and body of the next answer.
+    pub async fn receive(&mut self, longest: usize) -> Result<Vec<u8>, Failure> {
+        let mut buffer = Vec::new();
+        match read_frame(&mut self.receive, longest, &mut buffer).await {
+            Ok(_) => Ok(buffer),
+            Err(error) => Err(closed(&self.connection, error.to_string())),
+        }
+    }
+
+    pub async fn request(&mut self, frame: &[u8], longest: usize) -> Result<Vec<u8>, Failure> {
+        self.send(frame).await?;
+        self.receive(longest).await
+    }
+}
+
+/// A connection to one server.
+pub(super) struct Link {
+    connection: Connection,
+    pub control: Stream,
+    pub incarnation: u64,
+    endpoint: Endpoint,
+}
+
+fn nonsense() -> Failure {
+    Failure::Refused("its answer is not one of this protocol version".to_owned())
+}
+
+impl Link {
+    /// Connects, opens the model and attaches to its `shards` shards.
+    pub async fn connect(
+        config: &ClientConfig,
+        server: usize,
+        model: &str,
+        spec: &Spec,
+        shards: u32,
+    ) -> Result<(Self, Vec<(Stream, Attached)>), Failure> {
+        let name = &config.servers[server];
+        let mut addresses = tokio::net::lookup_host(name)
+            .await
+            .map_err(|error| Failure::Lost(format!("its name cannot be resolved: {error}")))?;
+        let address = addresses.next().ok_or_else(|| Failure::Lost("its name has no address".to_owned()))?;
+        let endpoint = endpoint(address).map_err(Failure::Own)?;
+        let connecting = endpoint
+            .connect(address, "thc-model")
+            .map_err(|error| Failure::Lost(format!("cannot connect: {error}")))?;
+        let connection = match tokio::time::timeout(ATTEMPT, connecting).await {
+            Ok(connected) => connected.map_err(|error| Failure::Lost(error.to_string()))?,
+            Err(_) => return Err(Failure::Lost("no answer".to_owned())),
+        };
+        let mut control = Stream::open(&connection, u32::MAX).await?;
+        let own = proof::prove(Role::Worker, &config.secret, &connection, &config.job, config.worker)
+            .ok_or_else(nonsense)?;
+        let hello = Frame::new(kind::HELLO).u8(VERSION).u16(config.worker).name(&config.job).raw(&own);
+        let welcome = control.request(&hello.finish(), SMALL).await?;
+        let mut body = Body(welcome.get(1..).unwrap_or(&[]));
+        let incarnation = body.u64().ok_or_else(nonsense)?;
+        let theirs = body.raw(32).ok_or_else(nonsense)?;
+        if !proof::verify(Role::Server, &config.secret, &connection, &config.job, config.worker, theirs) {
+            return Err(Failure::Secret);
+        }
+        let spec = serde_json::to_vec(spec).map_err(|_| nonsense())?;
+        let open = Frame::new(kind::OPEN).name(model).raw(&spec).finish();
+        match control.request(&open, SMALL).await?.as_slice() {
+            [kind::OPENED, count @ ..] if Body(count).u32() == Some(shards) => {}
+            [kind::REFUSED, _, text @ ..] => {
+                return Err(Failure::Refused(String::from_utf8_lossy(text).into_owned()));
+            }
+            _ => return Err(nonsense()),
+        }
+        let attaching = (0..shards).map(|number| attach(&connection, model, number));
+        let streams = join_all(attaching).await.into_iter().collect::<Result<_, _>>()?;
+        Ok((Self { connection, control, incarnation, endpoint }, streams))
+    }
+
+    /// Tells the server that the worker leaves, so that nobody waits for it: by a request, because the packet
+    /// that closes a connection is sent once and may be lost.
+    pub async fn leave(mut self) {
+        let farewell = Frame::new(kind::LEAVE).finish();
+        let _ = tokio::time::timeout(PARTING, self.control.request(&farewell, SMALL)).await;
+        self.connection.close(0_u32.into(), b"the worker leaves");
+        let _ = tokio::time::timeout(CLOSING, self.endpoint.wait_idle()).await;
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.connection.close_reason().is_none()
+    }
+}
+
+async fn attach(connection: &Connection, model: &str, number: u32) -> Result<(Stream, Attached), Failure> {
+    let mut stream = Stream::open(connection, number).await?;
+    let answer = stream.request(&Frame::new(kind::ATTACH).name(model).u32(number).finish(), SMALL).await?;
+    let mut body = Body(answer.get(1..).unwrap_or(&[]));
+    if answer.first() != Some(&kind::ATTACHED) {
+        return Err(nonsense());
+    }
+    let attached = (body.u8(), body.stamp(), body.u64());
+    let (Some(_), Some(stamp), Some(sequence)) = attached else { return Err(nonsense()) };
+    Ok((stream, Attached { stamp, sequence }))
+}
+
+fn endpoint(server: SocketAddr) -> Result<Endpoint, ModelError> {
+    let local = match server {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket =
+        |error: std::io::Error| ModelError::Socket { address: local.to_string(), reason: error.to_string() };
+    let mut endpoint = Endpoint::client(local).map_err(socket)?;
+    let mut config = quinn::ClientConfig::new(Arc::new(proof::of_worker()?));
+    let mut transport = crate::server::transport();
+    transport.keep_alive_interval(Some(KEEP_ALIVE));
+    config.transport_config(Arc::new(transport));
+    endpoint.set_default_client_config(config);
+    Ok(endpoint)
+}

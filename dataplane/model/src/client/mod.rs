@@ -1,0 +1,702 @@
+//! What a worker holds: pull, push, snapshots, and the way back after a server's death.
+
+mod link;
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use link::{Failure, Link, Stream};
+use thc_codec::rounding::Rounding;
+use thc_codec::signs::mix;
+use tokio::runtime::Runtime;
+
+use crate::counters::Reason;
+use crate::error::ModelError;
+use crate::payload::{self, Encoding, Size};
+use crate::proof::Secret;
+use crate::shard::Stamp;
+use crate::spec::Spec;
+use crate::wire::{Body, Frame, kind, pulled, pushed};
+
+/// Pauses between attempts to reach a server.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Keeps roundings of pushes apart from those of pulls.
+const DOMAIN: u64 = 0x7075_7368_6573_2121;
+
+/// Where a worker's model is, and who the worker is.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// `host:port` of each server; the model is cut over them in this order, which all workers must give alike.
+    pub servers: Vec<String>,
+    /// The job's name.
+    pub job: String,
+    /// The job's secret.
+    pub secret: Secret,
+    /// This worker's number. Two processes with one number push each other out.
+    pub worker: u16,
+    /// How long a call may go without an answer before it fails; servers may restart meanwhile.
+    pub timeout: Duration,
+    /// Of this worker's rounding.
+    pub seed: u64,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            servers: vec!["127.0.0.1:9100".to_owned()],
+            job: "train".to_owned(),
+            secret: Secret::default(),
+            worker: 0,
+            timeout: Duration::from_secs(120),
+            seed: 0,
+        }
+    }
+}
+
+/// How a model is pulled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pull {
+    /// Wait, up to seconds, while all that is missing is the epoch's gradient.
+    pub patient: bool,
+}
+
+/// How a gradient is pushed.
+#[derive(Clone, Copy, Debug)]
+pub struct Push {
+    /// Its form.
+    pub encoding: Encoding,
+    /// Factor of the model's rate.
+    pub scale: f32,
+}
+
+impl Push {
+    /// `bits` for every coordinate; 32: floats.
+    #[must_use]
+    pub fn bits(bits: u8) -> Self {
+        let encoding = if bits == 32 { Encoding::Full } else { Encoding::Dense { bits } };
+        Self { encoding, scale: 1.0 }
+    }
+
+    /// Sparsified with the paper's budget.
+    #[must_use]
+    pub fn sparse(bits: u8) -> Self {
+        Self { encoding: Encoding::Sparse { bits, budget: None }, scale: 1.0 }
+    }
+}
+
+/// Where a shard is, as a pull found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardState {
+    /// It has no value.
+    Empty,
+    /// It waits for the full-batch gradient of this epoch; what was pulled before stays.
+    Waiting(u64),
+    /// The vector holds this state of it.
+    Running(Stamp),
+}
+
+/// What a pull found.
+#[derive(Clone, Debug, Default)]
+pub struct Pulled {
+    /// Of each shard.
+    pub shards: Vec<ShardState>,
+}
+
+impl Pulled {
+    /// The epoch whose gradient all shards wait for.
+    #[must_use]
+    pub fn waiting(&self) -> Option<u64> {
+        let epoch = match self.shards.first()? {
+            ShardState::Waiting(epoch) => *epoch,
+            _ => return None,
+        };
+        self.shards.iter().all(|shard| *shard == ShardState::Waiting(epoch)).then_some(epoch)
+    }
+
+    /// Whether at least one shard takes pushes.
+    #[must_use]
+    pub fn running(&self) -> bool {
+        self.shards.iter().any(|shard| matches!(shard, ShardState::Running(_)))
+    }
+
+    /// Pushes that the shards that run have taken.
+    pub fn stamps(&self) -> impl Iterator<Item = Stamp> + '_ {
+        self.shards.iter().filter_map(|shard| match shard {
+            ShardState::Running(stamp) => Some(*stamp),
+            _ => None,
+        })
+    }
+}
+
+/// What became of a push.
+#[derive(Clone, Debug, Default)]
+pub struct Pushed {
+    /// Shards that took it.
+    pub taken: usize,
+    /// The longest delay among those.
+    pub delay: u64,
+    /// Shards that did not, and why.
+    pub refused: Vec<(usize, Reason)>,
+}
+
+/// Totals of a worker.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClientStats {
+    /// Pulls of a shard.
+    pub pulls: u64,
+    /// Those that took a flag.
+    pub flags: u64,
+    /// Pushes of a shard that were taken.
+    pub pushes: u64,
+    /// Pushes of a shard that were not.
+    pub refused: u64,
+    /// What pulls took.
+    pub pulled: Size,
+    /// What pushes took.
+    pub pushed: Size,
+    /// What snapshots, initial values and epochs' gradients took.
+    pub whole: Size,
+    /// Sum and largest of the delays of pushes taken.
+    pub delays: u64,
+    /// The largest of them.
+    pub longest_delay: u64,
+    /// Connections made anew.
+    pub reconnections: u64,
+    /// Steps that a restarted server had forgotten, of the versions this worker had seen.
+    pub forgotten: u64,
+    /// Time spent on encoding and decoding.
+    pub coding: Duration,
+    /// Time spent on waiting for servers.
+    pub waiting: Duration,
+}
+
+/// A shard, as its worker sees it.
+#[derive(Debug)]
+struct Held {
+    server: usize,
+    /// Within its server.
+    number: u32,
+    /// Within the whole.
+    range: std::ops::Range<usize>,
+    /// The last pull, and the server's incarnation then.
+    stamp: Option<(u64, Stamp)>,
+    /// Epoch of the snapshot that is held.
+    snapshot: Option<u64>,
+    /// Whether the last pull found it running.
+    running: bool,
+    /// Of the last push.
+    sequence: u64,
+}
+
+/// See the module.
+pub struct Client {
+    runtime: Runtime,
+    config: ClientConfig,
+    name: String,
+    parts: Vec<Spec>,
+    coordinates: usize,
+    links: Vec<Option<Link>>,
+    /// One for each shard.
+    streams: Vec<Option<Stream>>,
+    held: Vec<Held>,
+    /// The last values pulled.
+    x: Vec<f32>,
+    snapshot: Vec<f32>,
+    stats: ClientStats,
+}
+
+/// What one shard is asked in a call, and what it answered.
+#[derive(Default)]
+struct Asked {
+    frames: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Client {
+    /// Connects to the servers and opens the model; the first worker to come makes it.
+    ///
+    /// # Errors
+    /// [`ModelError::Spec`], [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
+    /// [`ModelError::Secret`]; [`ModelError::Refused`] if the model is configured otherwise, or is too large.
+    pub fn open(config: ClientConfig, model: &str, spec: Spec) -> Result<Self, ModelError> {
+        spec.validate()?;
+        if let Err(error) = config.secret.check() {
+            return Err(ModelError::Config(error.to_string()));
+        }
+        for (what, name) in [("job", config.job.as_str()), ("model", model)] {
+            if !crate::wire::is_name(name) {
+                let rule = "take 1 to 64 letters, digits, '.', '_' and '-'";
+                return Err(ModelError::Config(format!("{what} {name:?}: {rule}")));
+            }
+        }
+        let servers = config.servers.len();
+        if servers == 0 || spec.coordinates < servers as u64 {
+            return Err(ModelError::Config(
+                "give at least one server, and fewer than coordinates".to_owned(),
+            ));
+        }
+        if config.worker >= spec.workers {
+            let (worker, workers) = (config.worker, spec.workers);
+            return Err(ModelError::Config(format!("worker {worker} is not one of the model's {workers}")));
+        }
+        let parts: Vec<Spec> = (0..servers)
+            .map(|number| if servers == 1 { spec.clone() } else { spec.part_of(number, servers) })
+            .collect();
+        let mut held = Vec::new();
+        let mut from = 0;
+        for (server, part) in parts.iter().enumerate() {
+            for number in 0..part.shards() {
+                let range = part.range(number);
+                held.push(Held {
+                    server,
+                    number: number as u32,
+                    range: from + range.start..from + range.end,
+                    stamp: None,
+                    snapshot: None,
+                    running: false,
+                    sequence: 0,
+                });
+            }
+            from += part.coordinates as usize;
+        }
+        let coordinates = spec.coordinates as usize;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("thc-model-client")
+            .enable_all()
+            .build()?;
+        let mut client = Self {
+            runtime,
+            name: model.to_owned(),
+            coordinates,
+            links: (0..servers).map(|_| None).collect(),
+            streams: held.iter().map(|_| None).collect(),
+            held,
+            parts,
+            x: vec![0.0; coordinates],
+            snapshot: if spec.snapshots() { vec![0.0; coordinates] } else { Vec::new() },
+            stats: ClientStats::default(),
+            config,
+        };
+        client.ask((0..client.held.len()).map(|_| Asked::default()).collect())?;
+        client.stats.reconnections = 0;
+        Ok(client)
+    }
+
+    /// Length of the model.
+    #[must_use]
+    pub fn coordinates(&self) -> usize {
+        self.coordinates
+    }
+
+    /// Totals since [`Self::open`].
+    #[must_use]
+    pub fn stats(&self) -> &ClientStats {
+        &self.stats
+    }
+
+    /// The epoch of the snapshot that is held, if it is one for all shards.
+    #[must_use]
+    pub fn snapshot_epoch(&self) -> Option<u64> {
+        let first = self.held.first()?.snapshot?;
+        self.held.iter().all(|held| held.snapshot == Some(first)).then_some(first)
+    }
+
+    /// What a server counts, as JSON.
+    ///
+    /// # Errors
+    /// As [`Self::pull`].
+    pub fn server_stats(&mut self, server: usize) -> Result<serde_json::Value, ModelError> {
+        self.ask((0..self.held.len()).map(|_| Asked::default()).collect())?;
+        let link = self.links.get_mut(server).and_then(Option::as_mut);
+        let link = link.ok_or_else(|| ModelError::Config(format!("there is no server {server}")))?;
+        let request = Frame::new(kind::STATS).finish();
+        let answer = self.runtime.block_on(link.control.request(&request, 1 << 24));
+        let name = &self.config.servers[server];
+        let refused = |reason: String| ModelError::Refused { server: name.clone(), reason };
+        let answer = answer.map_err(|failure| failure.into_error(name, &self.config.job, Duration::ZERO))?;
+        serde_json::from_slice(&answer[1..]).map_err(|error| refused(error.to_string()))
+    }
+
+    fn check(&self, what: &'static str, actual: usize) -> Result<(), ModelError> {
+        let expected = self.coordinates;
+        if actual == expected { Ok(()) } else { Err(ModelError::Length { what, expected, actual }) }
+    }
+
+    /// Gives the model its first value. If it has one, nothing happens: whether all of it was empty.
+    ///
+    /// # Errors
+    /// As [`Self::pull`]; coordinates that are not finite.
+    pub fn initialise(&mut self, x: &[f32]) -> Result<bool, ModelError> {
+        self.give(kind::INIT, 0, x)
+    }
+
+    /// Gives the full-batch gradient at the snapshot of an epoch. If it has one, nothing happens: whether it was
+    /// missing.
+    ///
+    /// # Errors
+    /// As [`Self::pull`]; coordinates that are not finite.
+    pub fn begin(&mut self, epoch: u64, gradient: &[f32]) -> Result<bool, ModelError> {
+        self.give(kind::BEGIN, epoch, gradient)
+    }
+
+    fn give(&mut self, kind: u8, epoch: u64, vector: &[f32]) -> Result<bool, ModelError> {
+        self.check("the vector given", vector.len())?;
+        let asked = self.held.iter().map(|held| {
+            let mut frame = Frame::new(kind).u64(epoch);
+            payload::put_floats(&vector[held.range.clone()], frame.tail());
+            Asked { frames: vec![(frame.finish(), None)] }
+        });
+        let asked = asked.collect();
+        let answers = self.ask(asked)?;
+        let bits = 32 * self.coordinates as u64;
+        self.stats.whole.bits += bits;
+        self.stats.whole.paper += bits;
+        let mut taken = true;
+        for (shard, asked) in answers.iter().enumerate() {
+            let mut body = self.answer(shard, asked, 0, kind::DONE)?;
+            taken &= body.u8() == Some(1);
+        }
+        Ok(taken)
+    }
+
+    /// Brings the model into `x`, in the server's precision.
+    ///
+    /// # Errors
+    /// [`ModelError::Length`]; [`ModelError::Unreachable`] if a server does not answer in time;
+    /// [`ModelError::Refused`] if it does not want to; [`ModelError::Secret`].
+    pub fn pull(&mut self, x: &mut [f32], how: Pull) -> Result<Pulled, ModelError> {
+        self.check("the vector to pull into", x.len())?;
+        let asked =
+            (0..self.held.len()).map(|shard| Asked { frames: vec![(self.pull_frame(shard, how), None)] });
+        let asked = asked.collect();
+        let answers = self.ask(asked)?;
+        let pulled = self.take_pulled(&answers, 0)?;
+        x.copy_from_slice(&self.x);
+        Ok(pulled)
+    }
+
+    /// Sends a gradient, computed at what was pulled last (in epochs: the difference from that at the snapshot).
+    /// Shards that did not run at that pull get nothing.
+    ///
+    /// # Errors
+    /// As [`Self::pull`]; coordinates that are not finite.
+    pub fn push(&mut self, gradient: &[f32], how: Push) -> Result<Pushed, ModelError> {
+        self.check("the gradient", gradient.len())?;
+        let asked = self.push_frames(gradient, how)?;
+        let answers = self.ask(asked)?;
+        self.take_pushed(&answers)
+    }
+
+    /// [`Self::push`] and then [`Self::pull`], in one round trip.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn push_pull(
+        &mut self,
+        gradient: &[f32],
+        push: Push,
+        x: &mut [f32],
+        pull: Pull,
+    ) -> Result<(Pushed, Pulled), ModelError> {
+        self.check("the gradient", gradient.len())?;
+        self.check("the vector to pull into", x.len())?;
+        let mut asked = self.push_frames(gradient, push)?;
+        for (shard, asked) in asked.iter_mut().enumerate() {
+            asked.frames.push((self.pull_frame(shard, pull), None));
+        }
+        let answers = self.ask(asked)?;
+        let pushed = self.take_pushed(&answers)?;
+        let pulled = self.take_pulled(&answers, 1)?;
+        x.copy_from_slice(&self.x);
+        Ok((pushed, pulled))
+    }
+
+    /// Brings the snapshot into `x`, as floats: its epoch, or `None` if shards are at different ones (then again).
+    ///
+    /// # Errors
+    /// As [`Self::pull`]; [`ModelError::Empty`].
+    pub fn snapshot(&mut self, x: &mut [f32]) -> Result<Option<u64>, ModelError> {
+        self.check("the vector for the snapshot", x.len())?;
+        let request = Frame::new(kind::SNAPSHOT).finish();
+        let asked = self.held.iter().map(|_| Asked { frames: vec![(request.clone(), None)] }).collect();
+        let answers = self.ask(asked)?;
+        let bits = 32 * self.coordinates as u64;
+        self.stats.whole.bits += bits;
+        self.stats.whole.paper += bits;
+        for (shard, asked) in answers.iter().enumerate() {
+            let mut body = self.answer(shard, asked, 0, kind::SNAPPED)?;
+            let epoch = body.u64();
+            let range = self.held[shard].range.clone();
+            let taken = payload::take_floats(body.0, &mut x[range]);
+            let (Some(epoch), Ok(())) = (epoch, taken) else { return Err(self.broken(shard)) };
+            self.held[shard].snapshot = Some(epoch);
+        }
+        if !self.snapshot.is_empty() {
+            self.snapshot.copy_from_slice(x);
+        }
+        Ok(self.snapshot_epoch())
+    }
+
+    fn pull_frame(&self, shard: usize, how: Pull) -> Vec<u8> {
+        let held = &self.held[shard];
+        let (incarnation, stamp) = held.stamp.unwrap_or_default();
+        Frame::new(kind::PULL)
+            .u8(u8::from(how.patient))
+            .u64(incarnation)
+            .stamp(stamp)
+            .u64(held.snapshot.map_or(0, |epoch| epoch + 1))
+            .finish()
+    }
+
+    fn push_frames(&mut self, gradient: &[f32], how: Push) -> Result<Vec<Asked>, ModelError> {
+        let began = Instant::now();
+        let mut all = Vec::with_capacity(self.held.len());
+        for (shard, held) in self.held.iter_mut().enumerate() {
+            let mut asked = Asked::default();
+            if let (true, Some((incarnation, stamp))) = (held.running, held.stamp) {
+                let sequence = held.sequence + 1;
+                let seed = mix(self.config.seed ^ DOMAIN).wrapping_add(u64::from(self.config.worker));
+                let rounding = Rounding::new(seed, sequence, shard as u32);
+                let head = Frame::new(kind::PUSH).u64(sequence).u64(incarnation);
+                let mut frame = head.stamp(stamp).f32(how.scale);
+                let size =
+                    payload::encode(&gradient[held.range.clone()], how.encoding, rounding, frame.tail())?;
+                held.sequence = sequence;
+                self.stats.pushed.bits += size.bits;
+                self.stats.pushed.paper += size.paper;
+                asked.frames.push((frame.finish(), None));
+            }
+            all.push(asked);
+        }
+        self.stats.coding += began.elapsed();
+        Ok(all)
+    }
+
+    fn take_pushed(&mut self, answers: &[Asked]) -> Result<Pushed, ModelError> {
+        let mut result = Pushed::default();
+        for (shard, asked) in answers.iter().enumerate() {
+            // The first frame is the push, if there was one: a pull is never alone here.
+            if asked.frames.first().is_none_or(|(request, _)| request[4] != kind::PUSH) {
+                continue;
+            }
+            let mut body = self.answer(shard, asked, 0, kind::PUSHED)?;
+            let (code, _, delay) = (body.u8(), body.stamp(), body.u64());
+            let (Some(code), Some(delay)) = (code, delay) else { return Err(self.broken(shard)) };
+            match code {
+                pushed::TAKEN => {
+                    result.taken += 1;
+                    result.delay = result.delay.max(delay);
+                    self.stats.pushes += 1;
+                    self.stats.delays += delay;
+                    self.stats.longest_delay = self.stats.longest_delay.max(delay);
+                }
+                pushed::REPEATED => {
+                    result.taken += 1;
+                    self.stats.pushes += 1;
+                }
+                code => {
+                    let reason = Reason::from_code(code).ok_or_else(|| self.broken(shard))?;
+                    if reason == Reason::NotFinite {
+                        let what = "the rate's scale is not a finite number from 0";
+                        return Err(ModelError::Config(what.to_owned()));
+                    }
+                    result.refused.push((shard, reason));
+                    self.stats.refused += 1;
+                }
+            }
+        }
+        Ok(result)
+    }
+
+    /// Answers to pulls, which are the last frames.
+    fn take_pulled(&mut self, answers: &[Asked], after: usize) -> Result<Pulled, ModelError> {
+        let began = Instant::now();
+        let mut result = Pulled { shards: Vec::with_capacity(answers.len()) };
+        for (shard, asked) in answers.iter().enumerate() {
+            let at = asked.frames.len() - 1;
+            debug_assert!(at <= after);
+            let mut body = self.answer(shard, asked, at, kind::PULLED)?;
+            let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else { return Err(self.broken(shard)) };
+            let range = self.held[shard].range.clone();
+            self.held[shard].running = false;
+            result.shards.push(match code {
+                pulled::EMPTY => ShardState::Empty,
+                pulled::WAITING => ShardState::Waiting(stamp.epoch),
+                _ => {
+                    match code {
+                        pulled::VECTOR => {
+                            let len = range.len() as u64;
+                            self.stats.pulled.bits += 8 * body.0.len() as u64;
+                            self.stats.pulled.paper += match body.0 {
+                                [1, bits, ..] => 32 + u64::from(*bits) * len,
+                                _ => 32 * len,
+                            };
+                            if payload::decode(body.0, &mut self.x[range]).is_err() {
+                                return Err(self.broken(shard));
+                            }
+                        }
+                        pulled::UNCHANGED => self.stats.flags += 1,
+                        pulled::SNAPSHOT if self.held[shard].snapshot == Some(stamp.epoch) => {
+                            self.stats.flags += 1;
+                            self.x[range.clone()].copy_from_slice(&self.snapshot[range]);
+                        }
+                        _ => return Err(self.broken(shard)),
+                    }
+                    if code != pulled::VECTOR {
+                        self.stats.pulled.bits += 1;
+                        self.stats.pulled.paper += 1;
+                    }
+                    self.stats.pulls += 1;
+                    let incarnation = self.links[self.held[shard].server].as_ref().map(|l| l.incarnation);
+                    self.held[shard].stamp = incarnation.map(|incarnation| (incarnation, stamp));
+                    self.held[shard].running = true;
+                    ShardState::Running(stamp)
+                }
+            });
+        }
+        self.stats.coding += began.elapsed();
+        Ok(result)
+    }
+
+    fn server_of(&self, shard: usize) -> String {
+        self.config.servers[self.held[shard].server].clone()
+    }
+
+    fn broken(&self, shard: usize) -> ModelError {
+        let reason = "its answer is not one of this protocol version".to_owned();
+        ModelError::Refused { server: self.server_of(shard), reason }
+    }
+
+    /// The body of answer `at`, which must have this kind.
+    fn answer<'a>(
+        &self,
+        shard: usize,
+        asked: &'a Asked,
+        at: usize,
+        wanted: u8,
+    ) -> Result<Body<'a>, ModelError> {
+        let answer = asked.frames.get(at).and_then(|(_, answer)| answer.as_deref()).unwrap_or(&[]);
+        match answer {
+            [kind, rest @ ..] if *kind == wanted => Ok(Body(rest)),
+            [kind::REFUSED, code, text @ ..] => Err(match Reason::from_code(*code) {
+                Some(Reason::Empty) => ModelError::Empty,
+                _ => ModelError::Refused {
+                    server: self.server_of(shard),
+                    reason: String::from_utf8_lossy(text).into_owned(),
+                },
+            }),
+            _ => Err(self.broken(shard)),
+        }
+    }
+
+    /// Sends every shard its frames until all are answered; a server that is lost is looked for until the time-out.
+    fn ask(&mut self, mut asked: Vec<Asked>) -> Result<Vec<Asked>, ModelError> {
+        let began = Instant::now();
+        let deadline = began + self.config.timeout;
+        loop {
+            let failure = match self.connect(deadline) {
+                Ok(()) => {
+                    let held = &self.held;
+                    let tasks = self.streams.iter_mut().zip(&mut asked).enumerate().filter_map(
+                        |(shard, (stream, asked))| {
+                            let stream = stream.as_mut()?;
+                            let longest = 64 + payload::max_len(held[shard].range.len());
+                            Some(async move { (held[shard].server, exchange(stream, asked, longest).await) })
+                        },
+                    );
+                    let all = join_all(tasks);
+                    let timeout = deadline.saturating_duration_since(Instant::now());
+                    let results = self.runtime.block_on(async { tokio::time::timeout(timeout, all).await });
+                    match results {
+                        Ok(results) => {
+                            results.into_iter().find_map(|(server, result)| Some((server, result.err()?)))
+                        }
+                        Err(_) => {
+                            // What was under way is in no known state.
+                            (0..self.links.len()).for_each(|server| self.drop_link(server));
+                            Some((0, Failure::Lost("no answer".to_owned())))
+                        }
+                    }
+                }
+                Err(failure) => Some(failure),
+            };
+            let Some((server, failure)) = failure else { break };
+            self.drop_link(server);
+            let waited = began.elapsed();
+            if failure.is_final() || Instant::now() + PAUSE >= deadline {
+                return Err(failure.into_error(&self.config.servers[server], &self.config.job, waited));
+            }
+            tracing::debug!("model server {}: {failure}; again", self.config.servers[server]);
+            std::thread::sleep(PAUSE);
+        }
+        self.stats.waiting += began.elapsed();
+        Ok(asked)
+    }
+
+    fn drop_link(&mut self, server: usize) {
+        self.links[server] = None;
+        for (held, stream) in self.held.iter().zip(&mut self.streams) {
+            if held.server == server {
+                *stream = None;
+            }
+        }
+    }
+
+    /// Makes the connections that are not there.
+    fn connect(&mut self, deadline: Instant) -> Result<(), (usize, Failure)> {
+        for server in 0..self.links.len() {
+            if self.links[server].as_ref().is_some_and(Link::is_open) {
+                continue;
+            }
+            self.drop_link(server);
+            let numbers = self.held.iter().filter(|held| held.server == server).count();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let linking =
+                Link::connect(&self.config, server, &self.name, &self.parts[server], numbers as u32);
+            let linked = self.runtime.block_on(async { tokio::time::timeout(left, linking).await });
+            let (link, streams) = match linked {
+                Ok(Ok(linked)) => linked,
+                Ok(Err(failure)) => return Err((server, failure)),
+                Err(_) => return Err((server, Failure::Lost("no answer".to_owned()))),
+            };
+            self.stats.reconnections += 1;
+            let shards =
+                self.held.iter_mut().zip(&mut self.streams).filter(|(held, _)| held.server == server);
+            for ((held, place), (stream, attached)) in shards.zip(streams) {
+                held.sequence = held.sequence.max(attached.sequence);
+                if let Some((incarnation, stamp)) = held.stamp
+                    && incarnation != link.incarnation
+                {
+                    self.stats.forgotten += stamp.version.saturating_sub(attached.stamp.version);
+                }
+                debug_assert_eq!(stream.number, held.number);
+                *place = Some(stream);
+            }
+            self.links[server] = Some(link);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.streams.clear();
+        let links = std::mem::take(&mut self.links);
+        self.runtime.block_on(async { join_all(links.into_iter().flatten().map(Link::leave)).await });
+    }
+}
+
+/// All frames that are not answered, one after the other without waiting between.
+async fn exchange(stream: &mut Stream, asked: &mut Asked, longest: usize) -> Result<(), Failure> {
+    for (request, answer) in &asked.frames {
+        if answer.is_none() {
+            stream.send(request).await?;
+        }
+    }
+    for (_, answer) in &mut asked.frames {
+        if answer.is_none() {
+            *answer = Some(stream.receive(longest).await?);
+        }
+    }
+    Ok(())
+}

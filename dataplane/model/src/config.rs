@@ -1,0 +1,241 @@
+//! What a server is told: flags, a file, and what they come to.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use serde::{Deserialize, Deserializer};
+
+use crate::error::ModelError;
+use crate::proof::Secret;
+use crate::wire::is_name;
+
+/// A job: who may come, and how much it may hold.
+#[derive(Clone, Debug)]
+pub struct JobConfig {
+    /// Letters, digits, `.`, `_` and `-`.
+    pub name: String,
+    /// What its workers know.
+    pub secret: Secret,
+    /// Most models.
+    pub max_models: usize,
+    /// Most coordinates of all its models together; each takes 4 to 20 bytes here.
+    pub max_coordinates: u64,
+}
+
+/// A server.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// UDP address and port.
+    pub listen: SocketAddr,
+    /// By name.
+    pub jobs: Vec<JobConfig>,
+    /// Folder of state files; `None`: nothing survives.
+    pub state: Option<PathBuf>,
+    /// Longest time between a push and its place in a file.
+    pub durable: Duration,
+    /// Threads that serve.
+    pub threads: usize,
+    /// Most connections at a time.
+    pub connections: usize,
+    /// How long a worker may take from pull to push while others wait for it.
+    pub lease: Duration,
+    /// How long a peer may take for a request that it has begun, and for an answer.
+    pub patience: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9100)),
+            jobs: Vec::new(),
+            state: None,
+            durable: Duration::from_secs(1),
+            threads: std::thread::available_parallelism().map_or(1, usize::from).min(16),
+            connections: 256,
+            lease: Duration::from_secs(30),
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+impl JobConfig {
+    /// A job with the usual limits: 64 models, 2^28 coordinates.
+    #[must_use]
+    pub fn new(name: &str, secret: Secret) -> Self {
+        Self { name: name.to_owned(), secret, max_models: 64, max_coordinates: 1 << 28 }
+    }
+}
+
+impl ServerConfig {
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`], which names the key.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        let wrong = |what: String| Err(ModelError::Config(what));
+        if self.jobs.is_empty() {
+            return wrong(
+                "there is no job: give --job and --secret, or [[job]] sections in a file".to_owned(),
+            );
+        }
+        for (i, job) in self.jobs.iter().enumerate() {
+            if !is_name(&job.name) {
+                let name = &job.name;
+                return wrong(format!("job {name:?}: take 1 to 64 letters, digits, '.', '_' and '-'"));
+            }
+            if self.jobs[..i].iter().any(|other| other.name == job.name) {
+                return wrong(format!("job {} is there twice", job.name));
+            }
+            if let Err(error) = job.secret.check() {
+                return wrong(format!("job {}: {error} (--secret, THC_MODEL_SECRET or secret)", job.name));
+            }
+            if job.max_models == 0 || job.max_coordinates == 0 {
+                return wrong(format!("job {}: max_models and max_coordinates must be above 0", job.name));
+            }
+        }
+        if self.threads == 0 || self.threads > 256 {
+            return wrong("threads must be 1 to 256".to_owned());
+        }
+        if self.connections == 0 {
+            return wrong("connections must be above 0".to_owned());
+        }
+        for (key, time) in [("durable", self.durable), ("lease", self.lease), ("patience", self.patience)] {
+            if time < Duration::from_millis(10) {
+                return wrong(format!("{key} must be at least 10ms"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    humantime::parse_duration(&text)
+        .map(Some)
+        .map_err(|_| serde::de::Error::custom(format!("{text:?} is no time: write one like \"500ms\"")))
+}
+
+/// Coordinates like 1000000, "64Mi" or "1G".
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    text.parse::<ByteSize>().map(|size| size.0).map_err(|_| "give a number like 1000000 or 64Mi".to_owned())
+}
+
+/// Keys of a server, each optional: a file's, or those of the command line, which win.
+#[derive(Clone, Debug, Default, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct ServerOptions {
+    /// UDP address and port to listen on [default: 127.0.0.1:9100]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
+    pub listen: Option<SocketAddr>,
+    /// Keep the models in this folder, so that they survive [default: they do not]
+    #[arg(long, value_name = "DIR", help_heading = "Server")]
+    pub state: Option<PathBuf>,
+    /// Write what has changed so often; a killed server forgets at most the pushes since [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
+    #[serde(default, deserialize_with = "time")]
+    pub durable: Option<Duration>,
+    /// Threads that serve [default: one per core, at most 16]
+    #[arg(long, value_name = "NUMBER", help_heading = "Server")]
+    pub threads: Option<usize>,
+    /// Most connections at a time [default: 256]
+    #[arg(long, value_name = "NUMBER", help_heading = "Server")]
+    pub connections: Option<usize>,
+    /// How long a worker may take from pull to push while others wait for it [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
+    #[serde(default, deserialize_with = "time")]
+    pub lease: Option<Duration>,
+    /// How long a peer may take for a request that it has begun [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
+    #[serde(default, deserialize_with = "time")]
+    pub patience: Option<Duration>,
+    /// Jobs of a file.
+    #[arg(skip)]
+    #[serde(default, rename = "job")]
+    pub jobs: Vec<JobOptions>,
+}
+
+/// Keys of a job.
+#[derive(Clone, Debug, Default, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct JobOptions {
+    /// Name of the job
+    #[arg(long = "job", value_name = "NAME", help_heading = "Job")]
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What its workers must know, 16 characters or more
+    #[arg(long, env = "THC_MODEL_SECRET", hide_env_values = true, value_name = "TEXT", help_heading = "Job")]
+    #[serde(default)]
+    pub secret: Option<Secret>,
+    /// Most models [default: 64]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    #[serde(default)]
+    pub max_models: Option<usize>,
+    /// Most coordinates of all models together, 4 to 20 bytes each [default: 256Mi]
+    #[arg(long, value_name = "NUMBER", value_parser = count, help_heading = "Job")]
+    #[serde(default)]
+    pub max_coordinates: Option<u64>,
+}
+
+impl ServerOptions {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// [`ModelError::Read`].
+    pub fn read(path: &Path) -> Result<Self, ModelError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ModelError::Read { path: path.to_owned(), reason: error.to_string() })?;
+        // Only the message: the rest of what toml says quotes the line, which may hold a secret.
+        toml::from_str(&text).map_err(|error: toml::de::Error| ModelError::Read {
+            path: path.to_owned(),
+            reason: error.message().replace('\n', " "),
+        })
+    }
+
+    /// With the command line's over them.
+    #[must_use]
+    pub fn with_flags(mut self, flags: Self, job: JobOptions) -> Self {
+        let Self { listen, state, durable, threads, connections, lease, patience, .. } = flags;
+        self.listen = listen.or(self.listen);
+        self.state = state.or(self.state);
+        self.durable = durable.or(self.durable);
+        self.threads = threads.or(self.threads);
+        self.connections = connections.or(self.connections);
+        self.lease = lease.or(self.lease);
+        self.patience = patience.or(self.patience);
+        if job.name.is_some() {
+            self.jobs.push(job);
+        }
+        self
+    }
+
+    /// What they come to.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`], which names the key.
+    pub fn validate(&self) -> Result<ServerConfig, ModelError> {
+        let defaults = ServerConfig::default();
+        let jobs = self.jobs.iter().map(|job| {
+            let defaults = JobConfig::new("", Secret::default());
+            JobConfig {
+                name: job.name.clone().unwrap_or_default(),
+                secret: job.secret.clone().unwrap_or_default(),
+                max_models: job.max_models.unwrap_or(defaults.max_models),
+                max_coordinates: job.max_coordinates.unwrap_or(defaults.max_coordinates),
+            }
+        });
+        let config = ServerConfig {
+            listen: self.listen.unwrap_or(defaults.listen),
+            jobs: jobs.collect(),
+            state: self.state.clone(),
+            durable: self.durable.unwrap_or(defaults.durable),
+            threads: self.threads.unwrap_or(defaults.threads),
+            connections: self.connections.unwrap_or(defaults.connections),
+            lease: self.lease.unwrap_or(defaults.lease),
+            patience: self.patience.unwrap_or(defaults.patience),
+        };
+        config.validate()?;
+        Ok(config)
+    }
+}

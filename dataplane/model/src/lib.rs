@@ -1,0 +1,54 @@
+//! Asynchronous training with double quantization: a server that holds the model, and its client.
+//!
+//! Workers pull the model in low precision and push gradients in low precision; nobody waits for anybody
+//! (Yu, Wu, Huang: Double Quantization for Communication-Efficient Distributed Optimization; "the paper" here).
+//! `docs/asynchronous.md` tells the whole of it. The parts:
+//!
+//! - [`Spec`]: what a model is and by which rule it moves;
+//! - [`payload`]: vectors as they travel;
+//! - [`shard`]: a range of coordinates and its clock, without I/O: what a pull and a push do;
+//! - [`Server`]: shards behind QUIC, kept in files;
+//! - [`Client`]: what a worker holds: pull, push, snapshots, and the way back after a server's death.
+//!
+//! ```no_run
+//! use thc_model::{Client, ClientConfig, Pull, Push, Spec};
+//!
+//! let config = ClientConfig {
+//!     servers: vec!["127.0.0.1:9100".to_owned()],
+//!     secret: "sixteen letters or more".into(),
+//!     ..ClientConfig::default()
+//! };
+//! let mut client = Client::open(config, "weights", Spec::sgd(1000, 0.1))?;
+//! client.initialise(&[0.0; 1000])?;
+//! let mut x = vec![0.0; 1000];
+//! client.pull(&mut x, Pull::default())?;
+//! let gradient = x.clone(); // of ½‖x‖²
+//! client.push(&gradient, Push::bits(8))?;
+//! # Ok::<(), thc_model::ModelError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod book;
+mod client;
+mod config;
+mod counters;
+mod error;
+#[cfg(test)]
+mod hostile;
+pub mod payload;
+mod proof;
+mod server;
+mod session;
+pub mod shard;
+mod spec;
+pub mod step;
+mod store;
+mod wire;
+
+pub use client::{Client, ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, ShardState};
+pub use config::{JobConfig, JobOptions, ServerConfig, ServerOptions};
+pub use counters::{Counters, JobStats, Reason, ServerStats, ShardStats};
+pub use error::ModelError;
+pub use proof::{Secret, TooShort};
+pub use server::Server;
+pub use spec::{ModelBits, Prox, Spec};

@@ -1,0 +1,86 @@
+//! The model server.
+#![forbid(unsafe_code)]
+
+mod cli;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Parser;
+use clap::error::ErrorKind;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use thc_model::{Server, ServerConfig};
+
+/// How often signals are looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// Exit status: what was asked makes no sense.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let flags = match cli::Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => {
+            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let _ = error.print();
+            return ExitCode::from(if told { 0 } else { USAGE });
+        }
+    };
+    let interval = flags.stats_interval;
+    let config = match flags.options().and_then(|options| options.validate()) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("thc-model: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    match run(config, interval) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("thc-model: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: ServerConfig, interval: Option<Duration>) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The second one ends the process at once, should the first get stuck.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot handle signals")?;
+    }
+    let server = Server::start(config)?;
+    print(&format!("ready {}", server.local()));
+    let mut next = interval.map(|interval| Instant::now() + interval);
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(TICK);
+        if let (Some(due), Some(interval)) = (next, interval)
+            && Instant::now() >= due
+        {
+            eprintln!("{}", serde_json::to_string(&server.stats())?);
+            next = Some(due.max(Instant::now()) + interval.max(TICK));
+        }
+    }
+    let totals = server.shutdown()?;
+    print(&serde_json::to_string(&totals)?);
+    Ok(())
+}
+
+/// Prints a line; nobody may be listening, which is no reason to stop.
+fn print(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

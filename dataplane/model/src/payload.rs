@@ -1,0 +1,394 @@
+//! Vectors as they travel: floats, a lattice, and two sparse forms. Little endian.
+//!
+//! ```text
+//! 0 floats              d × f32
+//! 1 lattice             b u8, δ f32, d codes of b bits
+//! 2 lattice, sparse     b u8, δ f32, n u32, positions, n codes of b bits; others are zero
+//! 3 signs, sparse       magnitude f32, n u32, positions, n bits, 1 for negative; others are zero
+//! ```
+//!
+//! The first byte says which; positions are those of [`thc_codec::positions`], codes those of
+//! [`thc_codec::lattice`]. What Lemma 2 keeps has one magnitude, so form 3 has all of it: Q_(δ,b) of it with
+//! δ = ‖β‖∞/(2^(b−1) − 1) would be that magnitude again, whatever b is.
+
+use thc_codec::lattice::Lattice;
+use thc_codec::packing::packed_len;
+use thc_codec::rounding::Rounding;
+use thc_codec::sparsify::sparsify;
+use thc_codec::{CodecError, norm, positions};
+
+const FLOATS: u8 = 0;
+const LATTICE: u8 = 1;
+const LATTICE_SPARSE: u8 = 2;
+const SIGNS_SPARSE: u8 = 3;
+
+/// How a gradient is encoded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Encoding {
+    /// Floats, all of them.
+    Full,
+    /// b bits for every coordinate: AsyLPG.
+    Dense {
+        /// b, 2 to 16.
+        bits: u8,
+    },
+    /// b bits for every coordinate, zeros left out where that is shorter. The server gets the same numbers.
+    Shortest {
+        /// b, 2 to 16.
+        bits: u8,
+    },
+    /// Sparsified first: Sparse-AsyLPG.
+    Sparse {
+        /// b, 2 to 16: what the paper counts for a value.
+        bits: u8,
+        /// φ; `None`: ‖α‖₁/‖α‖∞.
+        budget: Option<f32>,
+    },
+}
+
+/// What a vector took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Bits as written here.
+    pub bits: u64,
+    /// Bits as the paper counts them: 32 d; 32 + b d; 32 + n (⌈log₂ d⌉ + b).
+    pub paper: u64,
+}
+
+/// Why a payload is refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Broken {
+    /// It has not the length, or not the form, that it should have.
+    #[error("{0}")]
+    Shape(String),
+    /// It has a number that is infinite or NaN.
+    #[error("it has a number that is not finite")]
+    NotFinite,
+}
+
+impl From<CodecError> for Broken {
+    fn from(error: CodecError) -> Self {
+        Self::Shape(error.to_string())
+    }
+}
+
+fn shape(what: &str) -> Broken {
+    Broken::Shape(what.to_owned())
+}
+
+/// Largest encoding of `coordinates`.
+#[must_use]
+pub fn max_len(coordinates: usize) -> usize {
+    16 + 4 * coordinates
+}
+
+/// Appends floats.
+pub(crate) fn put_floats(x: &[f32], out: &mut Vec<u8>) {
+    out.reserve(4 * x.len());
+    out.extend(x.iter().flat_map(|v| v.to_le_bytes()));
+}
+
+/// Reads floats of the right number, all finite.
+pub(crate) fn take_floats(bytes: &[u8], out: &mut [f32]) -> Result<(), Broken> {
+    if bytes.len() != 4 * out.len() {
+        let reason = format!("it has {} bytes of floats, {} are right", bytes.len(), 4 * out.len());
+        return Err(Broken::Shape(reason));
+    }
+    for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(4)) {
+        *out = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    if norm::max_abs(out).is_finite() { Ok(()) } else { Err(Broken::NotFinite) }
+}
+
+/// Appends `x` as floats.
+pub fn encode_full(x: &[f32], out: &mut Vec<u8>) -> Size {
+    out.push(FLOATS);
+    put_floats(x, out);
+    let bits = 32 * x.len() as u64;
+    Size { bits: bits + 8, paper: bits }
+}
+
+/// Appends `x` on a lattice.
+///
+/// # Errors
+/// None for lattices that exist.
+pub fn encode_on(x: &[f32], on: &Lattice, rounding: Rounding, out: &mut Vec<u8>) -> Result<Size, CodecError> {
+    let before = out.len();
+    out.push(LATTICE);
+    out.push(on.bits());
+    out.extend(on.delta().to_le_bytes());
+    let from = out.len();
+    out.resize(from + packed_len(on.bits(), x.len()), 0);
+    on.quantize(x, rounding, 0, &mut out[from..])?;
+    let paper = 32 + u64::from(on.bits()) * x.len() as u64;
+    Ok(Size { bits: 8 * (out.len() - before) as u64, paper })
+}
+
+/// Appends the codes of `x` that are not those of zero, if that is shorter than all of them.
+fn encode_shortest(
+    x: &[f32],
+    on: &Lattice,
+    rounding: Rounding,
+    out: &mut Vec<u8>,
+) -> Result<Size, CodecError> {
+    let mut codes = vec![0; x.len()];
+    on.round(x, rounding, 0, &mut codes)?;
+    let kept: Vec<u32> = (0..).zip(&codes).filter(|(_, code)| **code != on.zero()).map(|(i, _)| i).collect();
+    let before = out.len();
+    out.push(LATTICE_SPARSE);
+    out.push(on.bits());
+    out.extend(on.delta().to_le_bytes());
+    out.extend((kept.len() as u32).to_le_bytes());
+    positions::encode(&kept, x.len(), out)?;
+    let values: Vec<f32> = kept.iter().map(|i| on.value(codes[*i as usize])).collect();
+    let from = out.len();
+    if from - before + packed_len(on.bits(), kept.len()) >= 6 + packed_len(on.bits(), x.len()) {
+        out.truncate(before);
+        return encode_on(x, on, rounding, out);
+    }
+    out.resize(from + packed_len(on.bits(), kept.len()), 0);
+    // Values of the lattice stay what they are.
+    on.quantize(&values, rounding, 0, &mut out[from..])?;
+    let paper = 32 + u64::from(on.bits()) * x.len() as u64;
+    Ok(Size { bits: 8 * (out.len() - before) as u64, paper })
+}
+
+/// Appends `x` as `how` says.
+///
+/// # Errors
+/// Bits and budgets out of range; coordinates that are not finite.
+pub fn encode(x: &[f32], how: Encoding, rounding: Rounding, out: &mut Vec<u8>) -> Result<Size, CodecError> {
+    match how {
+        Encoding::Full => {
+            let max = norm::max_abs(x);
+            if !max.is_finite() {
+                let what = "the largest magnitude of a gradient";
+                let value = f64::from(max);
+                return Err(CodecError::Parameter { what, value, allowed: "finite numbers" });
+            }
+            Ok(encode_full(x, out))
+        }
+        Encoding::Dense { bits } => encode_on(x, &Lattice::spanning(x, bits)?, rounding, out),
+        Encoding::Shortest { bits } => encode_shortest(x, &Lattice::spanning(x, bits)?, rounding, out),
+        Encoding::Sparse { bits, budget } => {
+            Lattice::new(1.0, bits)?;
+            let sparse = sparsify(x, budget, rounding)?;
+            let before = out.len();
+            out.push(SIGNS_SPARSE);
+            out.extend(sparse.magnitude.to_le_bytes());
+            out.extend((sparse.positions.len() as u32).to_le_bytes());
+            positions::encode(&sparse.positions, x.len(), out)?;
+            out.extend(sparse.negative.chunks(8).map(|signs| {
+                signs.iter().enumerate().fold(0_u8, |byte, (i, sign)| byte | u8::from(*sign) << (7 - i))
+            }));
+            let count = sparse.positions.len() as u64;
+            let paper = 32 + count * u64::from(positions::plain_bits(x.len()) + u32::from(bits));
+            Ok(Size { bits: 8 * (out.len() - before) as u64, paper })
+        }
+    }
+}
+
+/// Reads a vector of `out`'s length. Everything it holds is finite.
+///
+/// # Errors
+/// [`Broken`], and `out` has no particular value.
+pub fn decode(bytes: &[u8], out: &mut [f32]) -> Result<(), Broken> {
+    let mut reader = Reader { bytes };
+    match reader.take(1)?[0] {
+        FLOATS => take_floats(reader.bytes, out),
+        LATTICE => {
+            let on = reader.lattice()?;
+            Ok(on.dequantize(reader.bytes, out)?)
+        }
+        LATTICE_SPARSE => {
+            let on = reader.lattice()?;
+            let kept = reader.positions(out.len())?;
+            let mut values = vec![0.0; kept.len()];
+            on.dequantize(reader.bytes, &mut values)?;
+            out.fill(0.0);
+            for (position, value) in kept.iter().zip(values) {
+                out[*position as usize] = value;
+            }
+            Ok(())
+        }
+        SIGNS_SPARSE => {
+            let magnitude = reader.float()?;
+            let kept = reader.positions(out.len())?;
+            if reader.bytes.len() != kept.len().div_ceil(8) {
+                return Err(shape("it has not one sign for each position"));
+            }
+            out.fill(0.0);
+            for (i, position) in kept.iter().enumerate() {
+                let negative = reader.bytes[i / 8] >> (7 - i % 8) & 1 == 1;
+                out[*position as usize] = if negative { -magnitude } else { magnitude };
+            }
+            Ok(())
+        }
+        other => Err(Broken::Shape(format!("its form is {other}, which is unknown"))),
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Broken> {
+        let (head, rest) = self.bytes.split_at_checked(count).ok_or_else(|| shape("it is too short"))?;
+        self.bytes = rest;
+        Ok(head)
+    }
+
+    fn float(&mut self) -> Result<f32, Broken> {
+        let bytes = self.take(4)?;
+        let value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        if value.is_finite() { Ok(value) } else { Err(Broken::NotFinite) }
+    }
+
+    fn lattice(&mut self) -> Result<Lattice, Broken> {
+        let bits = self.take(1)?[0];
+        let lattice = Lattice::new(self.float()?, bits)?;
+        // The value of code 0 is the largest in magnitude.
+        if lattice.value(0).is_finite() { Ok(lattice) } else { Err(Broken::NotFinite) }
+    }
+
+    fn positions(&mut self, dimension: usize) -> Result<Vec<u32>, Broken> {
+        let bytes = self.take(4)?;
+        let count = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+        let (kept, used) = positions::decode(self.bytes, count, dimension)?;
+        self.take(used)?;
+        Ok(kept)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HOW: [Encoding; 7] = [
+        Encoding::Full,
+        Encoding::Dense { bits: 2 },
+        Encoding::Dense { bits: 11 },
+        Encoding::Shortest { bits: 4 },
+        Encoding::Shortest { bits: 8 },
+        Encoding::Sparse { bits: 8, budget: None },
+        Encoding::Sparse { bits: 8, budget: Some(3.0) },
+    ];
+
+    fn rounding() -> Rounding {
+        Rounding::new(1, 2, 3)
+    }
+
+    #[test]
+    fn sizes_by_hand() {
+        let mut x = vec![0.0; 1000];
+        x[7] = -2.0;
+        x[500] = 2.0;
+        let size = |how| encode(&x, how, rounding(), &mut Vec::new()).unwrap();
+        assert_eq!(size(Encoding::Full), Size { bits: 8 + 32_000, paper: 32_000 });
+        assert_eq!(size(Encoding::Dense { bits: 8 }), Size { bits: 48 + 8000, paper: 8032 });
+        // Head 10 bytes; positions 1 + 3 bytes (10 bits each); 2 bytes.
+        assert_eq!(size(Encoding::Shortest { bits: 8 }), Size { bits: 8 * 16, paper: 8032 });
+        // Head 9; positions 1 + 3; signs 1.
+        assert_eq!(
+            size(Encoding::Sparse { bits: 8, budget: None }),
+            Size { bits: 8 * 14, paper: 32 + 2 * 18 }
+        );
+    }
+
+    #[test]
+    fn leaving_zeros_out_changes_nothing() {
+        let x: Vec<f32> = (0..300).map(|i| if i % 7 == 0 { (i as f32).sin() } else { 0.0 }).collect();
+        let decoded = |how| {
+            let (mut bytes, mut out) = (Vec::new(), vec![9.0; 300]);
+            encode(&x, how, rounding(), &mut bytes).unwrap();
+            decode(&bytes, &mut out).unwrap();
+            out
+        };
+        for bits in 2..=16 {
+            assert_eq!(
+                decoded(Encoding::Dense { bits }),
+                decoded(Encoding::Shortest { bits }),
+                "{bits} bits"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_broken_is_refused() {
+        let mut out = [0.0; 4];
+        let with = |head: &[u8], floats: &[f32]| {
+            let mut bytes = head.to_vec();
+            put_floats(floats, &mut bytes);
+            bytes
+        };
+        let shapes = [
+            vec![],
+            vec![9],
+            with(&[0], &[1.0; 3]),
+            with(&[0], &[1.0; 5]),
+            with(&[1, 8], &[1.0]),
+            with(&[1, 17], &[1.0, 0.0]),
+            with(&[1, 8], &[-1.0, 0.0]),
+            [with(&[2, 8], &[1.0]), vec![1, 0, 0]].concat(),
+            [with(&[2, 8], &[1.0]), vec![5, 0, 0, 0, 255, 0, 0]].concat(),
+            [with(&[3], &[1.0]), vec![1, 0, 0, 0, 255, 0]].concat(),
+            [with(&[3], &[1.0]), vec![255, 255, 255, 255, 255, 0]].concat(),
+        ];
+        for bytes in shapes {
+            assert!(matches!(decode(&bytes, &mut out), Err(Broken::Shape(_))), "{bytes:?}");
+        }
+        let infinite = [
+            with(&[0], &[1.0, f32::NAN, 1.0, 1.0]),
+            with(&[0], &[1.0, 1.0, 1.0, f32::INFINITY]),
+            with(&[1, 8], &[f32::NAN, 0.0]),
+            [with(&[1, 16], &[2e37]), vec![0; 8]].concat(),
+            [with(&[3], &[f32::INFINITY]), vec![1, 0, 0, 0, 255, 0, 0]].concat(),
+        ];
+        for bytes in infinite {
+            assert_eq!(decode(&bytes, &mut out), Err(Broken::NotFinite), "{bytes:?}");
+        }
+        for how in HOW {
+            assert!(encode(&[1.0, f32::NAN], how, rounding(), &mut Vec::new()).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(x in prop::collection::vec(prop_oneof![Just(0.0), -1e6_f32..1e6], 1..300), seed: u64) {
+            let max = norm::max_abs(&x);
+            for how in HOW {
+                let mut bytes = Vec::new();
+                let size = encode(&x, how, Rounding::new(seed, 0, 0), &mut bytes).unwrap();
+                prop_assert_eq!(size.bits, 8 * bytes.len() as u64);
+                prop_assert!(bytes.len() <= max_len(x.len()));
+                let mut out = vec![9.0; x.len()];
+                decode(&bytes, &mut out).unwrap();
+                match how {
+                    Encoding::Full => prop_assert_eq!(&x, &out),
+                    Encoding::Sparse { .. } => {
+                        prop_assert!(x.iter().zip(&out).all(|(x, out)| *out == 0.0 || x * out > 0.0));
+                    }
+                    Encoding::Dense { bits } | Encoding::Shortest { bits } => {
+                        let step = max / ((1 << (bits - 1)) - 1) as f32 * 1.01;
+                        prop_assert!(x.iter().zip(&out).all(|(x, out)| (x - out).abs() <= step));
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80), form in 0_u8..4) {
+            let mut out = [0.0; 10];
+            let mut bytes = bytes;
+            if let Some(first) = bytes.first_mut() {
+                *first = form;
+            }
+            if decode(&bytes, &mut out).is_ok() {
+                prop_assert!(out.iter().all(|v| v.is_finite()));
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Who is who: TLS with a certificate of the moment, and a proof that both ends know the job's secret.
+//!
+//! The server makes a key and a self-signed certificate when it starts; nobody has to hand files around, and a
+//! restarted server needs none. What a certificate authority would vouch for, the job's secret does: both ends
+//! send HMAC-SHA256(secret, role ‖ exported key), where the exported key (RFC 5705) belongs to this TLS
+//! connection alone. So the secret never travels, a recorded proof is worth nothing elsewhere, and somebody in the middle, who
+//! has two connections with two exported keys, can show neither end a proof. What he can do is try secrets against a
+//! proof he was sent, which is why they have at least 16 characters.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ring::hmac;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use serde::Deserialize;
+
+use crate::error::ModelError;
+use crate::wire::ALPN;
+
+/// Fewest characters of a secret.
+const SHORTEST: usize = 16;
+/// Label of the exported key.
+const LABEL: &[u8] = b"EXPORTER-thc-model-1";
+
+/// What all workers of a job know, and nobody else. It is never shown.
+#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+/// A secret that somebody could find by trying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the secret has fewer than {SHORTEST} characters, which can be found by trying: take a longer one")]
+pub struct TooShort;
+
+impl Secret {
+    /// Whether it is long enough.
+    ///
+    /// # Errors
+    /// [`TooShort`].
+    pub fn check(&self) -> Result<(), TooShort> {
+        if self.0.chars().count() >= SHORTEST { Ok(()) } else { Err(TooShort) }
+    }
+
+    /// A number in hexadecimal that is made of the secret and does not tell it.
+    pub(crate) fn derived(&self, what: &str) -> String {
+        hmac::sign(&self.key(), what.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes())
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.trim().to_owned())
+    }
+}
+
+impl FromStr for Secret {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.into())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy)]
+pub(crate) enum Role {
+    Server,
+    Worker,
+}
+
+/// The exported key of a connection, for one job and worker.
+fn exported(connection: &quinn::Connection, job: &str, worker: u16) -> Option<[u8; 32]> {
+    let mut key = [0; 32];
+    let context = [job.as_bytes(), &[0], &worker.to_le_bytes()].concat();
+    connection.export_keying_material(&mut key, LABEL, &context).ok()?;
+    Some(key)
+}
+
+fn message(role: Role, key: &[u8]) -> Vec<u8> {
+    let role: &[u8] = match role {
+        Role::Server => b"server",
+        Role::Worker => b"worker",
+    };
+    [role, key].concat()
+}
+
+/// What `role` sends.
+pub(crate) fn prove(
+    role: Role,
+    secret: &Secret,
+    connection: &quinn::Connection,
+    job: &str,
+    worker: u16,
+) -> Option<[u8; 32]> {
+    let key = exported(connection, job, worker)?;
+    hmac::sign(&secret.key(), &message(role, &key)).as_ref().try_into().ok()
+}
+
+/// Whether `role` knows the secret.
+pub(crate) fn verify(
+    role: Role,
+    secret: &Secret,
+    connection: &quinn::Connection,
+    job: &str,
+    worker: u16,
+    proof: &[u8],
+) -> bool {
+    exported(connection, job, worker)
+        .is_some_and(|key| hmac::verify(&secret.key(), &message(role, &key), proof).is_ok())
+}
+
+fn tls_failed(error: impl fmt::Display) -> ModelError {
+    ModelError::Config(format!("TLS cannot be set up: {error}"))
+}
+
+/// TLS of a server, with a new key.
+pub(crate) fn of_server() -> Result<quinn::crypto::rustls::QuicServerConfig, ModelError> {
+    let made = rcgen::generate_simple_self_signed(vec!["thc-model".to_owned()]).map_err(tls_failed)?;
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(tls_failed)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(tls_failed)?
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .map_err(tls_failed)?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    quinn::crypto::rustls::QuicServerConfig::try_from(config).map_err(tls_failed)
+}
+
+/// TLS of a worker: whoever the certificate names, the proof decides.
+pub(crate) fn of_worker() -> Result<quinn::crypto::rustls::QuicClientConfig, ModelError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(tls_failed)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(ProofDecides(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    quinn::crypto::rustls::QuicClientConfig::try_from(config).map_err(tls_failed)
+}
+
+/// Takes any certificate whose key the server has. Nothing but HELLO, which holds no secret, is sent before the server's proof.
+#[derive(Debug)]
+struct ProofDecides(Arc<rustls::crypto::CryptoProvider>);
+
+impl ServerCertVerifier for ProofDecides {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("QUIC has TLS 1.3".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_long_and_not_shown() {
+        let secret = Secret::from("  sixteen letters!\n");
+        assert_eq!(secret.check(), Ok(()));
+        assert_eq!(format!("{secret:?}"), "Secret(…)");
+        assert_eq!(Secret::from("fifteen letters").check(), Err(TooShort));
+    }
+}

@@ -1,0 +1,224 @@
+//! The server: shards behind QUIC.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use quinn::{
+    ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig, IdleTimeout, TransportConfig, VarInt,
+};
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+
+use crate::book::Book;
+use crate::config::ServerConfig;
+use crate::counters::{Reason, ServerStats};
+use crate::error::ModelError;
+use crate::proof;
+use crate::session;
+
+/// A connection that is silent for so long is gone; workers are heard every two seconds.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Above so many connections at a time, addresses must be shown to be real before memory is spent on them.
+const EASY: usize = 64;
+/// Of a stream: what a peer may send before it is read.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// Of a connection, each way.
+const WINDOW: u32 = 8 << 20;
+/// How often the thread that writes files looks whether it should stop.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Memory that a peer may take up is bounded by this: windows, streams before it is known, idle time.
+pub(crate) fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(None)
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(WINDOW))
+        .send_window(u64::from(WINDOW))
+        .max_idle_timeout(IdleTimeout::try_from(SILENCE).ok());
+    transport
+}
+
+/// The key of stateless resets comes from the jobs' secrets and not from chance: a restarted server can tell workers of
+/// the one before that their connections are gone, at their next packet and not after a silence.
+fn lasting(config: &ServerConfig) -> EndpointConfig {
+    let secrets: Vec<String> = config.jobs.iter().map(|job| job.secret.derived("thc-model reset")).collect();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secrets.concat().as_bytes());
+    let mut endpoint = EndpointConfig::new(Arc::new(key));
+    endpoint.cid_generator(|| Box::new(Numbers(SystemRandom::new())));
+    endpoint
+}
+
+/// Numbers of connections that, unlike quinn's usual ones, do not tell which life of a server they are of.
+struct Numbers(SystemRandom);
+
+impl ConnectionIdGenerator for Numbers {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut number = [0; 8];
+        // Without random numbers there would be no TLS either.
+        let _ = self.0.fill(&mut number);
+        ConnectionId::new(&number)
+    }
+
+    fn cid_len(&self) -> usize {
+        8
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// A server that runs. Dropping it stops it, after everything was written.
+pub struct Server {
+    runtime: Option<Runtime>,
+    endpoint: Endpoint,
+    book: Arc<Book>,
+    local: SocketAddr,
+    stop: Arc<AtomicBool>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Reads the state, listens, and serves until it is dropped.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`]; [`ModelError::State`] if the state cannot be read; [`ModelError::Socket`] if the address
+    /// cannot be listened on.
+    pub fn start(config: ServerConfig) -> Result<Self, ModelError> {
+        config.validate()?;
+        let mut incarnation = [0; 8];
+        SystemRandom::new()
+            .fill(&mut incarnation)
+            .map_err(|_| ModelError::Config("the system gives no random numbers".to_owned()))?;
+        let book = Arc::new(Book::read(&config, u64::from_le_bytes(incarnation))?);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(config.threads)
+            .thread_name("thc-model")
+            .enable_all()
+            .build()?;
+        let mut tls = quinn::ServerConfig::with_crypto(Arc::new(proof::of_server()?));
+        tls.transport_config(Arc::new(transport()));
+        let socket = |error: std::io::Error| ModelError::Socket {
+            address: config.listen.to_string(),
+            reason: error.to_string(),
+        };
+        let udp = std::net::UdpSocket::bind(config.listen).map_err(socket)?;
+        let endpoint = {
+            let _inside = runtime.enter();
+            Endpoint::new(lasting(&config), Some(tls), udp, Arc::new(quinn::TokioRuntime)).map_err(socket)?
+        };
+        let local = endpoint.local_addr().map_err(socket)?;
+        runtime.spawn(accept(Arc::clone(&book), endpoint.clone(), config.connections, config.patience));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (kept, stopped, durable) = (Arc::clone(&book), Arc::clone(&stop), config.durable);
+        let keeper = std::thread::Builder::new()
+            .name("thc-model-keep".to_owned())
+            .spawn(move || keep(&kept, &stopped, durable))?;
+        Ok(Self { runtime: Some(runtime), endpoint, book, local, stop, keeper: Some(keeper) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Totals since the start.
+    #[must_use]
+    pub fn stats(&self) -> ServerStats {
+        self.book.stats()
+    }
+
+    /// Stops, writes everything, and returns the totals.
+    ///
+    /// # Errors
+    /// [`ModelError::State`] if something could not be written.
+    pub fn shutdown(mut self) -> Result<ServerStats, ModelError> {
+        self.end();
+        self.book.save()?;
+        Ok(self.book.stats())
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(runtime) = self.runtime.take() {
+            self.endpoint.close(0_u32.into(), b"the server stops");
+            // So that workers hear of it.
+            let _ = runtime.block_on(async {
+                tokio::time::timeout(Duration::from_millis(200), self.endpoint.wait_idle()).await
+            });
+            runtime.shutdown_timeout(Duration::from_secs(5));
+        }
+        if let Some(keeper) = self.keeper.take() {
+            // A panic has been reported by its own message.
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.runtime.is_some() {
+            self.end();
+            if let Err(error) = self.book.save() {
+                tracing::error!("{error}");
+            }
+        }
+    }
+}
+
+/// Writes what has changed, every `durable`.
+fn keep(book: &Book, stop: &AtomicBool, durable: Duration) {
+    let mut due = Instant::now() + durable;
+    let mut failing = false;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(TICK.min(durable));
+        if Instant::now() < due {
+            continue;
+        }
+        match book.save() {
+            Ok(()) if failing => {
+                tracing::info!("the state can be written again");
+                failing = false;
+            }
+            Ok(()) => {}
+            Err(error) if !failing => {
+                tracing::error!("{error}; the models go on, and it is tried again every {durable:?}");
+                failing = true;
+            }
+            Err(_) => {}
+        }
+        due = Instant::now() + durable;
+    }
+}
+
+async fn accept(book: Arc<Book>, endpoint: Endpoint, connections: usize, patience: Duration) {
+    let places = Arc::new(Semaphore::new(connections));
+    while let Some(incoming) = endpoint.accept().await {
+        let busy = connections - places.available_permits() >= EASY.min(connections);
+        if busy && !incoming.remote_address_validated() && incoming.may_retry() {
+            // A packet that costs nothing to forget: whoever has this address comes again with its token.
+            let _ = incoming.retry();
+            continue;
+        }
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            book.counters.refuse(Reason::Limit);
+            incoming.refuse();
+            continue;
+        };
+        let Ok(connecting) = incoming.accept() else { continue };
+        let book = Arc::clone(&book);
+        tokio::spawn(async move {
+            session::serve(book, connecting, patience).await;
+            drop(place);
+        });
+    }
+}

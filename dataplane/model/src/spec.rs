@@ -1,0 +1,232 @@
+//! What a model is, and by which rule it moves.
+
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ModelError;
+
+/// Coordinates of a shard unless a [`Spec`] says otherwise: 4 MiB, milliseconds under its lock.
+pub const SHARD: u32 = 1 << 20;
+/// Most workers of a model: their numbers are below it.
+pub const MAX_WORKERS: u16 = 1024;
+
+/// Precision of pulled models.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ModelBits {
+    /// Always so many: 2 to 16, or 32 for the floats themselves.
+    Fixed(u8),
+    /// As few as condition (2) allows with this μ: E‖Q(x) − x‖² ≤ μ ‖x − x̃‖² in each shard. Floats where 16 do not do.
+    /// An accelerated model takes θ·μ, which is condition (4).
+    Condition(f32),
+}
+
+/// The nonsmooth part h: its proximal operator is applied after each step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prox {
+    /// λ₁ of λ₁‖x‖₁.
+    #[serde(default)]
+    pub l1: f32,
+    /// λ₂ of ½λ₂‖x‖².
+    #[serde(default)]
+    pub l2: f32,
+    /// Ω: every coordinate stays between these two.
+    #[serde(default)]
+    pub bounds: Option<(f32, f32)>,
+}
+
+/// A model. All its workers must give the same; the first to come makes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// Length of the vector.
+    pub coordinates: u64,
+    /// The first coordinate that this server holds, and the length of the whole: a [`Client`](crate::Client) with
+    /// several servers fills it in.
+    #[serde(default)]
+    pub part: Option<(u64, u64)>,
+    /// η. Each push may scale it.
+    pub rate: f32,
+    /// SVRG's correction: pushes are differences from the gradient at the snapshot, and the server adds the
+    /// full-batch gradient (Algorithm 1). Without: plain stochastic gradients.
+    pub corrected: bool,
+    /// Momentum as in Algorithm 3: θ = 2/(s + 2) in epoch s = 1, 2, …, and η/θ for η.
+    pub accelerated: bool,
+    /// m: pushes of an epoch. `None`: it never ends, which only models without correction and momentum can do.
+    pub epoch: Option<NonZeroU32>,
+    /// h.
+    #[serde(default)]
+    pub prox: Prox,
+    /// τ: no gradient is applied that is older than so many steps; others wait for a worker whose gradient would
+    /// become so. At least workers − 1. `None`: however old.
+    pub delay: Option<u32>,
+    /// How many workers there are: their numbers are below.
+    pub workers: u16,
+    /// Precision of pulls.
+    pub bits: ModelBits,
+    /// Coordinates of a shard: what has one clock, one lock, one stream and one file.
+    pub shard: u32,
+    /// Of the rounding of pulls.
+    pub seed: u64,
+}
+
+impl Spec {
+    /// Plain stochastic gradient descent with pulls of 8 bits, for up to 64 workers.
+    #[must_use]
+    pub fn sgd(coordinates: u64, rate: f32) -> Self {
+        Self {
+            coordinates,
+            part: None,
+            rate,
+            corrected: false,
+            accelerated: false,
+            epoch: None,
+            prox: Prox::default(),
+            delay: None,
+            workers: 64,
+            bits: ModelBits::Fixed(8),
+            shard: SHARD,
+            seed: 0,
+        }
+    }
+
+    /// AsyLPG with pulls of 8 bits, for up to 64 workers; `epoch` is m.
+    #[must_use]
+    pub fn corrected(coordinates: u64, rate: f32, epoch: NonZeroU32) -> Self {
+        Self { corrected: true, epoch: Some(epoch), ..Self::sgd(coordinates, rate) }
+    }
+
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// [`ModelError::Spec`], which names the field.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        let wrong = |what: &str| Err(ModelError::Spec(what.to_owned()));
+        let Self { coordinates, part, rate, prox, workers, delay, bits, shard, .. } = self;
+        if *coordinates == 0 {
+            return wrong("coordinates is 0: a model has at least one");
+        }
+        if let Some((from, total)) = part
+            && from.checked_add(*coordinates).is_none_or(|end| end > *total)
+        {
+            return wrong("part does not lie within the whole");
+        }
+        if !(rate.is_finite() && *rate > 0.0) {
+            return wrong("rate must be a finite number above 0");
+        }
+        if !(prox.l1.is_finite() && prox.l1 >= 0.0 && prox.l2.is_finite() && prox.l2 >= 0.0) {
+            return wrong("prox.l1 and prox.l2 must be finite and not negative");
+        }
+        if prox
+            .bounds
+            .is_some_and(|(lower, upper)| !(lower.is_finite() && upper.is_finite()) || lower > upper)
+        {
+            return wrong("prox.bounds must be a finite lower and upper bound, in this order");
+        }
+        if *workers == 0 || *workers > MAX_WORKERS {
+            return wrong("workers must be 1 to 1024");
+        }
+        if delay.is_some_and(|delay| delay + 1 < u32::from(*workers)) {
+            return wrong(
+                "delay is below workers − 1, which not all can keep at once: raise it, or leave it out",
+            );
+        }
+        if self.epoch.is_none() && (self.corrected || self.accelerated) {
+            return wrong("epoch is missing: correction and momentum need the pushes of an epoch");
+        }
+        match bits {
+            ModelBits::Fixed(2..=16 | 32) => {}
+            ModelBits::Fixed(_) => return wrong("bits must be 2 to 16, or 32"),
+            ModelBits::Condition(mu) if mu.is_finite() && *mu > 0.0 => {}
+            ModelBits::Condition(_) => return wrong("μ of condition (2) must be a finite number above 0"),
+        }
+        if !(16..=1 << 24).contains(shard) {
+            return wrong("shard must be 16 to 16777216 coordinates");
+        }
+        Ok(())
+    }
+
+    /// How many shards it has.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.coordinates.div_ceil(u64::from(self.shard)) as usize
+    }
+
+    /// Coordinates of shard `number`, within this server's part.
+    #[must_use]
+    pub fn range(&self, number: usize) -> std::ops::Range<usize> {
+        let from = number as u64 * u64::from(self.shard);
+        from as usize..(from + u64::from(self.shard)).min(self.coordinates) as usize
+    }
+
+    /// Whether there are snapshots.
+    pub(crate) fn snapshots(&self) -> bool {
+        self.epoch.is_some()
+    }
+
+    /// The part of server `number` of `servers`: an equal share, the first ones one longer.
+    pub(crate) fn part_of(&self, number: usize, servers: usize) -> Self {
+        let (servers, number, total) = (servers as u64, number as u64, self.coordinates);
+        let from = |k: u64| k * (total / servers) + k.min(total % servers);
+        Self {
+            coordinates: from(number + 1) - from(number),
+            part: Some((from(number), total)),
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_fields_are_named() {
+        let good = Spec::corrected(100, 0.1, NonZeroU32::MIN);
+        good.validate().unwrap();
+        let wrong = [
+            ("coordinates", Spec { coordinates: 0, ..good.clone() }),
+            ("part", Spec { part: Some((1, 100)), ..good.clone() }),
+            ("rate", Spec { rate: f32::NAN, ..good.clone() }),
+            ("rate", Spec { rate: 0.0, ..good.clone() }),
+            ("prox", Spec { prox: Prox { l1: -1.0, ..Prox::default() }, ..good.clone() }),
+            ("prox", Spec { prox: Prox { bounds: Some((1.0, 0.0)), ..Prox::default() }, ..good.clone() }),
+            ("workers", Spec { workers: 0, ..good.clone() }),
+            ("delay", Spec { delay: Some(3), workers: 6, ..good.clone() }),
+            ("epoch", Spec { epoch: None, ..good.clone() }),
+            ("bits", Spec { bits: ModelBits::Fixed(17), ..good.clone() }),
+            ("μ", Spec { bits: ModelBits::Condition(0.0), ..good.clone() }),
+            ("shard", Spec { shard: 1, ..good.clone() }),
+        ];
+        for (field, spec) in wrong {
+            let message = spec.validate().unwrap_err().to_string();
+            assert!(message.contains(field), "{field}: {message}");
+        }
+    }
+
+    #[test]
+    fn parts_and_shards_cover_everything_once() {
+        for (coordinates, servers, shard) in [(1, 1, 16), (100, 3, 16), (1000, 7, 100), (17, 2, 16)] {
+            let spec = Spec { shard, ..Spec::sgd(coordinates, 1.0) };
+            let mut next = 0;
+            for server in 0..servers {
+                let part = spec.part_of(server, servers);
+                part.validate().unwrap();
+                assert_eq!(part.part.unwrap().0, next);
+                let mut within = 0;
+                for number in 0..part.shards() {
+                    let range = part.range(number);
+                    assert_eq!(range.start, within);
+                    assert!(!range.is_empty() && range.len() <= shard as usize);
+                    within = range.end;
+                }
+                assert_eq!(within as u64, part.coordinates);
+                next += part.coordinates;
+            }
+            assert_eq!(next, coordinates);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Servers and workers for tests.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use thc_model::{Client, ClientConfig, JobConfig, Server, ServerConfig, Spec};
+
+pub const SECRET: &str = "a secret for tests";
+
+pub fn server_config(state: Option<&Path>) -> ServerConfig {
+    ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        jobs: vec![JobConfig::new("train", SECRET.into())],
+        state: state.map(Path::to_owned),
+        threads: 2,
+        ..ServerConfig::default()
+    }
+}
+
+pub fn server(state: Option<&Path>) -> Server {
+    Server::start(server_config(state)).unwrap()
+}
+
+pub fn config(servers: &[Server], worker: u16) -> ClientConfig {
+    ClientConfig {
+        servers: servers.iter().map(|server| server.local().to_string()).collect(),
+        secret: SECRET.into(),
+        worker,
+        timeout: Duration::from_secs(60),
+        ..ClientConfig::default()
+    }
+}
+
+pub fn client(servers: &[Server], worker: u16, model: &str, spec: Spec) -> Client {
+    Client::open(config(servers, worker), model, spec).unwrap()
+}
