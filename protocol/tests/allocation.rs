@@ -287,3 +287,40 @@ fn best_effort_state_is_no_larger_for_what_it_gives_up() {
     assert_eq!(HELD.get(), held);
     assert!(group.workers.iter().all(|(_, seen)| seen.lost > 0));
 }
+
+#[test]
+fn a_job_takes_the_memory_that_it_is_said_to_take() {
+    for (shards, data_slots, norm_slots) in [(1, 1000, 70), (4, 1000, 70), (7, 65536, 2), (64, 128, 128)] {
+        let config = JobConfig {
+            job: JobId(7),
+            cookie: Cookie(99),
+            workers: WORKERS,
+            quorum: WORKERS,
+            data_slots,
+            norm_slots,
+            lane: Lane::Bits8,
+            tables: vec![TableId(1)],
+        };
+        let limit = config.memory_of_all(shards);
+        let mut all: Vec<Aggregator<Scalar>> =
+            Shard::all(shards).map(|shard| Aggregator::new(shard, limit)).collect();
+        for one in &mut all {
+            one.install_table(TableId(1), [1; 16]).unwrap();
+        }
+        let before = HELD.get();
+        for one in &mut all {
+            one.install_job(config.clone()).unwrap();
+        }
+        assert_eq!(HELD.get() - before, limit as i64, "{shards} shards");
+        assert_eq!(all.iter().map(Aggregator::memory).sum::<usize>(), limit);
+        // Nearly all of it is slots, which each is in one shard.
+        let slots = 1088 * data_slots as usize + 40 * norm_slots as usize;
+        assert!(limit >= slots, "{limit} bytes for {slots} of slots");
+        let others = (limit - slots) / usize::from(shards);
+        assert!(others < (30 << 10) + 24 * 65538, "{others} bytes beside slots");
+        for one in &mut all {
+            assert!(one.remove_job(JobId(7)));
+        }
+        assert_eq!(HELD.get(), before);
+    }
+}

@@ -87,6 +87,7 @@ impl Server {
                 policy,
                 deadline: deadline.map(|time| time.read("deadline")).transpose()?.map(Interval),
                 seed: seed.map(|seed| seed.number("seed")).transpose()?.map(Into::into),
+                ..JobOptions::default()
             };
             let options = ServerOptions {
                 listen: Some(listen),

@@ -133,6 +133,7 @@ pub fn table(stats: &ServerStats) -> String {
     );
     let c = &stats.control;
     let _ = writeln!(text, "control: {} packets, {} dropped, {} refused", c.packets, c.dropped, c.refused);
+    let _ = writeln!(text, "memory: {} of jobs", ByteSize::b(stats.memory).display());
     let drops: Vec<String> = stats.drops.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
     let _ = writeln!(text, "dropped, of no job: {}", drops.join(", "));
     text

@@ -56,6 +56,8 @@ pub struct ShardReport {
     pub control_dropped: u64,
     /// Packets of no job.
     pub globals: GlobalCounters,
+    /// Bytes that its jobs take.
+    pub memory: usize,
     /// By the index of the jobs' counters, sessions that are over included.
     pub jobs: BTreeMap<u16, JobCounters>,
 }
@@ -239,13 +241,11 @@ impl<T: ShardIo> State<T> {
             self.indices.remove(&job);
             self.worker.aggregator.remove_job(job);
         }
-        for &table in &changes.withdrawn {
-            self.worker.aggregator.withdraw_table(table);
-        }
         for &(table, values) in &changes.tables {
             self.worker.aggregator.install_table(table, values)?;
         }
-        changes.jobs.iter().try_for_each(|job| self.install(job))
+        changes.jobs.iter().try_for_each(|job| self.install(job))?;
+        changes.unused.iter().try_for_each(|&table| self.worker.aggregator.remove_table(table))
     }
 
     fn install(&mut self, view: &JobView) -> Result<(), ConfigError> {
@@ -311,6 +311,7 @@ impl<T: ShardIo> State<T> {
             send_failures: self.send_failures,
             control_dropped: self.control_dropped,
             globals: *self.worker.aggregator.counters(),
+            memory: self.worker.aggregator.memory(),
             jobs,
         }
     }

@@ -30,6 +30,12 @@ impl Shards {
         Shards { commands, shared }
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u8 {
+        self.commands.len() as u8
+    }
+
     /// Which kinds of packets go to the control thread from now on.
     pub fn take_kinds(&self, kinds: u8) {
         self.shared.control_kinds.store(kinds, Ordering::Relaxed);

@@ -44,6 +44,8 @@ pub struct ServerStats {
     pub network: NetworkStats,
     /// Its control plane.
     pub control: ControlStats,
+    /// Bytes that its jobs take in all shards together.
+    pub memory: u64,
     /// Packets dropped that belong to no job, by reason (P7).
     pub drops: BTreeMap<String, u64>,
     /// Its jobs: in the order of their configuration, or those that a controller wrote
@@ -186,6 +188,7 @@ impl ServerStats {
                 dropped: shards.iter().map(|shard| shard.control_dropped).sum(),
                 refused: control.refused.load(Ordering::Relaxed),
             },
+            memory: shards.iter().map(|shard| shard.memory as u64).sum(),
             drops: named(DropReason::ALL.iter().map(|reason| reason.name()).zip(drops)),
             jobs: jobs.collect(),
         }

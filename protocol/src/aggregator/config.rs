@@ -1,7 +1,6 @@
 //! What an aggregator is told: jobs, members, its shard.
 
-use super::job::DATA_PACKET;
-use crate::wire::{HEADER_LEN, NORM_LEN};
+use super::job;
 use crate::{Cookie, JobId, Lane, MAX_WORKERS, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
 
@@ -54,6 +53,34 @@ impl Shard {
     pub const fn serves(self, slot: SlotId) -> bool {
         Shard::of(slot, self.count) == self.index
     }
+
+    /// All shards of a server that has so many.
+    pub fn all(count: u8) -> impl Iterator<Item = Shard> {
+        let count = if count == 0 { 1 } else { count };
+        (0..count).map(move |index| Shard { index, count })
+    }
+
+    /// How many of a job's slots are this shard's.
+    #[must_use]
+    pub const fn share(self, slots: u32) -> u32 {
+        if self.count <= 1 {
+            return slots;
+        }
+        let (block, count, index) = (Shard::BLOCK as u32, self.count as u32, self.index as u32);
+        let (blocks, rest) = (slots / block, slots % block);
+        let whole = blocks / count + (index < blocks % count) as u32;
+        whole * block + if index == blocks % count { rest } else { 0 }
+    }
+
+    /// The place of a slot among those of its shard: its blocks lie next to each other.
+    #[must_use]
+    pub const fn place(self, slot: SlotId) -> usize {
+        if self.count <= 1 {
+            return slot.0 as usize;
+        }
+        let (block, within) = (slot.0 / Shard::BLOCK, slot.0 % Shard::BLOCK);
+        (block / self.count as u16 * Shard::BLOCK + within) as usize
+    }
 }
 
 /// A job as an aggregator sees it.
@@ -78,12 +105,16 @@ pub struct JobConfig {
 }
 
 impl JobConfig {
-    /// Bytes it needs: its slots and some 16 KiB for everything else.
+    /// Bytes that it takes in a shard: the slots that are the shard's, and some 20 KiB for everything else.
     #[must_use]
-    pub fn memory(&self) -> usize {
-        (16 << 10)
-            + self.data_slots as usize * (DATA_PACKET + 24)
-            + self.norm_slots as usize * (HEADER_LEN + NORM_LEN + 24)
+    pub fn memory(&self, shard: Shard) -> usize {
+        job::memory(self, shard)
+    }
+
+    /// Bytes that it takes in all shards together.
+    #[must_use]
+    pub fn memory_of_all(&self, shards: u8) -> usize {
+        Shard::all(shards).map(|shard| self.memory(shard)).sum()
     }
 
     /// Whether a job that changes from the one to the other keeps what its slots hold.
@@ -135,6 +166,43 @@ impl JobConfig {
         }
         Ok(())
     }
+}
+
+/// Checks P6 for values alone.
+///
+/// # Errors
+/// [`TableError`].
+pub fn check_table(values: &[u8; 16]) -> Result<(), TableError> {
+    let last = values.iter().rposition(|&value| value != 0).ok_or(TableError::Zero)?;
+    // 2^b indices are used.
+    let used = (last + 1).next_power_of_two().max(2);
+    if values[0] != 0 {
+        return Err(TableError::Value { index: 0, value: values[0], used });
+    }
+    match (1..used).find(|&z| values[z] <= values[z - 1]) {
+        Some(z) => Err(TableError::Value { index: z, value: values[z], used }),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with a lookup table (P6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// It has no values.
+    #[error("all values are 0; a table is 0 first and then strictly increasing over 2, 4, 8 or 16 values")]
+    Zero,
+    /// A value breaks the order.
+    #[error(
+        "T[{index}] is {value}; its first {used} values must be 0 first and then strictly increasing, all others 0"
+    )]
+    Value {
+        /// The index.
+        index: usize,
+        /// The value.
+        value: u8,
+        /// How many are used.
+        used: usize,
+    },
 }
 
 /// Why a configuration is refused.
@@ -195,11 +263,23 @@ pub enum ConfigError {
         table: TableId,
     },
     /// A table cannot be changed under a job.
-    #[error("table {table} is in use by job {job}; remove the job first or take another table id")]
+    #[error(
+        "table {table} is in use by job {job}; remove the job or give it another epoch first, or take another table id"
+    )]
     TableInUse {
         /// The table.
         table: TableId,
         /// A job that uses it.
+        job: JobId,
+    },
+    /// A table comes back to a job with other values: slots may be half filled with those that it had.
+    #[error(
+        "job {job} has used table {table} with other values in this session; remove the job, give it another cookie or take another table id"
+    )]
+    TableChanged {
+        /// The table.
+        table: TableId,
+        /// The job.
         job: JobId,
     },
     /// No such job.

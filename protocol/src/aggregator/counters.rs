@@ -146,6 +146,11 @@ pub struct JobCounters {
 }
 
 impl JobCounters {
+    /// Bytes that they allocate.
+    pub(super) const fn memory() -> usize {
+        (MAX_WORKERS + 1) * size_of::<WorkerCounters>()
+    }
+
     pub(super) fn new() -> JobCounters {
         JobCounters {
             workers: vec![WorkerCounters::default(); MAX_WORKERS + 1],

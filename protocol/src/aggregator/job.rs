@@ -12,6 +12,8 @@ use std::ops::Range;
 /// Marks a job number without a job.
 pub(super) const UNUSED: u32 = u32::MAX;
 
+/// Ids of tables.
+const TABLES: usize = 256;
 const NORM_PACKET: usize = HEADER_LEN + NORM_LEN;
 /// A data slot's packet, placed so that its lanes begin a cache line: vectors that straddle two are slow.
 #[derive(Clone)]
@@ -21,8 +23,6 @@ struct DataPacket {
     packet: [u8; MAX_PACKET],
 }
 
-/// Bytes of memory that a data slot's packet takes.
-pub(super) const DATA_PACKET: usize = size_of::<DataPacket>();
 /// Where P3 has the value.
 const NORM_VALUE: Range<usize> = 4..8;
 
@@ -51,16 +51,36 @@ pub(super) struct Job {
     group: Vec<Endpoint>,
     /// The tables it may use, by id.
     tables: Vec<Option<[u8; 16]>>,
+    /// Those and the ones that were taken away again: slots may be half filled with their values (P6).
+    used: Vec<Option<[u8; 16]>>,
+    shard: Shard,
     data: Vec<SlotState>,
     norm: Vec<SlotState>,
     data_packets: Vec<DataPacket>,
     norm_packets: Vec<u8>,
 }
 
+/// The slots of a job that are a shard's: data, norm.
+fn shares(config: &JobConfig, shard: Shard) -> (usize, usize) {
+    (shard.share(config.data_slots) as usize, shard.share(config.norm_slots) as usize)
+}
+
+/// Bytes that [`Job::new`] allocates, the job itself included.
+pub(super) fn memory(config: &JobConfig, shard: Shard) -> usize {
+    let (s, n) = shares(config, shard);
+    size_of::<Job>()
+        + JobCounters::memory()
+        + MAX_WORKERS * size_of::<Endpoint>()
+        + 2 * TABLES * size_of::<Option<[u8; 16]>>()
+        + config.tables.len() * size_of::<TableId>()
+        + s * (size_of::<SlotState>() + size_of::<DataPacket>())
+        + n * (size_of::<SlotState>() + NORM_PACKET)
+}
+
 impl Job {
     /// A job with empty slots, and with what is kept of the job that it replaces.
-    pub fn new(config: JobConfig, tables: &[Option<[u8; 16]>], kept: Option<Kept>) -> Job {
-        let (s, n) = (config.data_slots as usize, config.norm_slots as usize);
+    pub fn new(config: JobConfig, shard: Shard, tables: &[Option<[u8; 16]>], kept: Option<Kept>) -> Job {
+        let (s, n) = shares(&config, shard);
         let Kept { counters, mut members, mut receivers } = kept.unwrap_or_else(|| Kept {
             counters: JobCounters::new(),
             members: [None; MAX_WORKERS],
@@ -73,7 +93,9 @@ impl Job {
             members,
             receivers,
             group: Vec::with_capacity(MAX_WORKERS),
-            tables: vec![None; 256],
+            tables: vec![None; TABLES],
+            used: vec![None; TABLES],
+            shard,
             data: vec![SlotState::default(); s],
             norm: vec![SlotState::default(); n],
             data_packets: vec![DataPacket { ahead: [0; _], packet: [0; _] }; s],
@@ -92,8 +114,15 @@ impl Job {
     pub fn set_tables(&mut self, config: &JobConfig, tables: &[Option<[u8; 16]>]) {
         self.tables.fill(None);
         for id in &config.tables {
-            self.tables[usize::from(id.0)] = tables[usize::from(id.0)];
+            let id = usize::from(id.0);
+            self.tables[id] = tables[id];
+            self.used[id] = tables[id];
         }
+    }
+
+    /// Whether slots may hold values of a table under this id that differ from these (P6).
+    pub fn used_otherwise(&self, id: TableId, values: &[u8; 16]) -> bool {
+        self.used[usize::from(id.0)].is_some_and(|used| used != *values)
     }
 
     pub fn set_member(&mut self, worker: WorkerId, at: Option<Endpoint>) {
@@ -111,11 +140,6 @@ impl Job {
         self.group.extend(self.receivers.iter().filter(|receiver| receiver.copies).filter_map(|r| r.to));
     }
 
-    pub fn withdraw_table(&mut self, id: TableId) {
-        self.config.tables.retain(|&table| table != id);
-        self.tables[usize::from(id.0)] = None;
-    }
-
     pub fn take_counters(&mut self) -> JobCounters {
         std::mem::replace(&mut self.counters, JobCounters::new())
     }
@@ -127,13 +151,7 @@ impl Job {
 
     /// P7 from reason 5 on.
     #[inline]
-    pub fn admit(
-        &self,
-        shard: Shard,
-        from: Endpoint,
-        header: &Header,
-        payload: &[u8],
-    ) -> Result<(), DropReason> {
+    pub fn admit(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<(), DropReason> {
         if header.cookie != self.config.cookie {
             return Err(DropReason::Cookie);
         }
@@ -149,8 +167,9 @@ impl Job {
         if payload.len() != header.kind.payload_len(self.config.lane) {
             return Err(DropReason::Length);
         }
-        let slots = if header.kind == Kind::Norm { self.norm.len() } else { self.data.len() };
-        if usize::from(header.slot.0) >= slots || !shard.serves(header.slot) {
+        let norm = header.kind == Kind::Norm;
+        let slots = if norm { self.config.norm_slots } else { self.config.data_slots };
+        if u32::from(header.slot.0) >= slots || !self.shard.serves(header.slot) {
             return Err(DropReason::Slot);
         }
         if header.kind == Kind::Data && self.tables[usize::from(header.table.0)].is_none() {
@@ -162,18 +181,22 @@ impl Job {
     #[inline]
     pub fn slot_state(&self, kind: Kind, slot: SlotId) -> SlotState {
         let slots = if kind == Kind::Norm { &self.norm } else { &self.data };
-        slots[usize::from(slot.0)]
+        slots[self.shard.place(slot)]
     }
 
     #[inline]
     pub fn set_slot_state(&mut self, kind: Kind, slot: SlotId, state: SlotState) {
+        let place = self.shard.place(slot);
         let slots = if kind == Kind::Norm { &mut self.norm } else { &mut self.data };
-        slots[usize::from(slot.0)] = state;
+        slots[place] = state;
     }
 
     pub fn slot_view(&self, kind: Kind, slot: SlotId) -> Option<SlotView<'_>> {
-        let slots = if kind == Kind::Norm { &self.norm } else { &self.data };
-        let state = slots.get(usize::from(slot.0))?;
+        let all = if kind == Kind::Norm { self.config.norm_slots } else { self.config.data_slots };
+        if u32::from(slot.0) >= all || !self.shard.serves(slot) {
+            return None;
+        }
+        let state = self.slot_state(kind, slot);
         let packet = self.result_packet(kind, slot);
         Some(SlotView {
             round: state.round,
@@ -186,7 +209,7 @@ impl Job {
     /// The slot's packet; a RESULT once the slot is complete.
     #[inline]
     pub fn result_packet(&self, kind: Kind, slot: SlotId) -> &[u8] {
-        let slot = usize::from(slot.0);
+        let slot = self.shard.place(slot);
         if kind == Kind::Norm {
             &self.norm_packets[slot * NORM_PACKET..][..NORM_PACKET]
         } else {
@@ -196,7 +219,7 @@ impl Job {
 
     #[inline]
     fn packet_mut(&mut self, kind: Kind, slot: SlotId) -> &mut [u8] {
-        let slot = usize::from(slot.0);
+        let slot = self.shard.place(slot);
         if kind == Kind::Norm {
             &mut self.norm_packets[slot * NORM_PACKET..][..NORM_PACKET]
         } else {
@@ -214,7 +237,7 @@ impl Job {
     #[inline(always)]
     pub fn add<K: Kernels>(&mut self, header: &Header, payload: &[u8], fresh: bool) {
         if header.kind == Kind::Data {
-            let lanes = &mut self.data_packets[usize::from(header.slot.0)].packet[HEADER_LEN..];
+            let lanes = &mut self.data_packets[self.shard.place(header.slot)].packet[HEADER_LEN..];
             if let Some(table) = &self.tables[usize::from(header.table.0)] {
                 K::lookup(self.config.lane, !fresh, lanes, table, payload);
             }

@@ -10,7 +10,7 @@ mod job;
 mod kernels;
 mod slot;
 
-pub use config::{ConfigError, Endpoint, JobConfig, Shard};
+pub use config::{ConfigError, Endpoint, JobConfig, Shard, TableError, check_table};
 pub use counters::{DropReason, Event, GlobalCounters, JobCounters, WorkerCounters};
 pub use kernels::{Kernels, Scalar};
 pub use slot::SlotView;
@@ -54,14 +54,14 @@ pub struct Aggregator<K: Kernels = Scalar> {
 }
 
 impl<K: Kernels> Aggregator<K> {
-    /// An empty aggregator that holds at most `memory_limit` bytes of slots and serves the slots
+    /// An empty aggregator whose jobs take at most `memory_limit` bytes, and which serves the slots
     /// of `shard`.
     #[must_use]
     pub fn new(shard: Shard, memory_limit: usize) -> Self {
         Aggregator {
             shard,
             index: vec![UNUSED; 1 << 16],
-            jobs: Vec::new(),
+            jobs: Vec::with_capacity(64),
             tables: vec![None; 256],
             counters: GlobalCounters::default(),
             memory_limit,
@@ -96,13 +96,6 @@ impl<K: Kernels> Aggregator<K> {
         Ok(())
     }
 
-    /// Removes a lookup table also from the jobs that use it: their DATA that names it is dropped from now
-    /// on. Their slots stay as they are.
-    pub fn withdraw_table(&mut self, id: TableId) {
-        self.tables[usize::from(id.0)] = None;
-        self.jobs.iter_mut().flatten().for_each(|job| job.withdraw_table(id));
-    }
-
     /// The installed table of this id.
     #[must_use]
     pub fn table(&self, id: TableId) -> Option<&[u8; 16]> {
@@ -113,8 +106,8 @@ impl<K: Kernels> Aggregator<K> {
     /// and lane stay the same, and are emptied otherwise (P24). Members below n and counters stay in any case.
     ///
     /// # Errors
-    /// [`ConfigError`] if the numbers do not fit together, a table is missing or n·g overflows
-    /// the lane (P6), or the slots need more memory than is allowed.
+    /// [`ConfigError`] if the numbers do not fit together, a table is missing, has changed since the job used
+    /// it or n·g overflows the lane (P6), or the slots need more memory than is allowed.
     pub fn install_job(&mut self, config: JobConfig) -> Result<(), ConfigError> {
         config.check()?;
         for &id in &config.tables {
@@ -126,23 +119,21 @@ impl<K: Kernels> Aggregator<K> {
             && let Some(job) = self.jobs[place as usize].as_mut()
             && job.config.same_slots(&config)
         {
+            for &id in &config.tables {
+                if self.tables[usize::from(id.0)].is_some_and(|values| job.used_otherwise(id, &values)) {
+                    return Err(ConfigError::TableChanged { table: id, job: config.job });
+                }
+            }
             job.set_tables(&config, &self.tables);
             job.config = config;
             return Ok(());
         }
-        let others: usize = self
-            .jobs
-            .iter()
-            .flatten()
-            .filter(|job| job.config.job != config.job)
-            .map(|j| j.config.memory())
-            .sum();
-        if others + config.memory() > self.memory_limit {
-            return Err(ConfigError::Memory {
-                job: config.job,
-                needs: config.memory(),
-                free: self.memory_limit.saturating_sub(others),
-            });
+        let others = self.jobs.iter().flatten().filter(|job| job.config.job != config.job);
+        let others: usize = others.map(|job| job.config.memory(self.shard)).sum();
+        let needs = config.memory(self.shard);
+        if others + needs > self.memory_limit {
+            let free = self.memory_limit.saturating_sub(others);
+            return Err(ConfigError::Memory { job: config.job, needs, free });
         }
         let place = if place == UNUSED {
             match self.jobs.iter().position(Option::is_none) {
@@ -158,7 +149,7 @@ impl<K: Kernels> Aggregator<K> {
         // The old slots' memory goes before the new slots' comes.
         let kept = self.jobs[place].take().map(|old| old.without_slots());
         self.index[usize::from(config.job.0)] = place as u32;
-        self.jobs[place] = Some(Box::new(Job::new(config, &self.tables, kept)));
+        self.jobs[place] = Some(Box::new(Job::new(config, self.shard, &self.tables, kept)));
         Ok(())
     }
 
@@ -216,6 +207,12 @@ impl<K: Kernels> Aggregator<K> {
         for job in self.jobs.iter_mut().flatten() {
             job.forget_slots();
         }
+    }
+
+    /// Bytes that its jobs take.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.jobs().map(|config| config.memory(self.shard)).sum()
     }
 
     /// The jobs installed.
@@ -280,7 +277,7 @@ impl<K: Kernels> Aggregator<K> {
             return self.counters.drop(DropReason::Job);
         };
         job.counters.count_packet(header.worker, packet.len());
-        if let Err(reason) = job.admit(self.shard, from, &header, payload) {
+        if let Err(reason) = job.admit(from, &header, payload) {
             job.counters.count_drop(header.worker, reason);
             return Outcome::Dropped(reason);
         }

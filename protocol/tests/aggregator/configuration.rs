@@ -1,9 +1,11 @@
 //! Jobs, tables, members: P6, what reconfiguration keeps, the memory limit.
 
 use super::setup::{JOB, Setup, TABLE, To, VALUES, at, config};
-use thc_protocol::aggregator::{Aggregator, ConfigError, DropReason, Event, JobConfig, Outcome, Shard};
+use thc_protocol::aggregator::{
+    Aggregator, ConfigError, DropReason, Event, JobConfig, Outcome, Shard, TableError, check_table,
+};
 use thc_protocol::wire::Kind;
-use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Lane, SlotId, TableId, WorkerId};
 
 fn empty() -> Aggregator {
     let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
@@ -169,7 +171,7 @@ fn jobs_are_apart() {
 
 #[test]
 fn the_memory_limit_holds_for_all_jobs_together() {
-    let size = config(2).memory();
+    let size = config(2).memory(Shard::WHOLE);
     let mut it = Aggregator::<thc_protocol::aggregator::Scalar>::new(Shard::WHOLE, 3 * size);
     it.install_table(TABLE, VALUES).unwrap();
     for job in 0..3 {
@@ -206,19 +208,74 @@ fn merged_counters_add_up() {
     assert_eq!(one.events[Event::Duplicate as usize], 1);
 }
 
-/// A table that is withdrawn goes from running jobs too, and comes back without emptying their slots.
+/// P6: a table that was taken away from a job comes back as it was or not at all, since slots may be half filled
+/// with its values.
 #[test]
-fn a_table_can_be_withdrawn_under_a_job() {
+fn a_table_comes_back_to_a_job_as_it_was() {
     let mut it = Setup::new(2);
+    let without = JobConfig { tables: vec![], ..config(2) };
     it.data(0, 0, 1, 15);
-    it.aggregator.withdraw_table(TABLE);
-    assert_eq!(it.aggregator.table(TABLE), None);
+    it.aggregator.install_job(without.clone()).unwrap();
+    it.aggregator.install_table(TABLE, [0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    let changed = Err(ConfigError::TableChanged { table: TABLE, job: JOB });
+    assert_eq!(it.aggregator.install_job(config(2)), changed);
     let dropped = it.packet(it.header(Kind::Data, 1, 0, 1), &[0; 512]).0;
     assert_eq!(dropped, Outcome::Dropped(DropReason::Table));
     it.aggregator.install_table(TABLE, VALUES).unwrap();
     it.aggregator.install_job(config(2)).unwrap();
     assert_eq!(it.data(1, 0, 1, 15).0, Event::Added);
     assert_eq!(it.slot(Kind::Data, 1).values[0], 60);
+    // With empty slots it may be another.
+    it.aggregator.install_job(without).unwrap();
+    it.aggregator.install_table(TABLE, [0; 16]).unwrap();
+    assert_eq!(it.aggregator.install_job(config(2)), changed);
+    assert_eq!(it.aggregator.install_job(JobConfig { cookie: Cookie(1), ..config(2) }), Ok(()));
+}
+
+#[test]
+fn values_of_a_table_are_checked() {
+    let with = |at: usize, value: u8| {
+        let mut values = VALUES;
+        values[at] = value;
+        values
+    };
+    let mut short = [0; 16];
+    for (used, values) in [(2, &[0, 1][..]), (4, &[0, 1, 2, 255]), (8, &[0, 1, 2, 3, 9, 10, 11, 12])] {
+        short = [0; 16];
+        short[..used].copy_from_slice(values);
+        assert_eq!(check_table(&short), Ok(()));
+    }
+    assert_eq!(check_table(&VALUES), Ok(()));
+    assert_eq!(check_table(&[0; 16]), Err(TableError::Zero));
+    let wrong = |index, value, used| Err(TableError::Value { index, value, used });
+    assert_eq!(check_table(&with(0, 1)), wrong(0, 1, 16));
+    assert_eq!(check_table(&with(5, VALUES[4])), wrong(5, VALUES[4], 16));
+    assert_eq!(check_table(&with(15, 0)), wrong(15, 0, 16));
+    short[9] = 200;
+    assert_eq!(check_table(&short), wrong(8, 0, 16));
+    short = [0; 16];
+    short[0] = 5;
+    assert_eq!(check_table(&short), wrong(0, 5, 2));
+}
+
+/// P21: every slot is one shard's, and has a place of its own there.
+#[test]
+fn slots_have_dense_places_in_their_shards() {
+    for count in [0, 1, 2, 3, 7, 64] {
+        for slots in [2u32, 64, 66, 1000, 4096, 65536] {
+            let mut places = vec![0; usize::from(count.max(1))];
+            for slot in 0..slots {
+                let slot = SlotId(slot as u16);
+                let mine: Vec<Shard> = Shard::all(count).filter(|shard| shard.serves(slot)).collect();
+                let [shard] = mine[..] else { panic!("{mine:?}") };
+                let next = &mut places[usize::from(shard.index)];
+                assert_eq!(shard.place(slot), *next, "slot {slot} of {slots}, {count} shards");
+                *next += 1;
+            }
+            let shares: Vec<usize> = Shard::all(count).map(|shard| shard.share(slots) as usize).collect();
+            assert_eq!(shares, places, "{slots} slots, {count} shards");
+        }
+    }
 }
 
 /// Answers may go elsewhere than packets come from, or nowhere.

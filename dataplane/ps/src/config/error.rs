@@ -151,11 +151,17 @@ pub enum ConfigError {
     /// The job's numbers do not fit together in a way not named above.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// More tables than ids.
-    #[error("the jobs use {tables} different lookup tables, at most 255 fit: give some the same parameters")]
-    TooManyTables {
-        /// How many.
-        tables: usize,
+    /// Two different tables under one id.
+    #[error(
+        "jobs {first} and {second} have different lookup tables under the same id {table}: give one of them a key table with another number from 1 to 255"
+    )]
+    SameTable {
+        /// A job.
+        first: u16,
+        /// Another.
+        second: u16,
+        /// The id.
+        table: u8,
     },
     /// The slots of all jobs are too many.
     #[error(

@@ -44,6 +44,8 @@ const MAX_SHARDS: u64 = 64;
 const MIN_BUFFER: usize = 64 << 10;
 /// Indices on the wire have 4 bits (P2).
 const MAX_BITS: u64 = 4;
+/// Ids of tables have a byte, and 0 is RAW's (P1).
+const MAX_TABLE: u64 = 255;
 /// What WELCOME can say (P23), rounded down.
 const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 
@@ -165,8 +167,8 @@ impl ServerOptions {
             }
             config.jobs.push(setup);
         }
-        config.number_tables()?;
-        let needs: usize = config.jobs.iter().map(|job| job.config.memory()).sum();
+        config.check_tables()?;
+        let needs: usize = config.jobs.iter().map(|job| job.config.memory_of_all(shards)).sum();
         if needs > config.memory_limit {
             let words = |bytes: usize| ByteSize::b(bytes as u64).to_string();
             return Err(ConfigError::Memory { needs: words(needs), limit: words(config.memory_limit) });
@@ -176,22 +178,15 @@ impl ServerOptions {
 }
 
 impl ServerConfig {
-    /// Gives every different table an id, from 1 up in the order of the jobs, so that a server started
-    /// again with the same configuration gives the same.
-    fn number_tables(&mut self) -> Result<(), ConfigError> {
-        let mut tables: Vec<[u8; 16]> = Vec::new();
-        let mut ids = Vec::new();
-        for job in &self.jobs {
-            let known = tables.iter().position(|values| *values == job.welcome.values);
-            ids.push(known.unwrap_or(tables.len()) + 1);
-            if known.is_none() {
-                tables.push(job.welcome.values);
+    /// Jobs that have an id of a table in common must mean the same table by it.
+    fn check_tables(&self) -> Result<(), ConfigError> {
+        for (place, job) in self.jobs.iter().enumerate() {
+            let (id, values) = (job.welcome.table, job.welcome.values);
+            let other = self.jobs[..place].iter().find(|other| other.welcome.table == id);
+            if let Some(other) = other.filter(|other| other.welcome.values != values) {
+                let (first, second) = (other.config.job.0, job.config.job.0);
+                return Err(ConfigError::SameTable { first, second, table: id.0 });
             }
-        }
-        for (job, id) in self.jobs.iter_mut().zip(ids) {
-            let id = u8::try_from(id).map_err(|_| ConfigError::TooManyTables { tables: tables.len() })?;
-            job.welcome.table = TableId(id);
-            job.config.tables = vec![TableId(id)];
         }
         Ok(())
     }
@@ -267,7 +262,8 @@ impl JobOptions {
             let mend = "use 1ms to 1h".to_owned();
             return Err(ConfigError::Value { place, key: "deadline", value, mend });
         }
-        let table = self.table(job, workers, bits, lane)?;
+        let id = number(place, "table", self.table, default_table(job), 1..=MAX_TABLE)? as u8;
+        let table = self.solve_table(job, workers, bits, lane)?;
         let config = JobConfig {
             job: JobId(job),
             cookie: Cookie(cookie),
@@ -276,7 +272,7 @@ impl JobOptions {
             data_slots,
             norm_slots,
             lane,
-            tables: Vec::new(),
+            tables: vec![TableId(id)],
         };
         config.check()?;
         let welcome = Welcome {
@@ -288,7 +284,7 @@ impl JobOptions {
             policy: Policy::from(self.policy.unwrap_or_default()),
             shards,
             deadline,
-            table: TableId(0),
+            table: TableId(id),
             bits,
             granularity: table.granularity(),
             fraction: table.fraction(),
@@ -306,7 +302,7 @@ impl JobOptions {
     }
 
     /// The job's lookup table: as told, or the best for so many workers.
-    fn table(&self, job: u16, workers: u8, bits: u8, lane: Lane) -> Result<LookupTable, ConfigError> {
+    fn solve_table(&self, job: u16, workers: u8, bits: u8, lane: Lane) -> Result<LookupTable, ConfigError> {
         let place = Place::Job(job);
         let missing = |key| ConfigError::Missing {
             place,
@@ -345,6 +341,12 @@ impl JobOptions {
         }
         LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
     }
+}
+
+/// The id of a job's table if none is given. It follows from the job's number alone, so that it stays the same in a
+/// server started again with other jobs.
+fn default_table(job: u16) -> u64 {
+    (u64::from(job) + MAX_TABLE - 1) % MAX_TABLE + 1
 }
 
 /// The seed of the signs if none is given. It must be the same after a restart in the middle of a

@@ -107,6 +107,9 @@ pub struct JobOptions {
     /// workers]
     #[arg(long, value_name = "FRACTION", help_heading = "Job")]
     pub fraction: Option<Fraction>,
+    /// Number of the lookup table on the wire, 1 to 255 [default: from the job's number]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub table: Option<u64>,
     /// Bits per summed coordinate sent down, 8 or 16; workers × granularity must fit [default: 8]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
@@ -233,6 +236,7 @@ impl JobOptions {
             bits,
             granularity,
             fraction,
+            table,
             lane,
             data_slots,
             norm_slots,
@@ -240,7 +244,7 @@ impl JobOptions {
             deadline,
             seed,
         } = self;
-        let numbers = [job, workers, quorum, bits, granularity, lane, data_slots, norm_slots];
+        let numbers = [job, workers, quorum, bits, granularity, table, lane, data_slots, norm_slots];
         numbers.iter().all(|number| number.is_none())
             && cookie.is_none()
             && fraction.is_none()
@@ -250,7 +254,7 @@ impl JobOptions {
     }
 
     fn lay(&mut self, over: JobOptions) {
-        lay_over!(over, self: job, cookie, workers, quorum, bits, granularity, fraction, lane, data_slots,
+        lay_over!(over, self: job, cookie, workers, quorum, bits, granularity, fraction, table, lane, data_slots,
                   norm_slots, policy, deadline, seed);
     }
 }

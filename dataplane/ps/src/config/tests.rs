@@ -43,6 +43,7 @@ fn the_examples_defaults_are_the_defaults() {
         "io",
         "quorum",
         "lane",
+        "table",
         "data_slots",
         "norm_slots",
         "policy",
@@ -229,19 +230,6 @@ fn the_default_seed_depends_on_cookie_and_job_alone() {
 }
 
 #[test]
-fn equal_tables_share_an_id() {
-    let same = "granularity = 30\nfraction = 0.1\n";
-    let text = format!(
-        "{}{same}{}{}{same}",
-        SMALL,
-        SMALL.replace("job = 1", "job = 2"),
-        SMALL.replace("job = 1", "job = 3"),
-    );
-    let ids: Vec<TableId> = check(&text).unwrap().jobs.iter().map(|job| job.welcome.table).collect();
-    assert_eq!(ids, [TableId(1), TableId(2), TableId(1)]);
-}
-
-#[test]
 fn shards_are_told_to_the_workers() {
     assert_eq!(check(&format!("shards = 3\n{SMALL}")).unwrap().jobs[0].welcome.shards, 3);
 }
@@ -366,22 +354,31 @@ fn a_broken_table_choice_tells_why() {
     assert!(odd.to_string().starts_with("job 3: no lookup table: "));
 }
 
+/// P24: a session that outlives a restart names its table by id, so it must not depend on other jobs.
 #[test]
-fn more_tables_than_ids_are_refused() {
-    let mut config = check(SMALL).unwrap();
-    let first = config.jobs[0].clone();
-    config.jobs = (0..=255u8)
-        .map(|number| {
-            let mut job = first.clone();
-            job.welcome.values[1] = number;
-            job
-        })
-        .collect();
-    let error = config.clone().number_tables().unwrap_err().to_string();
-    assert!(error.contains("256 different lookup tables, at most 255 fit"), "{error}");
-    config.jobs.pop();
-    config.number_tables().unwrap();
-    assert_eq!(config.jobs.last().unwrap().welcome.table, TableId(255));
+fn a_table_keeps_its_id_when_another_job_goes() {
+    let job = |number: u16, more: &str| format!("[[job]]\njob = {number}\nworkers = 4\ncookie = 7\n{more}\n");
+    let (first, second) = (job(1, "granularity = 30\nfraction = 0.1"), job(2, ""));
+    let both = check(&format!("{first}{second}")).unwrap();
+    let alone = check(&second).unwrap();
+    assert_eq!(both.jobs[1].welcome, alone.jobs[0].welcome);
+    assert_eq!(both.jobs[1].config, alone.jobs[0].config);
+    let ids = |text: &str| {
+        let config = check(text)?;
+        assert!(config.jobs.iter().all(|job| job.config.tables == [job.welcome.table]));
+        Ok::<_, String>(config.jobs.iter().map(|job| job.welcome.table.0).collect::<Vec<u8>>())
+    };
+    assert_eq!(ids(&format!("{}{}{}", job(0, ""), job(255, ""), job(65535, ""))), Ok(vec![255, 255, 255]));
+    let far = job(256, "");
+    assert_eq!(
+        ids(&format!("{first}{far}")),
+        Err("jobs 1 and 256 have different lookup tables under the same id 1: give one of them a key table with another number from 1 to 255".to_owned())
+    );
+    assert_eq!(ids(&format!("{first}{}", job(256, "table = 9"))), Ok(vec![1, 9]));
+    for wrong in [0, 256] {
+        let error = ids(&job(1, &format!("table = {wrong}"))).unwrap_err();
+        assert_eq!(error, format!("job 1: table is {wrong}: use 1 to 255"));
+    }
 }
 
 mod flags {

@@ -12,7 +12,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thc_protocol::aggregator::ConfigError;
@@ -33,8 +33,13 @@ pub struct Forwarding {
     program: &'static Program,
     store: Arc<Store>,
     lanes: Lanes,
+    /// Bytes that jobs may take.
     memory_limit: usize,
     told: View,
+    /// What tables are in the slots of `told`.
+    used: view::Used,
+    /// Jobs whose row was away since the shards were told.
+    renewed: BTreeSet<JobId>,
     shards: Shards,
     /// How often each counter index began to count a job's session.
     begun: BTreeMap<u16, u64>,
@@ -47,7 +52,7 @@ pub struct Forwarding {
 pub struct SharedForwarding(Arc<Mutex<Forwarding>>);
 
 impl SharedForwarding {
-    /// Empty; jobs may take `memory_limit` bytes of each shard.
+    /// Empty; jobs may take `memory_limit` bytes in all shards together.
     #[must_use]
     pub fn new(shards: Shards, lanes: Lanes, memory_limit: usize) -> SharedForwarding {
         SharedForwarding(Arc::new(Mutex::new(Forwarding {
@@ -56,6 +61,8 @@ impl SharedForwarding {
             lanes,
             memory_limit,
             told: View::default(),
+            used: view::Used::default(),
+            renewed: BTreeSet::new(),
             shards,
             begun: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -96,6 +103,11 @@ impl Forwarding {
 
     /// Makes a change, which the shards are not told of yet, and gives its inverse.
     pub fn exchange(&mut self, change: Change) -> Change {
+        if let Change::Row(table, key, None) = &change
+            && *table == self.program.known.jobs
+        {
+            self.renewed.insert(JobId(key[0] as u16));
+        }
         Arc::make_mut(&mut self.store).exchange(change)
     }
 
@@ -104,11 +116,19 @@ impl Forwarding {
     /// # Errors
     /// The first [`ConfigError`].
     pub fn check(&self, job: Option<JobId>) -> Result<(), ConfigError> {
-        view::check(self.program, &self.store, &self.lanes, self.memory_limit, job)
+        let held = view::Held {
+            lanes: &self.lanes,
+            memory: (self.memory_limit, self.shards.count()),
+            told: &self.told,
+            used: &self.used,
+            renewed: &self.renewed,
+        };
+        view::check(self.program, &self.store, &held, job)
     }
 
-    /// Takes everything back to what it was at `store`.
+    /// Takes everything back to what it was at `store`, when the shards were told last.
     pub fn restore(&mut self, store: Arc<Store>) {
+        self.renewed.clear();
         self.store = store;
     }
 
@@ -148,7 +168,7 @@ impl Forwarding {
     #[must_use]
     pub fn commit(&mut self) -> bool {
         let new = View::of(self.program, &self.store, &self.lanes);
-        let changes = self.told.changes_to(&new);
+        let changes = self.told.changes_to(&new, &std::mem::take(&mut self.renewed));
         for view in &changes.jobs {
             let job = view.config.job;
             if changes.gone.contains(&job) || !self.told.jobs.contains_key(&job) {
@@ -156,6 +176,7 @@ impl Forwarding {
             }
         }
         self.shards.take_kinds(view::control_kinds(self.program, &self.store));
+        self.used.follow(&changes, &new);
         if !changes.is_empty() && !self.shards.follow(changes) {
             return false;
         }

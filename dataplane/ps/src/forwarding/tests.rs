@@ -1,7 +1,7 @@
 //! What rows mean for the shards.
 #![allow(clippy::unwrap_used)]
 
-use super::view::{Place, check, control_kinds};
+use super::view::{Held, Place, Used, check, control_kinds};
 use super::*;
 use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::{Cookie, TableId, WorkerId};
@@ -42,6 +42,10 @@ fn view(store: &Store) -> View {
     View::of(Program::get(), store, &Lanes::All(Lane::Bits8))
 }
 
+fn changes(from: &View, to: &View) -> Changes {
+    from.changes_to(to, &BTreeSet::new())
+}
+
 fn known() -> program::Known {
     Program::get().known
 }
@@ -65,14 +69,14 @@ fn a_session_is_what_its_rows_say() {
 fn only_what_changed_is_told() {
     let mut store = session();
     let before = view(&store);
-    assert!(before.changes_to(&before).is_empty());
-    let all = View::default().changes_to(&before);
-    assert_eq!((all.gone.len(), all.withdrawn.len(), all.tables.len(), all.jobs.len()), (0, 0, 1, 1));
+    assert!(changes(&before, &before).is_empty());
+    let all = changes(&View::default(), &before);
+    assert_eq!((all.gone.len(), all.unused.len(), all.tables.len(), all.jobs.len()), (0, 0, 1, 1));
     // A member moves: the job is told anew, its slots stay.
     for change in StaticRows::default().member(JOB, WorkerId(1), at(9).addr) {
         store.exchange(change);
     }
-    let moved = before.changes_to(&view(&store));
+    let moved = changes(&before, &view(&store));
     assert_eq!((moved.gone.len(), moved.tables.len(), moved.jobs.len()), (0, 0, 1));
     assert_eq!(moved.jobs[0].places[1].from, Some(at(9).addr));
     // Rows of nobody change nothing.
@@ -80,7 +84,7 @@ fn only_what_changed_is_told() {
     store.exchange(row(known().members, &[8, 1], Some(Entry::default())));
     store.exchange(row(known().own_address, &[1, 1], Some(Entry::default())));
     store.exchange(Change::Group(77, Some(Group::default())));
-    assert!(before.changes_to(&view(&store)).is_empty());
+    assert!(changes(&before, &view(&store)).is_empty());
 }
 
 #[test]
@@ -94,7 +98,7 @@ fn another_epoch_or_another_shape_empties_the_slots() {
         let params = params.map(|(param, &held)| if param.name == name { value } else { held }).collect();
         let mut changed = store.clone();
         changed.exchange(row(known().jobs, &[7], Some(Entry { action: id, params, ..Entry::default() })));
-        before.changes_to(&view(&changed))
+        changes(&before, &view(&changed))
     };
     for (name, value) in [("epoch", 2), ("cookie", 1), ("quorum", 1), ("workers", 3), ("data_slots", 32)] {
         let changes = with(name, value);
@@ -106,28 +110,48 @@ fn another_epoch_or_another_shape_empties_the_slots() {
     }
     // Where slots lie in a switch means nothing here.
     assert!(with("data_base", 512).is_empty());
+    // A row that was away for a moment.
+    let renewed = before.changes_to(&before, &BTreeSet::from([JOB]));
+    assert_eq!((&renewed.gone[..], renewed.jobs.len()), (&[JOB][..], 1));
 }
 
 #[test]
 fn tables_come_and_go_under_a_job() {
     let mut store = session();
-    let before = view(&store);
-    // Other values: withdrawn, installed, and given to the job again.
+    let told = view(&store);
+    let mut used = Used::default();
+    used.follow(&changes(&View::default(), &told), &told);
     let mut other = VALUES;
     other[15] = 40;
+    let refused = Err(ConfigError::TableInUse { table: TableId(3), job: JOB });
+    let none = BTreeSet::new();
+    let checked = |store: &Store, renewed: &BTreeSet<JobId>| {
+        let lanes = Lanes::All(Lane::Bits8);
+        let held = Held { lanes: &lanes, memory: (1 << 20, 1), told: &told, used: &used, renewed };
+        check(Program::get(), store, &held, None)
+    };
+    // Neither other values nor none, unless the job goes in between.
     let held = store.exchange(StaticRows::default().table(3, other));
-    let changes = before.changes_to(&view(&store));
-    assert_eq!(changes.withdrawn, [TableId(3)]);
-    assert_eq!(changes.tables, [(TableId(3), other)]);
-    assert_eq!((changes.gone.len(), changes.jobs.len()), (0, 1));
-    store.exchange(held);
-    // Without values it is as good as not allowed.
+    assert_eq!(checked(&store, &none), refused);
+    assert_eq!(checked(&store, &BTreeSet::from([JOB])), Ok(()));
+    assert_eq!(changes(&told, &view(&store)).tables, [(TableId(3), other)]);
     store.exchange(row(known().lookup, &[3], None));
+    assert_eq!(checked(&store, &none), refused);
+    // Taken away from the job, its values may go, and come back only as they were.
+    store.exchange(row(known().job_tables, &[7, 3], None));
+    assert_eq!(checked(&store, &none), Ok(()));
     let without = view(&store);
     assert_eq!(without.jobs[&JOB].config.tables, []);
-    assert_eq!(before.changes_to(&without).withdrawn, [TableId(3)]);
-    store.exchange(row(known().job_tables, &[7, 3], None));
-    assert!(without.changes_to(&view(&store)).is_empty());
+    let taken = changes(&told, &without);
+    assert_eq!((&taken.unused[..], taken.jobs.len(), taken.gone.len()), (&[TableId(3)][..], 1, 0));
+    store.exchange(StaticRows::default().table(3, other));
+    assert_eq!(checked(&store, &none), refused);
+    store.exchange(held);
+    assert_eq!(checked(&store, &none), Ok(()));
+    // Without values a table is as good as not allowed.
+    store.exchange(row(known().lookup, &[3], None));
+    store.exchange(row(known().job_tables, &[7, 3], Some(Entry::default())));
+    assert!(changes(&without, &view(&store)).is_empty());
 }
 
 #[test]
@@ -160,10 +184,15 @@ fn the_end_of_a_session_takes_all_its_rows() {
 fn rows_must_fit_together() {
     let program = Program::get();
     let limit = 1 << 20;
-    let checked = |store: &Store, lane, memory| check(program, store, &Lanes::All(lane), memory, Some(JOB));
+    let (told, used, renewed) = (View::default(), Used::default(), BTreeSet::new());
+    let checked = |store: &Store, lane, memory| {
+        let lanes = Lanes::All(lane);
+        let held = Held { lanes: &lanes, memory: (memory, 3), told: &told, used: &used, renewed: &renewed };
+        check(program, store, &held, Some(JOB))
+    };
     let mut store = session();
     assert_eq!(checked(&store, Lane::Bits8, limit), Ok(()));
-    let needs = config(2).memory();
+    let needs = config(2).memory_of_all(3);
     assert_eq!(checked(&store, Lane::Bits8, needs), Ok(()));
     assert_eq!(
         checked(&store, Lane::Bits8, needs - 1),

@@ -1,6 +1,6 @@
 //! What the shards hold, as a function of the rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use thc_protocol::aggregator::{ConfigError, JobConfig};
@@ -53,6 +53,12 @@ pub struct JobView {
 }
 
 impl JobView {
+    /// Whether a job that changes from this to `new` keeps what its slots hold.
+    #[must_use]
+    pub fn keeps_slots(&self, new: &JobView) -> bool {
+        self.epoch == new.epoch && self.config.same_slots(&new.config)
+    }
+
     /// One bit per worker whose packets are let in.
     #[must_use]
     pub fn members(&self) -> u64 {
@@ -70,25 +76,55 @@ pub struct View {
     pub jobs: BTreeMap<JobId, JobView>,
 }
 
-/// What turns one view into another.
+/// What turns one view into another, in the order in which it is done.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Jobs that go, or come back below with empty slots.
     pub gone: Vec<JobId>,
-    /// Tables that go, or come back below with other values.
-    pub withdrawn: Vec<TableId>,
-    /// Tables that come.
+    /// Tables that come, or have other values.
     pub tables: Vec<(TableId, [u8; 16])>,
     /// Jobs that come or change.
     pub jobs: Vec<JobView>,
+    /// Tables that go.
+    pub unused: Vec<TableId>,
+}
+
+/// Values by table and job: what may be in the job's slots. A table stays here when it is taken away from
+/// the job, as long as the job keeps its slots (P6).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Used(BTreeMap<JobId, BTreeMap<u8, [u8; 16]>>);
+
+impl Used {
+    /// Follows the shards, which have made these changes and hold `view` now.
+    pub fn follow(&mut self, changes: &Changes, view: &View) {
+        for job in &changes.gone {
+            self.0.remove(job);
+        }
+        for JobView { config, .. } in &changes.jobs {
+            let used = self.0.entry(config.job).or_default();
+            let held = config.tables.iter().filter_map(|id| Some((id.0, *view.tables.get(&id.0)?)));
+            used.extend(held);
+        }
+    }
+
+    /// A table that a job has used and that now has other values, or none while the job still may use it.
+    fn broken(&self, program: &Program, store: &Store, job: JobId) -> Option<TableId> {
+        let known = program.known;
+        let kept = |&id: &u8, used: &[u8; 16]| match store.row(known.lookup, &[id.into()]) {
+            Some(entry) => values(program, entry) == *used,
+            None => store.row(known.job_tables, &[job.0.into(), id.into()]).is_none(),
+        };
+        let used = self.0.get(&job).into_iter().flatten();
+        used.into_iter().find(|(id, used)| !kept(id, used)).map(|(&id, _)| TableId(id))
+    }
 }
 
 impl Changes {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Changes { gone, withdrawn, tables, jobs } = self;
-        gone.is_empty() && withdrawn.is_empty() && tables.is_empty() && jobs.is_empty()
+        let Changes { gone, tables, jobs, unused } = self;
+        gone.is_empty() && tables.is_empty() && jobs.is_empty() && unused.is_empty()
     }
 }
 
@@ -124,33 +160,26 @@ impl View {
         View { tables, jobs }
     }
 
-    /// What turns this into `new`.
+    /// What turns this into `new`. Jobs of `renewed` lose what their slots hold in any case.
     #[must_use]
-    pub fn changes_to(&self, new: &View) -> Changes {
+    pub fn changes_to(&self, new: &View, renewed: &BTreeSet<JobId>) -> Changes {
         let mut changes = Changes::default();
-        for (&id, values) in &self.tables {
-            if new.tables.get(&id) != Some(values) {
-                changes.withdrawn.push(TableId(id));
-            }
-        }
+        changes
+            .unused
+            .extend(self.tables.keys().filter(|id| !new.tables.contains_key(id)).map(|&id| TableId(id)));
         for (&id, values) in &new.tables {
             if self.tables.get(&id) != Some(values) {
                 changes.tables.push((TableId(id), *values));
             }
         }
         for (&job, old) in &self.jobs {
-            let stays = new
-                .jobs
-                .get(&job)
-                .is_some_and(|new| new.config.same_slots(&old.config) && new.epoch == old.epoch);
-            if !stays {
+            let stays = new.jobs.get(&job).is_some_and(|new| old.keeps_slots(new));
+            if !stays || renewed.contains(&job) {
                 changes.gone.push(job);
             }
         }
         for (job, view) in &new.jobs {
-            // A withdrawn table is out of the job's own list until it is installed again.
-            let loses = view.config.tables.iter().any(|table| changes.withdrawn.contains(table));
-            if loses || self.jobs.get(job) != Some(view) {
+            if changes.gone.contains(job) || self.jobs.get(job) != Some(view) {
                 changes.jobs.push(view.clone());
             }
         }
@@ -158,28 +187,49 @@ impl View {
     }
 }
 
-/// Whether every job's numbers fit together (P6), and all of them the memory. `job` is named if they don't
-/// fit the latter.
+/// What rows are checked against.
+pub struct Held<'a> {
+    /// How wide lanes are.
+    pub lanes: &'a Lanes,
+    /// Bytes that jobs may take in all shards together, and how many shards there are.
+    pub memory: (usize, u8),
+    /// What the shards were told.
+    pub told: &'a View,
+    /// What is in their slots.
+    pub used: &'a Used,
+    /// Jobs whose slots are emptied in any case.
+    pub renewed: &'a BTreeSet<JobId>,
+}
+
+/// Whether every job's numbers fit together (P6), all of them the memory, and no table changes under a job
+/// that keeps its slots. `job` is named if memory is short.
 ///
 /// # Errors
 /// The first [`ConfigError`].
 pub fn check(
     program: &Program,
     store: &Store,
-    lanes: &Lanes,
-    memory: usize,
+    held: &Held<'_>,
     job: Option<JobId>,
 ) -> Result<(), ConfigError> {
+    let (memory, shards) = held.memory;
     let mut needs = BTreeMap::new();
     for (key, row) in store.rows(program.known.jobs) {
-        let config = config(program, store, lanes, key[0], row);
+        let config = config(program, store, held.lanes, key[0], row);
         config.check()?;
+        let told = held.told.jobs.get(&config.job).filter(|_| !held.renewed.contains(&config.job));
+        let epoch = program.param(row, "epoch") as u32;
+        if told.is_some_and(|told| told.epoch == epoch && told.config.same_slots(&config))
+            && let Some(table) = held.used.broken(program, store, config.job)
+        {
+            return Err(ConfigError::TableInUse { table, job: config.job });
+        }
         for &TableId(table) in &config.tables {
             let granularity = store.row(program.known.lookup, &[table.into()]);
             let granularity = granularity.map_or([0; 16], |entry| values(program, entry));
             config.check_sum(granularity.into_iter().max().unwrap_or(0))?;
         }
-        needs.insert(config.job, config.memory());
+        needs.insert(config.job, config.memory_of_all(shards));
     }
     let total: usize = needs.values().sum();
     if total > memory {

@@ -5,6 +5,7 @@ use p4runtime_proto::v1::{
     Action, Entity, FieldMatch, MulticastGroupEntry, PacketReplicationEngineEntry, TableAction, TableEntry,
     action, entity, field_match, packet_replication_engine_entry, replica, table_action, update,
 };
+use thc_protocol::aggregator::check_table;
 use tonic::Code;
 
 use super::refusal::{Refusal, refuse};
@@ -68,7 +69,13 @@ pub fn table_change(
         update::Type::Unspecified => return unspecified(),
     }
     meaning(program, id, &key)?;
-    Ok(Change::Row(id, key, Some(entry_of(program, table, entry, false)?)))
+    let row = entry_of(program, table, entry, false)?;
+    if id == program.known.lookup
+        && let Err(wrong) = check_table(&program.param(&row, "values").to_be_bytes())
+    {
+        return refuse(Code::InvalidArgument, format!("{name}: table {}: {wrong}", key[0]));
+    }
+    Ok(Change::Row(id, key, Some(row)))
 }
 
 fn unspecified<T>() -> Result<T, Refusal> {

@@ -34,13 +34,19 @@ impl From<ConfigError> for Refusal {
     fn from(error: ConfigError) -> Refusal {
         let code = match error {
             ConfigError::Memory { .. } => Code::ResourceExhausted,
+            ConfigError::TableInUse { .. } | ConfigError::TableChanged { .. } => Code::FailedPrecondition,
             _ => Code::InvalidArgument,
         };
         Refusal { code, message: error.to_string() }
     }
 }
 
-/// The answer to a batch: fine if all went well, otherwise a status that says of each part what became of it.
+/// Bytes of a status' details. They go as base64 into trailing metadata, of which clients take 8 KiB (grpc's own
+/// default) to 16 KiB, everything else in it included.
+const DETAILS: usize = 5 << 10;
+
+/// The answer to a batch: fine if all went well, otherwise a status that says of each part, from the first on and as
+/// long as there is room, what became of it. How many had none is in its message.
 ///
 /// # Errors
 /// The status.
@@ -49,7 +55,7 @@ pub fn of_batch(results: &[Result<(), Refusal>]) -> Result<(), Status> {
     if failed == 0 {
         return Ok(());
     }
-    let message = format!("{failed} of {} failed", results.len());
+    let mut message = format!("{failed} of {} failed", results.len());
     let details = results.iter().map(|result| {
         let error = match result {
             Ok(()) => Error { canonical_code: Code::Ok.into(), ..Error::default() },
@@ -62,7 +68,24 @@ pub fn of_batch(results: &[Result<(), Refusal>]) -> Result<(), Status> {
         };
         Any { type_url: "type.googleapis.com/p4.v1.Error".to_owned(), value: error.encode_to_vec() }
     });
+    let mut room = DETAILS;
+    let details: Vec<Any> = details
+        .map_while(|any| {
+            // The field's own tag and length take at most 4 bytes.
+            room = room.checked_sub(any.encoded_len() + 4)?;
+            Some(any)
+        })
+        .collect();
+    let left = results.len() - details.len();
+    if left > 0 {
+        message += &format!(
+            "; {left} of the updates are left out of the details for want of room: write smaller batches"
+        );
+        let first =
+            results.iter().find_map(|result| result.as_ref().err()).map_or("", |error| &error.message);
+        message += &format!("; the first that failed: {first}");
+    }
     let code = Code::Unknown;
-    let status = rpc::Status { code: code.into(), message: message.clone(), details: details.collect() };
+    let status = rpc::Status { code: code.into(), message: message.clone(), details };
     Err(Status::with_details(code, message, status.encode_to_vec().into()))
 }

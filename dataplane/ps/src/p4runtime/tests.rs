@@ -27,14 +27,19 @@ fn exact(field_id: u32, value: &[u8]) -> FieldMatch {
     FieldMatch { field_id, field_match_type: Some(field_match::FieldMatchType::Exact(exact)) }
 }
 
-/// A row of a table whose key and parameters are `number`, as far as they have room for it.
+/// A row of a table whose key and parameters are `number`, as far as they have room for it; a lookup table's values
+/// are 0 and that (P6).
 fn row(table: u32, number: u128) -> TableEntry {
     let known = &program().tables[&table];
     let cut = |bits: u32| number & ((1u128 << bits.min(127)) - 1);
     let fields = known.fields.iter().map(|field| exact(field.id, &encode(cut(field.bits))));
     let used = known.actions.iter().find(|used| used.in_rows).unwrap();
     let params = program().actions[&used.id].params.iter();
-    let params = params.map(|param| action::Param { param_id: param.id, value: encode(cut(param.bits)) });
+    let value = |name: &str, bits: u32| match name {
+        "values" => (number & 0xFF).max(1) << (14 * 8),
+        _ => cut(bits),
+    };
+    let params = params.map(|p| action::Param { param_id: p.id, value: encode(value(&p.name, p.bits)) });
     let action = Action { action_id: used.id, params: params.collect() };
     TableEntry {
         table_id: table,

@@ -95,7 +95,7 @@ impl Device {
             Change::Row(table, key, Some(_)) if *table == known.jobs || *table == known.job_tables => {
                 (true, Some(JobId(key[0] as u16)))
             }
-            Change::Row(table, _, Some(_)) => (*table == known.lookup, None),
+            Change::Row(table, ..) => (*table == known.lookup, None),
             _ => (false, None),
         };
         let undo = forwarding.exchange(change);

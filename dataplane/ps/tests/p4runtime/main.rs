@@ -12,3 +12,4 @@ mod pipeline;
 #[path = "../session/mod.rs"]
 mod session;
 mod sums;
+mod tables;
