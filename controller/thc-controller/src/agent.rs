@@ -210,24 +210,33 @@ impl Agent {
     }
 
     /// A target that was restarted has lost its sums. With a full quorum workers send them again; with a smaller one
-    /// a sum that some have already might be made anew of other workers (P24), so workers must join anew.
+    /// a sum that some have already might be made anew of other workers (P24), so workers must join anew. So they must
+    /// if somebody else has changed their lookup table: slots may be half filled with its values (P6).
     fn end_sessions_that_cannot_go_on(&mut self, held: &Wanted) -> Result<(), ControllerError> {
         let jobs = self.config.schema.table(crate::tables::Job::TABLE)?;
         let lost = !held.has_rows_of(jobs);
         let mut book = self.shared.book();
+        let disturbed = plan::wanted(&self.config, &book)?.disturbed(held, &self.config.schema)?;
         let mut ended = Vec::new();
         let mut changed = false;
         for (name, job) in &mut book.jobs {
             let partial = job.spec.quorum < job.spec.workers;
-            let Some(place) = job.places.get_mut(&self.config.name).filter(|_| lost) else { continue };
+            let disturbed = !lost && disturbed.contains(&job.spec.number);
+            let concerned = |_: &&mut Place| lost || disturbed;
+            let Some(place) = job.places.get_mut(&self.config.name).filter(concerned) else { continue };
             changed = true;
-            // Its counters begin anew as well.
-            place.earlier = None;
+            if lost {
+                // Its counters begin anew as well.
+                place.earlier = None;
+            }
             let Some(session) = &mut place.session else { continue };
-            session.before.clear();
-            if partial {
+            if lost {
+                session.before.clear();
+            }
+            if partial || disturbed {
                 place.session = None;
-                tracing::info!("job {name}: the target was restarted; its workers must join anew");
+                let why = if disturbed { "its lookup table was changed" } else { "the target was restarted" };
+                tracing::info!("job {name}: {why}; its workers must join anew");
                 ended.push(JobId(job.spec.number));
             }
         }

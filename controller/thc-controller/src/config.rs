@@ -271,6 +271,14 @@ impl Options {
             if targets[..place].iter().any(|other| other.name == target.name) {
                 return Err(value("target.name", &target.name, "give each target a name of its own"));
             }
+            // Both would hear the same JOINs, and welcome workers to sessions of which each knows its own only.
+            if let Some(other) = targets[..place].iter().find(|other| other.at == target.at) {
+                let mend = format!(
+                    "{} and {} have it both; give each target an address of its own",
+                    other.name, target.name
+                );
+                return Err(value("target.ip", target.at, &mend));
+            }
         }
         let tls = match &self.controller.tls {
             None => None,
@@ -455,6 +463,10 @@ mod tests {
             (
                 "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[target]]\naddress = \"a:1\"\nip = \"10.0.0.2\"",
                 "target.name",
+            ),
+            (
+                "[[target]]\nname = \"a\"\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[target]]\nname = \"b\"\naddress = \"b:1\"\nip = \"10.0.0.1\"",
+                "target.ip = 10.0.0.1:9000: a and b have it both",
             ),
         ] {
             let error = Options::parse(text).unwrap().validate().unwrap_err().to_string();

@@ -2,12 +2,12 @@
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
-use crate::tables::{Job, Row};
+use crate::tables::{Job, JobTable, Lookup, Row};
 use p4runtime_proto::v1::{
     Entity, MulticastGroupEntry, PacketReplicationEngineEntry, Replica, TableEntry, Update, entity,
     field_match, packet_replication_engine_entry, replica, update,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A multicast group: port and instance of each copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,26 @@ impl Wanted {
         self.entries.keys().any(|(of, _)| *of == table)
     }
 
+    /// Numbers of the jobs whose lookup table has other values in `held`, or none: what their slots hold may be
+    /// of those (P6).
+    ///
+    /// # Errors
+    /// [`ControllerError::P4Info`] if the program has no such tables.
+    pub fn disturbed(&self, held: &Wanted, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
+        let (lookup, may) = (schema.table(Lookup::TABLE)?, schema.table(JobTable::TABLE)?);
+        let rows = |table| held.entries.range((table, Vec::new())..(table + 1, Vec::new()));
+        let mut disturbed = BTreeSet::new();
+        for (key, _) in rows(may).filter(|(key, _)| self.entries.contains_key(*key)) {
+            let (Some(job), Some(id)) = (number(key, 0), key.1.get(1)) else { continue };
+            let of = |(key, _): &(&Key, &TableEntry)| key.1.first().is_some_and(|(_, value)| *value == id.1);
+            let there = rows(lookup).find(of);
+            if there.is_none_or(|(key, entry)| self.entries.get(key) != Some(entry)) {
+                disturbed.insert(job);
+            }
+        }
+        Ok(disturbed)
+    }
+
     fn entry(&mut self, entry: TableEntry) {
         if entry.is_default_action {
             self.defaults.insert(entry.table_id, entry);
@@ -73,16 +93,18 @@ impl Wanted {
         held
     }
 
-    /// The updates that turn `held` into this. A job's row goes before anything else of it changes, and
-    /// comes back after: packets meet either all of a session or none.
+    /// The updates that turn `held` into this. A job's row goes before anything else of it changes, its lookup
+    /// table too, and comes back after: packets meet either all of a session or none.
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
     pub fn updates(&self, held: &Wanted, schema: &Schema) -> Result<Vec<Update>, ControllerError> {
         let jobs = schema.table(Job::TABLE)?;
+        let disturbed = self.disturbed(held, schema)?;
+        let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
         let changed = |(key, entry): &(&Key, &TableEntry)| self.entries.get(*key) != Some(*entry);
         let (mut first, mut middle, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, entry) in held.entries.iter().filter(changed) {
+        for (key, entry) in held.entries.iter().filter(|row| changed(row) || goes(row.0)) {
             if key.0 == jobs {
                 first.push(table(update::Type::Delete, entry));
             } else if !self.entries.contains_key(key) {
@@ -98,7 +120,7 @@ impl Wanted {
         }
         for (key, entry) in &self.entries {
             match held.entries.get(key) {
-                Some(same) if same == entry => {}
+                Some(same) if same == entry && !goes(key) => {}
                 _ if key.0 == jobs => last.push(table(update::Type::Insert, entry)),
                 Some(_) => middle.push(table(update::Type::Modify, entry)),
                 None => middle.push(table(update::Type::Insert, entry)),
@@ -143,6 +165,12 @@ fn key(entry: &TableEntry) -> Key {
     (entry.table_id, fields)
 }
 
+/// A number in a key: its fields are in the order of the program's, and the job's number comes first.
+fn number(key: &Key, field: usize) -> Option<u16> {
+    let (_, value) = key.1.get(field)?;
+    p4runtime_proto::bytes::decode(value, 16).map(|value| value as u16)
+}
+
 fn copy(replica: &Replica) -> (u16, u16) {
     let port = match &replica.port_kind {
         Some(replica::PortKind::EgressPort(port)) => u16::try_from(*port).unwrap_or(u16::MAX),
@@ -176,4 +204,54 @@ fn group(kind: update::Type, number: u32, group: &Group) -> Update {
     };
     let entity = entity::Entity::PacketReplicationEngineEntry(entry);
     Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use p4runtime_proto::p4info;
+
+    fn rows(schema: &Schema, values: Option<[u8; 16]>, epoch: u32) -> Wanted {
+        let mut rows = Wanted::default();
+        for job in [258, 3] {
+            let row = Job {
+                job,
+                index: 0,
+                cookie: 1,
+                epoch,
+                workers: 2,
+                quorum: 2,
+                data_base: 0,
+                data_slots: 8,
+                norm_base: 0,
+                norm_slots: 8,
+                group: 1,
+            };
+            rows.row(schema, &row).unwrap();
+            rows.row(schema, &JobTable { job, table: if job == 258 { 7 } else { 8 } }).unwrap();
+        }
+        rows.row(schema, &Lookup { table: 8, values: [8; 16] }).unwrap();
+        if let Some(values) = values {
+            rows.row(schema, &Lookup { table: 7, values }).unwrap();
+        }
+        rows
+    }
+
+    /// P6: a job does not run while its lookup table gets other values.
+    #[test]
+    fn a_job_goes_while_its_table_changes() {
+        let info = p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap();
+        let schema = Schema::new(info);
+        let wanted = rows(&schema, Some([1; 16]), 5);
+        assert_eq!(wanted.updates(&wanted, &schema).unwrap(), []);
+        assert_eq!(wanted.disturbed(&wanted, &schema).unwrap(), BTreeSet::new());
+        for (values, write) in [(Some([2; 16]), update::Type::Modify), (None, update::Type::Insert)] {
+            let held = rows(&schema, values, 5);
+            assert_eq!(wanted.disturbed(&held, &schema).unwrap(), BTreeSet::from([258]));
+            let updates = wanted.updates(&held, &schema).unwrap();
+            let kinds: Vec<_> = updates.iter().map(Update::r#type).collect();
+            assert_eq!(kinds, [update::Type::Delete, write, update::Type::Insert]);
+        }
+    }
 }
