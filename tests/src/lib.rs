@@ -57,15 +57,23 @@ pub fn free_tcp_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A `simple_switch_grpc` that has no program yet, with a port for each host of a network, numbered from 1, and P4Runtime
+/// Flags by which several BMv2 do not meet at one socket of notifications, which those with nanomsg have.
+#[must_use]
+pub fn notifications(program: &Path, socket: &Path) -> Vec<String> {
+    let flag = "--notifications-addr";
+    let help = Command::new(program).arg("--help").output().unwrap();
+    let known = [help.stdout, help.stderr].iter().any(|said| String::from_utf8_lossy(said).contains(flag));
+    if known { vec![flag.to_owned(), format!("ipc://{}", socket.display())] } else { Vec::new() }
+}
+
+/// A `simple_switch_grpc` that has no program yet, with a port for each of these hosts, numbered from 1, and P4Runtime
 /// at a port of the loopback.
 #[must_use]
-pub fn switch_command(program: &Path, network: &Network, p4runtime: u16, folder: &Path) -> Command {
+pub fn switch_command(program: &Path, hosts: &[Host], p4runtime: u16, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["--no-p4", "--log-level", "error", "--thrift-port", &free_tcp_port().to_string()]);
-    let notifications = folder.join(format!("notifications{p4runtime}.ipc"));
-    command.args(["--notifications-addr", &format!("ipc://{}", notifications.display())]);
-    for (port, host) in (1..).zip(network.hosts()) {
+    command.args(notifications(program, &folder.join(format!("notifications{p4runtime}.ipc"))));
+    for (port, host) in (1..).zip(hosts) {
         command.args(["-i", &format!("{port}@{}", host.port)]);
     }
     command.args(["--", "--grpc-server-addr", &format!("127.0.0.1:{p4runtime}"), "--cpu-port", "255"]);

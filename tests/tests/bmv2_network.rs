@@ -34,7 +34,7 @@ impl Drop for Running {
 
 fn switch(program: &Path, network: &Network, p4runtime: u16, folder: &Path) -> Running {
     let log = File::create(folder.join("switch.log")).unwrap();
-    let mut command = switch_command(program, network, p4runtime, folder);
+    let mut command = switch_command(program, network.hosts(), p4runtime, folder);
     let output = log.try_clone().unwrap();
     let switch = Running(command.stdin(Stdio::null()).stdout(output).stderr(log).spawn().unwrap());
     let started = Instant::now();

@@ -68,7 +68,12 @@ impl Site {
         let mut words: Vec<String> = vec![self.program.display().to_string(), "--no-p4".into()];
         let thrift = free_port()?.to_string();
         words.extend(["--log-level", "error", "--thrift-port", &thrift].map(str::to_owned));
-        words.extend(["--notifications-addr".to_owned(), notifications]);
+        // Without nanomsg, BMv2 has no notifications.
+        let help = std::process::Command::new(&self.program).arg("--help").output();
+        let help = help.map(|said| [said.stdout, said.stderr].concat()).unwrap_or_default();
+        if String::from_utf8_lossy(&help).contains("--notifications-addr") {
+            words.extend(["--notifications-addr".to_owned(), notifications]);
+        }
         for (port, host) in (1..).zip(self.network.hosts()) {
             words.extend(["-i".to_owned(), format!("{port}@{}", host.port)]);
         }

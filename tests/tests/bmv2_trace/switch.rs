@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use thc_tests::{bmv2, free_port};
+use thc_tests::{bmv2, free_port, notifications};
 
 pub struct Switch {
     child: Child,
@@ -29,8 +29,7 @@ impl Switch {
         let thrift = free_port();
         let mut command = Command::new(&program);
         command.args(["--use-files", "0", "--log-level", "error", "--thrift-port", &thrift.to_string()]);
-        let notifications = format!("ipc://{}", dir.path().join("notifications.ipc").display());
-        command.args(["--notifications-addr", &notifications]);
+        command.args(notifications(&program, &dir.path().join("notifications.ipc")));
         let inputs = ports.iter().map(|&port| (port, Input::new(dir.path(), port))).collect();
         let outputs = ports.iter().map(|&port| (port, Output::new(dir.path(), port))).collect();
         for port in ports {

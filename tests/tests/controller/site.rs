@@ -167,7 +167,9 @@ impl Site {
             Kind::Bmv2 => {
                 let program = bmv2("simple_switch_grpc").unwrap();
                 let network = self.network.as_ref().unwrap();
-                let mut command = switch_command(&program, network, p4runtime, &self.dir);
+                // Workers are at the first; on their network there is one aggregator.
+                let hosts = if number == 0 { network.hosts() } else { &[] };
+                let mut command = switch_command(&program, hosts, p4runtime, &self.dir);
                 if self.secured {
                     command.args(["--grpc-server-ssl", "--grpc-server-with-client-auth"]);
                     command.args(["--grpc-server-cert", &format!("{TARGET}.pem")]);
@@ -202,9 +204,11 @@ impl Site {
             match aggregator.kind {
                 Kind::Ps => text += &format!("ip = \"127.0.0.1\"\nudp_port = {}\n", aggregator.udp),
                 Kind::Bmv2 => {
-                    text += &format!("ip = \"{OWN}\"\ndevice_config = {:?}\n", build("thc.json"));
+                    let own = Ipv4Addr::from_bits(OWN.to_bits() - (number - 1));
+                    text += &format!("ip = \"{own}\"\ndevice_config = {:?}\n", build("thc.json"));
                     text += "pass_ports = [401, 402, 403, 404, 405, 406, 407]\n";
-                    for (port, host) in (1..).zip(self.network.as_ref().unwrap().hosts()) {
+                    let hosts = if number == 1 { self.network.as_ref().unwrap().hosts() } else { &[] };
+                    for (port, host) in (1..).zip(hosts) {
                         text += &format!("[[target.station]]\nmac = \"{}\"\nport = {port}\n", host.mac);
                     }
                 }
