@@ -69,7 +69,7 @@ impl Site {
         let thrift = free_port()?.to_string();
         words.extend(["--log-level", "error", "--thrift-port", &thrift].map(str::to_owned));
         // Without nanomsg, BMv2 has no notifications.
-        let help = std::process::Command::new(&self.program).arg("--help").output();
+        let help = Command::new(&self.program).arg("--help").output();
         let help = help.map(|said| [said.stdout, said.stderr].concat()).unwrap_or_default();
         if String::from_utf8_lossy(&help).contains("--notifications-addr") {
             words.extend(["--notifications-addr".to_owned(), notifications]);
