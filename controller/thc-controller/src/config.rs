@@ -4,12 +4,14 @@ use crate::capacity::Capacity;
 use crate::error::ControllerError;
 use crate::schema::Schema;
 use crate::tables::Mac;
+use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use thc_control_proto::{DEFAULT_PORT, v1};
 use thc_ps::{JobOptions, PolicyName};
 
@@ -214,6 +216,16 @@ fn read(path: &Path) -> Result<Vec<u8>, ControllerError> {
     fs::read(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
 }
 
+/// The program that this controller was built with. Its text is read once: that takes milliseconds.
+fn built_in() -> Result<P4Info, ControllerError> {
+    static INFO: OnceLock<P4Info> = OnceLock::new();
+    if let Some(info) = INFO.get() {
+        return Ok(info.clone());
+    }
+    let info = p4info::parse(P4INFO)?;
+    Ok(INFO.get_or_init(|| info).clone())
+}
+
 fn read_text(path: &Path) -> Result<String, ControllerError> {
     fs::read_to_string(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
 }
@@ -368,7 +380,7 @@ impl TargetOptions {
         };
         let info = match &self.p4info {
             Some(path) => p4info::parse(&read(path)?)?,
-            None => p4info::parse(P4INFO)?,
+            None => built_in()?,
         };
         let program = match &self.device_config {
             Some(path) => {

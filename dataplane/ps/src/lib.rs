@@ -30,6 +30,8 @@ pub mod cookie;
 mod error;
 mod exchange;
 mod forwarding;
+#[doc(hidden)]
+pub mod fuzz;
 mod kernels;
 mod liveness;
 mod outbox;

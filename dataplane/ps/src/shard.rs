@@ -16,7 +16,7 @@ use thc_transport::{CapturedIo, DpdkIo, IoStats, LossyIo, Peer, UdpIo};
 use crate::control::ControlPort;
 use crate::error::PsError;
 use crate::exchange::{Exchange, Handler};
-use crate::forwarding::{Changes, JobView};
+use crate::forwarding::Changes;
 use crate::kernels::Simd;
 use crate::liveness::admitted;
 use crate::outbox::{Outbox, SendFailure};
@@ -235,35 +235,18 @@ impl<T: ShardIo> State<T> {
     }
 
     fn follow(&mut self, changes: &Changes) -> Result<(), ConfigError> {
-        // What goes makes room for what comes.
         for &job in &changes.gone {
             self.keep_counters(job);
             self.indices.remove(&job);
-            self.worker.aggregator.remove_job(job);
         }
-        for &(table, values) in &changes.tables {
-            self.worker.aggregator.install_table(table, values)?;
-        }
-        changes.jobs.iter().try_for_each(|job| self.install(job))?;
-        changes.unused.iter().try_for_each(|&table| self.worker.aggregator.remove_table(table))
-    }
-
-    fn install(&mut self, view: &JobView) -> Result<(), ConfigError> {
-        let job = view.config.job;
-        if self.indices.get(&job).is_some_and(|&index| index != view.index) {
-            self.keep_counters(job);
-        }
-        self.indices.insert(job, view.index);
-        let aggregator = &mut self.worker.aggregator;
-        aggregator.install_job(view.config.clone())?;
-        for (worker, place) in (0u8..).map(WorkerId).zip(&view.places) {
-            match place.from {
-                Some(from) => aggregator.set_member(job, worker, Endpoint::udp(from))?,
-                None => aggregator.remove_member(job, worker),
+        for view in &changes.jobs {
+            let job = view.config.job;
+            if self.indices.get(&job).is_some_and(|&index| index != view.index) {
+                self.keep_counters(job);
             }
-            aggregator.set_receiver(job, worker, place.to.map(Endpoint::udp), place.copies)?;
+            self.indices.insert(job, view.index);
         }
-        Ok(())
+        changes.apply(&mut self.worker.aggregator)
     }
 
     /// Moves what was counted for a job so far to what is kept under its index.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use thc_protocol::aggregator::{ConfigError, JobConfig};
+use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels};
 use thc_protocol::wire::Kind;
 use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
 
@@ -125,6 +125,32 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         let Changes { gone, tables, jobs, unused } = self;
         gone.is_empty() && tables.is_empty() && jobs.is_empty() && unused.is_empty()
+    }
+
+    /// Makes them in an aggregator that holds what they were worked out from.
+    ///
+    /// # Errors
+    /// The first [`ConfigError`]; rows that were checked bring none about.
+    pub fn apply<K: Kernels>(&self, aggregator: &mut Aggregator<K>) -> Result<(), ConfigError> {
+        // What goes makes room for what comes.
+        for &job in &self.gone {
+            aggregator.remove_job(job);
+        }
+        for &(table, values) in &self.tables {
+            aggregator.install_table(table, values)?;
+        }
+        for view in &self.jobs {
+            let job = view.config.job;
+            aggregator.install_job(view.config.clone())?;
+            for (worker, place) in (0u8..).map(WorkerId).zip(&view.places) {
+                match place.from {
+                    Some(from) => aggregator.set_member(job, worker, Endpoint::udp(from))?,
+                    None => aggregator.remove_member(job, worker),
+                }
+                aggregator.set_receiver(job, worker, place.to.map(Endpoint::udp), place.copies)?;
+            }
+        }
+        self.unused.iter().try_for_each(|&table| aggregator.remove_table(table))
     }
 }
 

@@ -18,5 +18,5 @@ mod write;
 mod tests;
 
 pub use listener::Listener;
-pub use service::Service;
+pub use service::{Device, Service};
 pub use stream::PacketsIn;

@@ -63,18 +63,8 @@ impl Service {
         shards: Shards,
     ) -> Service {
         let fixed = !config.jobs.is_empty();
-        let running = fixed.then(Verified::built_in);
-        let state = State { pipeline: Pipeline { saved: None, running }, ..State::default() };
         let id = config.p4runtime.as_ref().map_or(0, |p4runtime| p4runtime.device_id);
-        Service(Arc::new(Device {
-            id,
-            program: Program::get(),
-            clients: Arc::new(Clients::new(id, own, forwarding.clone(), shards.clone())),
-            forwarding,
-            shards,
-            fixed,
-            state: Mutex::new(state),
-        }))
+        Service(Arc::new(Device::new(id, own, forwarding, shards, fixed)))
     }
 
     /// Where packets for the controller go.
@@ -85,6 +75,27 @@ impl Service {
 }
 
 impl Device {
+    /// Of a server that workers reach at `own`. If the jobs are `fixed`, so is the pipeline.
+    #[must_use]
+    pub fn new(
+        id: u64,
+        own: SocketAddrV4,
+        forwarding: SharedForwarding,
+        shards: Shards,
+        fixed: bool,
+    ) -> Device {
+        let running = fixed.then(Verified::built_in);
+        Device {
+            id,
+            program: Program::get(),
+            clients: Arc::new(Clients::new(id, own, forwarding.clone(), shards.clone())),
+            forwarding,
+            shards,
+            fixed,
+            state: Mutex::new(State { pipeline: Pipeline { saved: None, running }, ..State::default() }),
+        }
+    }
+
     /// Waits until no other request changes it.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -19,8 +19,16 @@ impl Device {
     /// # Errors
     /// What the whole batch is refused for, or a status with the result of each update.
     pub fn write(&self, request: WriteRequest) -> Result<(), Status> {
-        use write_request::Atomicity;
         self.check_writer(request.device_id, (request.role_id, &request.role), request.election_id)?;
+        self.write_batch(&request)
+    }
+
+    /// The same, whoever asks.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn write_batch(&self, request: &WriteRequest) -> Result<(), Status> {
+        use write_request::Atomicity;
         let mut state = self.state();
         check_running(&state.pipeline)?;
         let rollback = match request.atomicity() {

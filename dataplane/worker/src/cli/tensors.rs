@@ -40,12 +40,17 @@ impl Format {
 
 /// Reads all tensors of a file, in the order of their names.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Tensor>> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    decode(path, &bytes)
+}
+
+/// All tensors of a file with these contents, in the order of their names.
+pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
     let shown = path.display();
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let tensors = match Format::of(path) {
-        Format::Npy => vec![read_npy(&bytes).with_context(|| format!("{shown} is no readable .npy file"))?],
+        Format::Npy => vec![read_npy(bytes).with_context(|| format!("{shown} is no readable .npy file"))?],
         Format::Safetensors => {
-            read_safetensors(&bytes).with_context(|| format!("{shown} is no readable .safetensors file"))?
+            read_safetensors(bytes).with_context(|| format!("{shown} is no readable .safetensors file"))?
         }
         Format::Raw => {
             ensure!(
@@ -53,7 +58,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Tensor>> {
                 "{shown} has {} bytes, which are no whole number of f32: is it cut short?",
                 bytes.len()
             );
-            let data = floats(&bytes);
+            let data = floats(bytes);
             vec![Tensor { name: String::new(), shape: vec![data.len()], data, fortran: false }]
         }
     };

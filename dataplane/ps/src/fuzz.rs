@@ -1,0 +1,62 @@
+//! What the fuzzer reaches of this crate and no user does: P4Runtime's writes, without a network.
+
+use std::net::SocketAddrV4;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_channel::bounded;
+use p4runtime_proto::v1::WriteRequest;
+use thc_protocol::Lane;
+use thc_protocol::aggregator::{Aggregator, Shard};
+use tonic::Status;
+
+use crate::forwarding::{Lanes, SharedForwarding};
+use crate::kernels::Simd;
+use crate::p4runtime::Device;
+use crate::server::Shared;
+use crate::shard::Command;
+use crate::shards::Shards;
+
+/// A server's rows, and a shard that follows them.
+pub struct Rows {
+    device: Device,
+    aggregator: Arc<Mutex<Aggregator<Simd>>>,
+}
+
+impl Rows {
+    /// No rows; jobs may take `memory_limit` bytes.
+    #[must_use]
+    pub fn new(lane: Lane, memory_limit: usize) -> Rows {
+        let (commands, received) = bounded(1);
+        let aggregator = Arc::new(Mutex::new(Aggregator::new(Shard::WHOLE, memory_limit)));
+        let followed = Arc::clone(&aggregator);
+        // It ends with the last sender of commands.
+        std::thread::spawn(move || {
+            while let Ok(command) = received.recv() {
+                if let Command::Follow(changes, done) = command {
+                    let mut aggregator = followed.lock().unwrap_or_else(PoisonError::into_inner);
+                    let outcome = changes.apply(&mut *aggregator);
+                    drop(aggregator);
+                    let _ = done.send(outcome);
+                }
+            }
+        });
+        let shards = Shards::new(vec![commands], Arc::new(Shared::new(Vec::new(), 1)));
+        let forwarding = SharedForwarding::new(shards.clone(), Lanes::All(lane), memory_limit);
+        let own = SocketAddrV4::new([127, 0, 0, 1].into(), 9000);
+        Rows { device: Device::new(0, own, forwarding, shards, true), aggregator }
+    }
+
+    /// What a controller writes.
+    ///
+    /// # Errors
+    /// What the server answers. Code `Unavailable` says that rows were accepted which the shard could not follow, and
+    /// that would end a server.
+    pub fn write(&self, request: &WriteRequest) -> Result<(), Status> {
+        self.device.write_batch(request)
+    }
+
+    /// The shard's aggregator.
+    pub fn aggregator(&self) -> MutexGuard<'_, Aggregator<Simd>> {
+        self.aggregator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
