@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-torch p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test fuzz soak bench bench-torch p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -40,7 +40,7 @@ FEATURES = $$(.ci/features)
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo and bench-torch), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo and bench-torch), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --release --package thc-testbed --package thc-ps --package thc-worker \
@@ -62,6 +62,14 @@ test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, do
 	python/tests/run
 	tests/p4runtime_client/run
 	@grep -ho 'not run: [^<]*' target/nextest/default/junit.xml 2>/dev/null | sort -u || true
+
+fuzz: toolchain ## Feed every fuzz target with made-up inputs, guided by coverage (TIME=60s each, TARGET=one, JOBS=processes)
+	tests/fuzz/run
+
+soak: toolchain ## Jobs in virtual time in which everything goes wrong (COUNT=1000000 all-reduces, SEED=first, TRACE=1000 each, JOBS)
+	cargo build --release --package thc-soak
+	"$(CARGO_TARGET_DIR)"/release/thc-soak $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(TRACE),--trace $(TRACE)) $(if $(JOBS),--jobs $(JOBS))
 
 bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json and as one table
 	@rm -f "$(CARGO_TARGET_DIR)"/bench/*.json

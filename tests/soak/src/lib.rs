@@ -1,0 +1,33 @@
+//! A whole job in virtual time: workers' engines, the server's registry and aggregators, and a network that loses,
+//! doubles, delays and corrupts. Anything may restart, stall, leave or be cut off at any moment, and the server may come
+//! back configured otherwise.
+//!
+//! What must hold: every all-reduce that ends well ends with the mean of what the members of its session put in, bit for
+//! bit; and whenever disturbances cease for a while, all-reduces go on. A trace is a function of its seed.
+#![allow(clippy::unwrap_used)]
+
+mod ledger;
+mod mean;
+mod party;
+mod plan;
+mod server;
+mod stranger;
+mod world;
+
+pub use world::{Report, World};
+
+use thc_protocol::aggregator::Scalar;
+use thc_ps::Simd;
+
+/// Runs the trace of a seed until `goal` all-reduces have ended well on all workers.
+///
+/// # Panics
+/// If something does not hold.
+#[must_use]
+pub fn run(seed: u64, goal: u64) -> Report {
+    if seed.is_multiple_of(4) {
+        World::<Scalar>::new(seed).run(goal)
+    } else {
+        World::<Simd>::new(seed).run(goal)
+    }
+}

@@ -1,0 +1,134 @@
+//! `thc-soak`: traces until so many all-reduces have been checked.
+
+use clap::Parser;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use thc_soak::Report;
+
+/// Simulates jobs in which everything goes wrong, and checks every all-reduce.
+#[derive(Parser, Debug)]
+#[command(name = "thc-soak", version)]
+struct Flags {
+    /// All-reduces to check
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
+    count: u64,
+    /// The first trace's seed [default: a new one]
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// All-reduces of one trace
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+    trace: u64,
+    /// Traces at a time [default: one for each core]
+    #[arg(long, value_name = "NUMBER")]
+    jobs: Option<usize>,
+}
+
+#[derive(Default)]
+struct Total {
+    report: Report,
+    traces: u64,
+}
+
+impl Total {
+    fn add(&mut self, one: &Report) {
+        let all = &mut self.report;
+        all.complete += one.complete;
+        all.results += one.results;
+        all.failed += one.failed;
+        all.happenings += one.happenings;
+        all.sieges += one.sieges;
+        all.sessions += one.sessions;
+        all.packets += one.packets;
+        all.time += one.time;
+        all.recovery.0 += one.recovery.0;
+        all.recovery.1 += one.recovery.1;
+        all.recovery.2 = all.recovery.2.max(one.recovery.2);
+        self.traces += 1;
+    }
+}
+
+/// MiB of memory that this process has in use.
+fn memory() -> f64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let resident = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok());
+    resident.unwrap_or(0.0) * 4096.0 / f64::from(1 << 20)
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = flags.jobs.unwrap_or(cores).max(1);
+    let first = flags.seed.unwrap_or_else(|| fastrand::u64(..1 << 40));
+    let started = Instant::now();
+    println!("soak: {} all-reduces in traces of {}, from seed {first} on", flags.count, flags.trace);
+    let next = AtomicU64::new(first);
+    let stop = AtomicBool::new(false);
+    let total = Mutex::new((Total::default(), Duration::ZERO, 0.0f64));
+    let failed: Vec<u64> = std::thread::scope(|scope| {
+        let run = || {
+            while !stop.load(Ordering::Relaxed) {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                let trace = flags.trace.min(flags.count);
+                let Ok(report) = std::panic::catch_unwind(|| thc_soak::run(seed, trace)) else {
+                    stop.store(true, Ordering::Relaxed);
+                    return Some(seed);
+                };
+                let Ok(mut total) = total.lock() else { return None };
+                let (total, told, early) = &mut *total;
+                total.add(&report);
+                let elapsed = started.elapsed();
+                let done = total.report.complete;
+                // What the first traces have touched stays in use.
+                if *early == 0.0 && done * 10 >= flags.count {
+                    *early = memory();
+                }
+                if elapsed - *told >= Duration::from_secs(10) || done >= flags.count {
+                    *told = elapsed;
+                    let speed = done as f64 / elapsed.as_secs_f64();
+                    println!(
+                        "soak: {done} all-reduces in {} traces, {speed:.0} a second, {:.0} MiB",
+                        total.traces,
+                        memory()
+                    );
+                }
+                if done >= flags.count {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            None
+        };
+        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+    });
+    for seed in &failed {
+        eprintln!(
+            "soak: the trace of seed {seed} failed; again: thc-soak --seed {seed} --trace {} --count 1 --jobs 1",
+            flags.trace
+        );
+    }
+    let Ok(total) = total.into_inner() else { return ExitCode::FAILURE };
+    let (Total { report, traces }, _, early) = total;
+    println!(
+        "soak: {} all-reduces right on all workers ({} results compared bit for bit), {} failed on all as they had to",
+        report.complete, report.results, report.failed
+    );
+    println!(
+        "soak: {traces} traces from seed {first} on, {} happenings, {} sieges, {} sessions, {} packets, {:.0} s of virtual time in {:.0} s",
+        report.happenings,
+        report.sieges,
+        report.sessions,
+        report.packets,
+        report.time.as_secs_f64(),
+        started.elapsed().as_secs_f64()
+    );
+    let (sum, count, longest) = report.recovery;
+    println!(
+        "soak: after {count} storms all-reduces went on within {:.0} ms on average, {:.1} s at most",
+        sum.as_secs_f64() * 1e3 / count.max(1) as f64,
+        longest.as_secs_f64()
+    );
+    println!("soak: memory {early:.0} MiB after a tenth, {:.0} MiB at the end", memory());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
