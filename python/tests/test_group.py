@@ -153,11 +153,21 @@ def test_wrong_error_feedback(pair: list[thc.Group]) -> None:
     with pytest.raises(thc.FeedbackBusyError) as busy:
         pair[0].allreduce_async(mine[0], feedback=3)
     assert busy.value.key == 3
+    for use in (
+        pair[0].save_feedback,
+        lambda: pair[0].restore_feedback({3: saved}),
+        lambda: pair[0].reset_feedback(3),
+    ):
+        with pytest.raises(thc.FeedbackBusyError):
+            use()
     together(lambda: pair[1].allreduce(mine[1], feedback=3), handle.wait)
+    assert pair[0].save_feedback()[3] != saved
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_nan_fails_on_all_alike_and_the_group_goes_on(pair: list[thc.Group], bad: float) -> None:
+    together(*[lambda g=g, a=a: g.allreduce(a, feedback=1) for g, a in zip(pair, arrays())])
+    kept = [group.save_feedback() for group in pair]
     mine = arrays()
     mine[1][17] = bad
     before = [a.tobytes() for a in mine]
@@ -165,6 +175,7 @@ def test_a_nan_fails_on_all_alike_and_the_group_goes_on(pair: list[thc.Group], b
     assert [type(error) for error in failed] == [thc.NonFiniteError] * 2
     assert [error.worker for error in failed] == [1, 1]
     assert [a.tobytes() for a in mine] == before
+    assert [group.save_feedback() for group in pair] == kept
     again = arrays()
     together(*[lambda g=g, a=a: g.allreduce(a, feedback=1) for g, a in zip(pair, again)])
     assert [group.stats().failed for group in pair] == [1, 1]

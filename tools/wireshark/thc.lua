@@ -134,6 +134,7 @@ local e = {
     straggler = ProtoExpert.new("thc.straggles", "The round is over (P15)", expert.group.SEQUENCE, expert.severity.WARN),
     mismatch = ProtoExpert.new("thc.mismatches", "Workers called different all-reduces (P14)", expert.group.RESPONSE_CODE, expert.severity.ERROR),
     refused = ProtoExpert.new("thc.is_refused", "The worker is refused (P24)", expert.group.RESPONSE_CODE, expert.severity.WARN),
+    norm = ProtoExpert.new("thc.bad_norm", "A norm that no worker may send (P5)", expert.group.MALFORMED, expert.severity.ERROR),
     nan = ProtoExpert.new("thc.not_finite", "A gradient is not finite (P19)", expert.group.RESPONSE_CODE, expert.severity.WARN),
 }
 for _, info in pairs(e) do
@@ -182,9 +183,12 @@ local function norm(tvb, tree)
     local bits = tvb(4, 4):uint()
     tree:add(f.norm_tag, tvb(0, 4))
     tree:add(f.norm_value, tvb(4, 4))
-    if bits > 0x7f800000 then -- P19: the worker's number is in the low byte
+    local nan = bits >= 0x7fc00000 and bits <= 0x7fc000ff -- P19: the worker's number is in the low byte
+    if nan then
         tree:add(f.norm_nan, tvb(7, 1)):set_generated()
         tree:add_proto_expert_info(e.nan)
+    elseif bits ~= 0 and (bits < 0x0d800000 or bits > 0x7c800000) then
+        tree:add_proto_expert_info(e.norm)
     end
     tree:add(f.norm_length, tvb(8, 4))
     tree:add(f.norm_call, tvb(12, 2))
@@ -192,7 +196,7 @@ local function norm(tvb, tree)
     tree:add(f.norm_mode, tvb(15, 1))
     tree:add(f.norm_key, tvb(16, 4))
     return string.format("call %d, %d coordinates, %s", tvb(12, 2):uint(), tvb(8, 4):uint(),
-        bits > 0x7f800000 and "not finite" or string.format("%g", tvb(4, 4):float()))
+        nan and "not finite" or string.format("%g", tvb(4, 4):float()))
 end
 
 -- P23

@@ -565,7 +565,7 @@ impl Worker {
                 events.lost(place, self.data.kept_payload(slot, round));
                 self.data_done(place);
             }
-            self.data.ask_again(now, self.params.deadline / 2, tx);
+            self.data.ask_again(now, self.params.deadline / 4, tx);
         }
         let waited = self.stalled(now);
         if waited >= self.params.timeout {

@@ -74,8 +74,8 @@ fn best_effort_data_are_given_up_at_the_deadline_and_not_before() {
     world.run(Duration::from_secs(1), Duration::ZERO);
     for client in &world.clients {
         assert_eq!((client.record.lost.len(), client.worker.stats().data.given_up), (10, 10));
-        // Each was asked for once more.
-        assert_eq!(client.worker.stats().data.repeated, 10);
+        // Each was asked for again at each quarter of the deadline.
+        assert_eq!(client.worker.stats().data.repeated, 30);
         let took = client.ended.unwrap();
         assert!(took >= ms(120) && took < ms(123), "{took:?}");
     }

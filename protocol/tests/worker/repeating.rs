@@ -284,7 +284,7 @@ fn a_nudge_brings_what_is_kept_and_lacking() {
 }
 
 #[test]
-fn best_effort_asks_for_data_at_half_the_deadline_and_for_norms_until_they_are_through() {
+fn best_effort_asks_for_data_at_quarters_of_the_deadline_and_for_norms_until_they_are_through() {
     let mut desk = Desk::new(Parameters { policy: Policy::BestEffort, ..parameters() });
     desk.submit(&[2], &[1.0]);
     desk.take();
@@ -293,15 +293,15 @@ fn best_effort_asks_for_data_at_half_the_deadline_and_for_norms_until_they_are_t
     desk.norm_result(0, 1f32.to_bits());
     desk.fill();
     desk.take();
-    assert_eq!(desk.worker.deadline(), Some(ms(125)));
-    desk.pass(ms(125));
+    assert_eq!(desk.worker.deadline(), Some(Duration::from_micros(112_500)));
+    desk.pass(ms(115));
     assert_eq!(desk.take(), [(Kind::Data, 0, false), (Kind::Data, 1, false)]);
-    assert_eq!(desk.worker.deadline(), Some(ms(150)));
+    assert_eq!(desk.worker.deadline(), Some(ms(125)));
     // The sum had been there, and its copy was lost.
     desk.result(0);
     desk.reports.0.clear();
     desk.pass(ms(1000));
-    assert_eq!(desk.take(), []);
+    assert_eq!(desk.take(), [(Kind::Data, 1, false), (Kind::Data, 1, false)]);
     assert_eq!(desk.reports.0, [Report::Lost(Place { call: 0, partition: 0, packet: 1 })]);
     assert_eq!((desk.worker.pending(), desk.worker.stats().data.given_up), (0, 1));
     // Others may still need them.
@@ -323,10 +323,10 @@ fn best_effort_asks_at_once_for_what_results_have_overtaken() {
     (65..200).for_each(|seq| desk.result(seq));
     desk.tick();
     assert_eq!(desk.seqs(), []);
-    // Asked again at half a deadline, and given up at the deadline of the first transmission.
-    assert_eq!(desk.worker.deadline(), Some(ms(26)));
+    // Asked again each quarter of the deadline since, and given up at the deadline of the first transmission.
+    assert_eq!(desk.worker.deadline(), Some(Duration::from_micros(13_500)));
     desk.pass(ms(49));
-    assert_eq!(desk.seqs(), [0]);
+    assert_eq!(desk.seqs(), [0, 0, 0]);
     assert_eq!(desk.worker.stats().data.given_up, 0);
     desk.pass(ms(50));
     assert_eq!(desk.worker.stats().data.given_up, 1);

@@ -346,6 +346,10 @@ fn broken_packets_are_marked() {
     let mut nan = packet(1, 20);
     nan[HEADER_LEN + 4..HEADER_LEN + 8].copy_from_slice(&0x7FC0_0005_u32.to_be_bytes());
     let not_finite = send(known, &nan);
+    let damaged = [1_u32, 0x7C80_0001, 0x7F80_0000, 0x8000_0000, 0x7FC0_0100].map(|value| {
+        nan[HEADER_LEN + 4..HEADER_LEN + 8].copy_from_slice(&value.to_be_bytes());
+        send(known, &nan)
+    });
     // Elsewhere only what is whole is taken for THC.
     let elsewhere = "10.0.0.1:7777".parse().unwrap();
     let whole = send(elsewhere, &packet(0x02, 512));
@@ -356,6 +360,8 @@ fn broken_packets_are_marked() {
     assert_eq!(tshark::frames(&file, "thc.bad_kind", &[]), [kind]);
     assert_eq!(tshark::frames(&file, "thc.short", &[]), [short]);
     assert_eq!(tshark::frames(&file, "thc.norm.nan_worker == 5", &[]), [not_finite]);
+    assert_eq!(tshark::frames(&file, "thc.not_finite", &[]), [not_finite]);
+    assert_eq!(tshark::frames(&file, "thc.bad_norm", &[]), damaged);
     assert_eq!(tshark::frames(&file, "!thc", &[]), foreign);
     assert_eq!(tshark::frames(&file, "thc && udp.port == 7777", &[]), [whole]);
     assert_eq!(tshark::frames(&file, "_ws.lua.error", &[]), [0; 0]);

@@ -329,11 +329,11 @@ impl Stream {
         Some((entry.place, slot, round))
     }
 
-    /// When a packet is to be given up at this age, or asked for again at half of it.
+    /// When a packet is to be given up at this age, or asked for again at a quarter of it.
     #[must_use]
     pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
         let eldest = self.entries[self.eldest()?].first + age;
-        let head = self.entries.get(self.head as usize)?.sent + age / 2;
+        let head = self.entries.get(self.head as usize)?.sent + age / 4;
         Some(eldest.min(head))
     }
 

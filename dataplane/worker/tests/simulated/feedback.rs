@@ -1,0 +1,88 @@
+//! Error feedback: what it is good for, and that it is that before a call or that after it.
+
+use crate::world::{LEN, World, exact_mean, gradients, nmse, quiet, saved, static_job};
+use thc_protocol::wire::Mode;
+use thc_protocol::{Lane, Policy};
+use thc_worker::{CallOptions, WorkerError};
+
+#[test]
+fn error_feedback_makes_up_for_what_was_lost() {
+    let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
+    let data = gradients(2, 4096, 8);
+    let mean = exact_mean(&data);
+    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let mut sum = vec![0f64; 4096];
+    let rounds = 30;
+    for _ in 0..rounds {
+        let mut out = data.clone();
+        for outcome in world.allreduce(&mut out, &[options; 2], |_, _| {}) {
+            outcome.unwrap();
+        }
+        sum.iter_mut().zip(&out[0]).for_each(|(s, v)| *s += f64::from(*v));
+    }
+    let average: Vec<f32> = sum.iter().map(|s| (s / f64::from(rounds)) as f32).collect();
+    let error = nmse(&mean, &average);
+    assert!(error < 1e-4, "the error of the average of {rounds} rounds is {error}");
+}
+
+#[test]
+fn a_session_that_ends_in_the_middle_leaves_the_feedback_of_all_partitions_alone() {
+    // Partitions of 65536, 32768, 1024 and 672 coordinates, and 64 slots: some are fed back long before others end.
+    let mut failed = 0;
+    let mut succeeded = 0;
+    for turn in (1..70).step_by(3) {
+        let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
+        let options = CallOptions { mode: Mode::Compressed, feedback: Some(5) };
+        let mut data = gradients(2, LEN, 1);
+        for outcome in world.allreduce(&mut data, &[options; 2], |_, _| {}) {
+            outcome.unwrap();
+        }
+        let before: Vec<_> = world.engines.iter().map(saved).collect();
+        let mut data = gradients(2, LEN, 2);
+        let outcomes = world.allreduce(&mut data, &[options; 2], |now, ps| {
+            if now == turn {
+                ps.admits = Box::new(|_, _| false);
+            }
+        });
+        for ((outcome, engine), before) in outcomes.iter().zip(&world.engines).zip(&before) {
+            match outcome {
+                Ok(()) => {
+                    succeeded += 1;
+                    assert!(saved(engine) != *before);
+                }
+                Err(error) => {
+                    failed += 1;
+                    assert!(matches!(error, WorkerError::Session(_)), "{error}");
+                    assert!(saved(engine) == *before, "turn {turn}: half of the feedback was replaced");
+                }
+            }
+        }
+    }
+    assert!(failed > 10 && succeeded > 0, "{failed} failed, {succeeded} succeeded");
+}
+
+#[test]
+fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
+    let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
+    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let mut data = gradients(2, 5000, 1);
+    for outcome in world.allreduce(&mut data, &[options; 2], |_, _| {}) {
+        outcome.unwrap();
+    }
+    let engine = &mut world.engines[0];
+    let before = saved(engine);
+    engine.submit(options, Some(vec![1.0; 5000]), &[], None).unwrap();
+    let busy = |result: Result<(), WorkerError>| {
+        let Err(error @ WorkerError::FeedbackBusy { key: 1 }) = result else { panic!("{result:?}") };
+        assert!(error.to_string().contains("wait for its handle"));
+    };
+    busy(engine.save_feedback().map(drop));
+    busy(engine.restore_feedback(1, 5000, &before[0].1));
+    busy(engine.reset_feedback(1));
+    busy(engine.submit(options, Some(vec![1.0; 5000]), &[], None).map(drop));
+    // Another tensor's is free.
+    engine.restore_feedback(2, 5000, &before[0].1).unwrap();
+    engine.reset_feedback(2).unwrap();
+    engine.end(WorkerError::Closed);
+    assert!(saved(engine) == before, "as before the call");
+}

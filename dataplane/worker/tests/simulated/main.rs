@@ -1,0 +1,8 @@
+//! Engines and an aggregator in a simulated network, in virtual time.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod best_effort;
+mod feedback;
+mod norms;
+mod results;
+mod world;

@@ -1,0 +1,122 @@
+//! Means are those of a network without faults, bit for bit.
+
+use crate::world::{JOB, LEN, World, exact_mean, gradients, hostile, nmse, quiet, static_job};
+use thc_protocol::wire::Mode;
+use thc_protocol::worker::SessionError;
+use thc_protocol::{Lane, Policy};
+use thc_transport::SimConfig;
+use thc_worker::{CallOptions, WorkerError};
+
+#[test]
+fn all_workers_get_the_same_mean() {
+    for lane in [Lane::Bits8, Lane::Bits16] {
+        let mut world = World::new(static_job(4, lane, 4, Policy::Reliable), quiet());
+        let data = gradients(4, LEN, 3);
+        let mean = exact_mean(&data);
+        let mut out = data.clone();
+        for outcome in world.allreduce(&mut out, &[CallOptions::default(); 4], |_, _| {}) {
+            outcome.unwrap();
+        }
+        assert!(out.iter().all(|o| o == &out[0]), "bit-identical on all workers");
+        let error = nmse(&mean, &out[0]);
+        assert!(error < 0.03, "NMSE {error}");
+    }
+}
+
+#[test]
+fn raw_is_exact_to_f32() {
+    let mut world = World::new(static_job(3, Lane::Bits8, 3, Policy::Reliable), quiet());
+    let data = gradients(3, 5000, 3);
+    let mean = exact_mean(&data);
+    let mut out = data.clone();
+    let options = CallOptions { mode: Mode::Raw, feedback: None };
+    for outcome in world.allreduce(&mut out, &[options; 3], |_, _| {}) {
+        outcome.unwrap();
+    }
+    let scale = mean.iter().fold(0f32, |m, v| m.max(v.abs()));
+    for (a, b) in mean.iter().zip(&out[0]) {
+        assert!((a - b).abs() <= scale * 2f32.powi(-22), "{a} {b}");
+    }
+}
+
+fn run_three(config: SimConfig, restarts: &[u64]) -> Vec<Vec<f32>> {
+    let mut world = World::new(static_job(4, Lane::Bits8, 4, Policy::Reliable), config);
+    let mut results = Vec::new();
+    for call in 0..3 {
+        let mut out = gradients(4, LEN, call);
+        let options = CallOptions { mode: Mode::Compressed, feedback: Some(5) };
+        let outcomes = world.allreduce(&mut out, &[options; 4], |turn, ps| {
+            if restarts.contains(&turn) {
+                ps.restart();
+            }
+        });
+        for outcome in outcomes {
+            outcome.unwrap();
+        }
+        assert!(out.iter().all(|o| o == &out[0]));
+        results.push(out.swap_remove(0));
+    }
+    results
+}
+
+#[test]
+fn loss_changes_no_bit() {
+    let clean = run_three(quiet(), &[]);
+    for seed in 0..4 {
+        assert!(run_three(hostile(seed), &[]) == clean, "seed {seed}");
+    }
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let run = |threads| {
+        let mut job = static_job(2, Lane::Bits8, 2, Policy::Reliable);
+        job.config.data_slots = 4096;
+        job.welcome.data_slots = 4096;
+        let mut world = World::with_threads(job, quiet(), threads);
+        let options = CallOptions { mode: Mode::Compressed, feedback: Some(5) };
+        let mut results = Vec::new();
+        for call in 0..2 {
+            let mut out = gradients(2, 5_000_000, call);
+            for outcome in world.allreduce(&mut out, &[options; 2], |_, _| {}) {
+                outcome.unwrap();
+            }
+            results.append(&mut out);
+        }
+        results
+    };
+    assert!(run(1) == run(3));
+}
+
+#[test]
+fn a_restarted_parameter_server_changes_no_bit() {
+    let clean = run_three(quiet(), &[]);
+    assert!(run_three(quiet(), &[3, 20, 37]) == clean);
+    assert!(run_three(hostile(9), &[11, 40, 200]) == clean);
+}
+
+#[test]
+fn different_lengths_are_an_error_that_shows_both() {
+    let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
+    let mut data = vec![vec![1.0; 5000], vec![1.0; 6000]];
+    for outcome in world.allreduce(&mut data, &[CallOptions::default(); 2], |_, _| {}) {
+        let Err(error @ WorkerError::Session(SessionError::Mismatch { .. })) = outcome else {
+            panic!("{outcome:?}")
+        };
+        let text = error.to_string();
+        assert!(text.contains("5000") && text.contains("6000"), "{text}");
+    }
+}
+
+#[test]
+fn zero_gradients_need_no_data() {
+    let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
+    let mut data = vec![vec![0.0; 3000]; 2];
+    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    for outcome in world.allreduce(&mut data, &[options; 2], |_, _| {}) {
+        outcome.unwrap();
+    }
+    assert!(data.iter().flatten().all(|v| *v == 0.0));
+    let counters = world.ps.aggregator.job_counters(JOB).unwrap();
+    assert_eq!(counters.results, 2, "two norms and nothing else");
+}

@@ -1,0 +1,312 @@
+//! Engines and an aggregator in a simulated network, in virtual time.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+use thc_codec::table::LookupTable;
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
+use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
+use thc_protocol::wire::{BLOCK, Welcome};
+use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
+use thc_transport::{PacketIo, SimConfig, SimIo, SimNet};
+use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
+
+pub const JOB: JobId = JobId(7);
+pub const COOKIE: Cookie = Cookie(0xC00C1E);
+
+pub fn ps_addr() -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000)
+}
+
+/// Changes a packet, given where it goes; workers are numbered by their address.
+pub type Tamper = Box<dyn FnMut(SocketAddrV4, &mut Vec<u8>)>;
+
+/// Whether a packet gets in, given where it is from.
+pub type Admits = Box<dyn FnMut(SocketAddrV4, &[u8]) -> bool>;
+
+struct Out<'a>(&'a mut SimIo, &'a mut Option<Tamper>);
+
+impl Out<'_> {
+    fn send(&mut self, to: SocketAddrV4, packet: &[u8]) {
+        let mut packet = packet.to_vec();
+        if let Some(tamper) = self.1 {
+            tamper(to, &mut packet);
+        }
+        self.0.send_run(to, &packet, packet.len()).unwrap();
+    }
+}
+
+impl Sink for Out<'_> {
+    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+        self.send(to.addr, packet);
+    }
+
+    fn multicast(&mut self, _job: JobId, members: &[Endpoint], packet: &[u8]) {
+        for member in members {
+            self.send(member.addr, packet);
+        }
+    }
+}
+
+pub struct Ps {
+    pub io: SimIo,
+    pub aggregator: Aggregator<Scalar>,
+    registry: Registry,
+    job: StaticJob,
+    random: u32,
+    /// What happens to packets of the aggregator on their way out.
+    pub tamper: Option<Tamper>,
+    /// Whether a packet from there gets in.
+    pub admits: Admits,
+}
+
+impl Ps {
+    pub fn new(net: &SimNet, job: StaticJob) -> Ps {
+        let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
+        aggregator.install_table(job.welcome.table, job.welcome.values).unwrap();
+        Ps {
+            io: net.endpoint(ps_addr()),
+            aggregator,
+            registry: Registry::new([job.clone()]),
+            job,
+            random: 99,
+            tamper: None,
+            admits: Box::new(|_, _| true),
+        }
+    }
+
+    /// A process that was killed and started again: it knows nothing but its configuration.
+    pub fn restart(&mut self) {
+        self.aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
+        self.aggregator.install_table(self.job.welcome.table, self.job.welcome.values).unwrap();
+        self.registry = Registry::new([self.job.clone()]);
+    }
+
+    fn serve(&mut self) -> usize {
+        let now = self.io.now();
+        let mut packets: Vec<(SocketAddrV4, Vec<u8>)> = Vec::new();
+        self.io.recv_burst(&mut |from, bytes| packets.push((from, bytes.to_vec()))).unwrap();
+        let count = packets.len();
+        packets.retain(|(from, bytes)| (self.admits)(*from, bytes));
+        for (from, bytes) in packets {
+            if bytes[1] & 0x20 == 0 {
+                self.aggregator.handle(Endpoint::udp(from), &bytes, &mut Out(&mut self.io, &mut self.tamper));
+                continue;
+            }
+            let random = &mut self.random;
+            let actions = self.registry.handle(
+                now,
+                from,
+                &bytes,
+                |_, _| None,
+                || {
+                    *random += 1;
+                    *random
+                },
+            );
+            for action in actions {
+                match action {
+                    Action::Install(config, members) => {
+                        let job = config.job;
+                        self.aggregator.install_job(config).unwrap();
+                        for (worker, at) in members {
+                            self.aggregator.set_member(job, worker, at).unwrap();
+                        }
+                    }
+                    Action::Move(job, worker, at) => self.aggregator.set_member(job, worker, at).unwrap(),
+                    Action::Remove(job) => {
+                        self.aggregator.remove_job(job);
+                    }
+                    Action::Send(to, bytes) => self.io.send_run(to, &bytes, bytes.len()).unwrap(),
+                }
+            }
+        }
+        count
+    }
+}
+
+pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> StaticJob {
+    let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+    StaticJob {
+        config: JobConfig {
+            job: JOB,
+            cookie: COOKIE,
+            workers,
+            quorum,
+            data_slots: 64,
+            norm_slots: 8,
+            lane,
+            tables: vec![TableId(3)],
+        },
+        welcome: Welcome {
+            session: Cookie(0),
+            data_slots: 64,
+            norm_slots: 8,
+            quorum,
+            lane,
+            policy,
+            shards: 1,
+            deadline: Duration::from_millis(50),
+            table: TableId(3),
+            bits: 4,
+            granularity: 30,
+            fraction: 1.0 / 32.0,
+            values: table.values16(),
+            job_seed: 42,
+            nonce: 0,
+            t_p: table.t_p(),
+            block: BLOCK,
+            min_workers: workers,
+            max_workers: workers,
+            credit: 0,
+            features: 0,
+        },
+    }
+}
+
+pub struct World {
+    pub net: SimNet,
+    pub ps: Ps,
+    pub engines: Vec<Engine<SimIo>>,
+}
+
+impl World {
+    pub fn new(job: StaticJob, faults: SimConfig) -> World {
+        World::with_threads(job, faults, 1)
+    }
+
+    pub fn with_threads(job: StaticJob, faults: SimConfig, threads: usize) -> World {
+        let net = SimNet::new(faults);
+        let mut ps = Ps::new(&net, job.clone());
+        let mut joining: Vec<_> = (0..job.config.workers)
+            .map(|w| {
+                let addr = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, w + 1), 5000);
+                let io = net.endpoint(addr);
+                let joiner = Joiner::new(JOB, WorkerId(w), COOKIE, 1000 + u64::from(w), 0, io.now());
+                (io, joiner, None)
+            })
+            .collect();
+        let mut buffer = [0; 64];
+        while joining.iter().any(|(_, _, welcome)| welcome.is_none()) {
+            for (io, joiner, welcome) in &mut joining {
+                let now = io.now();
+                if let Some(packet) = joiner.poll(now, &mut buffer) {
+                    io.send_run(ps_addr(), packet, packet.len()).unwrap();
+                }
+                io.recv_burst(&mut |_, packet| {
+                    if let Some(JoinEvent::Welcome(w, n)) = joiner.handle(now, packet) {
+                        *welcome = Some((w, n));
+                    }
+                })
+                .unwrap();
+            }
+            ps.serve();
+            let now = net.now();
+            net.advance_to(now + Duration::from_micros(200));
+            ps.serve();
+        }
+        let engines = (0u8..)
+            .zip(joining)
+            .map(|(w, (io, joiner, welcome))| {
+                let (welcome, n) = welcome.unwrap();
+                let config = EngineConfig {
+                    ps: ps_addr(),
+                    job: JOB,
+                    worker: WorkerId(w),
+                    timeout: Duration::from_secs(20),
+                    min_rto: Duration::from_millis(2),
+                    seed: None,
+                    threads,
+                };
+                Engine::new(io, config, joiner, &welcome, n, 4096).unwrap()
+            })
+            .collect();
+        World { net, ps, engines }
+    }
+
+    /// One all-reduce on every worker; `at` is called with the number of turns so far.
+    pub fn allreduce(
+        &mut self,
+        data: &mut [Vec<f32>],
+        options: &[CallOptions],
+        mut at: impl FnMut(u64, &mut Ps),
+    ) -> Vec<Result<(), WorkerError>> {
+        let numbers: Vec<_> = self
+            .engines
+            .iter_mut()
+            .zip(data.iter())
+            .zip(options)
+            .map(|((engine, data), &options)| engine.submit(options, None, data, None))
+            .collect();
+        let mut outcomes: Vec<Option<Result<(), WorkerError>>> =
+            numbers.iter().map(|n| n.as_ref().err().map(|e| Err(e.clone()))).collect();
+        let mut turn = 0;
+        while outcomes.iter().any(Option::is_none) {
+            turn += 1;
+            assert!(turn < 3_000_000, "no end: {outcomes:?} at {:?}", self.net.now());
+            at(turn, &mut self.ps);
+            let mut busy = self.ps.serve() > 0;
+            for (i, engine) in self.engines.iter_mut().enumerate() {
+                let Ok(number) = numbers[i] else { continue };
+                if engine.failure().is_some() {
+                    engine.serve_others().unwrap();
+                } else {
+                    busy |= engine.step(&mut Borrowed::new(number, &mut data[i]));
+                }
+                if outcomes[i].is_none() {
+                    outcomes[i] = engine.take_outcome(number);
+                }
+            }
+            if !busy {
+                let due = self.engines.iter().filter_map(Engine::deadline).min();
+                let next = self.net.next_event().into_iter().chain(due).min();
+                let now = self.net.now();
+                self.net.advance_to(next.unwrap_or(now).max(now + Duration::from_micros(10)));
+            }
+        }
+        outcomes.into_iter().map(Option::unwrap).collect()
+    }
+}
+
+pub fn gradients(workers: usize, len: usize, seed: u64) -> Vec<Vec<f32>> {
+    let mut state = seed;
+    let mut next = move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((state >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * 2.0
+    };
+    (0..workers).map(|_| (0..len).map(|_| next() * next() * next()).collect()).collect()
+}
+
+pub fn quiet() -> SimConfig {
+    SimConfig { seed: 1, latency: Duration::from_micros(20), ..SimConfig::default() }
+}
+
+pub fn hostile(seed: u64) -> SimConfig {
+    SimConfig {
+        seed,
+        latency: Duration::from_micros(50),
+        jitter: Duration::from_micros(20),
+        loss: 0.01,
+        duplicate: 0.01,
+        reorder: 0.01,
+        corrupt: 0.005,
+        ..SimConfig::default()
+    }
+}
+
+pub fn nmse(mean: &[f32], estimate: &[f32]) -> f64 {
+    let error: f64 = mean.iter().zip(estimate).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    error / mean.iter().map(|a| f64::from(*a).powi(2)).sum::<f64>()
+}
+
+pub fn exact_mean(data: &[Vec<f32>]) -> Vec<f32> {
+    (0..data[0].len())
+        .map(|i| (data.iter().map(|d| f64::from(d[i])).sum::<f64>() / data.len() as f64) as f32)
+        .collect()
+}
+
+pub const LEN: usize = 100_000;
+
+/// All error feedback of a worker.
+pub fn saved(engine: &Engine<SimIo>) -> Vec<(u64, Vec<u8>)> {
+    engine.save_feedback().unwrap()
+}
