@@ -85,11 +85,6 @@ def norm(x):
     return np.float32(math.sqrt(float(np.sum(np.square(x.astype(np.float64))))))
 
 
-def bits_of(value):
-    """The bits of an f32."""
-    return struct.unpack(">I", struct.pack(">f", value))[0]
-
-
 def float_of(bits):
     """The f32 of these bits."""
     return struct.unpack(">f", struct.pack(">I", bits))[0]
@@ -156,9 +151,10 @@ def raw_exponent(maximum, workers):
     return 30 - e - (workers - 1).bit_length()
 
 
-def raw_words(x, s):
+def raw_words(x, s, workers):
     """RAW's payload (P32)."""
-    return np.rint(x.astype(np.float64) * 2.0**s).astype(">i4").tobytes()
+    limit = 2.0 ** (30 - (workers - 1).bit_length())
+    return np.clip(np.rint(x.astype(np.float64) * 2.0**s), -limit, limit).astype(">i4").tobytes()
 
 
 def raw_mean(payload, s, count):

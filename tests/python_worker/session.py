@@ -12,16 +12,23 @@ import numerics
 import wire
 
 RETRY = 0.2  # between JOINs (P22)
+IN_USE_RETRY, IN_USE_FOR = 0.06, 4.0  # while the number is in use, by one who may be gone (P22, P24)
+BLOCK = 20  # the only size of whole partitions that this worker knows (P23)
 LEAVE_RETRY = 0.05
 LEAVE_FOR = 1.0  # without BYE (P25)
 FIRST_TIMEOUT, LAST_TIMEOUT = 0.03, 0.5
 NUDGE_AFTER = 3  # repetitions of a packet (P20)
-OUTSTANDING = 128  # packets whose results fit the socket's buffer
+OUTSTANDING = 128  # packets whose results fit the socket's buffer; a job's credit may be less (P23)
 RESULT_OF = {wire.NORM: wire.NORM_RESULT, wire.DATA: wire.RESULT, wire.RAW: wire.RAW_RESULT}
-LENGTHS = {wire.NORM_RESULT: 20, wire.RESULT: 1024, wire.RAW_RESULT: 1024, wire.NUDGE: 12, wire.MISMATCH: 40,
-           wire.ASK: 8}
-# P5: norms outside of this are sent as P19's NaN, or as 0.
-LARGEST, SMALLEST = numerics.float_of(wire.LARGEST), numerics.float_of(wire.SMALLEST)
+LENGTHS = {
+    wire.NORM_RESULT: 20,
+    wire.RESULT: 1024,
+    wire.RAW_RESULT: 1024,
+    wire.NUDGE: 12,
+    wire.MISMATCH: 40,
+    wire.ASK: 8,
+}
+THRESHOLDS = (2.0**-16, 38.0)  # t_p from, to (P5)
 
 
 class SessionError(Exception):
@@ -52,15 +59,15 @@ class Sent:
 class Stream:
     """The numbered packets to one class of slots (P8)."""
 
-    def __init__(self, slots):
-        self.slots = slots
+    def __init__(self, slots, credit=0):
+        self.slots, self.limit = slots, min(credit or OUTSTANDING, OUTSTANDING)
         self.next = 0
         self.kept = {}
         self.outstanding = {}
 
     def is_open(self):
         base = min(self.outstanding, default=self.next)
-        return self.next < base + self.slots // 2 and len(self.outstanding) < OUTSTANDING
+        return self.next < base + self.slots // 2 and len(self.outstanding) < self.limit
 
     def find(self, header):
         """What was sent to the slot and round of a packet, if it is still kept."""
@@ -89,7 +96,8 @@ class Worker:
 
     def join(self, patience=60):
         """P22, P23: returns when all workers are there."""
-        end = time.monotonic() + patience
+        began = time.monotonic()
+        end = began + patience
         joined = None
         while self.welcome is None:
             now = time.monotonic()
@@ -104,19 +112,23 @@ class Worker:
                     self._take_welcome(header, payload)
                 elif header.kind == wire.REFUSED and header.cookie == self.cookie:
                     reason, worker = wire.parse_refused(payload)
-                    raise SessionError(f"refused for reason {reason} because of worker {worker}")
+                    if reason != wire.IN_USE or now > began + IN_USE_FOR:
+                        raise SessionError(f"refused for reason {reason} because of worker {worker}")
+                    self.next_join = min(self.next_join, now + IN_USE_RETRY)
         w = self.welcome
         if w.policy != 0 or w.quorum != self.workers:
             raise SessionError("this worker does reliable jobs with full quorum only")
+        if not THRESHOLDS[0] <= w.t_p <= THRESHOLDS[1]:
+            raise SessionError(f"t_p = {w.t_p} leads out of the range of P5")
         self.table = numerics.Table(w.values[: 1 << w.bits], w.t_p)
-        self.norms, self.data = Stream(w.norm_slots), Stream(w.data_slots)
+        self.norms, self.data = Stream(w.norm_slots), Stream(w.data_slots, w.credit)
 
     def _introduce(self, now):
         if now >= self.next_join:
             self.next_join = now + RETRY
-            claim = (self.welcome.session, self.welcome.fingerprint) if self.welcome else ()
+            claim = (self.welcome.session, self.welcome.fingerprint) if self.welcome else (0, 0)
             header = wire.Header(wire.JOIN, self.job, self.number, self.cookie)
-            self._send(header.packet(wire.join_payload(self.nonce, *(claim or (0,)))), 0)
+            self._send(header.packet(wire.join_payload(self.nonce, *claim)), 0)
 
     def _take_welcome(self, header, payload):
         welcome = wire.Welcome.parse(payload)
@@ -124,9 +136,24 @@ class Worker:
             return
         if self.welcome and welcome.session != self.welcome.session:
             raise SessionError("the session has ended: all workers must join anew")
-        if welcome.features or welcome.block != 20:
-            raise SessionError("this worker knows no features and no blocks but those of 2^20")
+        if welcome.features or welcome.block != BLOCK:
+            raise SessionError(f"this worker knows no features and no partitions but those of 2^{BLOCK}")
+        if self.welcome and welcome.fingerprint != self.welcome.fingerprint:
+            self._is_another_job(welcome)
         self.welcome, self.workers = welcome, header.num_workers
+
+    def _is_another_job(self, now):
+        """P24: the session is over, because the job is configured otherwise than it was."""
+        own = ("session", "nonce", "fingerprint")
+        names = [name for name in now.__dataclass_fields__ if name not in own]
+        differ = [name for name in names if getattr(self.welcome, name) != getattr(now, name)]
+        raise SessionError(f"the job is configured otherwise than it was: {', '.join(differ)}")
+
+    def _take_ask(self, payload):
+        """P24: somebody wants this worker's number, and whoever does not answer loses it."""
+        if wire.parse_ask(payload) == self.nonce:
+            self.next_join = 0.0
+            self._introduce(time.monotonic())
 
     def leave(self):
         """P25; answers those who still wait."""
@@ -143,6 +170,8 @@ class Worker:
                         return
                     if answer.kind == wire.NUDGE:
                         self._answer(answer, payload)
+                    elif answer.kind == wire.ASK:
+                        self._take_ask(payload)
 
     # ---- packets
 
@@ -229,17 +258,18 @@ class Worker:
             self._take_welcome(header, payload)
             return None
         if header.kind == wire.DESCRIPTION and header.cookie == self.cookie:
-            raise SessionError("the server was restarted with another configuration")
+            description = wire.Welcome.parse(payload)
+            if description and description.nonce == self.nonce:
+                self._is_another_job(description)
+            return None
         if header.cookie != self.welcome.session:
             return None
         if header.kind == wire.REFUSED and wire.parse_refused(payload)[0] == wire.REFORMING:
             raise SessionError(f"worker {payload[1]} has restarted: all workers must join anew")
         if len(payload) != LENGTHS.get(header.kind):
             return None
-        if header.kind == wire.ASK and int.from_bytes(payload, "big") == self.nonce:
-            # Somebody wants this worker's number: whoever does not answer loses it (P24).
-            self.next_join = 0.0
-            self._introduce(time.monotonic())
+        if header.kind == wire.ASK:
+            self._take_ask(payload)
         elif header.kind == wire.NUDGE:
             self._answer(header, payload)
         elif header.kind == wire.MISMATCH:
@@ -294,11 +324,7 @@ class Worker:
             for index, (offset, length, _) in enumerate(parts):
                 part = x[offset : offset + length]
                 value = numerics.norm(part) if mode == wire.COMPRESSED else np.max(np.abs(part))
-                if not value <= LARGEST:
-                    bits = wire.nan_of(self.number)
-                else:
-                    bits = 0 if value < SMALLEST else numerics.bits_of(float(value))
-                own[index] = bits
+                own[index] = bits = wire.value_of(value, self.number)
                 norm = wire.Norm(bits, len(x), call % (1 << 16), table, mode, key)
                 yield wire.NORM, 0, norm.payload(), index
 
@@ -316,7 +342,8 @@ class Worker:
 
         self._exchange(self.norms, norms(), take, patience)
         if damaged:
-            raise CallError("partition {}: {:#010x} is none that a worker may send".format(*min(damaged)))
+            index, value = min(damaged)
+            raise CallError(f"the norm of partition {index} is {value:#010x}, which no worker may send")
         if culprits:
             worker = min(culprits)[1]
             raise CallError(f"worker {worker} has a NaN or an infinity in its gradient", worker)
@@ -360,7 +387,7 @@ class Worker:
                 padded[:length] = x[offset : offset + length]
                 s = numerics.raw_exponent(maxima[index], self.workers)
                 for first in range(0, d, 256):
-                    yield wire.RAW, 0, numerics.raw_words(padded[first : first + 256], s), (index, first)
+                    yield wire.RAW, 0, numerics.raw_words(padded[first : first + 256], s, self.workers), (index, first)
 
         def take(place, count, payload):
             index, first = place

@@ -48,6 +48,8 @@ def check_forms(vectors):
             join = packet["join"]
             rest = number(join["fingerprint"]), number(join["definitions"])
             assert wire.join_payload(number(join["nonce"]), join["session"], *rest) == payload
+        if "ask" in packet:
+            assert wire.parse_ask(payload) == number(packet["ask"]["nonce"])
         if "leave" in packet:
             assert wire.leave_payload(number(packet["leave"]["nonce"])) == payload
         if "pending" in packet:
@@ -149,7 +151,7 @@ def check_norms(call, number_of_call, worker, welcome, up):
     for norm, (offset, length, _) in zip(norms, numerics.cut(call["length"]), strict=True):
         part = x[offset : offset + length]
         value = np.max(np.abs(part)) if call["mode"] == wire.UNCOMPRESSED else numerics.norm(part)
-        bits = wire.nan_of(worker) if np.isnan(value) else numerics.bits_of(float(value))
+        bits = wire.value_of(value, worker)
         table = 0 if call["mode"] == wire.UNCOMPRESSED else welcome.table
         mine = wire.Norm(bits, call["length"], number_of_call, table, call["mode"], call["key"])
         assert norm == mine, f"{norm} and {mine}"
@@ -203,7 +205,7 @@ def check_raw(call, worker, workers, up, down):
         s = numerics.raw_exponent(numerics.float_of(bits), workers)
         means = []
         for first in range(0, d, 256):
-            assert numerics.raw_words(padded[first : first + 256], s) == data[at], "words of RAW"
+            assert numerics.raw_words(padded[first : first + 256], s, workers) == data[at], "words of RAW"
             header, payload = sums[at]
             means.append(numerics.raw_mean(payload, s, header.count))
             at += 1

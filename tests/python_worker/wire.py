@@ -14,8 +14,9 @@ WELCOME, PENDING, REFUSED, BYE = 0x31, 0x32, 0x33, 0x34
 DESCRIPTION, ASK = 0x35, 0x36
 CONTROL = 0x20  # the bit of a kind that the control plane answers
 FLAG_NUDGE = 1
-REFORMING = 5
+IN_USE, REFORMING = 4, 5  # reasons of REFUSED (P24)
 COMPRESSED, UNCOMPRESSED = 0, 1
+SMALLEST, LARGEST = 0x0D800000, 0x7C800000  # P5: bits of 2^-100 and 2^122
 
 MASK64 = (1 << 64) - 1
 
@@ -108,7 +109,12 @@ def worker_of_nan(value):
     return value & 0xFF if value >> 8 == 0x7FC000 else None
 
 
-SMALLEST, LARGEST = 0x0D800000, 0x7C800000  # P5: bits of 2^-100 and 2^122
+def value_of(norm, worker):
+    """What NORM says of a partition (P5, P19)."""
+    bits = struct.unpack(">I", struct.pack(">f", norm))[0]
+    if not bits <= LARGEST:  # the bits of infinities and NaNs are larger
+        return nan_of(worker)
+    return bits if bits >= SMALLEST else 0
 
 
 def is_value(value, workers):
@@ -151,6 +157,8 @@ class Welcome:
     @staticmethod
     def parse(payload):
         """None for a payload that does not bear its own fingerprint."""
+        if len(payload) != Welcome.FORM.size:
+            return None
         welcome = Welcome(*Welcome.FORM.unpack(payload))
         return welcome if welcome.fingerprint == fingerprint(payload) else None
 
@@ -193,6 +201,11 @@ def fingerprint(welcome):
 def join_payload(nonce, session, fingerprint=0, definitions=0):
     """P22; no definitions: they are not compared (P26)."""
     return struct.pack(">QI4xQQ", nonce, session, fingerprint, definitions)
+
+
+def parse_ask(payload):
+    """The nonce of the incarnation asked (P24)."""
+    return int.from_bytes(payload, "big")
 
 
 def leave_payload(nonce):

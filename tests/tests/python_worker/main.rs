@@ -164,6 +164,28 @@ fn a_killed_and_restarted_server_changes_no_bit() {
     assert!(ps.log().contains("goes on after a restart"), "{}", ps.log());
 }
 
+/// The session cannot go on with other numbers (P24), and both say why.
+#[test]
+fn a_server_restarted_with_another_table_ends_the_session() {
+    let Some(python) = python() else { return };
+    let mut ps = Ps::start(2, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), 2, LENGTH);
+    let flags = ["--repeat", "100000"];
+    let running = [start_python(python, &ps, 0, &inputs[0], &flags), start_real(&ps, 1, &inputs[1], &flags)];
+    while !ps.log().contains("session formed") {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    ps.kill();
+    let other = ["--granularity", "20", "--fraction", "1/32"];
+    let _other = Ps::start_on(None, ps.addr, 2, &other);
+    for end in running.into_iter().map(Worker::finish) {
+        assert_eq!(end.code, Some(1), "{end:?}");
+        assert!(end.last_error().contains("granularity"), "{end:?}");
+    }
+}
+
 #[test]
 fn a_nan_fails_both_alike() {
     let Some(python) = python() else { return };
