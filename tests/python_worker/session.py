@@ -26,6 +26,7 @@ LENGTHS = {
     wire.RAW_RESULT: 1024,
     wire.NUDGE: 12,
     wire.MISMATCH: 40,
+    wire.STRAGGLER: 8,
     wire.ASK: 8,
 }
 THRESHOLDS = (2.0**-16, 38.0)  # t_p from, to (P5)
@@ -272,6 +273,13 @@ class Worker:
             self._take_ask(payload)
         elif header.kind == wire.NUDGE:
             self._answer(header, payload)
+        elif header.kind == wire.STRAGGLER:
+            # With full quorum the others wait for this worker before they go on (P18).
+            kind, _ = wire.parse_straggler(payload)
+            of_kind = self.norms if kind == wire.NORM else self.data
+            late = of_kind.find(header)
+            if late and late.seq in of_kind.outstanding:
+                raise SessionError("the slot of a packet without a result has gone on: packets were changed or forged")
         elif header.kind == wire.MISMATCH:
             raise SessionError(f"worker {header.worker} called {wire.Norm.parse(payload[20:])}, "
                                f"others {wire.Norm.parse(payload[:20])}")
