@@ -117,7 +117,7 @@ struct Desk {
 
 impl Handler for Desk {
     #[inline]
-    fn handle(&mut self, from: Peer, packet: &[u8], sink: &mut impl Sink) {
+    fn handle(&mut self, from: Peer, _: Option<Ipv4Addr>, packet: &[u8], sink: &mut impl Sink) {
         let outcome = self.aggregator.handle(Endpoint::udp(from), packet, sink);
         self.handled += usize::from(matches!(outcome, Outcome::Handled(_)));
     }

@@ -1,6 +1,7 @@
 //! The control thread: JOINs and LEAVEs come in, sessions begin and end (P22–P25).
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub struct ControlPacket {
     from: Peer,
+    /// This host's address that it was sent to, if that is known.
+    at: Option<Ipv4Addr>,
     len: usize,
     bytes: [u8; MAX_CONTROL],
 }
@@ -37,10 +40,10 @@ pub struct ControlPacket {
 impl ControlPacket {
     /// A copy; `None` if it is longer than any control packet.
     #[must_use]
-    pub fn new(from: Peer, packet: &[u8]) -> Option<ControlPacket> {
+    pub fn new(from: Peer, at: Option<Ipv4Addr>, packet: &[u8]) -> Option<ControlPacket> {
         let mut bytes = [0; MAX_CONTROL];
         bytes.get_mut(..packet.len())?.copy_from_slice(packet);
-        Some(ControlPacket { from, len: packet.len(), bytes })
+        Some(ControlPacket { from, at, len: packet.len(), bytes })
     }
 
     /// Who sent it.
@@ -74,7 +77,7 @@ impl ControlPort {
     /// The packet, if it is one that the control plane takes (P2); all others are the aggregator's.
     #[inline]
     #[must_use]
-    pub fn recognise(&self, from: Peer, packet: &[u8]) -> Option<ControlPacket> {
+    pub fn recognise(&self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8]) -> Option<ControlPacket> {
         // JOIN and LEAVE; looked at first because nearly no packet is one.
         let bit = kind_bit(*packet.get(1)?);
         if bit == 0 || self.shared.control_kinds.load(Ordering::Relaxed) & bit == 0 {
@@ -83,7 +86,7 @@ impl ControlPort {
         let (header, payload) = Header::parse(packet).ok()?;
         // A control packet's length does not depend on the lane.
         (payload.len() == header.kind.payload_len(Lane::Bits8))
-            .then(|| ControlPacket::new(from, packet))
+            .then(|| ControlPacket::new(from, at, packet))
             .flatten()
     }
 
@@ -238,7 +241,9 @@ impl Control {
         if followed {
             for action in sends {
                 if let Action::Send(to, bytes) = action {
-                    self.send(now, to, bytes);
+                    // Others are answered where they asked: the shards know.
+                    let from = packet.at.filter(|_| to == packet.from);
+                    self.send(now, from, to, bytes);
                 }
             }
         }
@@ -288,7 +293,7 @@ impl Control {
         forwarding.commit()
     }
 
-    fn send(&mut self, now: Duration, to: Peer, bytes: Vec<u8>) {
+    fn send(&mut self, now: Duration, from: Option<Ipv4Addr>, to: Peer, bytes: Vec<u8>) {
         if let Ok((header, payload)) = Header::parse(&bytes)
             && header.kind == Kind::Refused
             && let Some(refused) = Refused::parse(payload)
@@ -306,7 +311,7 @@ impl Control {
                 );
             }
         }
-        self.shards.send(to, bytes);
+        self.shards.send(from, to, bytes);
     }
 
     /// Notes and logs how a job's session stands after a packet.
@@ -349,7 +354,7 @@ fn claims(packet: &[u8]) -> Option<u32> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::net::SocketAddrV4;
 
     const FROM: Peer = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5);
 
@@ -357,7 +362,7 @@ mod tests {
     fn a_full_port_refuses_instead_of_blocking() {
         let shared = Arc::new(Shared::new(Vec::new(), 1));
         let (port, packets) = ControlPort::new(1, shared);
-        let packet = ControlPacket::new(FROM, &[1, 2, 3]).unwrap();
+        let packet = ControlPacket::new(FROM, None, &[1, 2, 3]).unwrap();
         assert!(port.offer(packet));
         assert!(!port.offer(packet));
         assert_eq!(packets.recv().unwrap().bytes(), [1, 2, 3]);
@@ -366,8 +371,8 @@ mod tests {
 
     #[test]
     fn only_short_packets_are_control_packets() {
-        assert!(ControlPacket::new(FROM, &[0; MAX_CONTROL]).is_some());
-        assert!(ControlPacket::new(FROM, &[0; MAX_CONTROL + 1]).is_none());
+        assert!(ControlPacket::new(FROM, None, &[0; MAX_CONTROL]).is_some());
+        assert!(ControlPacket::new(FROM, None, &[0; MAX_CONTROL + 1]).is_none());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A burst of packets in, their answers out.
 
 use std::io;
+use std::net::Ipv4Addr;
 
 use thc_protocol::JobId;
 use thc_protocol::aggregator::{Endpoint, Sink};
@@ -10,8 +11,8 @@ use crate::outbox::{Outbox, SendFailure};
 
 /// What handles packets: answers go to `sink`.
 pub trait Handler {
-    /// One packet.
-    fn handle(&mut self, from: Peer, packet: &[u8], sink: &mut impl Sink);
+    /// One packet. `at` is the address of this host that it was sent to, if that is known.
+    fn handle(&mut self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8], sink: &mut impl Sink);
 }
 
 /// A backend by which packets are answered.
@@ -28,7 +29,7 @@ pub trait Exchange: PacketIo + Sized {
         handler: &mut impl Handler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
-        let packets = self.recv_burst(&mut |from, packet| handler.handle(from, packet, outbox))?;
+        let packets = self.recv_burst_at(&mut |from, at, packet| handler.handle(from, at, packet, outbox))?;
         if !outbox.is_empty() {
             outbox.flush(self, failed);
         }
@@ -50,7 +51,7 @@ impl Exchange for DpdkIo {
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
         Ok(self.answer_burst(&mut |from, packet, tx| {
-            handler.handle(from, packet, &mut Direct { tx, failed });
+            handler.handle(from, None, packet, &mut Direct { tx, failed });
         }))
     }
 }

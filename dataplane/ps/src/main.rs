@@ -71,6 +71,10 @@ fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> any
             .context("cannot handle signals")?;
     }
     let server = Server::start(config)?;
+    if let Some(path) = &options.stats_json {
+        // Better now than after hours that it cannot be.
+        save(path, &server.stats())?;
+    }
     let mut greeting = report::greeting(server.config(), server.local());
     let mut ready = format!("ready {}", server.local());
     if let Some(p4runtime) = server.p4runtime() {
@@ -85,7 +89,8 @@ fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> any
     }
     let interval = options.stats_interval.map(|Interval(time)| time.max(TICK));
     let mut last = server.stats();
-    let mut next = interval.map(|time| Instant::now() + time);
+    // So far away that there is no such time is never.
+    let mut next = interval.and_then(|time| Instant::now().checked_add(time));
     while !stop.load(Ordering::Relaxed) && !server.has_failed() {
         std::thread::sleep(TICK);
         if let (Some(due), Some(interval)) = (next, interval)
@@ -100,7 +105,7 @@ fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> any
                 }
             }
             last = now;
-            next = Some(due.max(Instant::now()) + interval);
+            next = due.max(Instant::now()).checked_add(interval);
         }
     }
     let failure = server.failure();

@@ -398,6 +398,7 @@ fn open_udp_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<UdpIo>
         UdpIo::bind(UdpConfig {
             recv_buffer: config.recv_buffer,
             send_buffer: config.send_buffer,
+            answer_as_asked: true,
             ..UdpConfig::new(addr)
         })
     };

@@ -4,6 +4,7 @@
 //! whether the control thread wants something. Nothing in a burst blocks, allocates, locks or logs.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,8 +38,10 @@ const COMPLAIN: Duration = Duration::from_secs(10);
 pub enum Command {
     /// Change tables and jobs, all before the next packet; the answer says whether that worked.
     Follow(Arc<Changes>, Sender<Result<(), ConfigError>>),
-    /// Send a packet of the control plane.
-    Send(Peer, Vec<u8>),
+    /// Send a packet of the control plane, from this one of the host's addresses if one is named.
+    Send(Option<Ipv4Addr>, Peer, Vec<u8>),
+    /// Have everything to a peer leave from this address from now on.
+    AnswerFrom(Ipv4Addr, Peer),
     /// Report counters.
     Report(Sender<ShardReport>),
 }
@@ -119,9 +122,9 @@ struct Desk<'a> {
 
 impl Handler for Desk<'_> {
     #[inline]
-    fn handle(&mut self, from: Peer, packet: &[u8], sink: &mut impl Sink) {
+    fn handle(&mut self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8], sink: &mut impl Sink) {
         if let Some(port) = self.control
-            && let Some(packet) = port.recognise(from, packet)
+            && let Some(packet) = port.recognise(from, at, packet)
         {
             *self.dropped += u64::from(!port.offer(packet));
         } else {
@@ -225,7 +228,8 @@ impl<T: ShardIo> State<T> {
                 Command::Follow(changes, done) => {
                     let _ = done.send(self.follow(&changes));
                 }
-                Command::Send(to, packet) => self.send(to, &packet),
+                Command::Send(from, to, packet) => self.send(from, to, &packet),
+                Command::AnswerFrom(from, to) => drop(self.worker.io.answer_from(to, Some(from))),
                 Command::Report(to) => {
                     let _ = to.send(self.report());
                 }
@@ -261,8 +265,15 @@ impl<T: ShardIo> State<T> {
         }
     }
 
-    fn send(&mut self, to: Peer, packet: &[u8]) {
-        if let Err(cause) = self.worker.io.send_run(to, packet, packet.len()) {
+    fn send(&mut self, from: Option<Ipv4Addr>, to: Peer, packet: &[u8]) {
+        let io = &mut self.worker.io;
+        // For this packet alone: anybody may ask, but only members are remembered.
+        let before = from.map(|from| io.answer_from(to, Some(from)));
+        let sent = io.send_run(to, packet, packet.len());
+        if let Some(before) = before {
+            io.answer_from(to, before);
+        }
+        if let Err(cause) = sent {
             self.send_failures += 1;
             self.complain(&SendFailure { to, datagrams: 1, cause });
         }

@@ -1,10 +1,12 @@
 //! All shards of a server, as the threads that command them see them.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use thc_protocol::wire::{Header, Kind};
 use thc_transport::Peer;
 
 use crate::error::PsError;
@@ -15,6 +17,11 @@ use crate::shard::{Command, ShardReport};
 /// How long a shard may take to follow a command before that is said, or to report before its last report is
 /// used.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether whoever is sent this packet has joined a job with its cookie.
+fn lets_in(packet: &[u8]) -> bool {
+    Header::parse(packet).is_ok_and(|(header, _)| matches!(header.kind, Kind::Welcome | Kind::Pending))
+}
 
 /// Where commands go.
 #[derive(Clone, Debug)]
@@ -72,18 +79,30 @@ impl Shards {
         true
     }
 
-    /// Lets the first shard send a packet, waiting for room.
-    pub fn send(&self, to: Peer, packet: Vec<u8>) {
+    /// Lets the first shard send a packet, waiting for room. It leaves `from` this one of the host's addresses, if
+    /// one is named; where it lets a worker in, so does from then on whatever a shard sends there.
+    pub fn send(&self, from: Option<Ipv4Addr>, to: Peer, packet: Vec<u8>) {
+        if let Some(from) = from.filter(|_| lets_in(&packet)) {
+            for shard in &self.commands {
+                let _ = shard.send(Command::AnswerFrom(from, to));
+            }
+        }
         if let Some(first) = self.commands.first() {
             // A shard that is gone has ended the server.
-            let _ = first.send(Command::Send(to, packet));
+            let _ = first.send(Command::Send(from, to, packet));
         }
     }
 
     /// The same unless there is no room. Whether there was.
     #[must_use]
-    pub fn try_send(&self, to: Peer, packet: Vec<u8>) -> bool {
-        self.commands.first().is_some_and(|first| first.try_send(Command::Send(to, packet)).is_ok())
+    pub fn try_send(&self, from: Option<Ipv4Addr>, to: Peer, packet: Vec<u8>) -> bool {
+        if let Some(from) = from.filter(|_| lets_in(&packet)) {
+            let told = |shard: &Sender<Command>| shard.try_send(Command::AnswerFrom(from, to)).is_ok();
+            if !self.commands.iter().all(told) {
+                return false;
+            }
+        }
+        self.commands.first().is_some_and(|first| first.try_send(Command::Send(from, to, packet)).is_ok())
     }
 
     /// Counters of all shards up to now.

@@ -7,7 +7,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use crate::{Capture, IoStats, PacketIo, Peer, capture::Batch, packet_io::check_segment};
+use crate::{
+    Capture, IoStats, PacketIo, Peer,
+    capture::Batch,
+    packet_io::{Receiver, check_segment},
+};
 
 /// A wrapper around a backend that writes every datagram received and sent to a [`Capture`].
 ///
@@ -44,27 +48,35 @@ impl<T: PacketIo> CapturedIo<T> {
         &mut self.inner
     }
 
-    /// [`PacketIo::recv_burst`], with a callback of one type, so that a backend that may contain itself in a
+    /// [`PacketIo::recv_burst_at`], with a callback of one type, so that a backend that may contain itself in a
     /// wrapper (an enum of all) does not make the compiler wrap callbacks without end.
-    fn receive(&mut self, f: &mut dyn FnMut(Peer, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, f: &mut Receiver<'_>) -> io::Result<usize> {
         let time = self.epoch + self.inner.now();
         let local = self.inner.local();
         let Self { inner, capture, batch, sources, .. } = self;
-        let received = inner.recv_burst(&mut |from, payload| {
+        let received = inner.recv_burst_at(&mut |from, at, payload| {
             if capture.wants(1) {
-                batch.push(time, from, towards(sources, local, from), payload);
+                batch.push(time, from, towards(sources, local, at, from), payload);
             }
-            f(from, payload);
+            f(from, at, payload);
         });
         capture.take(batch);
         received
     }
 }
 
-/// The local endpoint as `peer` sees it.
-fn towards(sources: &mut HashMap<Ipv4Addr, Ipv4Addr>, local: Peer, peer: Peer) -> Peer {
+/// The local endpoint as `peer` sees it: at `known`, or else where the kernel's route starts.
+fn towards(
+    sources: &mut HashMap<Ipv4Addr, Ipv4Addr>,
+    local: Peer,
+    known: Option<Ipv4Addr>,
+    peer: Peer,
+) -> Peer {
     if !local.ip().is_unspecified() {
         return local;
+    }
+    if let Some(known) = known {
+        return SocketAddrV4::new(known, local.port());
     }
     let source = sources.entry(*peer.ip()).or_insert_with(|| source_of_route(peer).unwrap_or(*local.ip()));
     SocketAddrV4::new(*source, local.port())
@@ -82,7 +94,19 @@ fn source_of_route(peer: Peer) -> Option<Ipv4Addr> {
 
 impl<T: PacketIo> PacketIo for CapturedIo<T> {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        self.receive(&mut |from, _, payload| f(from, payload))
+    }
+
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
         self.receive(f)
+    }
+
+    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        self.inner.answer_from(peer, local)
+    }
+
+    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+        self.inner.answers_from(peer)
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
@@ -90,7 +114,7 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         self.inner.send_run(to, contents, segment)?;
         if self.capture.wants(contents.len().div_ceil(segment) as u64) {
             let time = self.epoch + self.inner.now();
-            let from = towards(&mut self.sources, self.inner.local(), to);
+            let from = towards(&mut self.sources, self.inner.local(), self.inner.answers_from(to), to);
             for payload in contents.chunks(segment) {
                 self.batch.push(time, from, to, payload);
             }
@@ -112,7 +136,7 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
             return self.inner.send_packed(to, number);
         }
         let time = self.epoch + self.inner.now();
-        let from = towards(&mut self.sources, self.inner.local(), to);
+        let from = towards(&mut self.sources, self.inner.local(), self.inner.answers_from(to), to);
         // Read now: once it is on its way that would take a copy.
         let Some(payload) = self.inner.packed(number) else { return Ok(()) };
         let before = self.batch.len();

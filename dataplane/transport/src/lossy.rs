@@ -1,10 +1,13 @@
 //! Faults injected into a real backend.
 
-use std::{collections::VecDeque, io, time::Duration};
+use std::{collections::VecDeque, io, net::Ipv4Addr, time::Duration};
 
 use fastrand::Rng;
 
-use crate::{FaultRates, IoStats, PacketIo, Peer, TransportError, packet_io::check_segment};
+use crate::{
+    FaultRates, IoStats, PacketIo, Peer, TransportError,
+    packet_io::{Receiver, check_segment},
+};
 
 /// Most datagrams held back per direction; when as many are, further ones pass in order.
 const MAX_HELD: usize = 256;
@@ -71,6 +74,8 @@ struct Direction {
 /// A datagram held back until `overtaken` datagrams went by or `until` has come.
 struct Held {
     peer: Peer,
+    /// This host's address, of a datagram received.
+    at: Option<Ipv4Addr>,
     payload: Vec<u8>,
     overtaken: u64,
     until: Duration,
@@ -97,7 +102,7 @@ impl Direction {
     }
 
     /// Decides about a datagram, and keeps a copy if one is to come later.
-    fn judge(&mut self, peer: Peer, payload: &[u8], now: Duration) -> Fate {
+    fn judge(&mut self, peer: Peer, at: Option<Ipv4Addr>, payload: &[u8], now: Duration) -> Fate {
         // Always three draws, so that one rate does not shift the decisions of the others.
         let lost = self.rng.f64() < self.rates.loss;
         let doubled = self.rng.f64() < self.rates.duplicate;
@@ -114,6 +119,7 @@ impl Direction {
         self.stats.reordered += 1;
         self.held.push_back(Held {
             peer,
+            at,
             payload: payload.to_vec(),
             overtaken: self.passed + self.rng.u64(1..=MAX_OVERTAKERS),
             until: now.saturating_add(self.hold),
@@ -171,26 +177,26 @@ impl<T: PacketIo> LossyIo<T> {
         }
     }
 
-    /// [`PacketIo::recv_burst`], with a callback of one type, so that a backend that may contain itself in a
+    /// [`PacketIo::recv_burst_at`], with a callback of one type, so that a backend that may contain itself in a
     /// wrapper (an enum of all) does not make the compiler wrap callbacks without end.
-    fn receive(&mut self, f: &mut dyn FnMut(Peer, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, f: &mut Receiver<'_>) -> io::Result<usize> {
         self.release_outgoing()?;
         let now = self.inner.now();
         let Self { inner, incoming, .. } = self;
         let mut delivered = 0;
-        inner.recv_burst(&mut |from, payload| {
-            let copies = match incoming.judge(from, payload, now) {
+        inner.recv_burst_at(&mut |from, at, payload| {
+            let copies = match incoming.judge(from, at, payload, now) {
                 Fate::Nothing => 0,
                 Fate::Once => 1,
                 Fate::Twice => 2,
             };
             for _ in 0..copies {
-                f(from, payload);
+                f(from, at, payload);
             }
             delivered += copies;
         })?;
         while let Some(held) = incoming.due(now) {
-            f(held.peer, &held.payload);
+            f(held.peer, held.at, &held.payload);
             delivered += 1;
         }
         Ok(delivered)
@@ -214,7 +220,19 @@ impl<T: PacketIo> LossyIo<T> {
 
 impl<T: PacketIo> PacketIo for LossyIo<T> {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        self.receive(&mut |from, _, payload| f(from, payload))
+    }
+
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
         self.receive(f)
+    }
+
+    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        self.inner.answer_from(peer, local)
+    }
+
+    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+        self.inner.answers_from(peer)
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
@@ -225,7 +243,7 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
         let mut start = 0;
         for payload in contents.chunks(segment) {
             let end = start + payload.len();
-            let fate = self.outgoing.judge(to, payload, now);
+            let fate = self.outgoing.judge(to, None, payload, now);
             if fate != Fate::Nothing {
                 pass.end = end;
             }
@@ -253,7 +271,7 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
     fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
         let now = self.inner.now();
         let Some(payload) = self.inner.packed(number) else { return Ok(()) };
-        let copies = match self.outgoing.judge(to, payload, now) {
+        let copies = match self.outgoing.judge(to, None, payload, now) {
             Fate::Nothing => 0,
             Fate::Once => 1,
             Fate::Twice => 2,

@@ -1,6 +1,10 @@
 //! The interface between THC and a network: datagrams in bursts.
 
-use std::{io, net::SocketAddrV4, time::Duration};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
 
 use crate::TransportError;
 
@@ -12,6 +16,9 @@ pub const IPV4_UDP_HEADER_LEN: usize = 28;
 
 /// The largest UDP payload IPv4 can carry, in bytes.
 pub const MAX_DATAGRAM: usize = 65_535 - IPV4_UDP_HEADER_LEN;
+
+/// What takes datagrams received: where each came from, and the address of this host that it was sent to, if known.
+pub(crate) type Receiver<'a> = dyn FnMut(Peer, Option<Ipv4Addr>, &[u8]) + 'a;
 
 /// Sends and receives UDP datagrams in bursts.
 ///
@@ -31,6 +38,28 @@ pub trait PacketIo {
     /// Only those after which the backend can't go on, as [`TransportError`] inside the
     /// [`io::Error`].
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize>;
+
+    /// The same, and tells `f` which of this host's addresses each datagram was sent to: `None` where there is only one,
+    /// or where the backend was not told to look.
+    ///
+    /// # Errors
+    /// As [`recv_burst`](Self::recv_burst).
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
+        self.recv_burst(&mut |from, payload| f(from, None, payload))
+    }
+
+    /// Has what goes to `peer` leave from this one of the host's addresses from now on; `None` leaves it to the route.
+    /// Returns what it was before. An address that is not this host's is not taken, nor any where there is only one.
+    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        let _ = (peer, local);
+        None
+    }
+
+    /// The address that [`answer_from`](Self::answer_from) chose for `peer`.
+    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+        let _ = peer;
+        None
+    }
 
     /// Sends `contents` to `to` as ⌈len / `segment`⌉ datagrams of `segment` bytes each; the last
     /// may be shorter. Empty `contents` are no datagram.
@@ -107,6 +136,18 @@ pub trait PacketIo {
 impl<T: PacketIo> PacketIo for &mut T {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
         (**self).recv_burst(f)
+    }
+
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
+        (**self).recv_burst_at(f)
+    }
+
+    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        (**self).answer_from(peer, local)
+    }
+
+    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+        (**self).answers_from(peer)
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {

@@ -279,12 +279,12 @@ impl Device {
         if !packet.metadata.is_empty() {
             return refuse(Code::InvalidArgument, "packets have no metadata in this program");
         }
-        let Datagram { to: (_, to), payload, .. } = Datagram::parse(&packet.payload)
+        let Datagram { from: (_, from), to: (_, to), payload } = Datagram::parse(&packet.payload)
             .map_err(|what| Refusal { code: Code::InvalidArgument, message: what.to_owned() })?;
         if payload.is_empty() || payload.len() > MAX_PACKET {
             return refuse(Code::InvalidArgument, format!("the payload must have 1 to {MAX_PACKET} bytes"));
         }
-        if !self.clients.shards.try_send(to, payload.to_vec()) {
+        if !self.clients.shards.try_send(Some(*from.ip()), to, payload.to_vec()) {
             return refuse(Code::ResourceExhausted, "too many packets wait to be sent: send this one again");
         }
         Ok(())

@@ -25,13 +25,24 @@ pub struct UdpConfig {
     pub gso: bool,
     /// Let the kernel hand over runs of received datagrams in one piece (UDP_GRO).
     pub gro: bool,
+    /// On [`Ipv4Addr::UNSPECIFIED`], look which address of the host datagrams were sent to (IP_PKTINFO), and send from
+    /// the one that [`PacketIo::answer_from`](crate::PacketIo::answer_from) names. Bound to one address, nothing changes.
+    pub answer_as_asked: bool,
 }
 
 impl UdpConfig {
-    /// The defaults on `addr`: 8 MiB to receive, 4 MiB to send, offloads on, no busy polling.
+    /// The defaults on `addr`: 8 MiB to receive, 4 MiB to send, offloads on, no busy polling, sources by route.
     #[must_use]
     pub const fn new(addr: SocketAddrV4) -> Self {
-        Self { addr, recv_buffer: 8 << 20, send_buffer: 4 << 20, busy_poll: None, gso: true, gro: true }
+        Self {
+            addr,
+            recv_buffer: 8 << 20,
+            send_buffer: 4 << 20,
+            busy_poll: None,
+            gso: true,
+            gro: true,
+            answer_as_asked: false,
+        }
     }
 }
 

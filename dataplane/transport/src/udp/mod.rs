@@ -7,10 +7,11 @@
 
 mod config;
 mod socket;
+mod sources;
 
 use std::{
     io::{self, IoSliceMut},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::{Duration, Instant},
 };
 
@@ -18,6 +19,7 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit};
 
 pub use config::UdpConfig;
 use socket::{Interest, UdpSocket};
+use sources::Sources;
 
 use crate::{IoStats, MAX_DATAGRAM, PacketIo, Peer, TransportError, packet_io::check_segment};
 
@@ -38,6 +40,8 @@ pub struct UdpIo {
     pieces: Vec<u8>,
     meta: [RecvMeta; BATCH_SIZE],
     gso: bool,
+    /// Where answers leave from, if that is not left to routes.
+    sources: Option<Sources>,
     start: Instant,
     stats: IoStats,
     last_send_error: Option<(Peer, i32)>,
@@ -52,8 +56,11 @@ impl UdpIo {
     /// [`SocketOption`](TransportError::SocketOption) or, for anything else,
     /// [`Bind`](TransportError::Bind). A buffer smaller than asked for is no error but a warning.
     pub fn bind(config: UdpConfig) -> Result<Self, TransportError> {
+        let socket = UdpSocket::open(&config)?;
+        let any = socket.local.ip().is_unspecified();
         Ok(Self {
-            socket: UdpSocket::open(&config)?,
+            sources: (config.answer_as_asked && any).then(Sources::default),
+            socket,
             pieces: vec![0; BATCH_SIZE * PIECE_STRIDE],
             meta: [RecvMeta::default(); BATCH_SIZE],
             gso: config.gso,
@@ -174,6 +181,10 @@ impl Refusal {
 
 impl PacketIo for UdpIo {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        self.recv_burst_at(&mut |from, _, payload| f(from, payload))
+    }
+
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
         let mut pieces = self.pieces.chunks_exact_mut(PIECE_STRIDE);
         let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] = std::array::from_fn(|_| {
             IoSliceMut::new(pieces.next().map_or(&mut [][..], |piece| &mut piece[..PIECE]))
@@ -199,21 +210,33 @@ impl PacketIo for UdpIo {
             let SocketAddr::V4(from) = meta.addr else {
                 continue;
             };
+            let asked = match meta.dst_ip {
+                Some(IpAddr::V4(address)) => Some(address),
+                _ => None,
+            };
             let piece = &piece[..meta.len];
             bytes += meta.len;
             if meta.len <= meta.stride || meta.stride == 0 {
                 datagrams += 1;
-                f(from, piece);
+                f(from, asked, piece);
             } else {
                 for datagram in piece.chunks(meta.stride) {
                     datagrams += 1;
-                    f(from, datagram);
+                    f(from, asked, datagram);
                 }
             }
         }
         self.stats.count_in(datagrams, bytes);
         self.stats.recv_bursts += u64::from(datagrams > 0);
         Ok(datagrams)
+    }
+
+    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        self.sources.as_mut().and_then(|sources| sources.set(peer, local))
+    }
+
+    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+        self.sources.as_ref().and_then(|sources| sources.of(peer))
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
@@ -225,6 +248,7 @@ impl PacketIo for UdpIo {
         let mut rest = contents;
         let mut earlier_errors = 0;
         let mut full_since: Option<Instant> = None;
+        let mut source = self.answers_from(to);
         while !rest.is_empty() {
             let len = rest.len().min(segment * self.segments_per_call(segment));
             let in_one_piece = len > segment;
@@ -236,7 +260,7 @@ impl PacketIo for UdpIo {
                     ecn: None,
                     contents: &rest[..len],
                     segment_size: in_one_piece.then_some(segment),
-                    src_ip: None,
+                    src_ip: source.map(IpAddr::V4),
                 },
             );
             let Err(cause) = sent else {
@@ -266,6 +290,11 @@ impl PacketIo for UdpIo {
                 Refusal::Earlier | Refusal::Lost => {
                     self.count_refused(to, errno, datagrams);
                     rest = &rest[len..];
+                }
+                // The host may have lost the address.
+                Refusal::Refused if source.is_some() => {
+                    self.answer_from(to, None);
+                    source = None;
                 }
                 // quinn-udp has stopped segmenting; make sure, and send one by one.
                 Refusal::Refused if in_one_piece => self.gso = false,

@@ -57,12 +57,14 @@ impl UdpSocket {
         }
         // quinn-udp asks for metadata that QUIC needs and THC doesn't; each costs time per
         // packet. Keeping them would be no error, so a refusal is not one either.
-        for (level, name) in [
-            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
-            (libc::IPPROTO_IP, libc::IP_PKTINFO),
-            (libc::IPPROTO_IP, libc::IP_RECVTOS),
+        for (level, name, wanted) in [
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, false),
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, config.answer_as_asked && local.ip().is_unspecified()),
+            (libc::IPPROTO_IP, libc::IP_RECVTOS, false),
         ] {
-            let _ = set_option(fd, level, name, 0);
+            if !wanted {
+                let _ = set_option(fd, level, name, 0);
+            }
         }
         if let Some(busy) = config.busy_poll {
             let micros = u32::try_from(busy.as_micros()).unwrap_or(u32::MAX);

@@ -1,0 +1,98 @@
+//! Which of the host's addresses datagrams to a peer leave from.
+
+use std::{
+    collections::HashMap,
+    net::{Ipv4Addr, UdpSocket},
+};
+
+use crate::Peer;
+
+/// Peers remembered. More than jobs have workers; beyond it, the one that was set first is forgotten.
+const MOST: usize = 4096;
+
+/// Addresses by peer.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    by_peer: HashMap<Peer, Source>,
+    /// How many have been set so far.
+    set: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    address: Ipv4Addr,
+    set: u64,
+}
+
+impl Sources {
+    /// The address that datagrams to this peer leave from, if that is not left to the route.
+    #[inline]
+    pub fn of(&self, peer: Peer) -> Option<Ipv4Addr> {
+        self.by_peer.get(&peer).map(|source| source.address)
+    }
+
+    /// Chooses it, unless it is not the host's. Returns the one before.
+    pub fn set(&mut self, peer: Peer, address: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        let before = self.of(peer);
+        match address {
+            None => drop(self.by_peer.remove(&peer)),
+            Some(address) if before != Some(address) && is_own(address) => {
+                if before.is_none() && self.by_peer.len() >= MOST {
+                    let oldest = self.by_peer.iter().min_by_key(|(_, source)| source.set);
+                    if let Some((&oldest, _)) = oldest {
+                        self.by_peer.remove(&oldest);
+                    }
+                }
+                self.set += 1;
+                self.by_peer.insert(peer, Source { address, set: self.set });
+            }
+            Some(_) => {}
+        }
+        before
+    }
+}
+
+/// Whether datagrams can leave from there. A datagram may have been sent to a broadcast address, from which none can: the
+/// kernel binds to that as well, but refuses to connect to it. Neither sends anything.
+fn is_own(address: Ipv4Addr) -> bool {
+    !address.is_unspecified()
+        && !address.is_multicast()
+        && UdpSocket::bind((address, 0)).is_ok_and(|socket| socket.connect((address, 9)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u16) -> Peer {
+        Peer::new(Ipv4Addr::LOCALHOST, number)
+    }
+
+    #[test]
+    fn only_addresses_of_the_host_are_taken() {
+        let mut sources = Sources::default();
+        let wrong =
+            [[192, 0, 2, 1], [0, 0, 0, 0], [224, 0, 0, 1], [255, 255, 255, 255], [127, 255, 255, 255]];
+        for address in wrong {
+            sources.set(peer(1), Some(address.into()));
+            assert_eq!(sources.of(peer(1)), None, "{address:?}");
+        }
+        let [a, b] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(Ipv4Addr::from);
+        assert_eq!(sources.set(peer(1), Some(a)), None);
+        assert_eq!(sources.set(peer(1), Some(b)), Some(a));
+        assert_eq!((sources.of(peer(1)), sources.of(peer(2))), (Some(b), None));
+        assert_eq!(sources.set(peer(1), None), Some(b));
+        assert_eq!(sources.of(peer(1)), None);
+    }
+
+    #[test]
+    fn the_oldest_makes_room() {
+        let mut sources = Sources::default();
+        for number in 1..=MOST as u16 + 2 {
+            sources.set(peer(number), Some(Ipv4Addr::LOCALHOST));
+        }
+        assert_eq!(sources.by_peer.len(), MOST);
+        assert_eq!((sources.of(peer(1)), sources.of(peer(2))), (None, None));
+        assert!((3..=MOST as u16 + 2).all(|number| sources.of(peer(number)).is_some()));
+    }
+}

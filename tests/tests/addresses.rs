@@ -1,0 +1,101 @@
+//! A parameter server on 0.0.0.0 of a host with several addresses: answers come from the address that was asked, or
+//! workers take them for somebody else's.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+use thc_tests::{Ps, Worker, write_gradients};
+
+const WORKERS: u8 = 3;
+
+/// A first one of some UDP ports in a row that were free on every address a moment ago.
+fn free_ports(count: u16) -> u16 {
+    let socket = |port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
+    std::iter::repeat_with(|| socket(0).unwrap().local_addr().unwrap().port())
+        .find(|&first| (first..).take(count.into()).all(|port| socket(port).is_ok()))
+        .unwrap()
+}
+
+/// Starts a worker for each file, which asks the server at the address of its number: 127.0.0.2, …
+fn start(inputs: &[std::path::PathBuf], port: u16, repeat: &str) -> Vec<Worker> {
+    let one = |(number, input): (u8, &std::path::PathBuf)| {
+        let output = input.with_extension("out");
+        let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
+        let ps = SocketAddrV4::new([127, 0, 0, 2 + number].into(), port);
+        let args = ["--input", input, "--output", output, "--repeat", repeat, "--join-timeout", "10s"];
+        Worker::start(ps, number, &args)
+    };
+    (0u8..).zip(inputs).map(one).collect()
+}
+
+fn outputs(inputs: &[std::path::PathBuf]) -> Vec<Vec<u8>> {
+    let read = |input: &std::path::PathBuf| std::fs::read(input.with_extension("out")).unwrap();
+    inputs.iter().map(read).collect()
+}
+
+fn on_every_address(dir: &Path, kills: usize, flags: &[&str], repeat: &str) -> Vec<Vec<u8>> {
+    let inputs = write_gradients(dir, WORKERS, 700_001);
+    let port = free_ports(2);
+    let mut ps = Ps::start_on(None, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), WORKERS, flags);
+    let workers = start(&inputs, port, repeat);
+    if kills > 0 {
+        while !ps.log().contains("session formed") {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_millis(60));
+        ps.kill_and_restart();
+    }
+    for end in workers.into_iter().map(Worker::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}\n{}", ps.log());
+    }
+    outputs(&inputs)
+}
+
+#[test]
+fn answers_come_from_the_address_that_was_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (inputs, ps) = (write_gradients(dir.path(), WORKERS, 700_001), Ps::start(WORKERS, &[]));
+    let one_address: Vec<Worker> = (0u8..)
+        .zip(&inputs)
+        .map(|(number, input)| {
+            let output = input.with_extension("out");
+            let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
+            Worker::start(ps.addr, number, &["--input", input, "--output", output])
+        })
+        .collect();
+    one_address.into_iter().for_each(|worker| assert_eq!(worker.finish().code, Some(0)));
+    let expected = outputs(&inputs);
+    assert_eq!(on_every_address(dir.path(), 0, &["--shards", "2"], "1"), expected);
+}
+
+#[test]
+fn also_after_a_restart_and_with_faults_and_a_capture() {
+    let dir = tempfile::tempdir().unwrap();
+    let once = on_every_address(dir.path(), 0, &[], "30");
+    let pcap = dir.path().join("ps.pcap");
+    let flags = [
+        "--shards",
+        "2",
+        "--inject-loss",
+        "0.01",
+        "--inject-reorder",
+        "0.01",
+        "--pcap",
+        pcap.to_str().unwrap(),
+    ];
+    let again = on_every_address(dir.path(), 2, &flags, "30");
+    assert_eq!(again, once);
+}
+
+#[test]
+fn a_refusal_comes_from_there_too() {
+    let port = free_ports(1);
+    let _ps = Ps::start_on(None, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), 2, &[]);
+    let ps = SocketAddrV4::new([127, 0, 0, 2].into(), port);
+    let args = ["--coordinates", "10", "--cookie", "0x99", "--join-timeout", "5s"];
+    let end = Worker::start(ps, 0, &args).finish();
+    assert!(end.last_error().contains("wrong cookie"), "{end:?}");
+}
