@@ -1,7 +1,7 @@
 //! How calls and sessions fail.
 
-use crate::WorkerId;
 use crate::wire::{Change, Norm};
+use crate::{TableId, WorkerId};
 use std::fmt;
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub enum CallError {
 pub enum SessionError {
     /// P14.
     #[error(
-        "workers called different all-reduces: {} here, but worker {worker} called {} where others called {}",
-        OptionalCall(*mine), Call(*refused), Call(*slot)
+        "workers called different all-reduces: {} here, but worker {worker} called {} where others called {}: {}",
+        OptionalCall(*mine), Call(*refused), Call(*slot), Difference(*refused, *slot)
     )]
     Mismatch {
         /// This worker's call on that slot, if it has one already.
@@ -129,9 +129,49 @@ struct Call(Norm);
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Norm { call, length, key, mode, table, .. } = self.0;
-        write!(f, "all-reduce #{call} of {length} coordinates (tensor {key:#x}, ")?;
-        if mode == 0 { write!(f, "table {table})") } else { write!(f, "uncompressed)") }
+        let Norm { call, length, key, .. } = self.0;
+        write!(f, "all-reduce #{call} of {length} coordinates (tensor {key:#x}, {})", How(self.0))
+    }
+}
+
+/// How coordinates travel.
+struct How(Norm);
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.0.table;
+        match self.0.mode {
+            0 => write!(f, "table {table}"),
+            1 if table == TableId(0) => f.write_str("uncompressed"),
+            1 => write!(f, "uncompressed, table {table}"),
+            mode => write!(f, "mode {mode}, table {table}"),
+        }
+    }
+}
+
+/// The fields that differ, as the refused worker has them and as the others do.
+struct Difference(Norm, Norm);
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference(a, b) = self;
+        let fields = [
+            ("number", u64::from(a.call), u64::from(b.call)),
+            ("length", a.length.into(), b.length.into()),
+            ("tensor", a.key.into(), b.key.into()),
+            ("mode", a.mode.into(), b.mode.into()),
+            ("table", a.table.0.into(), b.table.0.into()),
+        ];
+        let mut separator = "they differ in ";
+        for (name, a, b) in fields.into_iter().filter(|(_, a, b)| a != b) {
+            match name {
+                "tensor" => write!(f, "{separator}{name} ({a:#x}, {b:#x})")?,
+                _ => write!(f, "{separator}{name} ({a}, {b})")?,
+            }
+            separator = ", ";
+        }
+        // Their tags differ, or nobody would have been refused.
+        if separator != ", " { f.write_str("a NORM was changed on its way") } else { Ok(()) }
     }
 }
 
@@ -143,5 +183,34 @@ impl fmt::Display for OptionalCall {
             Some(norm) => Call(norm).fmt(f),
             None => f.write_str("nothing yet"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mismatch_names_every_field_that_differs() {
+        let others = Norm { value: 7, length: 100, call: 3, table: TableId(1), mode: 0, key: 0xAB };
+        let told = |refused: Norm| {
+            let error = SessionError::Mismatch { mine: None, worker: WorkerId(2), slot: others, refused };
+            error.to_string()
+        };
+        let table = told(Norm { table: TableId(2), ..others });
+        assert!(table.ends_with("(tensor 0xab, table 1): they differ in table (2, 1)"), "{table}");
+        let raw = told(Norm { mode: 1, ..others });
+        assert!(
+            raw.ends_with("they differ in mode (1, 0)") && raw.contains("uncompressed, table 1"),
+            "{raw}"
+        );
+        let all = told(Norm { value: 1, length: 5, call: 4, table: TableId(0), mode: 1, key: 0x10 });
+        assert!(
+            all.ends_with(
+                "in number (4, 3), length (5, 100), tensor (0x10, 0xab), mode (1, 0), table (0, 1)"
+            )
+        );
+        let none = told(others);
+        assert!(none.ends_with("a NORM was changed on its way"), "{none}");
     }
 }

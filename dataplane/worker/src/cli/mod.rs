@@ -3,5 +3,6 @@
 pub mod capture;
 pub mod doctor;
 pub mod options;
+pub mod output;
 pub mod run;
 pub mod tensors;

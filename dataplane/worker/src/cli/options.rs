@@ -9,6 +9,7 @@ use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+use thc_protocol::MAX_WORKERS;
 use thc_transport::{Backend, CaptureConfig, DpdkOptions, FaultRates, IoName, LossyConfig};
 use thc_worker::{Controller, ControllerUrl, GroupConfig, Mode};
 
@@ -53,6 +54,9 @@ pub struct Flags {
     /// Print the report as JSON on stdout
     #[arg(long)]
     json: bool,
+    /// Print a line for each all-reduce that is done: its number, its time, a checksum of the mean's bits
+    #[arg(long)]
+    each: bool,
     // Last: what follows would go under its last heading.
     #[command(flatten)]
     keys: Keys,
@@ -109,6 +113,13 @@ pub enum Order {
     /// A look at the host.
     Doctor(Box<Visit>),
 }
+
+/// P3 has 32 bits for the length of an all-reduce.
+const MOST_COORDINATES: u64 = u32::MAX as u64;
+/// More than any machine has cores for.
+const MOST_THREADS: usize = 1024;
+/// The longest of all times, a year: further sums of times stay representable.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How coordinates travel.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
@@ -195,7 +206,7 @@ struct Keys {
     output: Option<PathBuf>,
     /// Reduce so many made-up coordinates instead of a file
     #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
-    coordinates: Option<usize>,
+    coordinates: Option<u64>,
     /// How often to reduce the same tensors [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Work")]
     repeat: Option<u32>,
@@ -276,6 +287,8 @@ pub struct Plan {
     pub error_feedback: bool,
     /// Whether to report as JSON.
     pub json: bool,
+    /// Whether to tell of each all-reduce.
+    pub each: bool,
 }
 
 impl Keys {
@@ -318,6 +331,9 @@ impl Keys {
             seed: self.seed,
             threads: match self.threads.unwrap_or(1) {
                 0 => return Err("threads is 0: give at least 1".into()),
+                threads if threads > MOST_THREADS => {
+                    return Err(format!("threads is {threads}: {MOST_THREADS} is the most"));
+                }
                 threads => threads,
             },
             faults,
@@ -385,10 +401,18 @@ impl Flags {
             let worker = keys
                 .worker
                 .ok_or("worker is missing: give this worker's number, --worker 0 to workers - 1")?;
+            if usize::from(worker) >= MAX_WORKERS {
+                return Err(format!("worker is {worker}: a job's workers are 0 to {}", MAX_WORKERS - 1));
+            }
             let cookie = cookie(keys.cookie.as_deref())?;
             (worker, cookie.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?)
         };
         let group = keys.group(worker, cookie, io)?;
+        for (key, path) in [("input", &keys.input), ("output", &keys.output), ("pcap", &keys.pcap)] {
+            if path.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+                return Err(format!("{key} is empty: name a file"));
+            }
+        }
         let limit = match &keys.pcap_limit {
             None => CaptureConfig::DEFAULT_LIMIT,
             Some(text) => size("pcap_limit", text)?,
@@ -396,8 +420,16 @@ impl Flags {
         let capture = keys.pcap.map(|path| CaptureConfig { path, limit });
         let source = match (keys.input, keys.coordinates) {
             (Some(input), None) => Source::File { input, output: keys.output },
+            (None, Some(_)) if keys.output.is_some() => {
+                return Err("output needs input: nobody has use for the mean of made-up coordinates".into());
+            }
             (None, Some(0)) => return Err("coordinates is 0: give at least 1".into()),
-            (None, Some(count)) => Source::MadeUp(count),
+            (None, Some(count)) if count > MOST_COORDINATES => {
+                return Err(format!(
+                    "coordinates is {count}: one all-reduce has {MOST_COORDINATES} at most, give fewer and --repeat"
+                ));
+            }
+            (None, Some(count)) => Source::MadeUp(count as usize),
             (Some(_), Some(_)) => {
                 return Err("input and coordinates exclude each other: give one of them".into());
             }
@@ -416,6 +448,7 @@ impl Flags {
             mode: if keys.mode == Some(Travel::Raw) { Mode::Raw } else { Mode::Compressed },
             error_feedback: keys.error_feedback.unwrap_or(false),
             json: self.json,
+            each: self.each,
         })
     }
 }
@@ -460,7 +493,11 @@ fn time(key: &str, text: Option<&str>, default: Duration) -> Result<Duration, St
     let Some(text) = text else { return Ok(default) };
     let time = humantime::parse_duration(text)
         .map_err(|e| format!("{key} = {text:?}: {e}; write a time like 200ms or 10s"))?;
-    if time.is_zero() { Err(format!("{key} is 0: give a time like 200ms or 10s")) } else { Ok(time) }
+    match time {
+        Duration::ZERO => Err(format!("{key} is 0: give a time like 200ms or 10s")),
+        time if time > LONGEST => Err(format!("{key} = {text:?}: a year is the longest")),
+        time => Ok(time),
+    }
 }
 
 fn size(key: &str, text: &str) -> Result<u64, String> {
@@ -487,7 +524,14 @@ fn resolve(text: &str) -> Result<SocketAddrV4, String> {
         SocketAddr::V6(_) => None,
     });
     let mut v4 = v4;
-    v4.next().ok_or_else(|| format!("ps = {text:?} has no IPv4 address, and THC speaks IPv4"))
+    let ps = v4.next().ok_or_else(|| format!("ps = {text:?} has no IPv4 address, and THC speaks IPv4"))?;
+    if ps.port() == 0 {
+        return Err(format!("ps = {text:?}: port 0 is nobody's port; the usual one is 9000"));
+    }
+    if ps.ip().is_unspecified() || ps.ip().is_broadcast() || ps.ip().is_multicast() {
+        return Err(format!("ps = {text:?}: that is no server's address; on this host it is 127.0.0.1"));
+    }
+    Ok(ps)
 }
 
 #[cfg(test)]
@@ -523,9 +567,69 @@ mod tests {
             (&["--coordinates", "9", "--timeout", "5"], "timeout = \"5\""),
             (&["--coordinates", "9", "--bind", "x"], "bind = \"x\""),
             (&["--coordinates", "9", "--inject", "loss=2"], "inject"),
+            (&["--coordinates", "9", "--inject", "NaN"], "loss is NaN"),
+            (
+                &["--coordinates", "4294967296"],
+                "coordinates is 4294967296: one all-reduce has 4294967295 at most",
+            ),
+            (&["--coordinates", "99999999999999"], "coordinates is 99999999999999"),
+            (&["--coordinates", "9", "--output", "x.f32"], "output needs input"),
+            (&["--input", ""], "a value is required for '--input"),
+            (&["--input", "x", "--output", ""], "a value is required for '--output"),
+            (&["--coordinates", "9", "--threads", "0"], "threads is 0"),
+            (&["--coordinates", "9", "--threads", "99999999"], "threads is 99999999"),
+            (&["--coordinates", "9", "--ps", ""], "ps = \"\""),
+            (&["--coordinates", "9", "--ps", "127.0.0.1:0"], "port 0"),
+            (&["--coordinates", "9", "--ps", "0.0.0.0:9000"], "no server's address"),
+            (&["--coordinates", "9", "--ps", "224.0.0.1:9000"], "no server's address"),
+            (&["--coordinates", "9", "--timeout=-1s"], "timeout = \"-1s\""),
+            (&["--coordinates", "9", "--timeout", ""], "timeout = \"\""),
+            (&["--coordinates", "9", "--timeout", "2years"], "a year is the longest"),
+            (&["--coordinates", "9", "--join-timeout", "99999999999999999999s"], "join_timeout"),
+            (&["--coordinates", "9", "--min-rto", "0ms"], "min_rto is 0"),
+            (&["--coordinates", "9", "--pcap", "x", "--pcap-limit=-1"], "pcap_limit = \"-1\""),
+            (&["--coordinates", "9", "--config", "/"], "/: Is a directory"),
+            (&["--coordinates", "9", "--config", "/nowhere/at/all"], "No such file"),
         ] {
             let error = plan(args).unwrap_err();
             assert!(error.contains(says), "{args:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        for (args, says) in [
+            (&["--worker", "64"][..], "worker is 64"),
+            (&["--worker", "255"], "worker is 255"),
+            (&["--worker", "256"], "256 is not in 0..=255"),
+            (&["--worker=-1"], "-1 is not in 0..=255"),
+            (&["--job", "65536", "--worker", "0"], "65536 is not in 0..=65535"),
+            (&["--coordinates=-1", "--worker", "0"], "invalid digit"),
+            (&["--coordinates=1e9", "--worker", "0"], "invalid digit"),
+            (&["--coordinates=NaN", "--worker", "0"], "invalid digit"),
+            (&["--repeat", "4294967296", "--worker", "0"], "4294967296 is not in"),
+        ] {
+            let flags = ["thc-worker", "--cookie", "1"].iter().chain(args);
+            let flags =
+                flags.chain(if args[0].contains("coord") { &[][..] } else { &["--coordinates", "9"] });
+            let error =
+                Flags::try_parse_from(flags).map_err(|e| e.to_string()).and_then(Flags::plan).unwrap_err();
+            assert!(error.contains(says), "{args:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn empty_paths_in_a_file_are_refused() {
+        for (keys, says) in [
+            ("input = \"\"", "input is empty"),
+            ("input = \"x\"\noutput = \"\"", "output is empty"),
+            ("coordinates = 9\npcap = \"\"", "pcap is empty"),
+            ("coordinates = -9", "line 1"),
+        ] {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            writeln!(file, "{keys}").unwrap();
+            let error = plan(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+            assert!(error.contains(says), "{keys}: {error}");
         }
     }
 

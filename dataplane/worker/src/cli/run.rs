@@ -1,7 +1,9 @@
 //! A run: join, reduce, write, report.
 
+use super::capture;
 use super::options::{Plan, Source};
-use super::{capture, tensors};
+use super::output::Output;
+use super::tensors::{self, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
@@ -10,13 +12,27 @@ use thc_codec::signs::SignKey;
 use thc_protocol::worker::SessionError;
 use thc_worker::{CallOptions, Group, Mode, Stats, WorkerError};
 
-type Reduced = (Vec<Duration>, Vec<Vec<f32>>);
+/// A tensor to reduce, and room for its mean.
+struct Work {
+    key: u64,
+    data: Vec<f32>,
+    mean: Vec<f32>,
+}
 
 /// Carries out a plan.
 pub fn run(plan: &Plan) -> anyhow::Result<()> {
-    let input = match &plan.source {
+    // What can go wrong on this host goes wrong before anybody waits for this worker.
+    let mut input = match &plan.source {
         Source::File { input, .. } => tensors::read(input)?,
         Source::MadeUp(_) => Vec::new(),
+    };
+    let output = match &plan.source {
+        Source::File { output: Some(output), .. } => Some(Output::check(output, input.len())?),
+        _ => None,
+    };
+    let mut work = match plan.source {
+        Source::MadeUp(count) => vec![Work::new(1, tensors::room(count)?, count)?],
+        Source::File { .. } => input.iter_mut().map(Work::of).collect::<anyhow::Result<_>>()?,
     };
     let mut config = plan.group.clone();
     config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
@@ -27,65 +43,105 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         Some(controller) => tracing::info!("joined {} as worker {worker} of {workers}", controller.url),
         None => tracing::info!("joined job {job} as worker {worker} of {workers}"),
     }
-    let data: Vec<(u64, Vec<f32>)> = match &plan.source {
-        Source::MadeUp(count) => vec![(1, made_up(*count, worker))],
-        Source::File { .. } => input.iter().map(|t| (key(&t.name), t.data.clone())).collect(),
-    };
+    if let Source::MadeUp(count) = plan.source {
+        make_up(&mut work[0].data, count, worker);
+    }
     let bar = progress(plan.repeat);
-    let (times, means) = loop {
-        match reduce(&group, plan, &data, &bar) {
-            Err(WorkerError::Session(
-                end @ (SessionError::Reforming { .. } | SessionError::Changed { .. }),
+    let times = loop {
+        let end = match reduce(&group, plan, &mut work, &bar) {
+            Ok(times) => break times,
+            Err(end) => end,
+        };
+        match end.downcast_ref() {
+            Some(WorkerError::Session(
+                why @ (SessionError::Reforming { .. } | SessionError::Changed { .. }),
             )) if plan.rejoin => {
-                tracing::warn!("{end}; joining anew and beginning again");
-                for (key, _) in &data {
-                    group.reset_feedback(*key)?;
-                }
+                tracing::warn!("{why}; joining anew and beginning again");
+                work.iter().try_for_each(|work| group.reset_feedback(work.key))?;
                 group.rejoin()?;
             }
-            done => break done?,
+            _ => return Err(end),
         }
     };
     bar.finish_and_clear();
-    if let Source::File { output: Some(output), .. } = &plan.source {
-        let mut results = input;
-        results.iter_mut().zip(means).for_each(|(tensor, mean)| tensor.data = mean);
-        tensors::write(output, &results)?;
+    let coordinates = work.iter().map(|work| work.data.len()).sum();
+    if let Some(output) = output {
+        input.iter_mut().zip(work).for_each(|(tensor, work)| tensor.data = work.mean);
+        output.write(&input)?;
     }
     let stats = group.stats()?;
     drop(group);
-    let coordinates = data.iter().map(|(_, data)| data.len()).sum();
     report(plan, (job, worker, workers), coordinates, &times, &stats)
 }
 
-/// All repetitions: how long each took, and the last one's means.
-fn reduce(
-    group: &Group,
-    plan: &Plan,
-    data: &[(u64, Vec<f32>)],
-    bar: &ProgressBar,
-) -> Result<Reduced, WorkerError> {
+impl Work {
+    fn new(key: u64, data: Vec<f32>, coordinates: usize) -> anyhow::Result<Work> {
+        Ok(Work { key, data, mean: tensors::room(coordinates)? })
+    }
+
+    /// Takes the coordinates of a tensor.
+    fn of(tensor: &mut Tensor) -> anyhow::Result<Work> {
+        let data = std::mem::take(&mut tensor.data);
+        let coordinates = data.len();
+        Work::new(key(&tensor.name), data, coordinates)
+    }
+
+    /// Puts the coordinates where their mean is to be.
+    fn fill(&mut self) -> anyhow::Result<()> {
+        self.mean.clear();
+        // What a call that failed took along is not there any more.
+        tensors::reserve(&mut self.mean, self.data.len())?;
+        self.mean.extend_from_slice(&self.data);
+        Ok(())
+    }
+}
+
+/// All repetitions: how long each took. The last one's means stay in `work`.
+fn reduce(group: &Group, plan: &Plan, work: &mut [Work], bar: &ProgressBar) -> anyhow::Result<Vec<Duration>> {
     bar.reset();
     let mut times = Vec::new();
-    let mut means = Vec::new();
     for _ in 0..plan.repeat {
-        let mut work: Vec<Vec<f32>> = data.iter().map(|(_, d)| d.clone()).collect();
+        work.iter_mut().try_for_each(Work::fill)?;
         let started = Instant::now();
-        if let [only] = work.as_mut_slice() {
-            group.allreduce_with(only, options(plan, data[0].0))?;
-            means = work;
+        if let [only] = work {
+            group.allreduce_with(&mut only.mean, options(plan, only.key))?;
         } else {
-            let started: Result<Vec<_>, _> = data
-                .iter()
-                .zip(work)
-                .map(|((key, _), tensor)| group.allreduce_async(tensor, options(plan, *key)))
+            let handles: Result<Vec<_>, _> = work
+                .iter_mut()
+                .map(|work| group.allreduce_async(std::mem::take(&mut work.mean), options(plan, work.key)))
                 .collect();
-            means = started?.into_iter().map(thc_worker::Handle::wait).collect::<Result<_, _>>()?;
+            for (work, handle) in work.iter_mut().zip(handles?) {
+                work.mean = handle.wait()?;
+            }
         }
         times.push(started.elapsed());
         bar.inc(1);
+        if plan.each {
+            tell(plan, &times, work)?;
+        }
     }
-    Ok((times, means))
+    Ok(times)
+}
+
+/// A line about the last all-reduce. Whoever reads along learns at once that it is done.
+fn tell(plan: &Plan, times: &[Duration], work: &[Work]) -> anyhow::Result<()> {
+    let number = times.len() - 1;
+    let seconds = times.last().map_or(0.0, Duration::as_secs_f64);
+    let checksum = format!("{:016x}", checksum(work.iter().flat_map(|work| &work.mean)));
+    let line = match plan.json {
+        true => json!({ "all_reduce": number, "seconds": seconds, "checksum": checksum }).to_string(),
+        false => format!("all-reduce {number}: {:.2} ms, mean {checksum}", seconds * 1e3),
+    };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+/// The same bits have the same one. Words of 32 bits at a time, because a byte at a time would take longer than the mean.
+fn checksum<'a>(values: impl Iterator<Item = &'a f32>) -> u64 {
+    values.fold(0xcbf2_9ce4_8422_2325, |h: u64, value| {
+        (h ^ u64::from(value.to_bits())).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+    })
 }
 
 fn options(plan: &Plan, key: u64) -> CallOptions {
@@ -98,9 +154,9 @@ fn key(name: &str) -> u64 {
 }
 
 /// Numbers in (−1, 1) that differ between workers.
-fn made_up(count: usize, worker: u8) -> Vec<f32> {
+fn make_up(data: &mut Vec<f32>, count: usize, worker: u8) {
     let word = |round| SignKey { job_seed: 0x5EED, round, partition: u32::from(worker) }.signs().word(0);
-    (0..count).map(|i| (word(i as u64) >> 40) as f32 / (1 << 23) as f32 - 1.0).collect()
+    data.extend((0..count).map(|i| (word(i as u64) >> 40) as f32 / (1 << 23) as f32 - 1.0));
 }
 
 fn progress(repeat: u32) -> ProgressBar {

@@ -1,10 +1,9 @@
 //! Tensors in files: .npy, .safetensors, raw f32.
 
 use anyhow::{Context, bail, ensure};
-use npyz::WriterBuilder;
+use npyz::{DType, WriterBuilder};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
-use std::fs::File;
-use std::io::BufWriter;
+use std::io::Write;
 use std::path::Path;
 
 /// One tensor of a file.
@@ -14,28 +13,54 @@ pub struct Tensor {
     pub name: String,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// Its coordinates in the file's order.
+    /// Its coordinates, the last axis innermost: in the same order on every worker, whatever order files have.
     pub data: Vec<f32>,
-    /// Whether the file has the last axis outermost.
+    /// Whether the file has the first axis innermost.
     fortran: bool,
 }
 
 /// How a file's name says what is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+pub enum Format {
+    /// NumPy's, one tensor.
     Npy,
+    /// Any number of tensors.
     Safetensors,
+    /// Little-endian f32 alone, one tensor.
     Raw,
 }
 
 impl Format {
-    fn of(path: &Path) -> Format {
+    /// The format of a file of this name.
+    pub fn of(path: &Path) -> Format {
         match path.extension().and_then(|e| e.to_str()) {
             Some("npy") => Format::Npy,
             Some("safetensors") => Format::Safetensors,
             _ => Format::Raw,
         }
     }
+
+    /// Whether so many tensors fit into one file.
+    pub fn takes(self, tensors: usize) -> anyhow::Result<()> {
+        let fits = self == Format::Safetensors || tensors == 1;
+        ensure!(fits, "{tensors} tensors do not fit into one file of this format: name it .safetensors");
+        Ok(())
+    }
+}
+
+/// Memory for so many coordinates.
+pub fn room(coordinates: usize) -> anyhow::Result<Vec<f32>> {
+    let mut data = Vec::new();
+    reserve(&mut data, coordinates)?;
+    Ok(data)
+}
+
+/// Makes room for so many coordinates in all.
+pub fn reserve(data: &mut Vec<f32>, coordinates: usize) -> anyhow::Result<()> {
+    let more = coordinates.saturating_sub(data.len());
+    data.try_reserve_exact(more).map_err(|_| {
+        anyhow::anyhow!("there is no memory for {coordinates} coordinates: reduce fewer at a time")
+    })
 }
 
 /// Reads all tensors of a file, in the order of their names.
@@ -48,9 +73,9 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Tensor>> {
 pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
     let shown = path.display();
     let tensors = match Format::of(path) {
-        Format::Npy => vec![read_npy(bytes).with_context(|| format!("{shown} is no readable .npy file"))?],
+        Format::Npy => vec![read_npy(bytes).with_context(|| format!("{shown} is no usable .npy file"))?],
         Format::Safetensors => {
-            read_safetensors(bytes).with_context(|| format!("{shown} is no readable .safetensors file"))?
+            read_safetensors(bytes).with_context(|| format!("{shown} is no usable .safetensors file"))?
         }
         Format::Raw => {
             ensure!(
@@ -58,7 +83,7 @@ pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
                 "{shown} has {} bytes, which are no whole number of f32: is it cut short?",
                 bytes.len()
             );
-            let data = floats(bytes);
+            let data = floats(bytes)?;
             vec![Tensor { name: String::new(), shape: vec![data.len()], data, fortran: false }]
         }
     };
@@ -71,22 +96,89 @@ pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
     Ok(tensors)
 }
 
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+fn floats(bytes: &[u8]) -> anyhow::Result<Vec<f32>> {
+    let mut data = room(bytes.len() / 4)?;
+    data.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+    Ok(data)
 }
 
 fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
-    let file = npyz::NpyFile::new(bytes)?;
-    let shape: Vec<usize> = file.shape().iter().map(|&n| n as usize).collect();
-    let wanted = shape.iter().try_fold(4usize, |n, &d| n.checked_mul(d)).context("its shape overflows")?;
-    ensure!(wanted <= bytes.len(), "its header promises {wanted} bytes of coordinates: is it cut short?");
-    let fortran = file.order() == npyz::Order::Fortran;
-    let dtype = file.dtype().descr();
-    let data = match file.data::<f32>() {
-        Ok(data) => data.collect::<Result<Vec<f32>, _>>().context("is it cut short?")?,
-        Err(_) => bail!("its coordinates are {dtype}, not 32-bit floats: convert it with .astype('float32')"),
+    ensure!(extent(bytes).is_some(), "its shape is more than memory can hold");
+    let mut rest = bytes;
+    let header = npyz::NpyHeader::from_reader(&mut rest)?;
+    let dtype = header.dtype();
+    let big = match &dtype {
+        DType::Plain(plain) if plain.to_string() == "<f4" => false,
+        DType::Plain(plain) if plain.to_string() == ">f4" => true,
+        _ => bail!(
+            "its coordinates are {}, not 32-bit floats ('<f4'): convert it with .astype('float32')",
+            dtype.descr()
+        ),
     };
+    let shape: Vec<usize> =
+        header.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+    let wanted = shape.iter().try_fold(4usize, |n, &d| n.checked_mul(d));
+    let wanted = wanted.with_context(|| format!("its shape {shape:?} is more than memory can hold"))?;
+    let Some(there) = rest.get(..wanted) else {
+        let there = rest.len();
+        bail!("its shape {shape:?} takes {wanted} bytes and {there} are there: is it cut short?");
+    };
+    let mut data = floats(there)?;
+    if big {
+        data.iter_mut().for_each(|value| *value = f32::from_bits(value.to_bits().swap_bytes()));
+    }
+    let fortran = header.order() == npyz::Order::Fortran;
+    if fortran {
+        data = reordered(&shape, &data, Order::LastInnermost)?;
+    }
     Ok(Tensor { name: String::new(), shape, data, fortran })
+}
+
+/// The product of all numbers in parentheses in a header, if it is no more than memory can hold: npyz multiplies those of
+/// a shape unchecked.
+fn extent(bytes: &[u8]) -> Option<usize> {
+    // Behind magic, version and length.
+    let header = bytes.get(10..).unwrap_or_default().split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let inside = header.split(|&byte| byte == b'(').skip(1);
+    let inside = inside.map(|part| part.split(|&byte| byte == b')').next().unwrap_or_default());
+    let numbers = inside.flat_map(|part| part.split(|byte| !byte.is_ascii_digit()));
+    numbers.filter(|digits| !digits.is_empty()).try_fold(4usize, |product, digits| {
+        let number: usize = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        product.checked_mul(number)
+    })
+}
+
+/// Which order of coordinates is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    LastInnermost,
+    FirstInnermost,
+}
+
+/// The coordinates in the wanted order, from the other one.
+fn reordered(shape: &[usize], data: &[f32], wanted: Order) -> anyhow::Result<Vec<f32>> {
+    let mut out = room(data.len())?;
+    out.resize(data.len(), 0.0);
+    let strides: Vec<usize> =
+        shape.iter().scan(1, |stride, &d| Some(std::mem::replace(stride, *stride * d))).collect();
+    let mut index = vec![0; shape.len()];
+    let mut first_innermost = 0;
+    for last_innermost in 0..data.len() {
+        match wanted {
+            Order::LastInnermost => out[last_innermost] = data[first_innermost],
+            Order::FirstInnermost => out[first_innermost] = data[last_innermost],
+        }
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            first_innermost += strides[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            index[axis] = 0;
+            first_innermost -= strides[axis] * shape[axis];
+        }
+    }
+    Ok(out)
 }
 
 fn read_safetensors(bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
@@ -97,47 +189,47 @@ fn read_safetensors(bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
             bail!("tensor {name:?} has {:?} coordinates, not F32: convert it first", view.dtype());
         }
         let shape = view.shape().to_vec();
-        tensors.push(Tensor { name, shape, data: floats(view.data()), fortran: false });
+        tensors.push(Tensor { name, shape, data: floats(view.data())?, fortran: false });
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(tensors)
 }
 
-/// Writes tensors in the format that the file's name says.
-pub fn write(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
-    let shown = path.display();
-    match (Format::of(path), tensors) {
-        (Format::Npy, [tensor]) => write_npy(path, tensor),
-        (Format::Raw, [tensor]) => std::fs::write(path, bytes(&tensor.data)).map_err(Into::into),
-        (Format::Safetensors, _) => write_safetensors(path, tensors),
-        _ => bail!("{} tensors do not fit into one file of this format: name it .safetensors", tensors.len()),
+/// Writes tensors in a format.
+pub fn write(format: Format, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
+    format.takes(tensors.len())?;
+    match format {
+        Format::Npy => tensors.iter().try_for_each(|tensor| write_npy(out, tensor)),
+        Format::Safetensors => write_safetensors(out, tensors),
+        Format::Raw => {
+            let mut values = tensors.iter().flat_map(|tensor| &tensor.data);
+            Ok(values.try_for_each(|value| out.write_all(&value.to_le_bytes()))?)
+        }
     }
-    .with_context(|| format!("cannot write {shown}"))
 }
 
-fn bytes(data: &[f32]) -> Vec<u8> {
-    data.iter().flat_map(|v| v.to_le_bytes()).collect()
-}
-
-fn write_npy(path: &Path, tensor: &Tensor) -> anyhow::Result<()> {
+fn write_npy(out: &mut impl Write, tensor: &Tensor) -> anyhow::Result<()> {
     let shape: Vec<u64> = tensor.shape.iter().map(|&n| n as u64).collect();
     let order = if tensor.fortran { npyz::Order::Fortran } else { npyz::Order::C };
-    let out = BufWriter::new(File::create(path)?);
     let mut writer =
         npyz::WriteOptions::new().default_dtype().shape(&shape).order(order).writer(out).begin_nd()?;
-    writer.extend(&tensor.data)?;
+    match tensor.fortran {
+        true => writer.extend(reordered(&tensor.shape, &tensor.data, Order::FirstInnermost)?)?,
+        false => writer.extend(tensor.data.iter().copied())?,
+    }
     writer.finish()?;
     Ok(())
 }
 
-fn write_safetensors(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
+fn write_safetensors(out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
+    let bytes = |data: &[f32]| data.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let data: Vec<Vec<u8>> = tensors.iter().map(|t| bytes(&t.data)).collect();
     let mut views = Vec::new();
     for (tensor, bytes) in tensors.iter().zip(&data) {
         let name = if tensor.name.is_empty() { "tensor" } else { &tensor.name };
         views.push((name, TensorView::new(Dtype::F32, tensor.shape.clone(), bytes)?));
     }
-    safetensors::serialize_to_file(views, None, path)?;
+    out.write_all(&safetensors::serialize(views, None)?)?;
     Ok(())
 }
 
@@ -145,6 +237,12 @@ fn write_safetensors(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    fn write(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
+        let mut bytes = Vec::new();
+        super::write(Format::of(path), &mut bytes, tensors)?;
+        Ok(std::fs::write(path, bytes)?)
+    }
 
     fn tensor(name: &str) -> Tensor {
         Tensor {
@@ -195,12 +293,82 @@ mod tests {
         assert!(format!("{:#}", read(&path).unwrap_err()).contains("no coordinates"));
     }
 
+    /// A .npy file with this header, as NumPy writes it.
+    fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
+        let order = if fortran { "True" } else { "False" };
+        let mut header = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}");
+        while (10 + header.len() + 1) % 64 != 0 {
+            header.push(' ');
+        }
+        header.push('\n');
+        let len = (header.len() as u16).to_le_bytes();
+        [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()
+    }
+
     #[test]
-    fn other_types_are_refused() {
+    fn what_is_wrong_with_a_npy_file_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.npy");
-        npyz::to_file_1d(&path, vec![1.0f64, 2.0]).unwrap();
+        for (bytes, says) in [
+            // Shorter than f32 would be: it is not cut short.
+            (npy("'<f2'", false, "(4,)", &[0; 8]), "'<f2', not 32-bit floats"),
+            (npy("'<f8'", false, "(2,)", &[0; 16]), "'<f8', not 32-bit floats"),
+            (npy("'<i4'", false, "(2,)", &[0; 8]), "'<i4', not 32-bit floats"),
+            (npy("'|O'", false, "(2,)", &[0; 8]), "'|O', not 32-bit floats"),
+            (npy("[('x', '<f4')]", false, "(2,)", &[0; 8]), "not 32-bit floats"),
+            (npy("'<f4'", true, "(2, 3)", &[0; 20]), "shape [2, 3] takes 24 bytes and 20 are there"),
+            (npy("'<f4'", false, "(4294967296, 4294967296)", &[]), "is more than memory can hold"),
+            (npy("'<f4'", false, "(9223372036854775807,)", &[]), "is more than memory can hold"),
+            (npy("'<f4'", false, "(3, 0)", &[]), "no coordinates"),
+            (npy("'<f4'", false, "'x'", &[0; 8]), "no usable .npy file"),
+            (npy("'<f4'", false, "(-1,)", &[0; 8]), "no usable .npy file"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let error = format!("{:#}", read(&path).unwrap_err());
+            assert!(error.contains(says) && error.contains("a.npy"), "{says}: {error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_order_and_endianness_of_a_file_do_not_change_what_is_averaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        let le = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+        let be = |values: &[f32]| values.iter().flat_map(|v| v.to_be_bytes()).collect::<Vec<u8>>();
+        let wanted = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let columns = [1.0, 4.0, 2.0, 5.0, 3.0, 6.0];
+        for bytes in [
+            npy("'<f4'", false, "(2, 3)", &le(&wanted)),
+            npy("'>f4'", false, "(2, 3)", &be(&wanted)),
+            npy("'<f4'", true, "(2, 3)", &le(&columns)),
+            npy("'>f4'", true, "(2, 3)", &be(&columns)),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let [tensor] = &read(&path).unwrap()[..] else { panic!() };
+            assert_eq!((&tensor.shape[..], &tensor.data[..]), (&[2, 3][..], &wanted[..]));
+        }
+        // A file in Fortran's order gets its mean in that order.
+        let [tensor] = &read(&path).unwrap()[..] else { panic!() };
+        write(&path, std::slice::from_ref(tensor)).unwrap();
+        assert!(std::fs::read(&path).unwrap().ends_with(&le(&columns)));
+        std::fs::write(&path, npy("'<f4'", true, "(2, 1, 2, 2)", &le(&[0., 4., 2., 6., 1., 5., 3., 7.])))
+            .unwrap();
+        assert_eq!(read(&path).unwrap()[0].data, [0., 1., 2., 3., 4., 5., 6., 7.]);
+        std::fs::write(&path, npy("'<f4'", false, "()", &le(&[9.0]))).unwrap();
+        assert_eq!(read(&path).unwrap()[0].data, [9.0]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_safetensors_file_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.safetensors");
+        let half = TensorView::new(Dtype::F16, vec![2], &[0; 4]).unwrap();
+        std::fs::write(&path, safetensors::serialize([("h", half)], None).unwrap()).unwrap();
         let error = format!("{:#}", read(&path).unwrap_err());
-        assert!(error.contains("float32"), "{error}");
+        assert!(error.contains("tensor \"h\" has F16 coordinates, not F32"), "{error}");
+        let none: [(&str, TensorView<'_>); 0] = [];
+        std::fs::write(&path, safetensors::serialize(none, None).unwrap()).unwrap();
+        assert!(format!("{:#}", read(&path).unwrap_err()).contains("has no tensors"));
     }
 }
