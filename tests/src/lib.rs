@@ -4,17 +4,22 @@
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 #![forbid(unsafe_code)]
 
+pub mod figures;
+pub mod followed;
 pub mod guest;
+pub mod hostile;
+pub mod kills;
 pub mod machine;
+pub mod ready;
 pub mod vectors;
 
 pub use thc_netns::{Host, Network, PREFIX_LEN};
 
-use std::io::{BufRead, BufReader, Read};
+use ready::Ready;
+use std::io::Read;
 use std::net::{SocketAddrV4, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// The cookie of all test jobs, as flags take it.
@@ -22,14 +27,22 @@ pub const COOKIE: &str = "0x5EED1234";
 /// The same as a number.
 pub const COOKIE_NUMBER: u32 = 0x5EED_1234;
 
+/// The folder that cargo has built binaries in: next to this program, or above it if this is a test.
+#[must_use]
+pub fn built_in() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let folder = program.parent().unwrap();
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap() } else { folder };
+    folder.to_owned()
+}
+
 /// A binary of the workspace.
 ///
 /// # Panics
 /// If it has not been built.
 #[must_use]
 pub fn binary(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let built = test.parent().and_then(Path::parent).unwrap().join(name);
+    let built = built_in().join(name);
     assert!(built.is_file(), "{} is missing: run `cargo build --workspace --bins` first", built.display());
     built
 }
@@ -88,12 +101,9 @@ fn command(host: Option<&Host>, name: &str) -> Command {
 
 /// A running parameter server.
 pub struct Ps {
-    child: Child,
+    process: Ready,
     /// Where workers join.
     pub addr: SocketAddrV4,
-    command: Command,
-    errors: PathBuf,
-    _dir: tempfile::TempDir,
 }
 
 impl Ps {
@@ -113,67 +123,31 @@ impl Ps {
             command.args(["--granularity", "30", "--fraction", "1/32"]);
         }
         command.args(more);
-        let dir = tempfile::tempdir().unwrap();
-        let errors = dir.path().join("stderr");
-        let child = spawn_ps(&mut command, &errors);
-        Ps { child, addr, command, errors, _dir: dir }
+        Ps { process: Ready::start(command), addr }
     }
 
     /// SIGKILL, and a new process with the same arguments.
     pub fn kill_and_restart(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.child = spawn_ps(&mut self.command, &self.errors);
+        self.process.kill_and_restart();
     }
 
     /// SIGKILL, and a new process for the same job with other arguments.
     pub fn kill_and_change(&mut self, workers: u8, more: &[&str]) {
-        self.kill();
-        let mut command = Command::new(self.command.get_program());
+        let mut command = Command::new(binary("thc-ps"));
         command.args(["--job", "1", "--cookie", COOKIE, "--workers", &workers.to_string()]);
         command.args(["--listen", &self.addr.to_string()]).args(more);
-        self.command = command;
-        self.child = spawn_ps(&mut self.command, &self.errors);
+        self.process.kill_and_change(command);
     }
 
     /// SIGKILL without a successor.
     pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
     }
 
     /// What it wrote to stderr so far.
     #[must_use]
     pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.errors).unwrap_or_default()
-    }
-}
-
-fn spawn_ps(command: &mut Command, errors: &Path) -> Child {
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(errors).unwrap();
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut line = String::new();
-        while out.read_line(&mut line).is_ok_and(|n| n > 0) {
-            if line.starts_with("ready") {
-                let _ = sender.send(());
-            }
-            line.clear();
-        }
-    });
-    if receiver.recv_timeout(Duration::from_secs(20)).is_err() {
-        let _ = child.kill();
-        panic!("thc-ps did not get ready: {}", std::fs::read_to_string(errors).unwrap_or_default());
-    }
-    child
-}
-
-impl Drop for Ps {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.log()
     }
 }
 

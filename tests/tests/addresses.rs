@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use thc_tests::{Ps, Worker, write_gradients};
+use thc_tests::followed::Followed;
+use thc_tests::{COOKIE, Ps, Worker, write_gradients};
 
 const WORKERS: u8 = 3;
 
@@ -18,19 +19,26 @@ fn free_ports(count: u16) -> u16 {
 }
 
 /// Starts a worker for each file, which asks the server at the address of its number: 127.0.0.2, …
-fn start(inputs: &[std::path::PathBuf], port: u16, repeat: &str) -> Vec<Worker> {
-    let one = |(number, input): (u8, &std::path::PathBuf)| {
+fn start(inputs: &[PathBuf], port: u16, repeat: &str) -> Vec<Followed> {
+    let one = |(number, input): (u8, &PathBuf)| {
         let output = input.with_extension("out");
-        let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
         let ps = SocketAddrV4::new([127, 0, 0, 2 + number].into(), port);
-        let args = ["--input", input, "--output", output, "--repeat", repeat, "--join-timeout", "10s"];
-        Worker::start(ps, number, &args)
+        let flags = [
+            format!("--ps={ps}"),
+            format!("--worker={number}"),
+            format!("--cookie={COOKIE}"),
+            format!("--input={}", input.display()),
+            format!("--output={}", output.display()),
+            format!("--repeat={repeat}"),
+            "--join-timeout=10s".to_owned(),
+        ];
+        Followed::start(None, &flags)
     };
     (0u8..).zip(inputs).map(one).collect()
 }
 
-fn outputs(inputs: &[std::path::PathBuf]) -> Vec<Vec<u8>> {
-    let read = |input: &std::path::PathBuf| std::fs::read(input.with_extension("out")).unwrap();
+fn outputs(inputs: &[PathBuf]) -> Vec<Vec<u8>> {
+    let read = |input: &PathBuf| std::fs::read(input.with_extension("out")).unwrap();
     inputs.iter().map(read).collect()
 }
 
@@ -39,16 +47,13 @@ fn on_every_address(dir: &Path, kills: usize, flags: &[&str], repeat: &str) -> V
     let port = free_ports(2);
     let mut ps = Ps::start_on(None, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), WORKERS, flags);
     let workers = start(&inputs, port, repeat);
-    if kills > 0 {
-        while !ps.log().contains("session formed") {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
+    // All of them must know of the session, or there is nothing to resume.
+    workers.iter().for_each(Followed::until_first_step);
     for _ in 0..kills {
-        std::thread::sleep(Duration::from_millis(60));
+        std::thread::sleep(Duration::from_millis(30));
         ps.kill_and_restart();
     }
-    for end in workers.into_iter().map(Worker::finish) {
+    for end in workers.into_iter().map(Followed::finish) {
         assert_eq!(end.code, Some(0), "{end:?}\n{}", ps.log());
     }
     outputs(&inputs)

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use thc_tests::{Finished, Ps, Worker, free_port, write_gradient};
+use thc_tests::followed::Followed;
+use thc_tests::{COOKIE, Finished, Ps, Worker, free_port, write_gradient};
 
 /// Runs one worker per input file; returns how each ended.
 fn all_reduce(ps: &Ps, inputs: &[PathBuf], more: &[&str]) -> Vec<Finished> {
@@ -93,37 +94,28 @@ fn a_killed_and_restarted_parameter_server_changes_no_bit() {
     let dir = tempfile::tempdir().unwrap();
     let (inputs, clean) = reference(dir.path(), 3, 3_000_000, "12");
     let mut ps = Ps::start(3, &[]);
-    let addr = ps.addr;
-    let files = inputs.clone();
-    let running = std::thread::spawn(move || {
-        let workers: Vec<Worker> = (0u8..)
-            .zip(&files)
-            .map(|(w, input)| {
-                let output = input.with_extension("out");
-                let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
-                Worker::start(
-                    addr,
-                    w,
-                    &["--input", input, "--output", output, "--json", "--repeat", "12", "--error-feedback"],
-                )
-            })
-            .collect();
-        workers.into_iter().map(Worker::finish).collect::<Vec<_>>()
-    });
-    // The session must have begun, or there is nothing to resume.
-    while !ps.log().contains("session formed") {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let start = |(number, input): (u8, &PathBuf)| {
+        let output = input.with_extension("out");
+        let (ps, number) = (ps.addr.to_string(), number.to_string());
+        let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
+        let flags =
+            ["--ps", &ps, "--cookie", COOKIE, "--worker", &number, "--input", input, "--output", output];
+        let flags = flags.iter().chain(&["--repeat", "12", "--error-feedback"]);
+        Followed::start(None, &flags.map(|&flag| flag.to_owned()).collect::<Vec<_>>())
+    };
+    let mut workers: Vec<Followed> = (0u8..).zip(&inputs).map(start).collect();
+    // All of them must know of the session, or there is nothing to resume.
+    workers.iter().for_each(Followed::until_first_step);
     let mut kills = 0;
-    for pause in [15, 60, 40] {
+    for pause in [5, 60, 40] {
         std::thread::sleep(Duration::from_millis(pause));
-        if running.is_finished() {
+        if workers.iter_mut().all(|worker| worker.ended().is_some()) {
             break;
         }
         ps.kill_and_restart();
         kills += 1;
     }
-    let ends = running.join().unwrap();
+    let ends: Vec<Finished> = workers.into_iter().map(Followed::finish).collect();
     all_well(&ends);
     assert!(kills > 0);
     assert!(outputs(&inputs).iter().all(|o| *o == clean));
