@@ -4,9 +4,11 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 use thc_tests::followed::Followed;
-use thc_tests::{COOKIE, Ps, Worker, write_gradients};
+use thc_tests::ready::Ready;
+use thc_tests::{COOKIE, Ps, Worker, binary, free_tcp_port, run, write_gradients};
 
 const WORKERS: u8 = 3;
 
@@ -103,4 +105,40 @@ fn a_refusal_comes_from_there_too() {
     let args = ["--coordinates", "10", "--cookie", "0x99", "--join-timeout", "5s"];
     let end = Worker::start(ps, 0, &args).finish();
     assert!(end.last_error().contains("wrong cookie"), "{end:?}");
+}
+
+/// Under a controller workers are told the address, which need not be the one that the route back starts from.
+#[test]
+fn a_controller_tells_one_of_several_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let (udp, p4runtime, asked) = (free_ports(2), free_tcp_port(), free_tcp_port());
+    let mut server = Command::new(binary("thc-ps"));
+    server.args([format!("--listen=0.0.0.0:{udp}"), format!("--p4runtime=127.0.0.1:{p4runtime}")]);
+    let server = Ready::start(server);
+    let config = dir.path().join("controller.toml");
+    let text = format!(
+        "[controller]\nlisten = \"127.0.0.1:{asked}\"\nstate = \"{}\"\n[[target]]\nname = \"ps1\"\nelection_id = 1\n\
+         address = \"http://127.0.0.1:{p4runtime}\"\nip = \"127.0.0.2\"\nudp_port = {udp}\n",
+        dir.path().join("state").display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut controller = Command::new(binary("thc-controller"));
+    controller.args(["run", "--config", config.to_str().unwrap()]);
+    let controller = Ready::start(controller);
+    let create = || {
+        let asked = format!("127.0.0.1:{asked}");
+        let args = ["job", "create", "train", "--workers", "2", "--controller", &asked];
+        run("thc-controller", &args).status.success()
+    };
+    let started = Instant::now();
+    while !create() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{}", controller.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let ps = format!("--ps=thc://127.0.0.1:{asked}/train");
+    let flags = [&ps, "--coordinates=100000", "--repeat=3", "--join-timeout=10s"];
+    let workers: Vec<Worker> = (0..2).map(|_| Worker::with(None, &flags)).collect();
+    for end in workers.into_iter().map(Worker::finish) {
+        assert_eq!(end.code, Some(0), "{end:?}\n{}\n{}", server.log(), controller.log());
+    }
 }

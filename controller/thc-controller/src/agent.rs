@@ -24,8 +24,11 @@ use tokio::sync::{mpsc, watch};
 const TICK: Duration = Duration::from_millis(250);
 /// Ticks between two readings of all counters.
 const ALL_COUNTERS: u32 = 4;
-/// How long until a target that is gone is tried again.
+/// How long until a target that is gone is tried again, at most. It takes longer each time: a server that is started anew
+/// at once has its jobs at once.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long the first time.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
 /// Different complaints of one target that the log gets.
 const MAX_COMPLAINTS: usize = 8;
 /// Senders of JOINs whose Ethernet addresses are kept: above all workers of all jobs.
@@ -48,6 +51,8 @@ pub struct Agent {
     known: BTreeMap<JobId, Known>,
     /// When packets of a member were counted last, for the registry.
     heard: BTreeMap<(JobId, u8), Heard>,
+    /// When members' packets were read last.
+    listened: Option<Instant>,
     /// Ethernet addresses of those who joined.
     macs: BTreeMap<SocketAddrV4, Mac>,
     /// What the target holds, as far as is known.
@@ -56,6 +61,8 @@ pub struct Agent {
     ticks: u32,
     /// What the log says of the target already, since it was there last.
     complaints: BTreeSet<String>,
+    /// How long until it is tried again.
+    retry: Duration,
 }
 
 impl Agent {
@@ -68,11 +75,13 @@ impl Agent {
             registry: Registry::default(),
             known: BTreeMap::new(),
             heard: BTreeMap::new(),
+            listened: None,
             macs: BTreeMap::new(),
             held: None,
             started: Instant::now(),
             ticks: 0,
             complaints: BTreeSet::new(),
+            retry: FIRST_RETRY,
         }
     }
 
@@ -96,7 +105,8 @@ impl Agent {
             if news {
                 tracing::warn!("target {name}: {message}; trying again every {} s", RETRY.as_secs());
             }
-            let retry = tokio::time::sleep(RETRY);
+            let retry = tokio::time::sleep(self.retry);
+            self.retry = (2 * self.retry).min(RETRY);
             tokio::pin!(retry);
             loop {
                 tokio::select! {
@@ -201,6 +211,7 @@ impl Agent {
         self.held = Some(held);
         self.sync(target).await?;
         self.complaints.clear();
+        self.retry = FIRST_RETRY;
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
         view.connected = true;
@@ -350,7 +361,7 @@ impl Agent {
         }
         self.macs.insert(from, mac);
         let heard = &self.heard;
-        let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.at.elapsed());
+        let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
         let actions = self.registry.handle(now, from, datagram.payload, alive, thc_ps::cookie::random);
         self.answer(target, actions).await?;
@@ -518,11 +529,13 @@ impl Agent {
         let counted = target.counters("packets", &cells).await?;
         let at = Instant::now();
         for (&(number, _, worker, _), (packets, _)) in members.iter().zip(counted) {
-            let heard = self.heard.entry((number, worker)).or_insert(Heard { packets, at });
+            let heard = self.heard.entry((number, worker)).or_insert(Heard { packets, at, since: at });
             if heard.packets != packets {
-                *heard = Heard { packets, at };
+                // Packets before a worker was asked whether it runs do not show that it does (P24).
+                *heard = Heard { packets, at, since: self.listened.unwrap_or(at) };
             }
         }
+        self.listened = Some(at);
         self.show_joined();
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks % ALL_COUNTERS != 1 {

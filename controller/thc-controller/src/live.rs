@@ -73,6 +73,8 @@ pub struct Heard {
     pub packets: u64,
     /// When that was.
     pub at: Instant,
+    /// When they were read before: the last of them came after that.
+    pub since: Instant,
 }
 
 /// A target.

@@ -6,6 +6,9 @@ use std::time::Duration;
 use thc_protocol::aggregator::WorkerCounters;
 use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 
+/// How often shards say whom they hear.
+pub const PUBLISH: Duration = Duration::from_millis(50);
+
 /// How many packets of each worker a shard has let in. Each shard writes its own from time to
 /// time; the control thread looks whether they have changed.
 #[derive(Debug)]
@@ -50,30 +53,36 @@ pub fn admitted(counters: &WorkerCounters) -> u64 {
     counters.events.iter().sum()
 }
 
-/// When each worker's count was last seen to change.
+/// Since when each worker's count has last been seen to have changed.
 #[derive(Debug)]
 pub struct Watch {
     seen: Vec<(u64, Option<Duration>)>,
+    /// When it was looked before.
+    looked: Duration,
 }
 
 impl Watch {
     /// Nobody heard yet.
     #[must_use]
     pub fn new(liveness: &Liveness) -> Watch {
-        Watch { seen: vec![(0, None); liveness.jobs.len() * MAX_WORKERS] }
+        Watch { seen: vec![(0, None); liveness.jobs.len() * MAX_WORKERS], looked: Duration::ZERO }
     }
 
     /// Reads the counts at the time `now`.
     pub fn refresh(&mut self, liveness: &Liveness, now: Duration) {
+        // The packets came since the look before, and were published up to so long after. What is not sure does not
+        // count: a worker that was killed must not seem to have sent after it was asked whether it runs (P24).
+        let since = self.looked.saturating_sub(PUBLISH);
         for (cell, (count, heard)) in self.seen.iter_mut().enumerate() {
             let total = liveness.total(cell);
             if total != *count {
-                (*count, *heard) = (total, Some(now));
+                (*count, *heard) = (total, Some(since));
             }
         }
+        self.looked = now;
     }
 
-    /// How long ago a worker was last heard; `None` if never.
+    /// How long ago a worker may have been last heard, at most; `None` if never.
     #[must_use]
     pub fn ago(&self, liveness: &Liveness, job: JobId, worker: WorkerId, now: Duration) -> Option<Duration> {
         let job = liveness.jobs.iter().position(|&known| known == job)?;
@@ -97,10 +106,11 @@ mod tests {
         liveness.publish(1, 1, WorkerId(3), 5);
         watch.refresh(&liveness, seconds(3));
         watch.refresh(&liveness, seconds(4));
-        assert_eq!(watch.ago(&liveness, JobId(9), WorkerId(3), seconds(5)), Some(seconds(2)));
+        // After the look at 1 s, less the time that it may have taken to be published.
+        assert_eq!(watch.ago(&liveness, JobId(9), WorkerId(3), seconds(5)), Some(seconds(4) + PUBLISH));
         liveness.publish(0, 1, WorkerId(3), 1);
         watch.refresh(&liveness, seconds(6));
-        assert_eq!(watch.ago(&liveness, JobId(9), WorkerId(3), seconds(6)), Some(seconds(0)));
+        assert_eq!(watch.ago(&liveness, JobId(9), WorkerId(3), seconds(6)), Some(seconds(2) + PUBLISH));
         assert_eq!(watch.ago(&liveness, JobId(7), WorkerId(3), seconds(6)), None);
         assert_eq!(watch.ago(&liveness, JobId(8), WorkerId(3), seconds(6)), None);
         assert_eq!(watch.ago(&liveness, JobId(9), WorkerId(200), seconds(6)), None);

@@ -19,7 +19,7 @@ use crate::error::PsError;
 use crate::exchange::{Exchange, Handler};
 use crate::forwarding::Changes;
 use crate::kernels::Simd;
-use crate::liveness::admitted;
+use crate::liveness::{PUBLISH, admitted};
 use crate::outbox::{Outbox, SendFailure};
 use crate::server::Shared;
 
@@ -28,8 +28,6 @@ const DOZE: Duration = Duration::from_millis(1);
 /// How long it sleeps when nothing has happened for [`QUIET`].
 const SLEEP: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_secs(2);
-/// How often it says which workers it hears.
-const PUBLISH: Duration = Duration::from_millis(50);
 /// How often it may log that sending fails.
 const COMPLAIN: Duration = Duration::from_secs(10);
 

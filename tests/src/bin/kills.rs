@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let Flags { kills, workers, coordinates, repeat, loss, seed } = Flags::parse();
     let mut all = Vec::new();
     for controller in [false, true] {
-        let plan = kills::Plan { kills, controller, workers, coordinates, repeat, loss, seed };
+        let plan = kills::Plan { kills, controller, workers, coordinates, repeat, loss, seed, tell: true };
         match kills::run(&plan) {
             Ok(outcome) => all.extend(kills::figures(&outcome, controller)),
             Err(error) => {

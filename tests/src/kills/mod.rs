@@ -52,6 +52,8 @@ pub struct Plan {
     pub loss: f64,
     /// Of all random moments.
     pub seed: u64,
+    /// Whether to tell of each kill on stderr.
+    pub tell: bool,
 }
 
 /// How a kill was got over.
@@ -266,6 +268,11 @@ fn disturbed(plan: &Plan, site: &mut Site) -> Result<Outcome, String> {
             let recovery = run.recover(awaited)?;
             if !overtaken {
                 recoveries.push(recovery);
+            }
+            if plan.tell {
+                let together = if overtaken { ", after the one before it" } else { "" };
+                let seconds = recovery.time.as_secs_f64();
+                eprintln!("kill {} of {}: {party:?}, {seconds:.3} s{together}", place + 1, order.len());
             }
         }
         overtaken = too_soon;
