@@ -98,8 +98,11 @@ fn a_target_lets_in_the_controller_with_the_right_certificate() {
     fs::write(&file, format!("listen = \"127.0.0.1:0\"\n{listen}[p4runtime.tls]\n{tls}")).unwrap();
     let server = Server::start(ServerOptions::read(&file).unwrap().validate().unwrap()).unwrap();
     let (port, udp) = (server.p4runtime().unwrap().port(), server.local().port());
-    let secured = |name: &str, address: &str, ca: &str, own: Option<&str>| {
-        let mut text = target(name, &format!("{address}:{port}"), udp) + &format!("ca = \"{ca}-ca.pem\"\n");
+    // No two targets have one address; only the first one's is true.
+    let mut places = std::iter::once(udp).chain(9001..);
+    let mut secured = |name: &str, address: &str, ca: &str, own: Option<&str>| {
+        let at = format!("{address}:{port}");
+        let mut text = target(name, &at, places.next().unwrap()) + &format!("ca = \"{ca}-ca.pem\"\n");
         if let Some(own) = own {
             text += &format!("cert = \"{own}.pem\"\nkey = \"{own}-key.pem\"\n");
         }
@@ -111,7 +114,7 @@ fn a_target_lets_in_the_controller_with_the_right_certificate() {
         secured("nobody", here, "ps", None),
         secured("stranger", here, "ps", Some("stranger")),
         secured("unknown", here, "stranger", Some("controller")),
-        target("plain", &format!("127.0.0.1:{port}"), udp),
+        target("plain", &format!("127.0.0.1:{port}"), 9000),
     ];
     let controller = Controller::start_in(folder, &config.concat());
     controller.until("tried", |controller| {
