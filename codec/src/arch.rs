@@ -66,6 +66,7 @@ macro_rules! kernels {
 kernels! {
     rht {
         forward(x: &mut [f32], scale: f32, signs: Signs);
+        forward_into(x: &[f32], out: &mut [f32], scale: f32, signs: Signs);
         forward_sum(x: &[f32], e: &[f32], out: &mut [f32], scale: f32, signs: Signs);
         inverse(x: &mut [f32], scale: f32, signs: Signs);
         inverse_into(x: &mut [f32], out: &mut [f32], scale: f32, signs: Signs);

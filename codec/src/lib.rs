@@ -10,6 +10,8 @@
 //! 4. [`aggregate`] is what a parameter server does with the packed indices of every worker;
 //! 5. [`quantizer::dequantize8`] and [`rht::inverse`] turn the sums into the mean gradient.
 //!
+//! [`block`] has steps 2, 3 and 5 for one block that fits the first cache, without leaving it.
+//!
 //! The functions in the private `scalar` module define every result; vector kernels reproduce
 //! them bit for bit, so workers on different processors stay in step.
 #![deny(unsafe_code)]
@@ -19,6 +21,7 @@ mod arch;
 
 pub mod aggregate;
 pub mod baselines;
+pub mod block;
 pub mod buffer;
 pub mod definitions;
 pub mod error;

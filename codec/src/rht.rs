@@ -36,6 +36,18 @@ fn check(len: usize) -> Result<(), CodecError> {
     }
 }
 
+/// A vector to be padded fits its output.
+fn check_fits(x: &[f32], out: &[f32]) -> Result<(), CodecError> {
+    if x.len() <= out.len() {
+        return Ok(());
+    }
+    Err(CodecError::Length {
+        what: "output of the transform",
+        expected: x.len().next_power_of_two(),
+        actual: out.len(),
+    })
+}
+
 /// Replaces `x` with (1/√d)·H·D·x. `x.len()` must be a power of two from 1 to [`MAX_LEN`].
 pub fn forward(x: &mut [f32], key: SignKey) -> Result<(), CodecError> {
     check(x.len())?;
@@ -52,15 +64,18 @@ pub fn forward(x: &mut [f32], key: SignKey) -> Result<(), CodecError> {
 pub fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], key: SignKey) -> Result<(), CodecError> {
     check(out.len())?;
     CodecError::check_len("error feedback", x.len(), e.len())?;
-    if x.len() > out.len() {
-        return Err(CodecError::Length {
-            what: "output of the transform",
-            expected: x.len().next_power_of_two(),
-            actual: out.len(),
-        });
-    }
+    check_fits(x, out)?;
     let scale = scale(out.len());
     arch::rht::forward_sum(Isa::current(), x, e, out, scale, key.signs());
+    Ok(())
+}
+
+/// Writes the forward transform of `x` to `out`; the rest counts as zeros, as for [`forward_sum`].
+pub fn forward_into(x: &[f32], out: &mut [f32], key: SignKey) -> Result<(), CodecError> {
+    check(out.len())?;
+    check_fits(x, out)?;
+    let scale = scale(out.len());
+    arch::rht::forward_into(Isa::current(), x, out, scale, key.signs());
     Ok(())
 }
 
@@ -133,6 +148,8 @@ mod tests {
         }
         assert!(forward_sum(&[0.0; 5], &[0.0; 5], &mut [0.0; 4], key(0)).is_err());
         assert!(forward_sum(&[0.0; 3], &[0.0; 2], &mut [0.0; 4], key(0)).is_err());
+        assert!(forward_into(&[0.0; 5], &mut [0.0; 4], key(0)).is_err());
+        assert!(forward_into(&[0.0; 2], &mut [0.0; 3], key(0)).is_err());
         assert!(inverse_into(&mut [0.0; 4], &mut [0.0; 5], key(0)).is_err());
     }
 

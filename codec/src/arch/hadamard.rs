@@ -1,9 +1,9 @@
 //! The Hadamard transform on vectors of any width.
 //!
 //! Strides are taken three stages (radix 8) at a time, eight streams of a block side by side in
-//! registers, until a block is a leaf, which fits the registers whole and is finished there. Blocks are visited depth first, so that all stages of a block follow each other
-//! while it is in cache: a transform of 2^20 coordinates moves 4 MiB through the second-level
-//! cache twice. Every element sees its stages in the order that `crate::rht` defines.
+//! registers, until a block is a leaf, which fits the registers whole and is finished there. Blocks are visited depth
+//! first, so that all stages of a block follow each other while it is in cache: a transform of 2^20 coordinates moves 4 MiB
+//! through the second-level cache twice. Every element sees its stages in the order that `crate::rht` defines.
 
 use crate::signs::Signs;
 
@@ -29,8 +29,10 @@ pub(super) trait Vector: Copy {
     unsafe fn sub(self, other: Self) -> Self;
     /// Lane by lane.
     unsafe fn mul(self, other: Self) -> Self;
-    /// Flips the sign of lane i where bit i of `bits` is set; higher bits are ignored.
-    unsafe fn flip(self, bits: u32) -> Self;
+    /// `self` times `factor` plus `other`, rounded once.
+    unsafe fn mul_add(self, factor: Self, other: Self) -> Self;
+    /// Flips the sign of lane i where bit `at` + i of `word` is set. `at` is a multiple of LANES below 64.
+    unsafe fn flip(self, word: &u64, at: usize) -> Self;
     /// Butterflies between lanes at distance 1, 2, .. LANES/2, descending or ascending.
     unsafe fn within(self, descending: bool) -> Self;
 }
@@ -44,9 +46,10 @@ pub(super) enum Source {
     Sum(*const f32, *const f32),
 }
 
-/// Butterflies between vectors at distance `H`.
+/// Butterflies between vectors at distance `H`. With `FUSED` the difference is a fused multiply-add with `minus`, which
+/// is −1 in all lanes: that rounds once, so it is exactly the subtraction.
 #[inline(always)]
-unsafe fn stage<V: Vector, const R: usize, const H: usize>(a: &mut [V; R]) {
+unsafe fn stage<V: Vector, const R: usize, const H: usize, const FUSED: bool>(a: &mut [V; R], minus: V) {
     let mut i = 0;
     while i < R {
         if i & H == 0 {
@@ -54,43 +57,51 @@ unsafe fn stage<V: Vector, const R: usize, const H: usize>(a: &mut [V; R]) {
             // SAFETY: the caller has V's features.
             unsafe {
                 a[i] = p.add(q);
-                a[i + H] = p.sub(q);
+                a[i + H] = if FUSED { q.mul_add(minus, p) } else { p.sub(q) };
             }
         }
         i += 1;
     }
 }
 
-/// All log2(R) stages between `R` vectors, R up to 16.
+/// −1 in all lanes. The compiler must not know it, or it would make subtractions of `stage`'s multiply-adds.
 #[inline(always)]
-unsafe fn stages<V: Vector, const R: usize>(a: &mut [V; R], descending: bool) {
+unsafe fn minus<V: Vector>() -> V {
+    // SAFETY: the caller has V's features.
+    unsafe { V::splat(std::hint::black_box(-1.0)) }
+}
+
+/// All log2(R) stages between `R` vectors, R up to 16. Every second takes its differences by multiply-adds, so that
+/// both units of a processor have work that has some for additions and others for multiplications (Zen).
+#[inline(always)]
+unsafe fn stages<V: Vector, const R: usize>(a: &mut [V; R], descending: bool, minus: V) {
     // SAFETY: the caller has V's features.
     unsafe {
         if descending {
             if R > 8 {
-                stage::<V, R, 8>(a);
+                stage::<V, R, 8, false>(a, minus);
             }
             if R > 4 {
-                stage::<V, R, 4>(a);
+                stage::<V, R, 4, true>(a, minus);
             }
             if R > 2 {
-                stage::<V, R, 2>(a);
+                stage::<V, R, 2, false>(a, minus);
             }
             if R > 1 {
-                stage::<V, R, 1>(a);
+                stage::<V, R, 1, true>(a, minus);
             }
         } else {
             if R > 1 {
-                stage::<V, R, 1>(a);
+                stage::<V, R, 1, false>(a, minus);
             }
             if R > 2 {
-                stage::<V, R, 2>(a);
+                stage::<V, R, 2, true>(a, minus);
             }
             if R > 4 {
-                stage::<V, R, 4>(a);
+                stage::<V, R, 4, false>(a, minus);
             }
             if R > 8 {
-                stage::<V, R, 8>(a);
+                stage::<V, R, 8, true>(a, minus);
             }
         }
     }
@@ -98,23 +109,61 @@ unsafe fn stages<V: Vector, const R: usize>(a: &mut [V; R], descending: bool) {
 
 /// log2(R) stages over a block of `len` floats at `x`: between its `R` equal parts.
 #[inline(always)]
-unsafe fn pass<V: Vector, const R: usize>(x: *mut f32, len: usize, descending: bool) {
+unsafe fn pass<V: Vector, const R: usize>(x: *mut f32, len: usize, descending: bool, minus: V) {
     let stride = len / R;
     let mut c = 0;
     while c < stride {
         // SAFETY: c + LANES <= stride and R * stride == len, so all reads and writes lie in the
         // block; the caller has V's features.
         unsafe {
-            let mut a = [V::splat(0.0); R];
+            let mut a = [minus; R];
             for j in 0..R {
                 a[j] = V::load(x.add(j * stride + c));
             }
-            stages(&mut a, descending);
+            stages(&mut a, descending, minus);
             for j in 0..R {
                 a[j].store(x.add(j * stride + c));
             }
         }
         c += V::LANES;
+    }
+}
+
+/// Words of signs computed at a time, by vectors, and kept in memory: some processors load a mask from there with less
+/// work than they move it from a register.
+const WORDS: usize = 64;
+
+/// Columns of `R` streams whose signs fit in WORDS words.
+#[inline(always)]
+fn columns<const R: usize>(stride: usize) -> usize {
+    stride.min(64 * WORDS / R)
+}
+
+/// Fills words of signs for columns from `c` of `R` streams `stride` coordinates apart, as many as fit: those of stream
+/// j begin at word j · WORDS / R. `stride` is a power of two of at least 64.
+#[inline(always)]
+fn fill<const R: usize>(words: &mut [u64; WORDS], signs: Signs, stride: usize, c: usize) {
+    let columns = columns::<R>(stride);
+    for (j, words) in words.chunks_exact_mut(WORDS / R).enumerate() {
+        let first = (j * stride + c) / 64;
+        // Whole vectors of words; what is past the columns is not used.
+        if columns < 64 * 8 {
+            some::<4>(words, signs, first, 4);
+        } else {
+            some::<8>(words, signs, first, columns / 64);
+        }
+    }
+}
+
+/// `count` words of signs, by `N`.
+#[inline(always)]
+fn some<const N: usize>(words: &mut [u64], signs: Signs, first: usize, count: usize) {
+    for (i, words) in words[..count].as_chunks_mut::<N>().0.iter_mut().enumerate() {
+        let mut k = 0;
+        while k < N {
+            words[k] = signs.word((first + i * N + k) as u64);
+            k += 1;
+        }
     }
 }
 
@@ -126,6 +175,49 @@ unsafe fn first_pass<V: Vector, const R: usize>(
     len: usize,
     scale: f32,
     signs: Signs,
+    minus: V,
+) {
+    let stride = len / R;
+    // SAFETY: the caller has V's features.
+    let scale = unsafe { V::splat(scale) };
+    let mut words = [0; WORDS];
+    let mut c = 0;
+    while c < stride {
+        fill::<R>(&mut words, signs, stride, c);
+        let (from, to) = (c, c + columns::<R>(stride));
+        while c < to {
+            let words = &words[(c - from) / 64..];
+            // SAFETY: c + LANES <= stride and R * stride == len, so all reads and writes lie in the blocks; the
+            // caller has V's features.
+            unsafe {
+                let mut a = [scale; R];
+                for j in 0..R {
+                    let at = j * stride + c;
+                    let v = match source {
+                        Source::One(p) => V::load(p.add(at)),
+                        Source::Sum(p, q) => V::load(p.add(at)).add(V::load(q.add(at))),
+                    };
+                    a[j] = v.mul(scale).flip(&words[j * (WORDS / R)], c % 64);
+                }
+                stages(&mut a, true, minus);
+                for j in 0..R {
+                    a[j].store(x.add(j * stride + c));
+                }
+            }
+            c += V::LANES;
+        }
+    }
+}
+
+/// The last log2(R) stages of an inverse transform of `len` floats, then the signs, written to
+/// `out`, which may be `x`. (Words of signs as they are needed: nothing waits for them here.)
+#[inline(always)]
+unsafe fn last_pass<V: Vector, const R: usize>(
+    x: *const f32,
+    out: *mut f32,
+    len: usize,
+    signs: Signs,
+    minus: V,
 ) {
     let stride = len / R;
     let mut c = 0;
@@ -139,49 +231,13 @@ unsafe fn first_pass<V: Vector, const R: usize>(
             // SAFETY: stride is a multiple of 64 (the smallest leaf), so c + part + LANES <=
             // stride and all reads and writes lie in the blocks; the caller has V's features.
             unsafe {
-                let scale = V::splat(scale);
-                let mut a = [scale; R];
-                for j in 0..R {
-                    let at = j * stride + c + part;
-                    let v = match source {
-                        Source::One(p) => V::load(p.add(at)),
-                        Source::Sum(p, q) => V::load(p.add(at)).add(V::load(q.add(at))),
-                    };
-                    a[j] = v.mul(scale).flip((words[j] >> part) as u32);
-                }
-                stages(&mut a, true);
-                for j in 0..R {
-                    a[j].store(x.add(j * stride + c + part));
-                }
-            }
-            part += V::LANES;
-        }
-        c += 64;
-    }
-}
-
-/// The last log2(R) stages of an inverse transform of `len` floats, then the signs, written to
-/// `out`, which may be `x`.
-#[inline(always)]
-unsafe fn last_pass<V: Vector, const R: usize>(x: *const f32, out: *mut f32, len: usize, signs: Signs) {
-    let stride = len / R;
-    let mut c = 0;
-    while c < stride {
-        let mut words = [0; R];
-        for j in 0..R {
-            words[j] = signs.word(((j * stride + c) / 64) as u64);
-        }
-        let mut part = 0;
-        while part < 64 {
-            // SAFETY: as in `first_pass`.
-            unsafe {
-                let mut a = [V::splat(0.0); R];
+                let mut a = [minus; R];
                 for j in 0..R {
                     a[j] = V::load(x.add(j * stride + c + part));
                 }
-                stages(&mut a, false);
+                stages(&mut a, false, minus);
                 for j in 0..R {
-                    a[j].flip((words[j] >> part) as u32).store(out.add(j * stride + c + part));
+                    a[j].flip(&words[j], part).store(out.add(j * stride + c + part));
                 }
             }
             part += V::LANES;
@@ -192,15 +248,15 @@ unsafe fn last_pass<V: Vector, const R: usize>(x: *const f32, out: *mut f32, len
 
 /// All remaining stages of a leaf of `R` vectors, after scaling by `scale` if ascending.
 #[inline(always)]
-unsafe fn leaf<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: f32) {
+unsafe fn leaf<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: f32, minus: V) {
     // SAFETY: the leaf has R vectors of floats; the caller has V's features.
     unsafe {
-        let mut a = [V::splat(scale); R];
+        let mut a = [minus; R];
         if descending {
             for j in 0..R {
                 a[j] = V::load(x.add(j * V::LANES));
             }
-            stages(&mut a, true);
+            stages(&mut a, true, minus);
             for j in 0..R {
                 a[j].within(true).store(x.add(j * V::LANES));
             }
@@ -209,7 +265,7 @@ unsafe fn leaf<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: 
             for j in 0..R {
                 a[j] = V::load(x.add(j * V::LANES)).mul(scale).within(false);
             }
-            stages(&mut a, false);
+            stages(&mut a, false, minus);
             for j in 0..R {
                 a[j].store(x.add(j * V::LANES));
             }
@@ -217,13 +273,18 @@ unsafe fn leaf<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: 
     }
 }
 
-/// log2 of the radix of the outermost pass, so that radix 8 covers the rest down to the leaves.
+/// log2 of the radix of the outermost pass, then of the innermost, the one above the leaves; `above` is the number of
+/// stages above the leaves. Passes between these are of radix 8. Where radix 8 leaves one stage over, the innermost pass
+/// takes it if vectors are `WIDE`, that is, if 16 fit in half of the registers. (Farther out, the 16 streams of a
+/// radix 16 would compete for the ways of a cache.)
 #[inline(always)]
-fn outer_log(len: usize, leaf_len: usize) -> u32 {
-    let above_leaf = len.ilog2() - leaf_len.ilog2();
-    match above_leaf % 3 {
-        0 if above_leaf > 0 => 3,
-        r => r,
+fn radices<const WIDE: bool>(above: u32) -> (u32, u32) {
+    match (above, above % 3) {
+        (4, _) if WIDE => (4, 4),
+        (..4, _) => (above, above),
+        (_, 0) => (3, 3),
+        (_, 1) if WIDE => (3, 4),
+        (_, rest) => (rest, 3),
     }
 }
 
@@ -242,7 +303,7 @@ pub(super) const fn leaf_len<V: Vector, const R: usize>() -> usize {
 /// `len` must be a power of two of at least [`leaf_len`], all pointers valid for `len` floats, and
 /// the caller must have V's features.
 #[inline(always)]
-pub(super) unsafe fn forward<V: Vector, const R: usize>(
+pub(super) unsafe fn forward<V: Vector, const R: usize, const WIDE: bool>(
     source: Source,
     x: *mut f32,
     len: usize,
@@ -250,26 +311,34 @@ pub(super) unsafe fn forward<V: Vector, const R: usize>(
     signs: Signs,
 ) {
     let leaf_len = leaf_len::<V, R>();
-    let outer = outer_log(len, leaf_len);
+    let (outer, inner) = radices::<WIDE>((len / leaf_len).ilog2());
     // SAFETY: blocks are aligned parts of the `len` floats; the rest is passed on.
     unsafe {
+        let minus = minus::<V>();
         match outer {
-            0 => first_pass::<V, 1>(source, x, len, scale, signs),
-            1 => first_pass::<V, 2>(source, x, len, scale, signs),
-            2 => first_pass::<V, 4>(source, x, len, scale, signs),
-            _ => first_pass::<V, 8>(source, x, len, scale, signs),
+            0 => first_pass::<V, 1>(source, x, len, scale, signs, minus),
+            1 => first_pass::<V, 2>(source, x, len, scale, signs, minus),
+            2 => first_pass::<V, 4>(source, x, len, scale, signs, minus),
+            3 => first_pass::<V, 8>(source, x, len, scale, signs, minus),
+            _ => first_pass::<V, 16>(source, x, len, scale, signs, minus),
         }
         let block = len >> outer;
         let mut at = 0;
         while at < len {
             let mut part = block;
-            while part > leaf_len {
+            while part > leaf_len << inner {
                 if at & (part - 1) == 0 {
-                    pass::<V, 8>(x.add(at), part, true);
+                    pass::<V, 8>(x.add(at), part, true, minus);
                 }
                 part >>= 3;
             }
-            leaf::<V, R>(x.add(at), true, scale);
+            if part > leaf_len && at & (part - 1) == 0 {
+                match inner {
+                    3 => pass::<V, 8>(x.add(at), part, true, minus),
+                    _ => pass::<V, 16>(x.add(at), part, true, minus),
+                }
+            }
+            leaf::<V, R>(x.add(at), true, scale, minus);
             at += leaf_len;
         }
     }
@@ -281,7 +350,7 @@ pub(super) unsafe fn forward<V: Vector, const R: usize>(
 ///
 /// As for [`forward`].
 #[inline(always)]
-pub(super) unsafe fn inverse<V: Vector, const R: usize>(
+pub(super) unsafe fn inverse<V: Vector, const R: usize, const WIDE: bool>(
     x: *mut f32,
     out: *mut f32,
     len: usize,
@@ -289,32 +358,41 @@ pub(super) unsafe fn inverse<V: Vector, const R: usize>(
     signs: Signs,
 ) {
     let leaf_len = leaf_len::<V, R>();
-    let outer = outer_log(len, leaf_len);
+    let (outer, inner) = radices::<WIDE>((len / leaf_len).ilog2());
+    let block = len >> outer;
     // SAFETY: as in `forward`.
     unsafe {
-        let block = len >> outer;
+        let minus = minus::<V>();
         let mut at = 0;
         while at < len {
-            leaf::<V, R>(x.add(at), false, scale);
+            leaf::<V, R>(x.add(at), false, scale, minus);
             at += leaf_len;
-            let mut part = 8 * leaf_len;
+            let mut part = leaf_len << inner;
+            if inner > 0 && part <= block && at & (part - 1) == 0 {
+                match inner {
+                    3 => pass::<V, 8>(x.add(at - part), part, false, minus),
+                    _ => pass::<V, 16>(x.add(at - part), part, false, minus),
+                }
+            }
+            part <<= 3;
             while part <= block && at & (part - 1) == 0 {
-                pass::<V, 8>(x.add(at - part), part, false);
+                pass::<V, 8>(x.add(at - part), part, false, minus);
                 part <<= 3;
             }
         }
         match outer {
-            0 => last_pass::<V, 1>(x, out, len, signs),
-            1 => last_pass::<V, 2>(x, out, len, signs),
-            2 => last_pass::<V, 4>(x, out, len, signs),
-            _ => last_pass::<V, 8>(x, out, len, signs),
+            0 => last_pass::<V, 1>(x, out, len, signs, minus),
+            1 => last_pass::<V, 2>(x, out, len, signs, minus),
+            2 => last_pass::<V, 4>(x, out, len, signs, minus),
+            3 => last_pass::<V, 8>(x, out, len, signs, minus),
+            _ => last_pass::<V, 16>(x, out, len, signs, minus),
         }
     }
 }
 
 /// Defines the transform's kernels for one instruction set, with leaves of `$leaf` vectors.
 macro_rules! kernels {
-    ($vector:ty, $leaf:expr, $features:literal) => {
+    ($vector:ty, $leaf:expr, $wide:expr, $features:literal) => {
         #[target_feature(enable = $features)]
         pub(crate) fn forward(x: &mut [f32], scale: f32, signs: $crate::signs::Signs) {
             if x.len() < $crate::arch::hadamard::leaf_len::<$vector, $leaf>() {
@@ -325,7 +403,22 @@ macro_rules! kernels {
             // SAFETY: the length is a power of two (the caller checked) of at least the minimum;
             // this function has the vector's features.
             unsafe {
-                $crate::arch::hadamard::forward::<$vector, $leaf>(source, p, len, scale, signs);
+                $crate::arch::hadamard::forward::<$vector, $leaf, $wide>(source, p, len, scale, signs);
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        pub(crate) fn forward_into(x: &[f32], out: &mut [f32], scale: f32, signs: $crate::signs::Signs) {
+            let len = out.len();
+            if x.len() != len || len < $crate::arch::hadamard::leaf_len::<$vector, $leaf>() {
+                $crate::scalar::rht::padded(x, out);
+                return forward(out, scale, signs);
+            }
+            let source = $crate::arch::hadamard::Source::One(x.as_ptr());
+            let p = out.as_mut_ptr();
+            // SAFETY: as in `forward`; x is as long as out.
+            unsafe {
+                $crate::arch::hadamard::forward::<$vector, $leaf, $wide>(source, p, len, scale, signs);
             }
         }
 
@@ -347,7 +440,7 @@ macro_rules! kernels {
             let p = out.as_mut_ptr();
             // SAFETY: as in `forward`; x and e are as long as out.
             unsafe {
-                $crate::arch::hadamard::forward::<$vector, $leaf>(source, p, len, scale, signs);
+                $crate::arch::hadamard::forward::<$vector, $leaf, $wide>(source, p, len, scale, signs);
             }
         }
 
@@ -359,7 +452,7 @@ macro_rules! kernels {
             let (p, len) = (x.as_mut_ptr(), x.len());
             // SAFETY: as in `forward`.
             unsafe {
-                $crate::arch::hadamard::inverse::<$vector, $leaf>(p, p, len, scale, signs);
+                $crate::arch::hadamard::inverse::<$vector, $leaf, $wide>(p, p, len, scale, signs);
             }
         }
 
@@ -374,7 +467,7 @@ macro_rules! kernels {
             let (p, q) = (x.as_mut_ptr(), out.as_mut_ptr());
             // SAFETY: as in `forward`; out is as long as x.
             unsafe {
-                $crate::arch::hadamard::inverse::<$vector, $leaf>(p, q, len, scale, signs);
+                $crate::arch::hadamard::inverse::<$vector, $leaf, $wide>(p, q, len, scale, signs);
             }
         }
     };

@@ -86,6 +86,11 @@ fn check_rht(isa: Isa, log: u32, seed: u64, offset: usize) {
         assert_eq!(bits(&want[..len]), bits(out.get()), "inverse_into {len} of 2^{log}");
 
         let (mut x, mut e) = (Misaligned::new(&x[..len], offset), Misaligned::new(&e[..len], 3));
+        let (mut want, mut got) = (vec![7.0; d], Misaligned::new(&vec![7.0; d], 5));
+        scalar::rht::forward_into(x.get(), &mut want, scale, signs);
+        rht::forward_into(isa, x.get(), got.get(), scale, signs);
+        assert_eq!(bits(&want), bits(got.get()), "forward_into {len} of 2^{log}");
+
         let mut want = vec![7.0; d];
         scalar::rht::forward_sum(x.get(), e.get(), &mut want, scale, signs);
         let mut got = vec![7.0; d];

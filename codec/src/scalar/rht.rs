@@ -48,6 +48,19 @@ pub(crate) fn forward(x: &mut [f32], scale: f32, signs: Signs) {
     descending(x);
 }
 
+/// `out` = `x`, then zeros. `out` is at least as long as `x`.
+pub(crate) fn padded(x: &[f32], out: &mut [f32]) {
+    let (copy, zeros) = out.split_at_mut(x.len());
+    copy.copy_from_slice(x);
+    zeros.fill(0.0);
+}
+
+/// `out` = forward transform of `x`, padded.
+pub(crate) fn forward_into(x: &[f32], out: &mut [f32], scale: f32, signs: Signs) {
+    padded(x, out);
+    forward(out, scale, signs);
+}
+
 /// `out` = `x + e`, then zeros. `x` and `e` are equally long, `out` at least as long.
 pub(crate) fn padded_sum(x: &[f32], e: &[f32], out: &mut [f32]) {
     for ((o, a), b) in out.iter_mut().zip(x).zip(e) {

@@ -8,7 +8,7 @@ use crate::arch::hadamard::{self, Vector};
 const LEAF: usize = 8;
 
 #[derive(Clone, Copy)]
-struct Floats(__m256);
+pub(in crate::arch) struct Floats(__m256);
 
 /// One set of butterflies inside a vector: `$swap` exchanges the partners, `$sign` is −1 in the
 /// lanes that get the difference. A fused multiply-add with ±1 rounds once, so it is exactly the
@@ -59,12 +59,18 @@ impl Vector for Floats {
     }
 
     #[inline(always)]
-    unsafe fn flip(self, bits: u32) -> Self {
+    unsafe fn mul_add(self, factor: Self, other: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        Self(unsafe { _mm256_fmadd_ps(self.0, factor.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn flip(self, word: &u64, at: usize) -> Self {
         // SAFETY: the caller has AVX2.
         Self(unsafe {
             // Bit i moves to the sign position of lane i.
             let up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
-            let signs = _mm256_sllv_epi32(_mm256_set1_epi32(bits as i32), up);
+            let signs = _mm256_sllv_epi32(_mm256_set1_epi32((word >> at) as i32), up);
             let signs = _mm256_and_ps(_mm256_castsi256_ps(signs), _mm256_set1_ps(-0.0));
             _mm256_xor_ps(self.0, signs)
         })
@@ -92,4 +98,4 @@ impl Vector for Floats {
     }
 }
 
-hadamard::kernels!(Floats, LEAF, "avx2,fma");
+hadamard::kernels!(Floats, LEAF, false, "avx2,fma");

@@ -8,7 +8,7 @@ use crate::arch::hadamard::{self, Vector};
 const LEAF: usize = 16;
 
 #[derive(Clone, Copy)]
-struct Floats(__m512);
+pub(in crate::arch) struct Floats(__m512);
 
 /// One set of butterflies inside a vector: `$swap` exchanges the partners, `$upper` is the mask of
 /// the lanes that get the difference. A fused multiply-add with ±1 rounds once, so it is exactly
@@ -60,9 +60,18 @@ impl Vector for Floats {
     }
 
     #[inline(always)]
-    unsafe fn flip(self, bits: u32) -> Self {
+    unsafe fn mul_add(self, factor: Self, other: Self) -> Self {
         // SAFETY: the caller has AVX-512.
-        Self(unsafe { _mm512_mask_xor_ps(self.0, bits as u16, self.0, _mm512_set1_ps(-0.0)) })
+        Self(unsafe { _mm512_fmadd_ps(self.0, factor.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn flip(self, word: &u64, at: usize) -> Self {
+        // SAFETY: the caller has AVX-512; `at` is a multiple of 16 below 64, so its 16 bits lie in the word.
+        Self(unsafe {
+            let bits = std::ptr::from_ref(word).cast::<u16>().add(at / 16).read();
+            _mm512_mask_xor_ps(self.0, bits, self.0, _mm512_set1_ps(-0.0))
+        })
     }
 
     #[inline(always)]
@@ -86,4 +95,4 @@ impl Vector for Floats {
     }
 }
 
-hadamard::kernels!(Floats, LEAF, "avx512f,avx512bw,avx512dq,avx512vl");
+hadamard::kernels!(Floats, LEAF, true, "avx512f,avx512bw,avx512dq,avx512vl");

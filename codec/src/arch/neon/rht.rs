@@ -8,7 +8,7 @@ use crate::arch::hadamard::{self, Vector};
 const LEAF: usize = 16;
 
 #[derive(Clone, Copy)]
-struct Floats(float32x4_t);
+pub(in crate::arch) struct Floats(float32x4_t);
 
 impl Vector for Floats {
     const LANES: usize = 4;
@@ -50,12 +50,18 @@ impl Vector for Floats {
     }
 
     #[inline(always)]
-    unsafe fn flip(self, bits: u32) -> Self {
+    unsafe fn mul_add(self, factor: Self, other: Self) -> Self {
+        // SAFETY: the caller has NEON.
+        Self(unsafe { vfmaq_f32(other.0, self.0, factor.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn flip(self, word: &u64, at: usize) -> Self {
         // SAFETY: the caller has NEON; the array has four words.
         Self(unsafe {
             // Bit i moves to the sign position of lane i.
             let up = vld1q_s32([31, 30, 29, 28].as_ptr());
-            let signs = vshlq_u32(vdupq_n_u32(bits), up);
+            let signs = vshlq_u32(vdupq_n_u32((word >> at) as u32), up);
             let signs = vandq_u32(signs, vdupq_n_u32(1 << 31));
             vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(self.0), signs))
         })
@@ -82,4 +88,4 @@ impl Vector for Floats {
     }
 }
 
-hadamard::kernels!(Floats, LEAF, "neon");
+hadamard::kernels!(Floats, LEAF, true, "neon");

@@ -1,0 +1,210 @@
+//! One block of coordinates at a time: rotated, quantized, packed and its residual rotated back, or sums turned into the
+//! mean.
+//!
+//! A block is a partition of any size from [`MIN_PARTITION`] to [`MAX_PARTITION`], with a norm of its own. The smaller
+//! it is, the fewer stages its transform has, and one of up to 2^13 coordinates (32 KiB) stays in the first cache of common
+//! processors from the first stage to the last: gradient and feedback are read once, indices and new feedback written
+//! once. Nothing here depends on the size but speed; all functions give the bits that those of [`rht`] and
+//! [`quantizer`](crate::quantizer) give one after the other.
+//!
+//! What the range of the quantizer needs, the norm, comes from [`norm::l2`](crate::norm::l2) or
+//! [`norm::l2_sum`](crate::norm::l2_sum) in a pass of its own, since all workers' norms must be known before anything is
+//! quantized.
+//!
+//! [`MIN_PARTITION`]: crate::partition::MIN_PARTITION
+//! [`MAX_PARTITION`]: crate::partition::MAX_PARTITION
+
+use crate::error::CodecError;
+use crate::quantizer::{Quantizer, dequantize8, dequantize16};
+use crate::rht;
+use crate::rounding::Rounding;
+use crate::signs::SignKey;
+
+/// What compressing and decompressing one block of one round takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    /// Table to quantize with, of at most 4 bits.
+    pub quantizer: &'a Quantizer,
+    /// Signs, the same for all workers.
+    pub key: SignKey,
+    /// This worker's roundings.
+    pub rounding: Rounding,
+    /// M: t_p/√d times the largest norm of the workers' blocks; positive, at most 2e37.
+    pub range: f32,
+}
+
+impl Block<'_> {
+    /// Gradient `x` and its error feedback to packed indices and new feedback.
+    ///
+    /// `work` is memory for one block, whose length it defines: a power of two of at most
+    /// [`MAX_LEN`](rht::MAX_LEN); use the same for all blocks, so that it stays in the cache. `x` may be shorter, as in the
+    /// last block of a tensor, and is padded with zeros; `feedback`, if there is any, is as long as `x`. `out` takes two
+    /// indices per byte, half as many bytes as `work` has coordinates, as
+    /// [`quantize_packed4`](Quantizer::quantize_packed4) writes them. `work` keeps nothing of use. After an error so
+    /// does `out`; `feedback` is then as it was.
+    pub fn compress(
+        &self,
+        x: &[f32],
+        feedback: Option<&mut [f32]>,
+        work: &mut [f32],
+        out: &mut [u8],
+    ) -> Result<(), CodecError> {
+        match feedback {
+            Some(feedback) => {
+                rht::forward_sum(x, feedback, work, self.key)?;
+                self.quantizer.quantize_packed4(work, self.range, &self.rounding, 0, out)?;
+                rht::inverse_into(work, feedback, self.key)
+            }
+            None => {
+                rht::forward_into(x, work, self.key)?;
+                self.quantizer.quantize_packed4(work, self.range, &self.rounding, 0, out)
+            }
+        }
+    }
+
+    /// 8-bit sums over `count` workers to the mean gradient.
+    ///
+    /// `sums` has one byte for every coordinate of the block, `out` room for those of them that exist, `work`, which
+    /// matters only if these are fewer, for all.
+    pub fn decompress8(
+        &self,
+        sums: &[u8],
+        count: u32,
+        work: &mut [f32],
+        out: &mut [f32],
+    ) -> Result<(), CodecError> {
+        self.back(work, out, |x| dequantize8(sums, count, self.quantizer.granularity(), self.range, x))
+    }
+
+    /// [`decompress8`](Self::decompress8) for 16-bit sums, big endian.
+    pub fn decompress16(
+        &self,
+        sums: &[u8],
+        count: u32,
+        work: &mut [f32],
+        out: &mut [f32],
+    ) -> Result<(), CodecError> {
+        self.back(work, out, |x| dequantize16(sums, count, self.quantizer.granularity(), self.range, x))
+    }
+
+    /// What `estimate` fills, rotated back to `out`: in place, unless there is more of it than `out` takes.
+    fn back(
+        &self,
+        work: &mut [f32],
+        out: &mut [f32],
+        estimate: impl FnOnce(&mut [f32]) -> Result<(), CodecError>,
+    ) -> Result<(), CodecError> {
+        if work.len() == out.len() {
+            estimate(out)?;
+            return rht::inverse(out, self.key);
+        }
+        estimate(work)?;
+        rht::inverse_into(work, out, self.key)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::packing::unpack;
+    use crate::table::LookupTable;
+    use crate::{aggregate, norm};
+    use proptest::prelude::*;
+
+    fn bits(x: &[f32]) -> Vec<u32> {
+        x.iter().map(|v| v.to_bits()).collect()
+    }
+
+    fn made_up(len: usize, seed: u64) -> Vec<f32> {
+        (0..len as u64).map(|i| (crate::signs::mix(seed ^ i) >> 40) as f32 / 8_388_608.0 - 1.0).collect()
+    }
+
+    struct Case {
+        table: LookupTable,
+        quantizer: Quantizer,
+        key: SignKey,
+        rounding: Rounding,
+    }
+
+    impl Case {
+        fn new(seed: u64) -> Self {
+            let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+            Self {
+                quantizer: Quantizer::new(&table),
+                table,
+                key: SignKey { job_seed: seed, round: 4, partition: 9 },
+                rounding: Rounding::new(!seed, 4, 9),
+            }
+        }
+
+        fn block(&self, range: f32) -> Block<'_> {
+            Block { quantizer: &self.quantizer, key: self.key, rounding: self.rounding, range }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn a_block_gives_the_bits_of_its_steps(log in 10usize..15, cut in 0usize..1024, seed: u64) {
+            let case = Case::new(seed);
+            let d = 1 << log;
+            let (x, e) = (made_up(d - cut, seed), made_up(d - cut, !seed));
+            let range = case.table.t_p() as f32 * rht::scale(d) * norm::l2_sum(&x, &e);
+
+            let mut rotated = vec![0.0; d];
+            rht::forward_sum(&x, &e, &mut rotated, case.key).unwrap();
+            let mut indices = vec![0; d];
+            case.quantizer.quantize(&mut rotated, range, &case.rounding, 0, &mut indices).unwrap();
+            rht::inverse(&mut rotated, case.key).unwrap();
+
+            let block = case.block(range);
+            let (mut feedback, mut work, mut packed) = (e.clone(), vec![f32::NAN; d], vec![0; d / 2]);
+            block.compress(&x, Some(&mut feedback), &mut work, &mut packed).unwrap();
+            let mut unpacked = vec![0; d];
+            unpack(4, &packed, &mut unpacked).unwrap();
+            prop_assert_eq!(&unpacked, &indices);
+            prop_assert_eq!(bits(&feedback), bits(&rotated[..d - cut]));
+
+            // Without feedback it is as with zeros.
+            let mut zeros = vec![0.0; d - cut];
+            let (mut with, mut without) = (packed.clone(), packed);
+            block.compress(&x, Some(&mut zeros), &mut work, &mut with).unwrap();
+            block.compress(&x, None, &mut work, &mut without).unwrap();
+            prop_assert_eq!(&with, &without);
+
+            // What comes back, and what is kept, make up the gradient.
+            let mut sums = vec![0; d];
+            aggregate::lookup_set4(&mut sums, &case.table.values16(), &with).unwrap();
+            let (mut mean, mut wide) = (vec![0.0; d - cut], vec![0.0; d - cut]);
+            block.decompress8(&sums, 1, &mut work, &mut mean).unwrap();
+            let doubled: Vec<u8> = sums.iter().flat_map(|s| (2 * u16::from(*s)).to_be_bytes()).collect();
+            block.decompress16(&doubled, 2, &mut work, &mut wide).unwrap();
+            for i in 0..d - cut {
+                prop_assert!((mean[i] + zeros[i] - x[i]).abs() < 1e-4 || cut > 0);
+                prop_assert!((mean[i] - wide[i]).abs() < 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_lengths_are_errors_and_leave_the_feedback() {
+        let case = Case::new(1);
+        let block = case.block(1.0);
+        let (mut work, mut out) = (vec![0.0; 1024], vec![0; 512]);
+        let mut feedback = vec![0.5; 1000];
+        for (x, d, bytes) in [(1001, 1024, 512), (1000, 512, 256), (1000, 1000, 500), (1000, 1024, 511)] {
+            let result =
+                block.compress(&vec![1.0; x], Some(&mut feedback), &mut work[..d], &mut out[..bytes]);
+            assert!(result.is_err(), "{x} {d} {bytes}");
+        }
+        assert_eq!(feedback, vec![0.5; 1000]);
+        assert!(block.compress(&[1.0; 1025], None, &mut work, &mut out).is_err());
+        assert!(block.decompress8(&[0; 1023], 1, &mut work, &mut feedback).is_err());
+        assert!(block.decompress16(&[0; 1024], 1, &mut work, &mut feedback).is_err());
+        assert!(block.decompress8(&[0; 1024], 0, &mut work, &mut feedback).is_err());
+        assert!(block.decompress8(&[0; 1024], 1, &mut work, &mut vec![0.0; 1025]).is_err());
+        assert!(case.block(0.0).compress(&feedback.clone(), None, &mut work, &mut out).is_err());
+    }
+}
