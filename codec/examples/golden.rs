@@ -116,6 +116,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "rounding_words": (0..LEN as u64)
             .map(|i| format!("{:08x}", rounding.word(first + i)))
             .collect::<Vec<_>>(),
+        "draws": (0..LEN as u64).map(|i| rounding.draw(first + i)).collect::<Vec<_>>(),
         "table": table.values(),
         "fraction": table.fraction(),
         "vector": floats(&x),

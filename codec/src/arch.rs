@@ -12,6 +12,8 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512vbmi;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod groups;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod hadamard;
 #[cfg(target_arch = "aarch64")]
 mod neon;

@@ -6,19 +6,24 @@
 //!
 //! ```text
 //! scale = g / (hi − lo)            in f64, rounded to f32, at most f32::MAX
+//! bias  = −lo · scale              in f64, rounded to f32
 //! step  = (hi − lo) / g            in f64, rounded to f32
-//! c     = x clamped to [lo, hi]    (NaN becomes lo)
-//! q     = (c − lo) · scale         position on the grid
+//! q     = x · scale + bias, clamped to [0, g]           position on the grid (NaN becomes 0)
 //! z     = largest index with T[z] ≤ ⌊q⌋
-//! t     = (q − T[z]) · (2^24 / (T[z+1] − T[z]))         (0 for the last index)
-//! index = z + 1 if the top 24 bits of the coordinate's random word are below t, else z
+//! slope = 2^16 / (T[z+1] − T[z])                        in f64, rounded to f32; 0 for the last index
+//! start = 2^23 − T[z] · slope                           in f64, rounded to f32; 0 for the last index
+//! t     = q · slope + start                             2^23 + (q − T[z]) / (T[z+1] − T[z]) · 2^16, a whole number
+//! index = z + 1 if 2^23 + the coordinate's draw is below t, else z
 //! value = T[index] · step + lo
 //! x     := x − value               the residual, of the coordinate before clamping
 //! ```
 //!
-//! The mean of `value` over the random words is c up to 2^-24 of a gap. The residual feeds error
+//! Between 2^23 and 2^24 floats are whole numbers, so that a draw becomes a float by setting bits. The mean of `value` over
+//! the draws is x clamped to [lo, hi], up to 2^-15 of a gap. The residual feeds error
 //! feedback: the transform is linear, so the inverse transform of the residual is exactly what
 //! quantization lost (paper Algorithm 3, line 21).
+//!
+//! All of this but `step` and `value` is a worker's own affair: others see indices, and nothing but their mean matters.
 
 use crate::arch;
 use crate::error::CodecError;
@@ -29,8 +34,14 @@ use crate::table::LookupTable;
 /// Largest magnitude of either end of the range: keeps hi − lo and its reciprocal normal floats.
 const MAX_END: f32 = 2.0e37;
 
-/// 2^24, the number of different uniforms that a coordinate's random word gives.
-const UNIFORMS: f32 = 16_777_216.0;
+/// Number of different draws.
+const DRAWS: f64 = 65_536.0;
+
+/// 2^23: a draw is added to it by setting bits of the mantissa.
+pub(crate) const WHOLE: f32 = 8_388_608.0;
+
+/// Granularities below this have tables by cell.
+pub(crate) const FEW: u8 = 32;
 
 /// A lookup table arranged for quantizing, independent of the range.
 #[derive(Debug, Clone)]
@@ -41,8 +52,13 @@ pub(crate) struct Grid {
     pub lower: [u8; 256],
     /// `T[z]` as a float, zero past the end.
     pub point: [f32; 256],
-    /// `2^24 / (T[z+1] − T[z])`, zero for the last index and past the end.
-    pub per_gap: [f32; 256],
+    /// 2^16 / (T[z+1] − T[z]), zero for the last index and past the end.
+    pub slope: [f32; 256],
+    /// 2^23 − T[z] · slope, zero for the last index and past the end.
+    pub start: [f32; 256],
+    /// `slope` and `start` of the index of a grid cell, for granularities below `FEW`.
+    pub slope_of_cell: [f32; FEW as usize],
+    pub start_of_cell: [f32; FEW as usize],
     /// `lower` for tables of at most 16 values, eight cells in a word, the first in its low bits.
     pub lower_nibbles: [u32; 32],
     /// Number of values.
@@ -60,8 +76,10 @@ impl Grid {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub lo: f32,
-    pub hi: f32,
+    /// g, where positions end.
+    pub end: f32,
     pub scale: f32,
+    pub bias: f32,
     pub step: f32,
 }
 
@@ -72,12 +90,14 @@ impl Span {
         }
         let width = f64::from(hi) - f64::from(lo);
         let g = f64::from(granularity);
+        // A range too narrow for a finite scale (a gradient of denormals) still quantizes to
+        // values in range; the residual stays exact.
+        let scale = (g / width).min(f64::from(f32::MAX)) as f32;
         Ok(Self {
             lo,
-            hi,
-            // A range too narrow for a finite scale (a gradient of denormals) still quantizes to
-            // values in range; the residual stays exact.
-            scale: (g / width).min(f64::from(f32::MAX)) as f32,
+            end: f32::from(granularity),
+            scale,
+            bias: (-f64::from(lo) * f64::from(scale)) as f32,
             step: (width / g) as f32,
         })
     }
@@ -107,7 +127,10 @@ impl Quantizer {
             granularity: table.granularity() as u8,
             lower: [0; 256],
             point: [0.0; 256],
-            per_gap: [0.0; 256],
+            slope: [0.0; 256],
+            start: [0.0; 256],
+            slope_of_cell: [0.0; FEW as usize],
+            start_of_cell: [0.0; FEW as usize],
             lower_nibbles: [0; 32],
             values: values.len(),
         };
@@ -115,11 +138,17 @@ impl Quantizer {
             grid.lower[usize::from(value)..].fill(z as u8);
             grid.point[z] = f32::from(value);
             if let Some(next) = values.get(z + 1) {
-                grid.per_gap[z] = UNIFORMS / f32::from(next - value);
+                let slope = DRAWS / f64::from(next - value);
+                grid.slope[z] = slope as f32;
+                grid.start[z] = (f64::from(WHOLE) - f64::from(value) * f64::from(grid.slope[z])) as f32;
             }
         }
         for (cell, z) in grid.lower.iter().enumerate() {
             grid.lower_nibbles[cell / 8] |= u32::from(z & 15) << (cell % 8 * 4);
+            if cell < usize::from(FEW) {
+                grid.slope_of_cell[cell] = grid.slope[usize::from(*z)];
+                grid.start_of_cell[cell] = grid.start[usize::from(*z)];
+            }
         }
         Self { bits: table.bits(), grid }
     }

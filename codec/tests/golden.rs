@@ -95,6 +95,9 @@ fn rounding_stream() {
     for (i, word) in words.iter().enumerate() {
         assert_eq!(u64::from(rounding(&g).word(first + i as u64)), hex(word));
     }
+    for (i, draw) in g["draws"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(Some(u64::from(rounding(&g).draw(first + i as u64))), draw.as_u64());
+    }
 }
 
 #[test]

@@ -100,21 +100,23 @@ class Table:
         # By cell of the grid, the greatest index whose value is not above it.
         self.lower = np.searchsorted(self.values, np.arange(self.granularity + 1), side="right") - 1
         gaps = np.append(np.diff(self.values), 1)
-        self.per_gap = (np.float32(1 << 24) / gaps.astype(np.float32)).astype(np.float32)
-        self.per_gap[-1] = 0
+        self.slope = ((1 << 16) / gaps).astype(np.float32)
+        self.start = ((1 << 23) - self.values * self.slope.astype(np.float64)).astype(np.float32)
+        self.slope[-1] = self.start[-1] = 0
 
     def range(self, maximum, d):
         """M for ℓ."""
         return np.float32(self.t_p / math.sqrt(d) * float(maximum))
 
     def indices(self, x, m, u):
-        """What is sent for transformed coordinates; u are random numbers below 2^24."""
+        """What is sent for transformed coordinates; u are random numbers below 2^16."""
         width = 2.0 * float(m)
         scale = np.float32(min(self.granularity / width, float(np.finfo(np.float32).max)))
-        q = (np.clip(x, -m, m) - (-m)) * scale
-        z = self.lower[np.minimum(q.astype(np.int64), self.granularity)]
-        t = (q - self.values[z].astype(np.float32)) * self.per_gap[z]
-        return (z + (u.astype(np.float32) < t)).astype(np.uint8)
+        bias = np.float32(float(m) * float(scale))
+        q = np.clip(x * scale + bias, np.float32(0), np.float32(self.granularity))
+        z = self.lower[q.astype(np.int64)]
+        t = q * self.slope[z] + self.start[z]
+        return (z + (np.float32(1 << 23) + u.astype(np.float32) < t)).astype(np.uint8)
 
     def residual(self, x, m, indices):
         """What indices do not send of transformed coordinates, for error feedback."""

@@ -102,8 +102,7 @@ def check_numbers(vectors):
     table = numerics.Table(vectors["table"], double(of_fraction["t_p"]))
     m = table.range(norm, d)
     equal([m], floats([vectors["range"]]), "M")
-    u = np.array([int(word, 16) >> 8 for word in vectors["rounding_words"]])
-    indices = table.indices(y, m, u)
+    indices = table.indices(y, m, np.array(vectors["draws"]))
     assert list(indices) == vectors["indices"]
     assert numerics.pack(indices).hex() == vectors["packed"]
     residual = table.residual(y, m, indices)
@@ -184,7 +183,7 @@ def check_compressed(call, number_of_call, worker, workers, welcome, up, down):
         for first in range(0, d, per_packet):
             indices = numerics.unpack(next(data))
             coordinates = y[first : first + per_packet]
-            below, above = (table.indices(coordinates, m, np.full(per_packet, u)) for u in ((1 << 24) - 1, 0))
+            below, above = (table.indices(coordinates, m, np.full(per_packet, u)) for u in ((1 << 16) - 1, 0))
             assert np.all((indices == below) | (indices == above)), "a neighbour on the grid"
             header, payload = next(sums)
             means = table.estimates(numerics.sums(payload, welcome.lane), m, header.count)

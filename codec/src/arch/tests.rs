@@ -297,8 +297,13 @@ macro_rules! suite {
             fn quantize_every_tail_alignment_and_table() {
                 let Some(isa) = isa() else { return };
                 for table in tables() {
-                    for len in 0..70 {
-                        check_quantize(isa, &table, &floats(len, 3), -0.8, 0.8, 5, len % 16);
+                    // Tails after whole steps, and beginnings at every place of a group.
+                    for len in 0..140 {
+                        check_quantize(isa, &table, &floats(len, 3), -0.8, 0.8, 64, len % 16);
+                        check_quantize(isa, &table, &floats(len, 3), -0.8, 0.8, len as u64 * 7, len % 16);
+                    }
+                    for first in 0..34 {
+                        check_quantize(isa, &table, &floats(150, 3), -0.8, 0.8, first, 0);
                     }
                     for offset in 0..16 {
                         check_quantize(isa, &table, &floats(333, 4), -0.9, 1.1, 1 << 33, offset);

@@ -1,19 +1,18 @@
 //! Scalar stochastic quantization and its inverse. `crate::quantizer` documents the arithmetic.
 
-use crate::quantizer::{Grid, Span};
+use crate::quantizer::{Grid, Span, WHOLE};
 use crate::rounding::Rounding;
 
 /// Quantizes one coordinate: its index and its value's residual.
 #[inline(always)]
-fn one(grid: &Grid, span: &Span, x: f32, word: u32) -> (u8, f32) {
+fn one(grid: &Grid, span: &Span, x: f32, draw: u16) -> (u8, f32) {
+    let q = x * span.scale + span.bias;
     // Comparisons, not `clamp`: they send NaN to the lower end.
-    let c = if x > span.lo { x } else { span.lo };
-    let c = if c < span.hi { c } else { span.hi };
-    let position = (c - span.lo) * span.scale;
-    let lower = grid.lower[usize::from(position as u8)];
-    let threshold = (position - grid.point[usize::from(lower)]) * grid.per_gap[usize::from(lower)];
-    let up = ((word >> 8) as f32) < threshold;
-    let index = lower + u8::from(up);
+    let q = if q > 0.0 { q } else { 0.0 };
+    let q = if q < span.end { q } else { span.end };
+    let lower = grid.lower[usize::from(q as u8)];
+    let threshold = q * grid.slope[usize::from(lower)] + grid.start[usize::from(lower)];
+    let index = lower + u8::from(WHOLE + f32::from(draw) < threshold);
     let value = grid.point[usize::from(index)] * span.step + span.lo;
     (index, x - value)
 }
@@ -28,8 +27,8 @@ pub(crate) fn indices(
     out: &mut [u8],
 ) {
     for (i, (x, out)) in x.iter_mut().zip(out).enumerate() {
-        let word = rounding.word(first.wrapping_add(i as u64));
-        (*out, *x) = one(grid, span, *x, word);
+        let draw = rounding.draw(first.wrapping_add(i as u64));
+        (*out, *x) = one(grid, span, *x, draw);
     }
 }
 
@@ -44,8 +43,8 @@ pub(crate) fn packed4(
 ) {
     for (i, (pair, out)) in x.chunks_exact_mut(2).zip(out).enumerate() {
         let i = first.wrapping_add(2 * i as u64);
-        let (high, r0) = one(grid, span, pair[0], rounding.word(i));
-        let (low, r1) = one(grid, span, pair[1], rounding.word(i.wrapping_add(1)));
+        let (high, r0) = one(grid, span, pair[0], rounding.draw(i));
+        let (low, r1) = one(grid, span, pair[1], rounding.draw(i.wrapping_add(1)));
         pair.copy_from_slice(&[r0, r1]);
         *out = high << 4 | low;
     }

@@ -2,23 +2,25 @@
 
 use std::arch::x86_64::*;
 
-use crate::quantizer::{Grid, Span};
+use crate::arch::groups::{GROUP, split, word};
+use crate::quantizer::{Grid, Span, WHOLE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
 /// Coordinates per vector.
 const LANES: usize = 8;
 
+/// 16 floats, one for each index: entries 0 to 7 and 8 to 15.
+type Entries = [__m256; 2];
+
 /// What is looked up or used over a whole slice.
 struct Constants {
-    lo: __m256,
-    hi: __m256,
+    end: __m256,
     scale: __m256,
-    step: __m256,
-    /// The table's values as bytes, in both halves.
-    point: __m256i,
-    /// Entries 0 to 7 and 8 to 15.
-    per_gap: [__m256; 2],
+    bias: __m256,
+    slope: Entries,
+    start: Entries,
+    value: Entries,
     lower: [__m256i; 4],
     k1: __m256i,
 }
@@ -26,42 +28,43 @@ struct Constants {
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn constants(grid: &Grid, span: &Span, rounding: Rounding) -> Constants {
-    let mut bytes = [0_u8; 16];
-    for (byte, point) in bytes.iter_mut().zip(grid.point) {
-        *byte = point as u8;
-    }
     let nibbles = grid.lower_nibbles.as_ptr();
-    // SAFETY: bytes has 16 bytes, per_gap 256 floats, lower_nibbles 32 words.
-    unsafe {
-        Constants {
-            lo: _mm256_set1_ps(span.lo),
-            hi: _mm256_set1_ps(span.hi),
-            scale: _mm256_set1_ps(span.scale),
-            step: _mm256_set1_ps(span.step),
-            point: _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast())),
-            per_gap: [_mm256_loadu_ps(grid.per_gap.as_ptr()), _mm256_loadu_ps(grid.per_gap.as_ptr().add(8))],
-            lower: [
-                _mm256_loadu_si256(nibbles.cast()),
-                _mm256_loadu_si256(nibbles.add(8).cast()),
-                _mm256_loadu_si256(nibbles.add(16).cast()),
-                _mm256_loadu_si256(nibbles.add(24).cast()),
-            ],
-            k1: _mm256_set1_epi32(rounding.k1 as i32),
-        }
+    // SAFETY: the arrays have 256 floats.
+    let entries =
+        |x: &[f32; 256]| unsafe { [_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x.as_ptr().add(8))] };
+    // SAFETY: lower_nibbles has 32 words.
+    let lower = unsafe {
+        [
+            _mm256_loadu_si256(nibbles.cast()),
+            _mm256_loadu_si256(nibbles.add(8).cast()),
+            _mm256_loadu_si256(nibbles.add(16).cast()),
+            _mm256_loadu_si256(nibbles.add(24).cast()),
+        ]
+    };
+    let (step, lo) = (_mm256_set1_ps(span.step), _mm256_set1_ps(span.lo));
+    Constants {
+        end: _mm256_set1_ps(span.end),
+        scale: _mm256_set1_ps(span.scale),
+        bias: _mm256_set1_ps(span.bias),
+        slope: entries(&grid.slope),
+        start: entries(&grid.start),
+        value: entries(&grid.point).map(|point| _mm256_add_ps(_mm256_mul_ps(point, step), lo)),
+        lower,
+        k1: _mm256_set1_epi32(rounding.k1 as i32),
     }
 }
 
-/// Index + k0 of the first eight coordinates, from `first`.
+/// Number + k0 of the first eight words of the group from coordinate `at`.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn counter(first: u64, rounding: Rounding) -> __m256i {
+fn counter(at: u64, rounding: Rounding) -> __m256i {
     _mm256_add_epi32(
         _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-        _mm256_set1_epi32((first as u32).wrapping_add(rounding.k0) as i32),
+        _mm256_set1_epi32(word(at).wrapping_add(rounding.k0) as i32),
     )
 }
 
-/// `Rounding::word` of eight coordinates whose index + k0 is given.
+/// `Rounding::word` of eight words whose number + k0 is given.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn words(c: &Constants, x: __m256i) -> __m256i {
@@ -73,6 +76,19 @@ fn words(c: &Constants, x: __m256i) -> __m256i {
     let x = _mm256_xor_si256(x, _mm256_srli_epi32::<15>(x));
     let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MUL[2] as i32));
     _mm256_xor_si256(x, _mm256_srli_epi32::<14>(x))
+}
+
+/// 2^23 + draws of a group, and the counter of the next.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn draws(c: &Constants, at: __m256i) -> ([__m256; 4], __m256i) {
+    let eight = _mm256_set1_epi32(LANES as i32);
+    let then = _mm256_add_epi32(at, eight);
+    let (a, b) = (words(c, at), words(c, then));
+    let whole = _mm256_set1_epi32(WHOLE.to_bits() as i32);
+    let low = |w| _mm256_castsi256_ps(_mm256_or_si256(_mm256_and_si256(w, _mm256_set1_epi32(0xFFFF)), whole));
+    let high = |w| _mm256_castsi256_ps(_mm256_or_si256(_mm256_srli_epi32::<16>(w), whole));
+    ([low(a), low(b), high(a), high(b)], _mm256_add_epi32(then, eight))
 }
 
 /// `if_set` in the lanes where bit `BIT` of `index` is set, else `if_clear`. `UP` is 31 − BIT.
@@ -102,38 +118,53 @@ fn lower_word<const SMALL: bool>(c: &Constants, cell: __m256i) -> __m256i {
     select::<27>(at, select::<28>(at, first, second), select::<28>(at, third, fourth))
 }
 
-/// The table's values for indices of up to 15.
+/// The entries of indices of up to 15.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn points(c: &Constants, index: __m256i) -> __m256 {
-    // The three zero bytes of each index look up the first value, which is 0.
-    _mm256_cvtepi32_ps(_mm256_shuffle_epi8(c.point, index))
+fn look_up(entries: Entries, index: __m256i) -> __m256 {
+    _mm256_castsi256_ps(select::<28>(
+        index,
+        _mm256_castps_si256(_mm256_permutevar8x32_ps(entries[0], index)),
+        _mm256_castps_si256(_mm256_permutevar8x32_ps(entries[1], index)),
+    ))
 }
 
 /// Indices and residuals of eight coordinates. `SMALL`: the granularity is below 64.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn quantize<const SMALL: bool>(c: &Constants, x: __m256, counter: __m256i) -> (__m256i, __m256) {
-    // max and min return their second operand for NaN, as the definition does.
-    let clamped = _mm256_min_ps(_mm256_max_ps(x, c.lo), c.hi);
-    let position = _mm256_mul_ps(_mm256_sub_ps(clamped, c.lo), c.scale);
-    let cell = _mm256_cvttps_epi32(position);
+fn quantize<const SMALL: bool>(c: &Constants, x: __m256, draw: __m256) -> (__m256i, __m256) {
+    let q = _mm256_add_ps(_mm256_mul_ps(x, c.scale), c.bias);
+    // max returns its second operand for NaN, as the definition does.
+    let q = _mm256_min_ps(_mm256_max_ps(q, _mm256_setzero_ps()), c.end);
+    let cell = _mm256_cvttps_epi32(q);
     // Eight cells share a word of `lower`.
     let shift = _mm256_and_si256(_mm256_slli_epi32::<2>(cell), _mm256_set1_epi32(28));
     let lower = _mm256_srlv_epi32(lower_word::<SMALL>(c, cell), shift);
     let lower = _mm256_and_si256(lower, _mm256_set1_epi32(15));
-    let per_gap = _mm256_castsi256_ps(select::<28>(
-        lower,
-        _mm256_castps_si256(_mm256_permutevar8x32_ps(c.per_gap[0], lower)),
-        _mm256_castps_si256(_mm256_permutevar8x32_ps(c.per_gap[1], lower)),
-    ));
-    let threshold = _mm256_mul_ps(_mm256_sub_ps(position, points(c, lower)), per_gap);
-    let uniform = _mm256_cvtepi32_ps(_mm256_srli_epi32::<8>(words(c, counter)));
-    let up = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LT_OQ>(uniform, threshold));
+    let threshold = _mm256_add_ps(_mm256_mul_ps(q, look_up(c.slope, lower)), look_up(c.start, lower));
+    let up = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LT_OQ>(draw, threshold));
     // True is −1 in every lane.
     let index = _mm256_sub_epi32(lower, up);
-    let value = _mm256_add_ps(_mm256_mul_ps(points(c, index), c.step), c.lo);
-    (index, _mm256_sub_ps(x, value))
+    (index, _mm256_sub_ps(x, look_up(c.value, index)))
+}
+
+/// Indices of a group, which becomes the residual: byte 16l + 4v + i belongs to coordinate 8v + 4l + i.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m256i) -> __m256i {
+    assert!(x.len() == GROUP);
+    let draws;
+    (draws, *at) = self::draws(c, *at);
+    let mut index = [_mm256_setzero_si256(); 4];
+    for ((index, x), draw) in index.iter_mut().zip(x.chunks_exact_mut(LANES)).zip(draws) {
+        // SAFETY: the chunk has eight floats.
+        unsafe {
+            let residual;
+            (*index, residual) = quantize::<SMALL>(c, _mm256_loadu_ps(x.as_ptr()), draw);
+            _mm256_storeu_ps(x.as_mut_ptr(), residual);
+        }
+    }
+    _mm256_packus_epi16(_mm256_packus_epi32(index[0], index[1]), _mm256_packus_epi32(index[2], index[3]))
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -145,39 +176,29 @@ pub(crate) fn indices(
     first: u64,
     out: &mut [u8],
 ) {
-    let done = x.len() / LANES * LANES;
-    let (xs, x_tail) = x.split_at_mut(done);
-    let (outs, out_tail) = out.split_at_mut(done);
-    let (c, at) = (constants(grid, span, rounding), counter(first, rounding));
-    match (grid.narrow(), grid.granularity) {
-        (false, _) => scalar::indices(grid, span, xs, rounding, first, outs),
-        (true, ..64) => indices_of::<true>(&c, xs, at, outs),
-        (true, 64..) => indices_of::<false>(&c, xs, at, outs),
+    if !grid.narrow() {
+        return scalar::indices(grid, span, x, rounding, first, out);
     }
-    scalar::indices(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
+    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, GROUP);
+    scalar::indices(grid, span, x0, rounding, first, out0);
+    let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
+    match grid.granularity {
+        ..64 => indices_of::<true>(&c, x1, at, out1),
+        64.. => indices_of::<false>(&c, x1, at, out1),
+    }
+    scalar::indices(grid, span, x2, rounding, rest, out2);
 }
 
-/// `indices` of whole vectors.
+/// `indices` of whole groups.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn indices_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m256i, out: &mut [u8]) {
-    for (x, out) in x.chunks_exact_mut(LANES).zip(out.chunks_exact_mut(LANES)) {
-        // SAFETY: the chunks have eight floats and eight bytes.
-        unsafe {
-            let (index, residual) = quantize::<SMALL>(c, _mm256_loadu_ps(x.as_ptr()), at);
-            _mm256_storeu_ps(x.as_mut_ptr(), residual);
-            let index = narrow(index);
-            _mm_storel_epi64(out.as_mut_ptr().cast(), _mm_packus_epi16(index, index));
-        }
-        at = _mm256_add_epi32(at, _mm256_set1_epi32(LANES as i32));
+    let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP)) {
+        let index = _mm256_permutevar8x32_epi32(step::<SMALL>(c, x, &mut at), order);
+        // SAFETY: the chunk has 32 bytes.
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), index) };
     }
-}
-
-/// Eight 32-bit indices as 16-bit words.
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn narrow(index: __m256i) -> __m128i {
-    _mm_packus_epi32(_mm256_castsi256_si128(index), _mm256_extracti128_si256::<1>(index))
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -189,34 +210,31 @@ pub(crate) fn packed4(
     first: u64,
     out: &mut [u8],
 ) {
-    let done = x.len() / LANES * LANES;
-    let (xs, x_tail) = x.split_at_mut(done);
-    let (outs, out_tail) = out.split_at_mut(done / 2);
-    let (c, at) = (constants(grid, span, rounding), counter(first, rounding));
-    match (grid.narrow(), grid.granularity) {
-        (false, _) => scalar::packed4(grid, span, xs, rounding, first, outs),
-        (true, ..64) => packed4_of::<true>(&c, xs, at, outs),
-        (true, 64..) => packed4_of::<false>(&c, xs, at, outs),
+    if !grid.narrow() {
+        return scalar::packed4(grid, span, x, rounding, first, out);
     }
-    scalar::packed4(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
+    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 2, first, GROUP);
+    scalar::packed4(grid, span, x0, rounding, first, out0);
+    let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
+    match grid.granularity {
+        ..64 => packed4_of::<true>(&c, x1, at, out1),
+        64.. => packed4_of::<false>(&c, x1, at, out1),
+    }
+    scalar::packed4(grid, span, x2, rounding, rest, out2);
 }
 
-/// `packed4` of whole vectors.
+/// `packed4` of whole groups.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn packed4_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m256i, out: &mut [u8]) {
-    for (x, out) in x.chunks_exact_mut(LANES).zip(out.chunks_exact_mut(LANES / 2)) {
-        // SAFETY: the chunk has eight floats.
-        let index = unsafe {
-            let (index, residual) = quantize::<SMALL>(c, _mm256_loadu_ps(x.as_ptr()), at);
-            _mm256_storeu_ps(x.as_mut_ptr(), residual);
-            narrow(index)
-        };
-        // Each pair of 16-bit words becomes 16 times the first plus the second.
-        let pairs = _mm_madd_epi16(index, _mm_set1_epi32(1 << 16 | 16));
-        let bytes = _mm_packus_epi16(_mm_packs_epi32(pairs, pairs), pairs);
-        out.copy_from_slice(&_mm_cvtsi128_si32(bytes).to_le_bytes());
-        at = _mm256_add_epi32(at, _mm256_set1_epi32(LANES as i32));
+    let order = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP / 2)) {
+        let index = step::<SMALL>(c, x, &mut at);
+        // Each pair of bytes becomes 16 times the first plus the second.
+        let pairs = _mm256_maddubs_epi16(index, _mm256_set1_epi16(1 << 8 | 16));
+        let pairs = _mm_packus_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
+        // SAFETY: the chunk has 16 bytes.
+        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_shuffle_epi8(pairs, order)) };
     }
 }
 

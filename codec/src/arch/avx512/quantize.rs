@@ -2,23 +2,25 @@
 
 use std::arch::x86_64::*;
 
-use crate::quantizer::{Grid, Span};
+use crate::arch::groups::{split, word};
+use crate::quantizer::{FEW, Grid, Span, WHOLE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
-
-/// Granularities below this have a faster lookup.
-const FEW: u8 = 32;
 
 /// Coordinates per vector.
 const LANES: usize = 16;
 
+/// Coordinates per step.
+const STEP: usize = 4 * LANES;
+
 /// Everything that stays in registers over a slice.
 struct Constants {
-    lo: __m512,
-    hi: __m512,
+    end: __m512,
     scale: __m512,
-    point: __m512,
-    per_gap: __m512,
+    bias: __m512,
+    /// By index, or with `FEW` cells by cell: entries 0 to 15 and 16 to 31.
+    slope: [__m512; 2],
+    start: [__m512; 2],
     value: __m512,
     /// Cell to index: with `FEW` cells one per word, else eight per word, 4 bits each.
     lower: [__m512i; 2],
@@ -29,10 +31,11 @@ struct Constants {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn constants(grid: &Grid, span: &Span, rounding: Rounding) -> Constants {
-    // SAFETY: point and per_gap have 256 floats, lower 256 bytes, lower_nibbles 32 words.
-    let (point, per_gap, lower) = unsafe {
+    let few = grid.granularity < FEW;
+    // SAFETY: point, slope and start have 256 floats, those by cell 32, lower 256 bytes, lower_nibbles 32 words.
+    let (point, slope, start, lower) = unsafe {
         let (cells, nibbles) = (grid.lower.as_ptr(), grid.lower_nibbles.as_ptr());
-        let lower = if grid.granularity < FEW {
+        let lower = if few {
             [
                 _mm512_cvtepu8_epi32(_mm_loadu_si128(cells.cast())),
                 _mm512_cvtepu8_epi32(_mm_loadu_si128(cells.add(16).cast())),
@@ -40,35 +43,36 @@ fn constants(grid: &Grid, span: &Span, rounding: Rounding) -> Constants {
         } else {
             [_mm512_loadu_si512(nibbles.cast()), _mm512_loadu_si512(nibbles.add(16).cast())]
         };
-        (_mm512_loadu_ps(grid.point.as_ptr()), _mm512_loadu_ps(grid.per_gap.as_ptr()), lower)
+        let (slope, start) = if few {
+            (grid.slope_of_cell.as_ptr(), grid.start_of_cell.as_ptr())
+        } else {
+            (grid.slope.as_ptr(), grid.start.as_ptr())
+        };
+        let pair = |p: *const f32| [_mm512_loadu_ps(p), _mm512_loadu_ps(p.add(16))];
+        (_mm512_loadu_ps(grid.point.as_ptr()), pair(slope), pair(start), lower)
     };
-    let lo = _mm512_set1_ps(span.lo);
     Constants {
-        lo,
-        hi: _mm512_set1_ps(span.hi),
+        end: _mm512_set1_ps(span.end),
         scale: _mm512_set1_ps(span.scale),
-        point,
-        per_gap,
-        value: _mm512_add_ps(_mm512_mul_ps(point, _mm512_set1_ps(span.step)), lo),
+        bias: _mm512_set1_ps(span.bias),
+        slope,
+        start,
+        value: _mm512_add_ps(_mm512_mul_ps(point, _mm512_set1_ps(span.step)), _mm512_set1_ps(span.lo)),
         lower,
         k1: _mm512_set1_epi32(rounding.k1 as i32),
-        mul: [
-            _mm512_set1_epi32(MUL[0] as i32),
-            _mm512_set1_epi32(MUL[1] as i32),
-            _mm512_set1_epi32(MUL[2] as i32),
-        ],
+        mul: MUL.map(|m| _mm512_set1_epi32(m as i32)),
     }
 }
 
-/// Index + k0 of the first 16 coordinates, from `first`.
+/// Number + k0 of the 16 words of the group from coordinate `at`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn counter(first: u64, rounding: Rounding) -> __m512i {
+fn counter(at: u64, rounding: Rounding) -> __m512i {
     let iota = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    _mm512_add_epi32(iota, _mm512_set1_epi32((first as u32).wrapping_add(rounding.k0) as i32))
+    _mm512_add_epi32(iota, _mm512_set1_epi32(word(at).wrapping_add(rounding.k0) as i32))
 }
 
-/// `Rounding::word` of 16 coordinates whose index + k0 is given.
+/// `Rounding::word` of 16 words whose number + k0 is given.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn words(c: &Constants, x: __m512i) -> __m512i {
@@ -81,31 +85,64 @@ fn words(c: &Constants, x: __m512i) -> __m512i {
     _mm512_xor_si512(x, _mm512_srli_epi32::<14>(x))
 }
 
-/// Indices (in the low four bits; the others are not clean) and residuals of 16 coordinates.
-/// `SMALL`: the granularity is below `FEW`.
+/// 2^23 + draws of the 32 coordinates of a group.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn quantize<const SMALL: bool>(c: &Constants, x: __m512, counter: __m512i) -> (__m512i, __m512) {
-    // max and min return their second operand for NaN, as the definition does.
-    let clamped = _mm512_min_ps(_mm512_max_ps(x, c.lo), c.hi);
-    let position = _mm512_mul_ps(_mm512_sub_ps(clamped, c.lo), c.scale);
-    let cell = _mm512_cvttps_epi32(position);
-    let lower = if SMALL {
-        _mm512_permutex2var_epi32(c.lower[0], cell, c.lower[1])
+fn draws(c: &Constants, counter: __m512i) -> [__m512; 2] {
+    let words = words(c, counter);
+    let whole = _mm512_set1_epi32(WHOLE.to_bits() as i32);
+    // (words AND 0xFFFF) OR whole.
+    let low = _mm512_ternarylogic_epi32::<0xEA>(words, _mm512_set1_epi32(0xFFFF), whole);
+    let high = _mm512_or_si512(_mm512_srli_epi32::<16>(words), whole);
+    [_mm512_castsi512_ps(low), _mm512_castsi512_ps(high)]
+}
+
+/// Indices and residuals of 16 coordinates. `SMALL`: the granularity is below `FEW`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn quantize<const SMALL: bool>(c: &Constants, x: __m512, draw: __m512) -> (__m512i, __m512) {
+    let q = _mm512_add_ps(_mm512_mul_ps(x, c.scale), c.bias);
+    // max returns its second operand for NaN, as the definition does.
+    let q = _mm512_min_ps(_mm512_max_ps(q, _mm512_setzero_ps()), c.end);
+    let cell = _mm512_cvttps_epi32(q);
+    let (lower, slope, start) = if SMALL {
+        (
+            _mm512_permutex2var_epi32(c.lower[0], cell, c.lower[1]),
+            _mm512_permutex2var_ps(c.slope[0], cell, c.slope[1]),
+            _mm512_permutex2var_ps(c.start[0], cell, c.start[1]),
+        )
     } else {
-        // Rotation takes its count modulo 32.
         let word = _mm512_permutex2var_epi32(c.lower[0], _mm512_srli_epi32::<3>(cell), c.lower[1]);
-        _mm512_rorv_epi32(word, _mm512_slli_epi32::<2>(cell))
+        // Rotation takes its count modulo 32.
+        let lower = _mm512_rorv_epi32(word, _mm512_slli_epi32::<2>(cell));
+        let lower = _mm512_and_si512(lower, _mm512_set1_epi32(15));
+        (lower, _mm512_permutexvar_ps(lower, c.slope[0]), _mm512_permutexvar_ps(lower, c.start[0]))
     };
-    // Permutations look at the low four bits only.
-    let point = _mm512_permutexvar_ps(lower, c.point);
-    let per_gap = _mm512_permutexvar_ps(lower, c.per_gap);
-    let threshold = _mm512_mul_ps(_mm512_sub_ps(position, point), per_gap);
-    let uniform = _mm512_cvtepi32_ps(_mm512_srli_epi32::<8>(words(c, counter)));
-    let up = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(uniform, threshold);
+    let threshold = _mm512_add_ps(_mm512_mul_ps(q, slope), start);
+    let up = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(draw, threshold);
     let index = _mm512_mask_add_epi32(lower, up, lower, _mm512_set1_epi32(1));
-    let value = _mm512_permutexvar_ps(index, c.value);
-    (index, _mm512_sub_ps(x, value))
+    (index, _mm512_sub_ps(x, _mm512_permutexvar_ps(index, c.value)))
+}
+
+/// Indices of 64 coordinates, which become the residual: byte 16l + 4v + i belongs to coordinate 16v + 4l + i.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m512i) -> __m512i {
+    assert!(x.len() == STEP);
+    let mut index = [_mm512_setzero_si512(); 4];
+    for (index, x) in index.chunks_exact_mut(2).zip(x.chunks_exact_mut(2 * LANES)) {
+        let draws = draws(c, *at);
+        *at = _mm512_add_epi32(*at, _mm512_set1_epi32(LANES as i32));
+        for ((index, x), draw) in index.iter_mut().zip(x.chunks_exact_mut(LANES)).zip(draws) {
+            // SAFETY: the chunk has 16 floats.
+            unsafe {
+                let residual;
+                (*index, residual) = quantize::<SMALL>(c, _mm512_loadu_ps(x.as_ptr()), draw);
+                _mm512_storeu_ps(x.as_mut_ptr(), residual);
+            }
+        }
+    }
+    _mm512_packus_epi16(_mm512_packus_epi32(index[0], index[1]), _mm512_packus_epi32(index[2], index[3]))
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -117,31 +154,28 @@ pub(crate) fn indices(
     first: u64,
     out: &mut [u8],
 ) {
-    let done = x.len() / LANES * LANES;
-    let (xs, x_tail) = x.split_at_mut(done);
-    let (outs, out_tail) = out.split_at_mut(done);
-    let (c, at) = (constants(grid, span, rounding), counter(first, rounding));
-    match (grid.narrow(), grid.granularity) {
-        (false, _) => scalar::indices(grid, span, xs, rounding, first, outs),
-        (true, ..FEW) => indices_of::<true>(&c, xs, at, outs),
-        (true, FEW..) => indices_of::<false>(&c, xs, at, outs),
+    if !grid.narrow() {
+        return scalar::indices(grid, span, x, rounding, first, out);
     }
-    scalar::indices(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
+    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, STEP);
+    scalar::indices(grid, span, x0, rounding, first, out0);
+    let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
+    match grid.granularity {
+        ..FEW => indices_of::<true>(&c, x1, at, out1),
+        FEW.. => indices_of::<false>(&c, x1, at, out1),
+    }
+    scalar::indices(grid, span, x2, rounding, rest, out2);
 }
 
-/// `indices` of whole vectors.
+/// `indices` of whole steps.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn indices_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
-    for (x, out) in x.chunks_exact_mut(LANES).zip(out.chunks_exact_mut(LANES)) {
-        // SAFETY: the chunks have 16 floats and 16 bytes.
-        unsafe {
-            let (index, residual) = quantize::<SMALL>(c, _mm512_loadu_ps(x.as_ptr()), at);
-            _mm512_storeu_ps(x.as_mut_ptr(), residual);
-            let index = _mm512_cvtepi32_epi8(_mm512_and_si512(index, _mm512_set1_epi32(15)));
-            _mm_storeu_si128(out.as_mut_ptr().cast(), index);
-        }
-        at = _mm512_add_epi32(at, _mm512_set1_epi32(LANES as i32));
+    let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    for (x, out) in x.chunks_exact_mut(STEP).zip(out.chunks_exact_mut(STEP)) {
+        let index = _mm512_permutexvar_epi32(order, step::<SMALL>(c, x, &mut at));
+        // SAFETY: the chunk has 64 bytes.
+        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), index) };
     }
 }
 
@@ -154,37 +188,30 @@ pub(crate) fn packed4(
     first: u64,
     out: &mut [u8],
 ) {
-    let done = x.len() / LANES * LANES;
-    let (xs, x_tail) = x.split_at_mut(done);
-    let (outs, out_tail) = out.split_at_mut(done / 2);
-    let (c, at) = (constants(grid, span, rounding), counter(first, rounding));
-    match (grid.narrow(), grid.granularity) {
-        (false, _) => scalar::packed4(grid, span, xs, rounding, first, outs),
-        (true, ..FEW) => packed4_of::<true>(&c, xs, at, outs),
-        (true, FEW..) => packed4_of::<false>(&c, xs, at, outs),
+    if !grid.narrow() {
+        return scalar::packed4(grid, span, x, rounding, first, out);
     }
-    scalar::packed4(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
+    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 2, first, STEP);
+    scalar::packed4(grid, span, x0, rounding, first, out0);
+    let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
+    match grid.granularity {
+        ..FEW => packed4_of::<true>(&c, x1, at, out1),
+        FEW.. => packed4_of::<false>(&c, x1, at, out1),
+    }
+    scalar::packed4(grid, span, x2, rounding, rest, out2);
 }
 
-/// `packed4` of whole vectors.
+/// `packed4` of whole steps.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn packed4_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
-    for (x, out) in x.chunks_exact_mut(LANES).zip(out.chunks_exact_mut(LANES / 2)) {
-        // SAFETY: the chunks have 16 floats and 8 bytes.
-        unsafe {
-            let (index, residual) = quantize::<SMALL>(c, _mm512_loadu_ps(x.as_ptr()), at);
-            _mm512_storeu_ps(x.as_mut_ptr(), residual);
-            // As 64-bit words: the even coordinate's index below, the odd one's 32 bits up. Take
-            // bits 4..8 from the former, 0..4 from the latter.
-            let pair = _mm512_ternarylogic_epi32::<0xCA>(
-                _mm512_set1_epi32(0xF0),
-                _mm512_slli_epi64::<4>(index),
-                _mm512_srli_epi64::<32>(index),
-            );
-            _mm_storel_epi64(out.as_mut_ptr().cast(), _mm512_cvtepi64_epi8(pair));
-        }
-        at = _mm512_add_epi32(at, _mm512_set1_epi32(LANES as i32));
+    let order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    for (x, out) in x.chunks_exact_mut(STEP).zip(out.chunks_exact_mut(STEP / 2)) {
+        let index = step::<SMALL>(c, x, &mut at);
+        // Each pair of bytes becomes 16 times the first plus the second.
+        let pairs = _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(index, _mm512_set1_epi16(1 << 8 | 16)));
+        // SAFETY: the chunk has 32 bytes.
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_permutexvar_epi16(order, pairs)) };
     }
 }
 

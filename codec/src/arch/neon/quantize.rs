@@ -1,27 +1,30 @@
-//! Stochastic quantization, eight coordinates at a time, for tables of up to 16 values and
+//! Stochastic quantization, four coordinates at a time, for tables of up to 16 values and
 //! granularities below 64 (what four byte tables hold); others take the scalar code.
 
 use std::arch::aarch64::*;
 
-use crate::quantizer::{Grid, Span};
+use crate::arch::groups::{GROUP, split, word};
+use crate::quantizer::{Grid, Span, WHOLE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
-/// Coordinates per step: two vectors.
+/// Coordinates per vector.
+const LANES: usize = 4;
+
+/// Sums per step of the inverse.
 const STEP: usize = 8;
 
 /// Everything that stays in registers over a slice.
 struct Constants {
-    lo: float32x4_t,
-    hi: float32x4_t,
+    end: float32x4_t,
     scale: float32x4_t,
-    step: float32x4_t,
+    bias: float32x4_t,
     /// Cell to index, bytes.
     lower: uint8x16x4_t,
-    /// Index to value, bytes.
-    point: uint8x16_t,
-    /// The bytes of 16 floats.
-    per_gap: uint8x16x4_t,
+    /// The bytes of 16 floats each.
+    slope: uint8x16x4_t,
+    start: uint8x16x4_t,
+    value: uint8x16x4_t,
     k1: uint32x4_t,
 }
 
@@ -32,35 +35,35 @@ fn supported(grid: &Grid) -> bool {
 #[target_feature(enable = "neon")]
 #[inline]
 fn constants(grid: &Grid, span: &Span, rounding: Rounding) -> Constants {
-    let mut point = [0_u8; 16];
-    for (byte, v) in point.iter_mut().zip(grid.point) {
-        *byte = v as u8;
+    let mut value = [0.0; 16];
+    for (value, point) in value.iter_mut().zip(grid.point) {
+        *value = point * span.step + span.lo;
     }
-    // SAFETY: lower has 256 bytes, point 16, per_gap 256 floats.
+    // SAFETY: lower has 256 bytes, slope and start 256 floats, value 16.
     unsafe {
         Constants {
-            lo: vdupq_n_f32(span.lo),
-            hi: vdupq_n_f32(span.hi),
+            end: vdupq_n_f32(span.end),
             scale: vdupq_n_f32(span.scale),
-            step: vdupq_n_f32(span.step),
+            bias: vdupq_n_f32(span.bias),
             lower: vld1q_u8_x4(grid.lower.as_ptr()),
-            point: vld1q_u8(point.as_ptr()),
-            per_gap: vld1q_u8_x4(grid.per_gap.as_ptr().cast()),
+            slope: vld1q_u8_x4(grid.slope.as_ptr().cast()),
+            start: vld1q_u8_x4(grid.start.as_ptr().cast()),
+            value: vld1q_u8_x4(value.as_ptr().cast()),
             k1: vdupq_n_u32(rounding.k1),
         }
     }
 }
 
-/// Index + k0 of the first four coordinates, from `first`.
+/// Number + k0 of the first four words of the group from coordinate `at`.
 #[target_feature(enable = "neon")]
 #[inline]
-fn counter(first: u64, rounding: Rounding) -> uint32x4_t {
+fn counter(at: u64, rounding: Rounding) -> uint32x4_t {
     // SAFETY: the array has four words.
     let iota = unsafe { vld1q_u32([0, 1, 2, 3].as_ptr()) };
-    vaddq_u32(iota, vdupq_n_u32((first as u32).wrapping_add(rounding.k0)))
+    vaddq_u32(iota, vdupq_n_u32(word(at).wrapping_add(rounding.k0)))
 }
 
-/// `Rounding::word` of four coordinates whose index + k0 is given.
+/// `Rounding::word` of four words whose number + k0 is given.
 #[target_feature(enable = "neon")]
 #[inline]
 fn words(c: &Constants, x: uint32x4_t) -> uint32x4_t {
@@ -71,52 +74,60 @@ fn words(c: &Constants, x: uint32x4_t) -> uint32x4_t {
     veorq_u32(x, vshrq_n_u32::<14>(x))
 }
 
-/// The table's values for indices of up to 15.
+/// The entries of indices of up to 15.
 #[target_feature(enable = "neon")]
 #[inline]
-fn points(c: &Constants, index: uint32x4_t) -> float32x4_t {
-    // The three zero bytes of each index look up the first value, which is 0.
-    let bytes = vqtbl1q_u8(c.point, vreinterpretq_u8_u32(index));
-    vcvtq_f32_u32(vreinterpretq_u32_u8(bytes))
+fn look_up(entries: uint8x16x4_t, index: uint32x4_t) -> float32x4_t {
+    // The four bytes of float number `index`.
+    let at = vmlaq_n_u32(vdupq_n_u32(0x0302_0100), index, 0x0404_0404);
+    vreinterpretq_f32_u8(vqtbl4q_u8(entries, vreinterpretq_u8_u32(at)))
 }
 
-/// Indices and residuals of four coordinates.
+/// Indices and residuals of four coordinates; `draw` is 2^23 + their draws.
 #[target_feature(enable = "neon")]
 #[inline]
-fn quantize(c: &Constants, x: float32x4_t, counter: uint32x4_t) -> (uint32x4_t, float32x4_t) {
-    // Comparisons, not vmaxq: they send NaN to the lower end.
-    let clamped = vbslq_f32(vcgtq_f32(x, c.lo), x, c.lo);
-    let clamped = vbslq_f32(vcltq_f32(clamped, c.hi), clamped, c.hi);
-    let position = vmulq_f32(vsubq_f32(clamped, c.lo), c.scale);
+fn quantize(c: &Constants, x: float32x4_t, draw: float32x4_t) -> (uint32x4_t, float32x4_t) {
+    let q = vaddq_f32(vmulq_f32(x, c.scale), c.bias);
+    // maxnm prefers a number to NaN, as the definition does.
+    let q = vminnmq_f32(vmaxnmq_f32(q, vdupq_n_f32(0.0)), c.end);
     // Zero bytes of the cell look up the first entry, which is 0.
-    let cell = vreinterpretq_u8_u32(vcvtq_u32_f32(position));
+    let cell = vreinterpretq_u8_u32(vcvtq_u32_f32(q));
     let lower = vreinterpretq_u32_u8(vqtbl4q_u8(c.lower, cell));
-    // The four bytes of float number `lower`.
-    let at = vmlaq_n_u32(vdupq_n_u32(0x0302_0100), lower, 0x0404_0404);
-    let per_gap = vqtbl4q_u8(c.per_gap, vreinterpretq_u8_u32(at));
-    let threshold = vmulq_f32(vsubq_f32(position, points(c, lower)), vreinterpretq_f32_u8(per_gap));
-    let uniform = vcvtq_f32_u32(vshrq_n_u32::<8>(words(c, counter)));
+    let threshold = vaddq_f32(vmulq_f32(q, look_up(c.slope, lower)), look_up(c.start, lower));
     // True is −1 in every lane.
-    let index = vsubq_u32(lower, vcltq_f32(uniform, threshold));
-    let value = vaddq_f32(vmulq_f32(points(c, index), c.step), c.lo);
-    (index, vsubq_f32(x, value))
+    let index = vsubq_u32(lower, vcltq_f32(draw, threshold));
+    (index, vsubq_f32(x, look_up(c.value, index)))
 }
 
-/// Indices of eight coordinates, one per byte; `x` becomes the residual.
+/// Indices of a group, which becomes the residual, one per byte.
 #[target_feature(enable = "neon")]
 #[inline]
-fn step(c: &Constants, x: &mut [f32], at: uint32x4_t) -> uint8x8_t {
-    assert!(x.len() == STEP);
-    let p = x.as_mut_ptr();
-    // SAFETY: x has eight floats.
-    let (a, b) = unsafe {
-        let (a, residual) = quantize(c, vld1q_f32(p), at);
-        vst1q_f32(p, residual);
-        let (b, residual) = quantize(c, vld1q_f32(p.add(4)), vaddq_u32(at, vdupq_n_u32(4)));
-        vst1q_f32(p.add(4), residual);
-        (a, b)
-    };
-    vmovn_u16(vcombine_u16(vmovn_u32(a), vmovn_u32(b)))
+fn step(c: &Constants, x: &mut [f32], at: &mut uint32x4_t) -> [uint8x16_t; 2] {
+    assert!(x.len() == GROUP);
+    let mut words = [vdupq_n_u32(0); 4];
+    for words in &mut words {
+        *words = self::words(c, *at);
+        *at = vaddq_u32(*at, vdupq_n_u32(LANES as u32));
+    }
+    let whole = vdupq_n_u32(WHOLE.to_bits());
+    let low = words.map(|w| vandq_u32(w, vdupq_n_u32(0xFFFF)));
+    let high = words.map(|w| vshrq_n_u32::<16>(w));
+    let mut bytes = [vdupq_n_u8(0); 2];
+    for ((bytes, x), draws) in bytes.iter_mut().zip(x.chunks_exact_mut(GROUP / 2)).zip([low, high]) {
+        let mut index = [vdupq_n_u32(0); 4];
+        for ((index, x), draw) in index.iter_mut().zip(x.chunks_exact_mut(LANES)).zip(draws) {
+            // SAFETY: the chunk has four floats.
+            unsafe {
+                let residual;
+                let draw = vreinterpretq_f32_u32(vorrq_u32(draw, whole));
+                (*index, residual) = quantize(c, vld1q_f32(x.as_ptr()), draw);
+                vst1q_f32(x.as_mut_ptr(), residual);
+            }
+        }
+        let [a, b, c, d] = index.map(|v| vmovn_u32(v));
+        *bytes = vcombine_u8(vmovn_u16(vcombine_u16(a, b)), vmovn_u16(vcombine_u16(c, d)));
+    }
+    bytes
 }
 
 #[target_feature(enable = "neon")]
@@ -131,16 +142,18 @@ pub(crate) fn indices(
     if !supported(grid) {
         return scalar::indices(grid, span, x, rounding, first, out);
     }
-    let (c, mut at) = (constants(grid, span, rounding), counter(first, rounding));
-    let done = x.len() / STEP * STEP;
-    let (xs, x_tail) = x.split_at_mut(done);
-    let (outs, out_tail) = out.split_at_mut(done);
-    for (x, out) in xs.chunks_exact_mut(STEP).zip(outs.chunks_exact_mut(STEP)) {
-        // SAFETY: the chunk has eight bytes.
-        unsafe { vst1_u8(out.as_mut_ptr(), step(&c, x, at)) };
-        at = vaddq_u32(at, vdupq_n_u32(STEP as u32));
+    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, GROUP);
+    scalar::indices(grid, span, x0, rounding, first, out0);
+    let (c, mut at) = (constants(grid, span, rounding), counter(at, rounding));
+    for (x, out) in x1.chunks_exact_mut(GROUP).zip(out1.chunks_exact_mut(GROUP)) {
+        let [low, high] = step(&c, x, &mut at);
+        // SAFETY: the chunk has 32 bytes.
+        unsafe {
+            vst1q_u8(out.as_mut_ptr(), low);
+            vst1q_u8(out.as_mut_ptr().add(16), high);
+        }
     }
-    scalar::indices(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
+    scalar::indices(grid, span, x2, rounding, rest, out2);
 }
 
 #[target_feature(enable = "neon")]
@@ -155,19 +168,16 @@ pub(crate) fn packed4(
     if !supported(grid) {
         return scalar::packed4(grid, span, x, rounding, first, out);
     }
-    let (c, mut at) = (constants(grid, span, rounding), counter(first, rounding));
-    let done = x.len() / STEP * STEP;
-    let (xs, x_tail) = x.split_at_mut(done);
-    let (outs, out_tail) = out.split_at_mut(done / 2);
-    for (x, out) in xs.chunks_exact_mut(STEP).zip(outs.chunks_exact_mut(STEP / 2)) {
-        // As 16-bit words: the even coordinate's index below, the odd one's above.
-        let pair = vreinterpret_u16_u8(step(&c, x, at));
-        let pair = vorr_u16(vshl_n_u16::<4>(pair), vshr_n_u16::<8>(pair));
-        let bytes = vmovn_u16(vcombine_u16(pair, pair));
-        out.copy_from_slice(&vget_lane_u32::<0>(vreinterpret_u32_u8(bytes)).to_le_bytes());
-        at = vaddq_u32(at, vdupq_n_u32(STEP as u32));
+    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 2, first, GROUP);
+    scalar::packed4(grid, span, x0, rounding, first, out0);
+    let (c, mut at) = (constants(grid, span, rounding), counter(at, rounding));
+    for (x, out) in x1.chunks_exact_mut(GROUP).zip(out1.chunks_exact_mut(GROUP / 2)) {
+        let [low, high] = step(&c, x, &mut at);
+        let (first, second) = (vuzp1q_u8(low, high), vuzp2q_u8(low, high));
+        // SAFETY: the chunk has 16 bytes.
+        unsafe { vst1q_u8(out.as_mut_ptr(), vorrq_u8(vshlq_n_u8::<4>(first), second)) };
     }
-    scalar::packed4(grid, span, x_tail, rounding, first.wrapping_add(done as u64), out_tail);
+    scalar::packed4(grid, span, x2, rounding, rest, out2);
 }
 
 /// `sum * step + lo` of eight sums.

@@ -1,0 +1,36 @@
+//! Groups of coordinates that share words of the rounding stream.
+
+/// Coordinates that share 16 words: `crate::rounding` gives word j of a group to its coordinates j and j + 16.
+pub(super) const GROUP: usize = 32;
+
+/// A run of coordinates, where their indices go, and the number of the first.
+type Run<'a> = (&'a mut [f32], &'a mut [u8], u64);
+
+/// Cuts coordinates numbered from `first` into those before the first whole group, a multiple of `step` coordinates
+/// from there (`step` a multiple of GROUP), and the rest. `per_byte` indices go into a byte of `out`; if that leaves the
+/// first whole group in the middle of a byte, all belong to the rest.
+pub(super) fn split<'a>(
+    x: &'a mut [f32],
+    out: &'a mut [u8],
+    per_byte: usize,
+    first: u64,
+    step: usize,
+) -> [Run<'a>; 3] {
+    let before = (first.wrapping_neg() % GROUP as u64) as usize;
+    let (head, body) = if before.is_multiple_of(per_byte) && before <= x.len() {
+        (before, (x.len() - before) / step * step)
+    } else {
+        (0, 0)
+    };
+    let (x_head, x) = x.split_at_mut(head);
+    let (x_body, x_tail) = x.split_at_mut(body);
+    let (out_head, out) = out.split_at_mut(head / per_byte);
+    let (out_body, out_tail) = out.split_at_mut(body / per_byte);
+    let at = first.wrapping_add(head as u64);
+    [(x_head, out_head, first), (x_body, out_body, at), (x_tail, out_tail, at.wrapping_add(body as u64))]
+}
+
+/// Number of the word of the rounding stream that the group from coordinate `at` begins with, modulo 2^32.
+pub(super) fn word(at: u64) -> u32 {
+    (at / GROUP as u64 * 16) as u32
+}
