@@ -17,8 +17,11 @@ mod groups;
 mod hadamard;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod pages;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use pages::ask_for_huge;
 
 macro_rules! kernels {
     ($($module:ident {

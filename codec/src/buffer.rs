@@ -1,7 +1,8 @@
 //! Memory for coordinates that begins on a cache line.
 //!
 //! Vectors of 64 bytes that straddle cache lines cost two accesses each, which slows the transform
-//! down by about a fifth; the allocator only promises the 4 bytes of an `f32`.
+//! down by about a fifth; the allocator only promises the 4 bytes of an `f32`. Large buffers begin on a huge page, and ask
+//! the system for such.
 
 use std::ops::{Deref, DerefMut};
 
@@ -10,10 +11,14 @@ use std::ops::{Deref, DerefMut};
 #[repr(C, align(64))]
 struct Line([f32; 16]);
 
+/// Lines in a huge page of 2 MiB.
+const HUGE: usize = (2 << 20) / size_of::<Line>();
+
 /// A fixed number of coordinates, aligned to 64 bytes. Dereferences to a slice.
-#[derive(Clone)]
 pub struct Buffer {
     lines: Vec<Line>,
+    /// First line used: what comes before a large buffer's first huge page is never touched, and takes no memory.
+    start: usize,
     len: usize,
 }
 
@@ -21,7 +26,18 @@ impl Buffer {
     /// `len` zeros.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        Self { lines: bytemuck::zeroed_vec(len.div_ceil(16)), len }
+        let used = len.div_ceil(16);
+        if used < HUGE {
+            return Self { lines: bytemuck::zeroed_vec(used), start: 0, len };
+        }
+        let mut lines: Vec<Line> = bytemuck::zeroed_vec(used + HUGE);
+        let start = lines.as_ptr().align_offset(HUGE * size_of::<Line>()).min(HUGE);
+        crate::arch::ask_for_huge(&mut lines[start..start + used]);
+        Self { lines, start, len }
+    }
+
+    fn used(&self) -> std::ops::Range<usize> {
+        self.start..self.start + self.len.div_ceil(16)
     }
 }
 
@@ -33,17 +49,24 @@ impl From<&[f32]> for Buffer {
     }
 }
 
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        Self::from(&**self)
+    }
+}
+
 impl Deref for Buffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        &bytemuck::cast_slice(&self.lines)[..self.len]
+        &bytemuck::cast_slice(&self.lines[self.used()])[..self.len]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+        let used = self.used();
+        &mut bytemuck::cast_slice_mut(&mut self.lines[used])[..self.len]
     }
 }
 
@@ -71,7 +94,19 @@ mod tests {
             assert!(buffer.iter().all(|v| *v == 0.0));
             assert!(len == 0 || buffer.as_ptr().addr().is_multiple_of(64));
             buffer.fill(2.0);
+            assert_eq!(buffer.clone(), buffer);
             assert_eq!(buffer, Buffer::from(&vec![2.0; len][..]));
+        }
+    }
+
+    #[test]
+    fn large_ones_begin_on_a_huge_page() {
+        for len in [HUGE * 16, HUGE * 16 + 1, 3 << 20] {
+            let mut buffer = Buffer::zeroed(len);
+            assert!(buffer.as_ptr().addr().is_multiple_of(2 << 20));
+            assert!(buffer.len() == len && buffer.iter().all(|v| *v == 0.0));
+            buffer[len - 1] = 3.0;
+            assert_eq!(buffer.clone()[len - 1], 3.0);
         }
     }
 }
