@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use serde_json::Value;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, UdpSocket};
 use std::process::Command;
+use std::time::Duration;
 use thc_tests::{COOKIE, Host, Network, Ps, Worker, binary, free_port, run};
 
 /// A finding by its name, and how the program ended.
@@ -58,7 +59,7 @@ fn a_session_that_runs_is_not_disturbed() {
     let args = ["--coordinates", "1000000", "--repeat", "40"];
     let workers: Vec<Worker> = (0..2).map(|worker| Worker::start(ps.addr, worker, &args)).collect();
     while !ps.log().contains("session formed") {
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
     }
     is(&doctor(None, "server", &["--ps", &addr, "--cookie", COOKIE]).0, "ok", "2 workers");
     for end in workers.into_iter().map(Worker::finish) {
@@ -159,8 +160,9 @@ fn links_of_a_network() {
     drop(ps);
 }
 
+/// A server on several addresses answers from the one that was asked.
 #[test]
-fn a_server_that_answers_from_another_address_is_found_out() {
+fn a_server_of_several_addresses() {
     let network = match Network::star(2) {
         Ok(network) => network,
         Err(reason) => {
@@ -173,7 +175,31 @@ fn a_server_that_answers_from_another_address_is_found_out() {
     server.ip("addr add 10.77.0.200/24 dev eth0").unwrap();
     let any = SocketAddrV4::new([0, 0, 0, 0].into(), 9000);
     let ps = Ps::start_on(Some(server), any, 2, &[]);
-    let (check, _) = doctor(Some(client), "server", &["--ps", "10.77.0.200:9000", "--patience", "300ms"]);
-    is(&check, "wrong", &format!("{}:9000 answers", server.address));
+    for address in ["10.77.0.200", &server.address.to_string()] {
+        let args = ["--ps", &format!("{address}:9000"), "--cookie", COOKIE, "--patience", "2s"];
+        is(&doctor(Some(client), "server", &args).0, "ok", "2 workers");
+    }
     drop(ps);
+}
+
+/// As through a translation of addresses that knows only one way.
+#[test]
+fn a_server_that_answers_from_another_address_is_found_out() {
+    let ps = Ps::start(2, &[]);
+    let [front, back, stranger] =
+        ["127.0.0.1:0", "127.0.0.1:0", "127.0.0.2:0"].map(|at| UdpSocket::bind(at).unwrap());
+    let (asked, other) = (front.local_addr().unwrap(), stranger.local_addr().unwrap());
+    front.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    back.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let relay = std::thread::spawn(move || {
+        let mut packet = [0; 2048];
+        while let Ok((len, client)) = front.recv_from(&mut packet) {
+            back.send_to(&packet[..len], ps.addr).unwrap();
+            let Ok(len) = back.recv(&mut packet) else { return };
+            stranger.send_to(&packet[..len], client).unwrap();
+        }
+    });
+    let (check, _) = doctor(None, "server", &["--ps", &asked.to_string(), "--patience", "300ms"]);
+    is(&check, "wrong", &format!("{other} answers"));
+    relay.join().unwrap();
 }

@@ -91,7 +91,9 @@ fn server(
         Ok(Probe { answer: None, strangers: Some(from), .. }) => Check::wrong(
             NAME,
             format!("{ps} was asked, {from} answers, and workers take that for somebody else"),
-            format!("let thc-ps listen on the one address that workers use: --listen {ps}"),
+            format!(
+                "are addresses translated in between? Use one that answers itself: --ps {from}, if that is thc-ps"
+            ),
         ),
         Ok(Probe { answer: None, unresolved: true, .. }) => Check::wrong(
             NAME,
