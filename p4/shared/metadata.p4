@@ -28,6 +28,8 @@ struct job_t {
     bit<32> epoch;
     bit<8> workers;
     bit<8> quorum;
+    // 1: a packet may be rounds ahead of its slot (P9).
+    bit<8> skip;
     bit<32> data_base;
     bit<32> data_slots;
     bit<32> norm_base;
@@ -56,6 +58,8 @@ struct metadata_t {
     // The parser found fewer than 20 bytes for P1.
     bool too_short;
     reason_t reason;
+    // The packet's job is known, and so whom a drop is counted for.
+    bool known;
     job_t job;
     // The member's place.
     bit<16> member_port;
@@ -69,7 +73,7 @@ struct metadata_t {
     // Where the packet came in, in whatever pass it is.
     @field_list(0) bit<16> ingress_port;
     cell_t cell;
-    // A NORM of another all-reduce than its slot's.
+    // A NORM of another all-reduce than its slot's, or DATA or RAW of another kind or table (P14).
     bool differs;
     // Egress: the packet is an answer of the aggregator; to all members of its job, or to one.
     bool answer;

@@ -22,10 +22,15 @@ control Cells(inout headers_t hdr, inout metadata_t meta)(bit<32> cells) {
         bool complete = old_count >= meta.job.quorum;
         meta.cell.completes = false;
         // P9; the difference's sign is that of serial-number arithmetic.
-        if (epoch != meta.job.epoch || old_seen == 0 || (ahead != 0 && ahead[31:31] == 0)) {
+        bool newer = ahead != 0 && ahead[31:31] == 0;
+        bool far = ahead != 1 && meta.job.skip == 0 && hdr.thc.flags & FLAG_NUDGE == 0;
+        if (epoch != meta.job.epoch || old_seen == 0 || (newer && !far)) {
             meta.cell.event = EVENT_OPENED;
             old_seen = 0;
             old_count = 0;
+        } else if (newer) {
+            meta.cell.event = NO_EVENT;
+            meta.reason = DROP_ROUND;
         } else if (ahead != 0) {
             meta.cell.event = EVENT_STALE;
         } else if (meta.differs) {

@@ -29,8 +29,8 @@
 control DataStage(inout headers_t hdr, inout metadata_t meta) {
     Cells(DATA_CELLS) state;
     ALL_WORDS(REGISTER)
-    // Kind and table of the RESULT's header: as in the packet that completed the slot's first cell (P13).
-    register<bit<16>>(DATA_SLOTS) result_heads;
+    // Kind and table of the packet that opened the cell's round: all others of the round have the same (P14).
+    register<bit<16>>(DATA_CELLS) heads;
 
     action look_up() {
         ALL_WORDS(LOOK_UP)
@@ -49,24 +49,27 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
         bit<32> slot = meta.job.data_base + (bit<32>)hdr.thc.slot;
         bit<32> cell = (slot << PASS_BITS) | (bit<32>)meta.pass;
         meta.cell.index = cell;
-        meta.differs = false;
+        bit<16> head = hdr.thc.kind ++ hdr.thc.table_id;
+        bit<16> old_head;
+        heads.read(old_head, cell);
+        meta.differs = old_head != head;
         state.apply(hdr, meta);
+        if (meta.cell.event == EVENT_OPENED) {
+            heads.write(cell, head);
+        } else if (meta.cell.event == EVENT_MISMATCH) {
+            meta.cell.event = NO_EVENT;
+            meta.reason = DROP_MIXED;
+        }
 
-        if (meta.cell.event != EVENT_STALE) {
+        if (meta.cell.event != EVENT_STALE && meta.cell.event != NO_EVENT) {
             if (!meta.between) {
                 hdr.pass.setValid();
                 hdr.pass.unused = 0;
                 hdr.pass.complete = 1;
                 hdr.pass.completes = 0;
                 hdr.pass.seen = 0xFFFFFFFFFFFFFFFF;
-                bit<16> head = (hdr.thc.kind | RESULT_BIT) ++ hdr.thc.table_id;
-                if (meta.cell.completes) {
-                    result_heads.write(slot, head);
-                } else if (meta.cell.complete) {
-                    result_heads.read(head, slot);
-                }
-                hdr.pass.result_kind = head[15:8];
-                hdr.pass.result_table = head[7:0];
+                hdr.pass.result_kind = hdr.thc.kind | RESULT_BIT;
+                hdr.pass.result_table = hdr.thc.table_id;
             }
 
             hdr.sums.setValid();

@@ -5,6 +5,8 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     DataStage() data;
     Answers() answers;
     Forwarding() forwarding;
+    @name(".drops") counter(1 << (JOB_BITS + WORKER_BITS + 4), CounterType.packets) drops;
+    @name(".carrier") counter(16, CounterType.packets) carrier;
 
     @name(".set_ours")
     action set_ours() {
@@ -59,15 +61,22 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             // On its way to the control plane.
         } else if (meta.ours) {
             membership.apply(hdr, meta, standard);
-            if (meta.reason != NOT_DROPPED) {
-                mark_to_drop(standard);
-            } else {
+            if (meta.reason == NOT_DROPPED) {
                 if (hdr.thc.kind == KIND_NORM) {
                     norm.apply(hdr, meta);
                 } else {
                     data.apply(hdr, meta);
                 }
+            }
+            if (meta.reason == NOT_DROPPED) {
                 answers.apply(hdr, meta, standard);
+            } else {
+                mark_to_drop(standard);
+                if (meta.known) {
+                    drops.count((bit<32>)(meta.job.index ++ meta.worker ++ meta.reason));
+                } else {
+                    carrier.count((bit<32>)meta.reason);
+                }
             }
         } else {
             forwarding.apply(hdr, meta, standard);

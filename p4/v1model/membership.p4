@@ -1,8 +1,7 @@
-// P7: which packets are let in. The checks are in the order of P7, and the first that fails is counted.
+// P7: which packets are let in, as far as the slot need not be known for it. The checks are in the order of
+// P7, and the first that fails is the reason.
 control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard) {
     @name(".packets") counter(1 << (JOB_BITS + WORKER_BITS), CounterType.packets_and_bytes) packets;
-    @name(".drops") counter(1 << (JOB_BITS + WORKER_BITS + 4), CounterType.packets) drops;
-    @name(".carrier") counter(16, CounterType.packets) carrier;
 
     @name(".set_job")
     action set_job(
@@ -11,6 +10,7 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
         bit<32> epoch,
         bit<8> workers,
         bit<8> quorum,
+        bit<8> skip,
         bit<32> data_base,
         bit<32> data_slots,
         bit<32> norm_base,
@@ -22,6 +22,7 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
         meta.job.epoch = epoch;
         meta.job.workers = workers;
         meta.job.quorum = quorum;
+        meta.job.skip = skip;
         meta.job.data_base = data_base;
         meta.job.data_slots = data_slots;
         meta.job.norm_base = norm_base;
@@ -86,7 +87,7 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
 
     apply {
         meta.reason = NOT_DROPPED;
-        bool known = false;
+        meta.known = false;
         bool later = meta.between;
         if (!later && (standard.parser_error != error.NoError
             || standard.checksum_error == 1
@@ -104,7 +105,7 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
         } else if (!jobs.apply().hit) {
             meta.reason = DROP_JOB;
         } else {
-            known = true;
+            meta.known = true;
             meta.worker = OTHER_WORKERS;
             if (hdr.thc.worker < 64) {
                 meta.worker = (bit<WORKER_BITS>)hdr.thc.worker;
@@ -142,15 +143,10 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
                 meta.reason = DROP_TABLE;
             }
         }
-        if (meta.reason != NOT_DROPPED) {
-            if (later) {
-                // The job went on while the packet was between passes: its remaining cells lack it.
-                carrier.count((bit<32>)DROP_PASS);
-            } else if (known) {
-                drops.count((bit<32>)(meta.job.index ++ meta.worker ++ meta.reason));
-            } else {
-                carrier.count((bit<32>)meta.reason);
-            }
+        if (later && meta.reason != NOT_DROPPED) {
+            // The job went on while the packet was between passes: its remaining cells lack it.
+            meta.reason = DROP_PASS;
+            meta.known = false;
         }
     }
 }

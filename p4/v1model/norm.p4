@@ -18,6 +18,9 @@ control NormStage(inout headers_t hdr, inout metadata_t meta) {
         meta.differs = tag != hdr.norm.tag;
         state.apply(hdr, meta);
 
+        if (meta.cell.event == NO_EVENT) {
+            return;
+        }
         if (meta.cell.event == EVENT_OPENED) {
             tags.write(i, hdr.norm.tag);
             values.write(i, hdr.norm.value);

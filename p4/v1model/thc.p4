@@ -7,6 +7,7 @@
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 #include "../shared/parser.p4"
+#include "kinds.p4"
 #include "parser.p4"
 #include "membership.p4"
 #include "cells.p4"

@@ -58,6 +58,12 @@ impl Round {
         let ahead = self.0.wrapping_sub(other.0);
         ahead != 0 && ahead < 1 << 31
     }
+
+    /// The round after this.
+    #[must_use]
+    pub const fn next(self) -> Round {
+        Round(self.0.wrapping_add(1))
+    }
 }
 
 impl fmt::Display for Round {

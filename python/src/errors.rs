@@ -127,6 +127,7 @@ fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
             exception(py, "NormLostError", message, |d| d.set_item("partition", partition))
         }
         SessionError::LeftBehind => exception(py, "LeftBehindError", message, |_| Ok(())),
+        SessionError::Overtaken { .. } => exception(py, "SessionError", message, |_| Ok(())),
         SessionError::Reforming { worker } => {
             exception(py, "ReformingError", message, |d| d.set_item("worker", known(*worker)))
         }

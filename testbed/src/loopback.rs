@@ -69,6 +69,7 @@ impl Loopback {
             cookie: COOKIE,
             workers,
             quorum: workers,
+            skip: false,
             data_slots: SLOTS,
             norm_slots: SLOTS,
             lane,

@@ -197,6 +197,7 @@ impl Session {
             cookie: SESSION,
             workers: plan.workers,
             quorum: plan.workers,
+            skip: false,
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
             lane: plan.lane,

@@ -27,8 +27,10 @@ impl Capacity {
     pub fn of(info: &P4Info) -> Result<Capacity, P4InfoError> {
         let size = |size: i64| u32::try_from(size).unwrap_or(0);
         let counted = size(info.counter("packets")?.size) >> WORKER_BITS;
+        // A slot is a cell for each pass.
+        let passes = size(info.table("passes")?.size).max(1);
         Ok(Capacity {
-            data_slots: size(info.register("result_heads")?.size.into()),
+            data_slots: size(info.register("heads")?.size.into()) / passes,
             norm_slots: size(info.register("tags")?.size.into()),
             jobs: counted.min(size(info.table("jobs")?.size)),
             // The number 0 is none.

@@ -185,6 +185,8 @@ fn reason(name: &str) -> &str {
         "length" => "wrong payload length",
         "slot" => "no such slot",
         "table" => "a lookup table that the job does not have",
+        "round" => "rounds ahead of what the others are at",
+        "mixed" => "of another kind or lookup table than the others'",
         "carrier" => "IP options, fragments, or wrong lengths or checksums",
         "pass" => "the job was taken away while they were under way",
         other => other,
@@ -202,6 +204,12 @@ fn mend_of(name: &str) -> &'static str {
         "version" => "bring all parts to one version",
         "carrier" => "lower the path's MTU use or turn off what fragments; check offloads on virtual links",
         "length" | "slot" | "table" | "workers" => "that worker believes in other parameters: restart it",
+        "round" => {
+            "a few after the aggregator was restarted heal by themselves; otherwise somebody changes or forges packets"
+        }
+        "mixed" => {
+            "no worker of ours sends such: packets were changed under way (are UDP checksums on?) or forged"
+        }
         _ => "somebody else sends to the aggregator's port",
     }
 }

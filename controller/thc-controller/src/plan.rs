@@ -82,6 +82,7 @@ fn session(
             epoch: session.epoch,
             workers: job.spec.workers,
             quorum: job.spec.quorum,
+            skip: job.spec.may_skip(),
             data_base: place.data_base,
             data_slots: job.spec.data_slots,
             norm_base: place.norm_base,

@@ -109,6 +109,7 @@ mod tests {
             epoch: 4,
             workers: 5,
             quorum: 6,
+            skip: true,
             data_base: 7,
             data_slots: 8,
             norm_base: 9,

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 use thc_control_proto::v1;
+use thc_protocol::Policy;
+use thc_protocol::aggregator::JobConfig;
 use thc_ps::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions};
 
 /// Longest name of a job.
@@ -138,6 +140,13 @@ impl Spec {
             deadline: Some(Interval(Duration::from_millis(self.deadline_ms.into()))),
             ..JobOptions::default()
         })
+    }
+
+    /// Whether its workers may go on without a slot (P9).
+    #[must_use]
+    pub fn may_skip(&self) -> bool {
+        let policy = if self.best_effort { Policy::BestEffort } else { Policy::Reliable };
+        JobConfig::may_skip(policy, self.quorum, self.workers)
     }
 
     /// As it is shown: without secrets.

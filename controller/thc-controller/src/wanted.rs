@@ -222,6 +222,7 @@ mod tests {
                 epoch,
                 workers: 2,
                 quorum: 2,
+                skip: false,
                 data_base: 0,
                 data_slots: 8,
                 norm_base: 0,

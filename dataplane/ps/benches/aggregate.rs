@@ -88,6 +88,7 @@ fn aggregator<K: Kernels>(lane: Lane) -> Result<Aggregator<K>, Box<dyn Error>> {
         cookie: Cookie(7),
         workers: WORKERS,
         quorum: WORKERS,
+        skip: false,
         data_slots: u32::from(SLOTS),
         norm_slots: 2,
         lane,

@@ -98,6 +98,7 @@ fn aggregator<K: Kernels>() -> Fallible<Aggregator<K>> {
         cookie: Cookie(7),
         workers: WORKERS,
         quorum: WORKERS,
+        skip: false,
         data_slots: u32::from(SLOTS),
         norm_slots: 2,
         lane: Lane::Bits8,

@@ -40,14 +40,28 @@ fn step(random: &mut Rng, workers: &[RawWorker], round: u32) -> Step {
     let slots = if kind == Kind::Norm { welcome.norm_slots } else { welcome.data_slots };
     let slot = slot(random, slots);
     // Mostly the round of the time, now and then an older or newer one.
+    let now = round;
     let round = match random.u8(..20) {
         0 => round.wrapping_sub(1),
         1 => round.wrapping_add(1),
-        2 => round.wrapping_add(1 << 31),
+        // Seldom: a slot that it opens takes nothing else any more.
+        2 if random.u8(..8) == 0 => round.wrapping_add(1 << 31),
+        3 => round.wrapping_add(2),
         _ => round,
+    };
+    // Mostly what the others send for the slot's round.
+    let kind = match kind {
+        Kind::Norm => kind,
+        _ if random.u8(..12) == 0 => kind,
+        _ if (u32::from(slot) ^ round).wrapping_mul(0x9E37_79B9) >> 30 == 0 => Kind::Raw,
+        _ => Kind::Data,
     };
     let mut header = workers[sender].header(kind, slot, round);
     header.flags = if random.u8(..4) == 0 { FLAG_NUDGE } else { random.u8(..) & !FLAG_NUDGE };
+    if round == now.wrapping_add(2) && random.u8(..8) > 0 {
+        // With NUDGE it turns away all that come before their time has come.
+        header.flags &= !FLAG_NUDGE;
+    }
     header.count = random.u8(..);
     let mut payload: Vec<u8> = match kind {
         // Few values and few lengths: sometimes equal, sometimes another collective.
@@ -67,7 +81,7 @@ fn step(random: &mut Rng, workers: &[RawWorker], round: u32) -> Step {
         6 => header.slot = SlotId(random.u16(..)),
         7 => header.table = TableId(random.u8(..)),
         8 => shard = random.u8(..welcome.shards),
-        9 => header.round = Round(random.u32(..)),
+        9 => (header.round, header.flags) = (Round(random.u32(..)), 0),
         10 => header.kind = *random.choice(Kind::ALL).unwrap(),
         11 => cut = Some(random.usize(1..20)),
         _ => {}
@@ -157,13 +171,15 @@ fn run(case: &Case) {
         assert_eq!(stats.drops[reason.name()], count, "dropped for {}", reason.name());
     }
     // The trace must have been worth it: everything happened.
-    assert!(job.results > 100 && job.resent > 10 && job.nudges > 100, "{job:?}");
+    assert!(job.results > 100 && job.resent > 10 && job.nudges > 50, "{job:?}");
     let all = |reason: DropReason| -> u64 {
         let workers = job.members.iter().chain([&job.strangers]).map(|worker| &worker.drops);
         workers.chain([&stats.drops]).filter_map(|drops| drops.get(reason.name())).sum()
     };
     for reason in DropReason::ALL {
-        assert!(all(reason) > 0, "no packet was dropped for {}", reason.name());
+        // A job with a quorum may skip rounds.
+        let possible = reason != DropReason::Round || case.quorum == case.workers;
+        assert_eq!(all(reason) > 0, possible, "dropped for {}", reason.name());
     }
     for event in thc_protocol::aggregator::Event::ALL {
         let sum: u64 = job.members.iter().map(|worker| worker.count(event)).sum();

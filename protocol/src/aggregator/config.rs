@@ -1,7 +1,7 @@
 //! What an aggregator is told: jobs, members, its shard.
 
 use super::job;
-use crate::{Cookie, JobId, Lane, MAX_WORKERS, SlotId, TableId, WorkerId};
+use crate::{Cookie, JobId, Lane, MAX_WORKERS, Policy, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
 
 /// Where packets of a member come from and go to.
@@ -94,6 +94,8 @@ pub struct JobConfig {
     pub workers: u8,
     /// Workers that complete a slot, 1 to n.
     pub quorum: u8,
+    /// Whether a packet may be any number of rounds ahead of its slot (P9): see [`Self::may_skip`].
+    pub skip: bool,
     /// S: even, 2 to 65536.
     pub data_slots: u32,
     /// N: even, 2 to 65536.
@@ -105,6 +107,12 @@ pub struct JobConfig {
 }
 
 impl JobConfig {
+    /// Whether workers may go on without a slot: `skip` of a job of this policy and quorum (P9).
+    #[must_use]
+    pub fn may_skip(policy: Policy, quorum: u8, workers: u8) -> bool {
+        policy == Policy::BestEffort || quorum < workers
+    }
+
     /// Bytes that it takes in a shard: the slots that are the shard's, and some 20 KiB for everything else.
     #[must_use]
     pub fn memory(&self, shard: Shard) -> usize {

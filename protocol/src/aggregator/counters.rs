@@ -29,11 +29,15 @@ pub enum DropReason {
     Slot,
     /// DATA with a table that the job does not have.
     Table,
+    /// Too far ahead of its slot (P9).
+    Round,
+    /// Of another kind or table than the slot's round (P14).
+    Mixed,
 }
 
 impl DropReason {
     /// All, in order.
-    pub const ALL: [DropReason; 11] = [
+    pub const ALL: [DropReason; 13] = [
         DropReason::Short,
         DropReason::Version,
         DropReason::Kind,
@@ -45,6 +49,8 @@ impl DropReason {
         DropReason::Length,
         DropReason::Slot,
         DropReason::Table,
+        DropReason::Round,
+        DropReason::Mixed,
     ];
 
     /// A short lower-case name, for counters and logs.
@@ -62,6 +68,8 @@ impl DropReason {
             DropReason::Length => "length",
             DropReason::Slot => "slot",
             DropReason::Table => "table",
+            DropReason::Round => "round",
+            DropReason::Mixed => "mixed",
         }
     }
 }

@@ -277,13 +277,17 @@ impl<K: Kernels> Aggregator<K> {
             return self.counters.drop(DropReason::Job);
         };
         job.counters.count_packet(header.worker, packet.len());
-        if let Err(reason) = job.admit(from, &header, payload) {
-            job.counters.count_drop(header.worker, reason);
-            return Outcome::Dropped(reason);
+        let admitted = job.admit(from, &header, payload);
+        match admitted.and_then(|()| job.aggregate::<K>(&header, result_kind, payload, sink)) {
+            Ok(event) => {
+                job.counters.count_event(header.worker, event);
+                Outcome::Handled(event)
+            }
+            Err(reason) => {
+                job.counters.count_drop(header.worker, reason);
+                Outcome::Dropped(reason)
+            }
         }
-        let event = job.aggregate::<K>(&header, result_kind, payload, sink);
-        job.counters.count_event(header.worker, event);
-        Outcome::Handled(event)
     }
 }
 
@@ -318,27 +322,37 @@ impl Job {
         self.answer_all(bytes, sink);
     }
 
-    /// P9 to P17 for a packet that P7 has let in.
+    /// P9 to P17, and what P7 drops for the slot's sake.
     fn aggregate<K: Kernels>(
         &mut self,
         header: &Header,
         result_kind: Kind,
         payload: &[u8],
         sink: &mut impl Sink,
-    ) -> Event {
+    ) -> Result<Event, DropReason> {
         let state = self.slot_state(header.kind, header.slot);
         let bit = header.worker.bit();
-        let fresh = state.seen == 0 || header.round.newer_than(state.round);
+        let nudge = header.flags & FLAG_NUDGE != 0;
+        let newer = header.round.newer_than(state.round);
+        let fresh = state.seen == 0 || newer;
         if !fresh && header.round != state.round {
             self.straggler(header, sink);
-            return Event::Stale;
+            return Ok(Event::Stale);
         }
+        if newer && state.seen != 0 && header.round != state.round.next() && !self.config.skip && !nudge {
+            return Err(DropReason::Round);
+        }
+        let mut form = (header.kind as u8, header.table);
         if header.kind == Kind::Norm {
             let body: &[u8; NORM_LEN] = payload.try_into().unwrap_or(&[0; NORM_LEN]);
             if !fresh && Norm::tag_of(body) != Norm::tag_of(self.norm_payload(header.slot)) {
                 self.mismatch(header, body, sink);
-                return Event::Mismatch;
+                return Ok(Event::Mismatch);
             }
+            // A norm slot has its tag for that.
+            form = Default::default();
+        } else if !fresh && form != state.form {
+            return Err(DropReason::Mixed);
         }
         if !fresh && (state.complete || state.seen & bit != 0) {
             let known = state.seen & bit != 0;
@@ -346,11 +360,11 @@ impl Job {
                 let packet = self.result_packet(header.kind, header.slot);
                 self.answer(header.worker, packet, sink);
                 self.counters.resent += 1;
-            } else if header.flags & FLAG_NUDGE != 0 {
+            } else if nudge {
                 self.nudge(header, sink);
                 self.counters.nudges += 1;
             }
-            return if known { Event::Duplicate } else { Event::Late };
+            return Ok(if known { Event::Duplicate } else { Event::Late });
         }
         self.add::<K>(header, payload, fresh);
         let seen = if fresh { bit } else { state.seen | bit };
@@ -359,18 +373,18 @@ impl Job {
         self.set_slot_state(
             header.kind,
             header.slot,
-            slot::SlotState { round: header.round, seen, complete },
+            slot::SlotState { round: header.round, seen, complete, form },
         );
         if complete {
             let answer = Header { kind: result_kind, flags: 0, worker: WorkerId::NONE, count, ..*header };
             self.seal(header.kind, header.slot, &answer);
             self.answer_all(self.result_packet(header.kind, header.slot), sink);
             self.counters.results += 1;
-        } else if header.flags & FLAG_NUDGE != 0 {
+        } else if nudge {
             self.nudge(header, sink);
             self.counters.nudges += 1;
         }
-        if fresh { Event::Opened } else { Event::Added }
+        Ok(if fresh { Event::Opened } else { Event::Added })
     }
 }
 

@@ -1,6 +1,6 @@
 //! A slot's state (P8).
 
-use crate::Round;
+use crate::{Round, TableId};
 
 /// Everything of a slot but its values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub(super) struct SlotState {
     /// One bit per worker; 0 is an empty slot.
     pub seen: u64,
     pub complete: bool,
+    /// Of DATA and RAW, kind and table of the packet that opened the round (P14).
+    pub form: (u8, TableId),
 }
 
 /// A slot, to look at.

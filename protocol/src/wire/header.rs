@@ -42,7 +42,7 @@ pub enum HeaderError {
     #[error("packet of {0} bytes is shorter than the header's 20")]
     Short(usize),
     /// Another version of the protocol.
-    #[error("protocol version {0}, this is version 1")]
+    #[error("protocol version {0}, this is version {VERSION}")]
     Version(u8),
     /// A kind byte that means nothing.
     #[error("unknown packet kind {0:#04x}")]

@@ -1,7 +1,7 @@
 //! How calls and sessions fail.
 
 use crate::wire::{Change, Norm};
-use crate::{TableId, WorkerId};
+use crate::{Round, SlotId, TableId, WorkerId};
 use std::fmt;
 use std::time::Duration;
 
@@ -77,6 +77,18 @@ pub enum SessionError {
     /// A quorum has gone on so far that this worker cannot follow.
     #[error("the other workers have gone on without this one by quorum: join anew")]
     LeftBehind,
+    /// A slot has gone on although this worker still needs it, which no honest packet makes it do (P18).
+    #[error(
+        "slot {slot} of the aggregator is in round {current}, but round {round} has not been finished here: packets were changed on their way or forged; all workers must join anew"
+    )]
+    Overtaken {
+        /// The slot.
+        slot: SlotId,
+        /// The round that this worker waits for.
+        round: Round,
+        /// The slot's.
+        current: Round,
+    },
     /// The session has a new incarnation (P24).
     #[error("{}: all workers must join anew", Restarted(*worker))]
     Reforming {

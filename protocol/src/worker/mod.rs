@@ -511,15 +511,19 @@ impl Worker {
 
     fn straggler(&mut self, now: Duration, header: &Header, about: Straggler, events: &mut impl Events) {
         self.stats.stragglers += 1;
+        let (slot, round, current) = (header.slot, header.round, about.current);
+        let overtaken = SessionError::Overtaken { slot, round, current };
         if about.kind == Kind::Norm {
-            if self.params.by_quorum() && self.norm.outstanding(header.slot, header.round).is_some() {
-                self.fail(SessionError::LeftBehind);
+            if self.norm.outstanding(slot, round).is_some() {
+                self.fail(if self.params.by_quorum() { SessionError::LeftBehind } else { overtaken });
             }
-        } else if self.params.may_lose()
-            && let Finish::First(place) = self.data.give_up(now, header.slot, header.round)
-        {
-            events.lost(place, self.data.kept_payload(header.slot, header.round));
-            self.data_done(place);
+        } else if self.params.may_lose() {
+            if let Finish::First(place) = self.data.give_up(now, slot, round) {
+                events.lost(place, self.data.kept_payload(slot, round));
+                self.data_done(place);
+            }
+        } else if self.data.outstanding(slot, round).is_some() {
+            self.fail(overtaken);
         }
     }
 

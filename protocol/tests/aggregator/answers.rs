@@ -2,7 +2,7 @@
 
 use super::setup::{JOB, Sent, Setup, To, at, config, handled, norm};
 use thc_protocol::Round;
-use thc_protocol::aggregator::{Event, JobConfig};
+use thc_protocol::aggregator::{Event, JobConfig, Outcome};
 use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, Nudge, Straggler};
 
 fn only(sent: Vec<Sent>) -> Sent {
@@ -90,12 +90,16 @@ fn no_packet_has_more_than_one_answer() {
             for &c in &choices {
                 let mut setup = Setup::new(2);
                 for (worker, round, nudge) in [a, b, c] {
-                    let send = if nudge { Setup::nudging_data } else { Setup::data };
-                    let (event, sent) = send(&mut setup, worker, round, 0, 1);
+                    let flags = if nudge { FLAG_NUDGE } else { 0 };
+                    let header = Header { flags, ..setup.header(Kind::Data, worker, round, 0) };
+                    let (outcome, sent) = setup.packet(header, &[0x11; 512]);
                     assert!(sent.len() <= 1);
                     let slot = setup.slot(Kind::Data, 0);
-                    let answered = slot.complete || event == Event::Stale || nudge;
-                    assert_eq!(!sent.is_empty(), answered, "{a:?} {b:?} {c:?}: {event:?}");
+                    let answered = match outcome {
+                        Outcome::Handled(event) => slot.complete || event == Event::Stale || nudge,
+                        Outcome::Dropped(_) => false,
+                    };
+                    assert_eq!(!sent.is_empty(), answered, "{a:?} {b:?} {c:?}: {outcome:?}");
                     assert_eq!(slot.complete, slot.seen == 0b11);
                 }
             }

@@ -4,15 +4,17 @@ use super::setup::{COOKIE, JOB, Setup, TABLE, at, bytes, config, norm};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_protocol::aggregator::{DropReason, Endpoint, Event, Outcome, Shard};
 use thc_protocol::wire::{Header, Kind};
-use thc_protocol::{Cookie, JobId, Lane, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 
 /// A packet of worker 1 with a fault for every reason from `first` on, so that only the check for
 /// `first`, coming before the others, can have dropped it. Also where it comes from.
 fn faulty(setup: &Setup, first: DropReason) -> (Endpoint, Vec<u8>) {
     let has = |reason: DropReason| reason as u8 >= first as u8;
-    let mut header = setup.header(Kind::Data, 1, 0, 0);
+    // DATA has opened the slot. A fault of the table is one of DATA, too.
+    let kind = if first as u8 > DropReason::Table as u8 { Kind::Raw } else { Kind::Data };
+    let mut header = setup.header(kind, 1, 0, 0);
     let mut from = at(1);
-    let mut length = 512;
+    let mut length = kind.payload_len(Lane::Bits8);
     if has(DropReason::Job) {
         header.job = JobId(9);
     }
@@ -37,6 +39,9 @@ fn faulty(setup: &Setup, first: DropReason) -> (Endpoint, Vec<u8>) {
     if has(DropReason::Table) {
         header.table = TableId(TABLE.0 + 1);
     }
+    if has(DropReason::Round) {
+        header.round = Round(2);
+    }
     let mut packet = bytes(header, &vec![0x11; length]);
     if has(DropReason::Kind) {
         packet[1] = 0x77;
@@ -54,6 +59,7 @@ fn faulty(setup: &Setup, first: DropReason) -> (Endpoint, Vec<u8>) {
 fn the_first_check_that_fails_is_the_reason() {
     for reason in DropReason::ALL {
         let mut setup = Setup::new(3);
+        setup.data(0, 0, 0, 1);
         let (from, packet) = faulty(&setup, reason);
         assert_eq!(setup.raw(from, &packet), (Outcome::Dropped(reason), vec![]), "{reason:?}");
     }
@@ -62,6 +68,7 @@ fn the_first_check_that_fails_is_the_reason() {
 #[test]
 fn drops_are_counted_where_job_and_worker_are_known() {
     let mut setup = Setup::new(3);
+    setup.data(0, 0, 0, 1);
     for (times, reason) in DropReason::ALL.into_iter().enumerate() {
         let (from, packet) = faulty(&setup, reason);
         for _ in 0..=times {
@@ -82,9 +89,10 @@ fn drops_are_counted_where_job_and_worker_are_known() {
     }
     assert_eq!(counters.worker(WorkerId(1)).drops, member);
     assert_eq!(counters.worker(WorkerId(1)).events, [0; Event::ALL.len()]);
-    assert_eq!(counters.worker(WorkerId(1)).packets, 7 + 8 + 9 + 10 + 11);
-    // Source, Workers and Length came with a payload that is one byte short.
-    assert_eq!(counters.worker(WorkerId(1)).bytes, (7 + 8 + 9) * 531 + (10 + 11) * 532);
+    assert_eq!(counters.worker(WorkerId(1)).packets, 7 + 8 + 9 + 10 + 11 + 12 + 13);
+    // Source, Workers and Length came with a payload that is one byte short, Round and Mixed as RAW.
+    let bytes = (7 + 8 + 9) * 531 + (10 + 11) * 532 + (12 + 13) * 1044;
+    assert_eq!(counters.worker(WorkerId(1)).bytes, bytes);
     assert_eq!((counters.results, counters.resent, counters.nudges), (0, 0, 0));
 }
 
@@ -157,7 +165,8 @@ fn every_kind_has_its_length() {
         for kind in [Kind::Norm, Kind::Data, Kind::Raw] {
             let right = kind.payload_len(lane);
             for length in [0, 1, 19, 20, 21, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 1480] {
-                let packet = bytes(setup.header(kind, 0, 0, 0), &vec![0; length]);
+                // DATA and RAW do not share a slot's round (P14).
+                let packet = bytes(setup.header(kind, 0, 0, kind as u16), &vec![0; length]);
                 let let_in = matches!(setup.raw(at(0), &packet).0, Outcome::Handled(_));
                 assert_eq!(let_in, length == right, "{kind:?} of {length} bytes, {lane:?}");
             }

@@ -1,9 +1,9 @@
 //! P8–P13: slots, rounds, duplicates, completion, frozen results, quorum; DATA and RAW arithmetic.
 
-use super::setup::{JOB, Sent, Setup, To, VALUES, at, config, handled};
-use thc_protocol::aggregator::{Event, JobConfig};
-use thc_protocol::wire::{Header, Kind};
-use thc_protocol::{Lane, Round, WorkerId};
+use super::setup::{JOB, Sent, Setup, TABLE, To, VALUES, at, config, handled, norm};
+use thc_protocol::aggregator::{DropReason, Event, JobConfig, Outcome};
+use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, Norm};
+use thc_protocol::{Lane, Round, TableId, WorkerId};
 
 fn only(sent: Vec<Sent>) -> Sent {
     assert_eq!(sent.len(), 1, "{sent:?}");
@@ -78,9 +78,9 @@ fn a_newer_round_overwrites_complete_and_incomplete_slots() {
     let (event, sent) = setup.data(0, 8, 0, 2);
     assert_eq!((event, only(sent).payload()[1000]), (Event::Added, VALUES[1] + VALUES[2]));
     assert!(setup.slot(Kind::Data, 0).complete);
-    assert_eq!(setup.data(0, 1000, 0, 3), (Event::Opened, vec![]));
+    assert_eq!(setup.data(0, 9, 0, 3), (Event::Opened, vec![]));
     let slot = setup.slot(Kind::Data, 0);
-    assert_eq!((slot.round, slot.seen, slot.complete), (Round(1000), 0b01, false));
+    assert_eq!((slot.round, slot.seen, slot.complete), (Round(9), 0b01, false));
     assert!(slot.values.iter().all(|&lane| lane == VALUES[3]));
 }
 
@@ -97,7 +97,115 @@ fn rounds_wrap() {
     assert_eq!(setup.data(0, u32::MAX, 0, 1).0, Event::Stale);
     // Half the circle ahead is not newer; one less is.
     assert_eq!(setup.data(0, 1 + (1 << 31), 0, 1).0, Event::Stale);
-    assert_eq!(setup.data(0, 1 + (1 << 31) - 1, 0, 1).0, Event::Opened);
+    assert_eq!(setup.nudging_data(0, 1 + (1 << 31) - 1, 0, 1).0, Event::Opened);
+}
+
+/// P9: nothing but the next round opens a slot anew, unless the job may skip or the packet has waited long.
+#[test]
+fn a_round_too_far_ahead_is_dropped() {
+    let half = 1u32 << 31;
+    for (round, complete) in [(5, false), (5, true), (u32::MAX, false), (u32::MAX - 1, true)] {
+        for skip in [false, true] {
+            let filled = || {
+                let mut setup = Setup::with(JobConfig { skip, ..config(2) });
+                setup.data(0, round, 3, 1);
+                setup.norm(0, round, 3, norm(1.0));
+                if complete {
+                    setup.data(1, round, 3, 2);
+                    setup.norm(1, round, 3, norm(1.0));
+                }
+                setup
+            };
+            for ahead in [1, 2, 3, 1000, half - 1] {
+                let far = round.wrapping_add(ahead);
+                let mut setup = filled();
+                for (kind, payload) in [(Kind::Data, vec![0x33; 512]), (Kind::Raw, vec![7; 1024])] {
+                    let mut setup = filled();
+                    let header = setup.header(kind, 1, far, 3);
+                    let (outcome, sent) = setup.packet(header, &payload);
+                    assert_eq!(sent, vec![]);
+                    if ahead == 1 || skip {
+                        assert_eq!(outcome, Outcome::Handled(Event::Opened), "{round} + {ahead}");
+                        assert_eq!(setup.slot(Kind::Data, 3).round, Round(far));
+                        continue;
+                    }
+                    assert_eq!(outcome, Outcome::Dropped(DropReason::Round), "{round} + {ahead}");
+                    let slot = setup.slot(Kind::Data, 3);
+                    assert_eq!((slot.round, slot.complete), (Round(round), complete));
+                    assert_eq!(slot.values[0], VALUES[1] + if complete { VALUES[2] } else { 0 });
+                    // The slot goes on as if nothing had come.
+                    assert_eq!(setup.data(1, round, 3, 2).1.len(), 1);
+                    // With NUDGE it is heard.
+                    let header = Header { flags: FLAG_NUDGE, ..header };
+                    let (event, sent) = handled(setup.packet(header, &payload));
+                    assert_eq!((event, only(sent).header().kind), (Event::Opened, Kind::Nudge));
+                    assert_eq!(setup.slot(Kind::Data, 3).round, Round(far));
+                }
+                // A norm that would be refused for its tag, too.
+                let header = setup.header(Kind::Norm, 1, far, 3);
+                let outcome = setup.packet(header, &Norm { call: 99, ..norm(1.0) }.to_bytes()).0;
+                let expected = if ahead == 1 || skip {
+                    Outcome::Handled(Event::Opened)
+                } else {
+                    Outcome::Dropped(DropReason::Round)
+                };
+                assert_eq!(outcome, expected, "norm {round} + {ahead}");
+            }
+        }
+    }
+}
+
+/// P14: a round of a data slot is of one kind and one table.
+#[test]
+fn a_slot_mixes_neither_kinds_nor_tables() {
+    let other = TableId(9);
+    let with_tables = || {
+        let mut setup = Setup::with(JobConfig { tables: vec![TABLE], ..config(2) });
+        setup.aggregator.install_table(other, [0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        setup.aggregator.install_job(JobConfig { tables: vec![TABLE, other], ..config(2) }).unwrap();
+        setup
+    };
+    let forms = [(Kind::Data, TABLE), (Kind::Data, other), (Kind::Raw, TableId(0)), (Kind::Raw, TABLE)];
+    let payload = |kind: Kind| vec![0x11; kind.payload_len(Lane::Bits8)];
+    for (a, first) in forms.into_iter().enumerate() {
+        for (b, second) in forms.into_iter().enumerate() {
+            let mut setup = with_tables();
+            let header = |setup: &Setup, worker, (kind, table): (Kind, TableId)| Header {
+                table,
+                ..setup.header(kind, worker, 4, 2)
+            };
+            handled(setup.packet(header(&setup, 0, first), &payload(first.0)));
+            let before = setup.slot(Kind::Data, 2).values.to_vec();
+            for flags in [FLAG_NUDGE, 0] {
+                let header = Header { flags, ..header(&setup, 1, second) };
+                let (outcome, sent) = setup.packet(header, &payload(second.0));
+                if a == b {
+                    assert!(matches!(outcome, Outcome::Handled(_)) && sent.len() == 1);
+                    continue;
+                }
+                assert_eq!(
+                    (outcome, sent),
+                    (Outcome::Dropped(DropReason::Mixed), vec![]),
+                    "{first:?} {second:?}"
+                );
+                let slot = setup.slot(Kind::Data, 2);
+                assert_eq!((slot.seen, slot.values), (1, &before[..]));
+            }
+            // A complete slot answers no other form either, and the next round may be of any.
+            let result = only(handled(setup.packet(header(&setup, 1, first), &payload(first.0))).1);
+            assert_eq!(result.header().table, first.1);
+            if a != b {
+                let outcome = setup.packet(header(&setup, 0, second), &payload(second.0)).0;
+                assert_eq!(outcome, Outcome::Dropped(DropReason::Mixed));
+            }
+            let next = Header { round: Round(5), ..header(&setup, 0, second) };
+            assert_eq!(handled(setup.packet(next, &payload(second.0))).0, Event::Opened);
+            assert_eq!(
+                setup.aggregator.job_counters(JOB).unwrap().worker(WorkerId(1)).drops[12],
+                if a == b { 0 } else { 2 }
+            );
+        }
+    }
 }
 
 #[test]
@@ -156,7 +264,7 @@ fn one_worker_completes_alone() {
 fn sixty_four_workers_fill_seen() {
     // 64 · 3 = 192 fits 8 bits.
     let mut setup = Setup::with(JobConfig { tables: vec![], ..config(64) });
-    let thin = thc_protocol::TableId(4);
+    let thin = TableId(4);
     setup.aggregator.install_table(thin, [0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
     setup.aggregator.install_job(JobConfig { tables: vec![thin], ..config(64) }).unwrap();
     for worker in 0..64 {

@@ -54,6 +54,7 @@ pub fn config(workers: u8) -> JobConfig {
         cookie: COOKIE,
         workers,
         quorum: workers,
+        skip: false,
         data_slots: 8,
         norm_slots: 4,
         lane: Lane::Bits8,

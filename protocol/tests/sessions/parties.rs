@@ -25,6 +25,7 @@ pub fn static_job(workers: u8) -> StaticJob {
             cookie: COOKIE,
             workers,
             quorum: workers,
+            skip: false,
             data_slots: 64,
             norm_slots: 16,
             lane: Lane::Bits8,

@@ -104,6 +104,7 @@ impl JobPlan {
                 cookie: Cookie(0xABCD_0000 + u32::from(job)),
                 workers,
                 quorum: workers,
+                skip: false,
                 data_slots,
                 norm_slots,
                 lane,

@@ -1,7 +1,7 @@
 //! `reliable` with full quorum always ends with the exact sums.
 
 use crate::rng::{Rng, for_seeds};
-use crate::scenario::{ms, network, patience, restarts, world};
+use crate::scenario::{job, manners, ms, network, patience, restarts, world};
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ fn sums_are_exact_whatever_the_network_does() {
         let mut world = world(&mut rng, seed, jobs, 0.05, network, Restarts::default());
         world.run(patience(&world), ms(50));
         all_ended(&world);
+        // P18: without restarts nobody is ever that far ahead.
+        assert_eq!((world.too_far, world.mixed), (0, 0));
         slowest = slowest.max(world.now);
     });
     println!("slowest trace: {slowest:?}");
@@ -40,7 +42,35 @@ fn sums_are_exact_whenever_the_aggregator_forgets() {
         let mut world = world(&mut rng, seed, jobs, 0.05, network, restarts);
         world.run(patience(&world), ms(50));
         all_ended(&world);
+        assert_eq!(world.mixed, 0);
         slowest = slowest.max(world.now);
     });
     println!("slowest trace: {slowest:?}");
+}
+
+/// P9: what was under way since before a restart opens slots with old rounds, and NUDGE brings them up to date.
+#[test]
+fn sums_are_exact_when_packets_outlive_a_restart() {
+    let (mut slowest, mut too_far) = (Duration::ZERO, 0);
+    for_seeds("sums_are_exact_when_packets_outlive_a_restart", 60, |seed| {
+        let mut rng = Rng::new(seed);
+        // Many doubled packets, a copy of which comes rounds later: few slots make short rounds.
+        let network =
+            Network { duplicate: 0.5, late: 0.3, late_by: ms(rng.between(20, 200)), ..network(&mut rng) };
+        let network = Network { loss: network.loss.min(0.05), ..network };
+        let restarts = restarts(&mut rng, 4);
+        let mut plan = job(&mut rng, 5, 0.05);
+        plan.config.data_slots = rng.pick(&[2, 4, 6]);
+        plan.config.norm_slots = 2;
+        let manners = manners(&mut rng, &plan);
+        let mut world = World::new(seed, 1, network, restarts);
+        world.add_job(&plan, manners, &[]);
+        world.run(patience(&world), ms(50));
+        all_ended(&world);
+        assert_eq!(world.mixed, 0);
+        too_far += world.too_far;
+        slowest = slowest.max(world.now);
+    });
+    println!("slowest trace: {slowest:?}, {too_far} packets dropped as too far ahead");
+    assert!(too_far > 0, "no trace has such a packet");
 }

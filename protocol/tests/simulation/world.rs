@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::Duration;
-use thc_protocol::aggregator::{Aggregator, Endpoint, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, DropReason, Endpoint, JobConfig, Outcome, Shard, Sink};
 use thc_protocol::wire::{Header, Kind};
 use thc_protocol::{JobId, WorkerId};
 
@@ -79,6 +79,9 @@ pub struct World {
     /// Whether copies must be the same (not where packets are corrupted unnoticed, nor after a
     /// restart with a quorum below n).
     pub same_copies: bool,
+    /// Packets that were dropped as further ahead than P9 allows, and as of another form than the slot's round.
+    pub too_far: u64,
+    pub mixed: u64,
     pub packets_up: u64,
     pub packets_down: u64,
 }
@@ -105,6 +108,8 @@ impl World {
             same_copies: network.corrupt == 0.0,
             packets_up: 0,
             packets_down: 0,
+            too_far: 0,
+            mixed: 0,
             restarts,
         };
         for at in world.restarts.at.clone() {
@@ -117,7 +122,8 @@ impl World {
     pub fn add_job(&mut self, plan: &JobPlan, manners: Vec<Manner>, others: &[(u8, JobPlan)]) {
         for shard in &mut self.shards {
             shard.install_table(plan.config.tables[0], plan.values).unwrap();
-            shard.install_job(plan.config.clone()).unwrap();
+            let skip = JobConfig::may_skip(plan.policy, plan.config.quorum, plan.config.workers);
+            shard.install_job(JobConfig { skip, ..plan.config.clone() }).unwrap();
             for worker in 0..plan.config.workers {
                 let at = endpoint(plan.config.job.0, worker);
                 shard.set_member(plan.config.job, WorkerId(worker), at).unwrap();
@@ -238,7 +244,12 @@ impl World {
         let this = &self.clients[client];
         let from = endpoint(this.truth.plan.config.job.0, this.number);
         let mut answers = Answers::default();
-        self.shards[usize::from(shard)].handle(from, packet, &mut answers);
+        let outcome = self.shards[usize::from(shard)].handle(from, packet, &mut answers);
+        match outcome {
+            Outcome::Dropped(DropReason::Round) => self.too_far += 1,
+            Outcome::Dropped(DropReason::Mixed) => self.mixed += 1,
+            _ => {}
+        }
         for (members, answer) in answers.0 {
             let header = Header::parse(&answer).unwrap().0;
             let result = matches!(header.kind, Kind::Result | Kind::RawResult | Kind::NormResult);

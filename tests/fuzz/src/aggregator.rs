@@ -41,6 +41,8 @@ impl Sink for Sent {
 #[derive(Clone, Debug)]
 struct Given {
     kind: Kind,
+    /// Of the first packet.
+    table: TableId,
     workers: Vec<WorkerId>,
     /// Sums of coordinates, or the norm's maximum.
     sums: Vec<u64>,
@@ -48,8 +50,6 @@ struct Given {
     first: Vec<u8>,
     /// Once complete.
     result: Option<Vec<u8>>,
-    /// Whether everything in it is of one kind.
-    pure: bool,
 }
 
 /// What is known of a job.
@@ -93,6 +93,7 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         cookie: Cookie(1),
         workers,
         quorum: workers,
+        skip: input.arbitrary()?,
         data_slots: 4,
         norm_slots: 2,
         lane: if input.arbitrary()? { Lane::Bits8 } else { Lane::Bits16 },
@@ -151,6 +152,7 @@ impl Plant {
                         input.int_in_range(1..=4)?
                     },
                     quorum: input.int_in_range(0..=4)?,
+                    skip: input.arbitrary()?,
                     data_slots: slots(input)?,
                     norm_slots: slots(input)?,
                     lane: if input.arbitrary()? { Lane::Bits8 } else { Lane::Bits16 },
@@ -392,11 +394,11 @@ impl Ledger {
             Event::Opened => {
                 let given = Given {
                     kind: header.kind,
+                    table: header.table,
                     workers: vec![header.worker],
                     sums: coordinates(header, payload, table),
                     first: payload.to_vec(),
                     result: None,
-                    pure: true,
                 };
                 self.slots.insert(key, given);
             }
@@ -405,7 +407,8 @@ impl Ledger {
                 assert!(!given.workers.contains(&header.worker), "added twice");
                 assert!(given.result.is_none(), "added to a complete slot");
                 given.workers.push(header.worker);
-                given.pure &= given.kind == header.kind;
+                assert_eq!(given.kind, header.kind, "P14: one kind a round");
+                assert!(given.kind == Kind::Norm || given.table == header.table, "P14: one table a round");
                 for (sum, value) in given.sums.iter_mut().zip(coordinates(header, payload, table)) {
                     *sum = if header.kind == Kind::Norm { value.max(*sum) } else { *sum + value };
                 }
@@ -438,24 +441,20 @@ impl Ledger {
         if completes {
             assert!(*to_all && Some(answer.kind) == header.kind.result());
             assert_eq!(usize::from(answer.count), given.workers.len());
-            if given.pure {
-                let expected = given.expected(self.config.lane);
-                assert!(expected == body, "the result is the sum of what was let in");
-            }
+            let expected = given.expected(self.config.lane);
+            assert!(expected == body, "the result is the sum of what was let in");
             given.result = Some(bytes.clone());
             return;
         }
         match event {
             Event::Duplicate | Event::Late if given.result.is_some() => {
-                assert!(!to_all && (!given.pure || Some(answer.kind) == given.kind.result()));
+                assert!(!to_all && Some(answer.kind) == given.kind.result());
                 match given.result.as_mut().unwrap() {
                     // The first copy that anybody gets.
                     first if first.is_empty() => first.clone_from(bytes),
                     first => assert!(first == bytes, "every copy of a result is the same"),
                 }
-                if given.pure {
-                    assert!(given.expected(self.config.lane) == body);
-                }
+                assert!(given.expected(self.config.lane) == body);
             }
             Event::Stale => assert!(!to_all && answer.kind == Kind::Straggler),
             Event::Mismatch => assert!(*to_all && answer.kind == Kind::Mismatch),

@@ -25,6 +25,7 @@ fn job(workers: u8, quorum: u8) -> StaticJob {
             cookie: COOKIE,
             workers,
             quorum,
+            skip: quorum < workers,
             data_slots,
             norm_slots,
             lane,

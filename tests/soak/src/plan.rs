@@ -89,6 +89,7 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
             cookie: COOKIE,
             workers,
             quorum: workers,
+            skip: false,
             data_slots,
             norm_slots,
             lane,

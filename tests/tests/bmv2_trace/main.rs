@@ -53,6 +53,7 @@ fn config(job: u16, workers: u8, quorum: u8, slots: (u32, u32), tables: &[u8]) -
         cookie: Cookie(0x5EED_0000 + u32::from(job)),
         workers,
         quorum,
+        skip: quorum < workers,
         data_slots: slots.0,
         norm_slots: slots.1,
         lane: Lane::Bits8,
@@ -111,6 +112,7 @@ fn change(random: &mut Rng, plant: &mut Plant) {
             let quorum = random.u8(1..=placed.config.workers);
             placed.epoch += u32::from(quorum != placed.config.quorum);
             placed.config.quorum = quorum;
+            placed.config.skip = quorum < placed.config.workers;
         }
         2 => {
             placed.members.remove(&(placed.config.workers - 1));

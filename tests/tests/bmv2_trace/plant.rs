@@ -178,13 +178,14 @@ impl Plant {
         for job in &self.jobs {
             let c = &job.config;
             commands.push(format!(
-                "table_add jobs set_job {} => {} {:#x} {} {} {} {} {} {} {} {}",
+                "table_add jobs set_job {} => {} {:#x} {} {} {} {} {} {} {} {} {}",
                 c.job,
                 job.index,
                 c.cookie.0,
                 job.epoch,
                 c.workers,
                 c.quorum,
+                u8::from(c.skip),
                 job.data_base,
                 c.data_slots,
                 job.norm_base,

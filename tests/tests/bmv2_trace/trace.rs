@@ -29,10 +29,15 @@ pub struct Step {
     pub meaning: Meaning,
 }
 
-/// DATA or RAW: all workers use a slot for the same in a round (the norm stage sees to it).
-fn kind_of(job: &PlacedJob, slot: u16, round: u32) -> Kind {
+/// DATA or RAW, and the table: all workers use a slot for the same in a round (the norm stage sees to it).
+fn form_of(job: &PlacedJob, slot: u16, round: u32) -> (Kind, TableId) {
     let mixed = (u32::from(slot) ^ round ^ u32::from(job.config.job.0)).wrapping_mul(0x9E37_79B9);
-    if mixed >> 30 == 0 { Kind::Raw } else { Kind::Data }
+    let tables = &job.config.tables;
+    if mixed >> 30 == 0 {
+        (Kind::Raw, TableId(0))
+    } else {
+        (Kind::Data, tables[(mixed >> 20) as usize % tables.len()])
+    }
 }
 
 fn packet(header: &Header, payload: &[u8]) -> Vec<u8> {
@@ -56,18 +61,16 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         0 => round.wrapping_sub(1),
         1 => round.wrapping_add(1),
         2 if random.u8(..8) == 0 => round.wrapping_add(1 << 31),
+        3 => round.wrapping_add(random.u32(2..4)),
         _ => round,
     };
-    let mut kind = if norm { Kind::Norm } else { kind_of(job, slot, round) };
-    // Where nothing will be added, the kind may be another.
-    if !norm
-        && random.u8(..20) == 0
-        && let Some(view) = plant.model.slot(job.config.job, kind, SlotId(slot))
-        && view.seen != 0
-        && view.round == Round(round)
-        && (view.complete || view.seen >> worker & 1 == 1)
-    {
-        kind = if kind == Kind::Raw { Kind::Data } else { Kind::Raw };
+    let (mut kind, mut table) = form_of(job, slot, round);
+    if norm {
+        (kind, table) = (Kind::Norm, TableId(random.u8(..)));
+    } else if random.u8(..20) == 0 {
+        // Another form than the others'.
+        kind = random.choice([Kind::Data, Kind::Raw]).unwrap();
+        table = random.choice(job.config.tables.iter().copied()).unwrap();
     }
     let mut header = Header {
         kind,
@@ -75,11 +78,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         num_workers: job.config.workers,
         job: job.config.job,
         worker: WorkerId(worker),
-        table: if kind == Kind::Data {
-            random.choice(job.config.tables.iter().copied()).unwrap()
-        } else {
-            TableId(random.u8(..))
-        },
+        table,
         cookie: job.config.cookie,
         round: Round(round),
         slot: SlotId(slot),
@@ -124,7 +123,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         payload.push(0);
     }
     if header.slot != SlotId(slot) && u32::from(header.slot.0) < job.config.data_slots && !norm {
-        header.kind = kind_of(job, header.slot.0, round);
+        (header.kind, header.table) = form_of(job, header.slot.0, round);
         payload.resize(header.kind.payload_len(Lane::Bits8), 0x11);
     }
     let mut bytes = packet(&header, &payload);

@@ -76,6 +76,7 @@ impl Host {
             cookie: Cookie(COOKIE_NUMBER),
             workers: WORKERS,
             quorum: welcome.quorum,
+            skip: JobConfig::may_skip(welcome.policy, welcome.quorum, WORKERS),
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
             lane: welcome.lane,

@@ -89,6 +89,7 @@ impl Server {
             cookie: self.says.session,
             workers: 2,
             quorum: 2,
+            skip: false,
             data_slots: self.says.data_slots,
             norm_slots: self.says.norm_slots,
             lane: self.says.lane,

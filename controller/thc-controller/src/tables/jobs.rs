@@ -17,6 +17,8 @@ pub struct Job {
     pub workers: u8,
     /// Workers that complete a slot.
     pub quorum: u8,
+    /// Whether a packet may be rounds ahead of its slot (P9).
+    pub skip: bool,
     /// First data slot of the switch that is the job's.
     pub data_base: u32,
     /// S.
@@ -43,6 +45,7 @@ impl Row for Job {
             ("epoch", self.epoch.into()),
             ("workers", self.workers.into()),
             ("quorum", self.quorum.into()),
+            ("skip", self.skip.into()),
             ("data_base", self.data_base.into()),
             ("data_slots", self.data_slots.into()),
             ("norm_base", self.norm_base.into()),

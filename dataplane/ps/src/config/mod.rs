@@ -262,6 +262,7 @@ impl JobOptions {
             let mend = "use 1ms to 1h".to_owned();
             return Err(ConfigError::Value { place, key: "deadline", value, mend });
         }
+        let policy = Policy::from(self.policy.unwrap_or_default());
         let id = number(place, "table", self.table, default_table(job), 1..=MAX_TABLE)? as u8;
         let table = self.solve_table(job, workers, bits, lane)?;
         let config = JobConfig {
@@ -269,6 +270,7 @@ impl JobOptions {
             cookie: Cookie(cookie),
             workers,
             quorum,
+            skip: JobConfig::may_skip(policy, quorum, workers),
             data_slots,
             norm_slots,
             lane,
@@ -281,7 +283,7 @@ impl JobOptions {
             norm_slots,
             quorum,
             lane,
-            policy: Policy::from(self.policy.unwrap_or_default()),
+            policy,
             shards,
             deadline,
             table: TableId(id),

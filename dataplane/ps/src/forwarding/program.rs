@@ -207,7 +207,17 @@ impl Program {
         for (action, params) in [
             (
                 "set_job",
-                &["index", "cookie", "epoch", "workers", "quorum", "data_slots", "norm_slots", "group"][..],
+                &[
+                    "index",
+                    "cookie",
+                    "epoch",
+                    "workers",
+                    "quorum",
+                    "skip",
+                    "data_slots",
+                    "norm_slots",
+                    "group",
+                ][..],
             ),
             ("set_member", &["address", "udp_port"]),
             ("set_address", &["address", "udp_port"]),

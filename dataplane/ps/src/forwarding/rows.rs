@@ -66,6 +66,7 @@ impl StaticRows {
             ("epoch", epoch.into()),
             ("workers", config.workers.into()),
             ("quorum", config.quorum.into()),
+            ("skip", config.skip.into()),
             ("data_slots", config.data_slots.into()),
             ("norm_slots", config.norm_slots.into()),
             ("group", group.into()),

@@ -15,6 +15,7 @@ fn config(workers: u8) -> JobConfig {
         cookie: Cookie(0x5eed),
         workers,
         quorum: workers,
+        skip: false,
         data_slots: 16,
         norm_slots: 4,
         lane: Lane::Bits8,

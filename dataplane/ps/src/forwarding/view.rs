@@ -279,6 +279,7 @@ fn config(program: &Program, store: &Store, lanes: &Lanes, job: u128, row: &Entr
         cookie: Cookie(param("cookie") as u32),
         workers: param("workers") as u8,
         quorum: param("quorum") as u8,
+        skip: param("skip") != 0,
         data_slots: param("data_slots") as u32,
         norm_slots: param("norm_slots") as u32,
         lane: lanes.of(job),

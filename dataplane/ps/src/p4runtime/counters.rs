@@ -198,6 +198,7 @@ mod tests {
             cookie: Cookie(5),
             workers: 1,
             quorum: 1,
+            skip: false,
             data_slots: 2,
             norm_slots: 2,
             lane: Lane::Bits8,

@@ -102,11 +102,7 @@ pub fn all_reduce(workers: &[RawWorker], slot: u16, round: u32) {
         worker.send(&packet(&worker.header(Kind::Data, slot, round), &[index << 4 | index; 512]), slot);
     }
     for worker in workers {
-        // A JOIN that was repeated is answered again.
-        let mut result = worker.expect();
-        while result[1] == Kind::Welcome as u8 {
-            result = worker.expect();
-        }
+        let result = worker.expect();
         assert_eq!((result[1], result.len()), (Kind::Result as u8, 1044), "worker {}", worker.number);
         assert!(
             result[20..].iter().all(|&lane| lane == sum),

@@ -95,11 +95,13 @@ impl RawWorker {
         }
     }
 
-    /// Waits for a packet.
+    /// Waits for a packet. A WELCOME more is the answer to a JOIN that was repeated while the first was under way.
     pub fn expect(&self) -> Vec<u8> {
         let start = Instant::now();
         loop {
-            if let Some(packet) = self.receive() {
+            if let Some(packet) =
+                self.receive().filter(|packet| packet.get(1) != Some(&(Kind::Welcome as u8)))
+            {
                 return packet;
             }
             assert!(start.elapsed() < PATIENCE, "worker {} waits in vain", self.number);
@@ -249,6 +251,7 @@ impl Model {
                 cookie: welcome.session,
                 workers: workers[0].workers,
                 quorum: welcome.quorum,
+                skip: JobConfig::may_skip(welcome.policy, welcome.quorum, workers[0].workers),
                 data_slots: welcome.data_slots,
                 norm_slots: welcome.norm_slots,
                 lane: welcome.lane,

@@ -132,6 +132,7 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             cookie: COOKIE,
             workers,
             quorum,
+            skip: JobConfig::may_skip(policy, quorum, workers),
             data_slots: 64,
             norm_slots: 8,
             lane,
