@@ -100,14 +100,20 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         tables: vec![TableId(1)],
     });
     (0..workers).for_each(|worker| plant.member(JOBS[0], WorkerId(worker), Some(at(worker))));
-    while !input.is_empty() {
+    for step in 0u32.. {
+        if input.is_empty() {
+            break;
+        }
         if input.ratio(1, 6)? {
             plant.configure(input)?;
         } else {
             plant.send(input)?;
         }
-        plant.check();
+        if step % 16 == 0 {
+            plant.check();
+        }
     }
+    plant.check();
     Ok(())
 }
 

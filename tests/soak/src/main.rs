@@ -39,6 +39,7 @@ impl Total {
         all.failed += one.failed;
         all.happenings += one.happenings;
         all.sieges += one.sieges;
+        all.survived += one.survived;
         all.sessions += one.sessions;
         all.packets += one.packets;
         all.time += one.time;
@@ -65,7 +66,8 @@ fn main() -> ExitCode {
     println!("soak: {} all-reduces in traces of {}, from seed {first} on", flags.count, flags.trace);
     let next = AtomicU64::new(first);
     let stop = AtomicBool::new(false);
-    let total = Mutex::new((Total::default(), Duration::ZERO, 0.0f64));
+    let total = Mutex::new((Total::default(), Duration::ZERO, Vec::new()));
+    let before = memory();
     let failed: Vec<u64> = std::thread::scope(|scope| {
         let run = || {
             while !stop.load(Ordering::Relaxed) {
@@ -76,14 +78,11 @@ fn main() -> ExitCode {
                     return Some(seed);
                 };
                 let Ok(mut total) = total.lock() else { return None };
-                let (total, told, early) = &mut *total;
+                let (total, told, memories) = &mut *total;
                 total.add(&report);
                 let elapsed = started.elapsed();
                 let done = total.report.complete;
-                // What the first traces have touched stays in use.
-                if *early == 0.0 && done * 10 >= flags.count {
-                    *early = memory();
-                }
+                memories.push(memory());
                 if elapsed - *told >= Duration::from_secs(10) || done >= flags.count {
                     *told = elapsed;
                     let speed = done as f64 / elapsed.as_secs_f64();
@@ -109,15 +108,16 @@ fn main() -> ExitCode {
         );
     }
     let Ok(total) = total.into_inner() else { return ExitCode::FAILURE };
-    let (Total { report, traces }, _, early) = total;
+    let (Total { report, traces }, _, memories) = total;
     println!(
         "soak: {} all-reduces right on all workers ({} results compared bit for bit), {} failed on all as they had to",
         report.complete, report.results, report.failed
     );
     println!(
-        "soak: {traces} traces from seed {first} on, {} happenings, {} sieges, {} sessions, {} packets, {:.0} s of virtual time in {:.0} s",
+        "soak: {traces} traces from seed {first} on, {} happenings, {} sieges, {} restarts survived, {} sessions, {} packets, {:.0} s of virtual time in {:.0} s",
         report.happenings,
         report.sieges,
+        report.survived,
         report.sessions,
         report.packets,
         report.time.as_secs_f64(),
@@ -129,6 +129,14 @@ fn main() -> ExitCode {
         sum.as_secs_f64() * 1e3 / count.max(1) as f64,
         longest.as_secs_f64()
     );
-    println!("soak: memory {early:.0} MiB after a tenth, {:.0} MiB at the end", memory());
+    // Worlds differ in size; what is not given back shows over many of them.
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
+    let half = memories.len() / 2;
+    println!(
+        "soak: memory {before:.0} MiB before, {:.0} on average in the first half, {:.0} in the second, {:.0} in the end",
+        mean(&memories[..half]),
+        mean(&memories[half..]),
+        memory()
+    );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

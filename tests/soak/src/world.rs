@@ -30,6 +30,8 @@ pub struct Report {
     pub happenings: u64,
     /// Times that strangers tried to end a session, and nothing else happened.
     pub sieges: u64,
+    /// Restarts of the server that sessions had to survive, and did.
+    pub survived: u64,
     /// Sessions that began.
     pub sessions: u64,
     /// Packets that were sent.
@@ -50,7 +52,7 @@ pub struct World<K: Kernels> {
     stranger: SimIo,
     ledger: Ledger,
     report: Report,
-    /// Whether the network loses so little that whoever is asked four times (P24) answers.
+    /// Whether the network loses so little that whoever is asked four times (P24) answers, and nothing of the past comes up.
     sound: bool,
 }
 
@@ -60,7 +62,7 @@ impl<K: Kernels> World<K> {
     pub fn new(seed: u64) -> World<K> {
         let mut rng = Rng::with_seed(seed ^ 0x50A7_1E55);
         let network = network(&mut rng, seed);
-        let sound = network.loss + network.corrupt <= 0.002;
+        let sound = network.loss + network.corrupt <= 0.002 && network.late == 0.0;
         let net = SimNet::new(network);
         let workers = [1, 2, 2, 3, 3, 4, 6][rng.usize(..7)];
         let job = plan::configuration(&mut rng, workers);
@@ -82,18 +84,19 @@ impl<K: Kernels> World<K> {
     pub fn run(mut self, goal: u64) -> Report {
         self.calm(0);
         while self.ledger.complete < goal {
-            if self.sound && self.rng.u8(..4) == 0 {
-                self.siege();
+            match self.rng.u8(..8) {
+                0 | 1 if self.sound => self.siege(),
+                2 if self.sound => self.survive(),
+                _ => {}
             }
             let happenings = self.rng.u64(1..=6);
             for _ in 0..happenings {
                 self.happen();
                 let longest = [10, 100, 1000, 20_000, 300_000, 2_000_000][self.rng.usize(..6)];
-                let pause = Duration::from_micros(self.rng.u64(0..longest));
-                self.advance(self.net.now() + pause, u64::MAX);
+                self.pause(longest);
             }
             self.report.happenings += happenings;
-            let calm = self.rng.u64(1..60);
+            let calm = self.rng.u64(1..12);
             self.calm(calm);
         }
         let stats = self.net.stats();
@@ -204,9 +207,16 @@ impl<K: Kernels> World<K> {
         let longest = [1000, 50_000, 300_000][self.rng.usize(..3)];
         for _ in 0..self.rng.u8(1..40) {
             stranger::send(&mut self.rng, &mut self.stranger, &addresses, fingerprint);
-            let pause = Duration::from_micros(self.rng.u64(0..longest));
-            self.advance(self.net.now() + pause, u64::MAX);
+            self.pause(longest);
         }
+    }
+
+    /// All-reduces go on for up to so many microseconds. Mostly some are enough: fast ones would be nearly all there are.
+    fn pause(&mut self, longest: u64) {
+        let until = self.net.now() + Duration::from_micros(self.rng.u64(0..longest));
+        let some = self.ledger.complete + self.rng.u64(0..8);
+        let goal = if self.rng.u8(..64) == 0 { u64::MAX } else { some };
+        self.advance(until, goal);
     }
 
     /// Strangers send and nothing else happens, while workers may compute for long: no session ends, nobody is replaced.
@@ -221,6 +231,19 @@ impl<K: Kernels> World<K> {
         self.strangers();
         assert_eq!(before, (self.server.begun, self.server.removed), "strangers have ended a session");
         self.report.sieges += 1;
+    }
+
+    /// The server restarts as it was, and nothing else happens: the session goes on.
+    fn survive(&mut self) {
+        let session = self.server.installed.expect("it runs");
+        let begun = self.server.begun;
+        self.server.restart(self.server.job.clone());
+        let outage = Duration::from_micros(self.rng.u64(0..300_000));
+        self.server.down_until = self.net.now() + outage;
+        self.calm(1);
+        assert!(self.server.installed == Some(session), "a restart has ended a session");
+        assert_eq!(self.server.begun, begun + 1);
+        self.report.survived += 1;
     }
 
     /// Runs until a time, or until so many all-reduces have ended well.
@@ -253,7 +276,8 @@ impl<K: Kernels> World<K> {
 
 /// A network from faultless to bad.
 fn network(rng: &mut Rng, seed: u64) -> SimConfig {
-    let rate = |rng: &mut Rng| [0.0, 0.0, 0.001, 0.01, 0.05][rng.usize(..5)];
+    let most = [0, 5, 5][rng.usize(..3)];
+    let rate = |rng: &mut Rng| [0.0, 0.0, 0.0, 0.001, 0.01, 0.05][rng.usize(..=most)];
     SimConfig {
         seed,
         latency: Duration::from_micros(rng.u64(1..100)),
@@ -262,6 +286,8 @@ fn network(rng: &mut Rng, seed: u64) -> SimConfig {
         duplicate: rate(rng),
         reorder: rate(rng),
         corrupt: rate(rng),
+        late: rate(rng),
+        late_by: Duration::from_millis([10, 1000, 5000][rng.usize(..3)]),
         ..SimConfig::default()
     }
 }

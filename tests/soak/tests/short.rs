@@ -24,20 +24,20 @@ fn traces(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn every_mean_is_exact_whatever_happens_first_traces() {
-    traces(0..12);
+    traces(0..100);
 }
 
 #[test]
 fn every_mean_is_exact_whatever_happens_more_traces() {
-    traces(12..24);
+    traces(100..200);
 }
 
 #[test]
 fn every_mean_is_exact_whatever_happens_yet_more_traces() {
-    traces(24..36);
+    traces(200..300);
 }
 
 #[test]
 fn every_mean_is_exact_whatever_happens_last_traces() {
-    traces(36..48);
+    traces(300..400);
 }

@@ -18,6 +18,10 @@ pub struct SimConfig {
     pub loss: f64,
     /// Probability that a datagram arrives twice.
     pub duplicate: f64,
+    /// Probability that a datagram arrives once more, long after: within [`Self::late_by`].
+    pub late: f64,
+    /// How long after, at most.
+    pub late_by: Duration,
     /// Probability that a datagram is held back so that later ones overtake it.
     pub reorder: f64,
     /// Probability that bits of a datagram flip (a burst within 15 bits, which the UDP checksum
@@ -42,6 +46,8 @@ impl Default for SimConfig {
             jitter: Duration::ZERO,
             loss: 0.0,
             duplicate: 0.0,
+            late: 0.0,
+            late_by: Duration::ZERO,
             reorder: 0.0,
             corrupt: 0.0,
             bandwidth: None,
@@ -60,6 +66,8 @@ impl SimConfig {
             jitter: self.jitter,
             loss: self.loss,
             duplicate: self.duplicate,
+            late: self.late,
+            late_by: self.late_by,
             reorder: self.reorder,
             corrupt: self.corrupt,
         }
@@ -77,6 +85,10 @@ pub struct LinkConfig {
     pub loss: f64,
     /// As [`SimConfig::duplicate`].
     pub duplicate: f64,
+    /// As [`SimConfig::late`].
+    pub late: f64,
+    /// As [`SimConfig::late_by`].
+    pub late_by: Duration,
     /// As [`SimConfig::reorder`].
     pub reorder: f64,
     /// As [`SimConfig::corrupt`].
@@ -90,8 +102,10 @@ impl LinkConfig {
     /// [`TransportError::Probability`] for the first that isn't.
     pub fn validate(&self) -> Result<(), TransportError> {
         FaultRates { loss: self.loss, duplicate: self.duplicate, reorder: self.reorder }.validate()?;
-        if !(0.0..=1.0).contains(&self.corrupt) {
-            return Err(TransportError::Probability { name: "corrupt", value: self.corrupt });
+        for (name, value) in [("corrupt", self.corrupt), ("late", self.late)] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(TransportError::Probability { name, value });
+            }
         }
         Ok(())
     }

@@ -258,6 +258,12 @@ impl NetState {
             let later = self.part_of(spread.saturating_mul(MAX_HOLD));
             self.launch(from, to, payload, &link, arrives.saturating_add(later));
         }
+        // No die is cast where there is none, so that seeds keep their traces.
+        if link.late > 0.0 && self.chance(link.late) {
+            self.stats.duplicated += 1;
+            let later = self.part_of(link.late_by);
+            self.launch(from, to, payload, &link, arrives.saturating_add(later));
+        }
     }
 
     /// Puts one copy of a datagram on its way, maybe corrupted.

@@ -84,7 +84,7 @@ fn any_config() -> impl Strategy<Value = SimConfig> {
     (
         any::<u64>(),
         (0u64..200, 0u64..100),
-        (rate(), rate(), rate(), rate()),
+        (rate(), rate(), rate(), rate(), rate()),
         prop_oneof![Just(None), (1_000_000u64..10_000_000_000).prop_map(Some)],
         prop_oneof![Just(1usize), 1..50usize, Just(1 << 16)],
         any::<bool>(),
@@ -93,7 +93,7 @@ fn any_config() -> impl Strategy<Value = SimConfig> {
             |(
                 seed,
                 (latency, jitter),
-                (loss, duplicate, reorder, corrupt),
+                (loss, duplicate, late, reorder, corrupt),
                 bandwidth,
                 queue_packets,
                 checksums,
@@ -104,6 +104,8 @@ fn any_config() -> impl Strategy<Value = SimConfig> {
                     jitter: Duration::from_micros(jitter),
                     loss,
                     duplicate,
+                    late,
+                    late_by: Duration::from_micros(latency * 100),
                     reorder,
                     corrupt,
                     bandwidth,
@@ -151,7 +153,7 @@ proptest! {
                     && p.iter().zip(payload).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>() <= 15));
             }
         }
-        prop_assert!(times.values().all(|&count| count <= 2));
+        prop_assert!(times.values().all(|&count| count <= 3));
         let copies = times.values().filter(|&&count| count == 2).count();
         prop_assert!(copies as u64 <= stats.duplicated);
         if config.checksums {
@@ -247,6 +249,20 @@ fn reordering_happens_at_its_rate_and_never_without_it() {
         // All but those at the end of the stream are really overtaken.
         assert!(overtaken <= held && overtaken + 30 >= held, "{overtaken} {held}");
     }
+}
+
+#[test]
+fn copies_come_long_after() {
+    let late_by = Duration::from_secs(3);
+    let net = SimNet::new(SimConfig { seed: 4, late: 0.1, late_by, ..SimConfig::default() });
+    let (mut a, b) = (net.endpoint(peer(1)), net.endpoint(peer(2)));
+    a.send_run(peer(2), &[0; 10_000], 1).unwrap();
+    let trace = collect(&net, &mut [b]);
+    let late = trace.iter().filter(|(at, ..)| *at > Duration::from_millis(1)).count() as u64;
+    assert!(fits(late, 10_000, 0.1), "{late}");
+    assert_eq!(net.stats().duplicated, trace.len() as u64 - 10_000);
+    let last = trace.iter().map(|(at, ..)| *at).max().unwrap();
+    assert!(last > late_by * 9 / 10 && last < late_by * 11 / 10, "{last:?}");
 }
 
 #[test]
