@@ -18,6 +18,8 @@ mod hadamard;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod pages;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod ports;
 #[cfg(test)]
 mod tests;
 
@@ -94,6 +96,9 @@ kernels! {
         squares_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> f64;
         squares_add(sum: &mut [f32], x: &[f32]) -> f64;
         max_abs_bits(x: &[f32]) -> u32;
+    }
+    peak {
+        run(rounds: u32) -> f32;
     }
     aggregate {
         lookup_set4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);

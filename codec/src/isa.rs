@@ -41,6 +41,17 @@ impl Level {
     }
 }
 
+/// Operations in a round of [`peak`]: enough that none waits for another's result, few enough for 16 registers.
+pub const OPERATIONS: usize = 12;
+
+/// Does `rounds` times [`OPERATIONS`] additions and multiply-adds, half each, of the current instruction set's vectors
+/// ([`Isa::lanes`]), for benchmarks that compare a kernel with what the processor can do. The result must be used, or
+/// there is nothing to time.
+#[must_use]
+pub fn peak(rounds: u32) -> f32 {
+    crate::arch::peak::run(Isa::current(), rounds)
+}
+
 /// An instruction set that this processor has: values of this type come from detection alone.
 ///
 /// All instruction sets give the same bits, so this only matters for speed.
@@ -89,6 +100,17 @@ impl Isa {
             Level::Avx512 => "avx512",
             Level::Avx512Vbmi => "avx512vbmi",
             Level::Neon => "neon",
+        }
+    }
+
+    /// Coordinates in a vector; 1 without vectors.
+    #[must_use]
+    pub fn lanes(self) -> usize {
+        match self.0 {
+            Level::Scalar => 1,
+            Level::Neon => 4,
+            Level::Avx2 => 8,
+            Level::Avx512 | Level::Avx512Vbmi => 16,
         }
     }
 

@@ -3,5 +3,6 @@
 pub(crate) mod aggregate;
 pub(crate) mod lattice;
 pub(crate) mod norm;
+pub(crate) mod peak;
 pub(crate) mod quantize;
 pub(crate) mod rht;

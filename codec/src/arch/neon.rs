@@ -3,5 +3,15 @@
 pub(super) mod aggregate;
 pub(super) mod lattice;
 pub(super) mod norm;
+pub(super) mod peak {
+    //! For benchmarks.
+
+    /// `crate::isa::peak` with these vectors.
+    #[target_feature(enable = "neon")]
+    pub(crate) fn run(rounds: u32) -> f32 {
+        // SAFETY: this function has the vector's features.
+        unsafe { crate::arch::ports::run::<super::rht::Floats, { crate::isa::OPERATIONS }>(rounds) }
+    }
+}
 pub(super) mod quantize;
 pub(super) mod rht;

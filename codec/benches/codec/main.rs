@@ -1,0 +1,419 @@
+//! Speed of the kernels as ratios to a memory copy, and to their rooflines, measured in the same run:
+//! `cargo bench -p thc-codec`.
+//!
+//! Every figure is checked before it is timed. Each repetition times the kernel and its yardsticks
+//! one after the other, so that a change of clock or a busy neighbour hits both; reported is the
+//! median of the ratios. Results go to `bench/codec.json` in the target directory.
+//! `THC_BENCH_ISA=avx2` (or `scalar`) measures another instruction set than the best.
+#![allow(clippy::unwrap_used)]
+
+use std::hint::black_box;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use thc_codec::block::Block;
+use thc_codec::buffer::Buffer;
+use thc_codec::isa::Isa;
+use thc_codec::quantizer::{Quantizer, dequantize8};
+use thc_codec::rounding::Rounding;
+use thc_codec::signs::{SignKey, mix};
+use thc_codec::table::LookupTable;
+use thc_codec::{aggregate, norm, rht};
+
+mod figure;
+mod roofline;
+
+use figure::{Figure, REPETITIONS, against, median, one, seconds};
+use roofline::copy_of;
+
+/// Coordinates in a full partition.
+const LEN: usize = 1 << 20;
+/// Coordinates in a block that fits the first cache.
+const BLOCK: usize = 1 << 12;
+/// Indices in a packet.
+const PACKET: usize = 1024;
+const KEY: SignKey = SignKey { job_seed: 1, round: 2, partition: 0 };
+
+/// Normal coordinates, aligned.
+fn gradient(seed: u64) -> Buffer {
+    let mut x = Buffer::zeroed(LEN);
+    for (i, v) in x.iter_mut().enumerate() {
+        // Sum of four uniforms: near enough to normal for timing.
+        let w = mix(seed ^ mix(i as u64));
+        *v = (0..4).map(|k| (w >> (16 * k) & 0xFFFF) as f32).sum::<f32>() / 65_536.0 - 2.0;
+    }
+    x
+}
+
+/// What one worker holds.
+struct Worker {
+    gradient: Buffer,
+    feedback: Buffer,
+    packed: Vec<u8>,
+    quantizer: Quantizer,
+    table: LookupTable,
+}
+
+impl Worker {
+    fn new() -> Self {
+        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        Self {
+            gradient: gradient(1),
+            feedback: Buffer::zeroed(LEN),
+            packed: vec![0; LEN / 2],
+            quantizer: Quantizer::new(&table),
+            table,
+        }
+    }
+
+    /// Gradient and feedback to packed indices and new feedback.
+    fn compress(&mut self, rounding: &Rounding) -> f32 {
+        let norm = norm::l2_add(&mut self.feedback, &self.gradient).unwrap();
+        rht::forward(&mut self.feedback, KEY).unwrap();
+        let range = self.table.t_p() as f32 * rht::scale(LEN) * norm;
+        self.quantizer.quantize_packed4(&mut self.feedback, range, rounding, 0, &mut self.packed).unwrap();
+        rht::inverse(&mut self.feedback, KEY).unwrap();
+        range
+    }
+}
+
+/// Squared distance of `x` and `y` relative to that of `x` and 0.
+fn nmse(x: &[f32], y: &[f32]) -> f64 {
+    let square = |v: f32| f64::from(v) * f64::from(v);
+    x.iter().zip(y).map(|(a, b)| square(a - b)).sum::<f64>() / x.iter().map(|a| square(*a)).sum::<f64>()
+}
+
+fn key(block: usize) -> SignKey {
+    SignKey { partition: block as u32, ..KEY }
+}
+
+fn block(quantizer: &Quantizer, number: usize, range: f32) -> Block<'_> {
+    Block { quantizer, key: key(number), rounding: Rounding::new(3, 2, number as u32), range }
+}
+
+/// Forward and inverse of all blocks of `d` of a partition.
+fn transform(figures: &mut Vec<Figure>, d: usize, aim: f64) {
+    let x = gradient(2);
+    let mut y = x.clone();
+    let forward = |y: &mut [f32]| {
+        y.chunks_exact_mut(d).enumerate().for_each(|(i, y)| rht::forward(black_box(y), key(i)).unwrap());
+    };
+    let inverse = |y: &mut [f32]| {
+        y.chunks_exact_mut(d).enumerate().for_each(|(i, y)| rht::inverse(black_box(y), key(i)).unwrap());
+    };
+    forward(&mut y);
+    inverse(&mut y);
+    assert!(nmse(&x, &y) < 1e-12);
+    let log = d.ilog2();
+    let over = format!("2^20 in blocks of 2^{log}, over memcpy of 4 MiB");
+    figures.push(against(format!("rht forward, {over}"), (aim, 5.5), true, one(copy_of(LEN)), || {
+        forward(&mut y);
+    }));
+    figures.push(against(format!("rht inverse, {over}"), (aim, 5.5), true, one(copy_of(LEN)), || {
+        inverse(&mut y);
+    }));
+    let work = roofline::Work { len: LEN, bytes: 8.0, operations: roofline::transform(d) };
+    let over = format!("2^20 in blocks of 2^{log}, over its roofline");
+    figures
+        .push(against(format!("rht forward, {over}"), (1.5, 4.0), true, work.bounds(), || forward(&mut y)));
+    figures
+        .push(against(format!("rht inverse, {over}"), (1.5, 4.0), true, work.bounds(), || inverse(&mut y)));
+    // One block alone, in the first cache.
+    let some = roofline::Work { len: d, bytes: 8.0, operations: roofline::transform(d) };
+    if d < LEN {
+        let name = format!("rht forward, one block of 2^{log}, over its roofline");
+        figures.push(against(name, (1.5, 4.0), true, some.bounds(), || {
+            rht::forward(black_box(&mut y[..d]), KEY).unwrap();
+        }));
+    }
+}
+
+/// All blocks of `d` of a partition as a worker handles them: the sums' norms, compressing with error feedback into the
+/// feedback itself, decompressing.
+fn blocks(figures: &mut Vec<Figure>, d: usize) {
+    let log = d.ilog2();
+    let mut worker = Worker::new();
+    let rounding = Rounding::new(3, 2, 0);
+    let mut work = Buffer::zeroed(d);
+    let range = worker.table.t_p() as f32 * rht::scale(d) * norm::l2(&worker.gradient[..d]);
+    let compress = |worker: &mut Worker, work: &mut [f32], feed: bool| {
+        let Worker { gradient, feedback, packed, quantizer, .. } = worker;
+        let parts =
+            gradient.chunks_exact(d).zip(feedback.chunks_exact_mut(d)).zip(packed.chunks_exact_mut(d / 2));
+        for (i, ((x, e), out)) in parts.enumerate() {
+            let e = if feed {
+                black_box(norm::l2_sum(x, e));
+                Some(e)
+            } else {
+                black_box(norm::l2(x));
+                None
+            };
+            block(quantizer, i, range).compress(x, e, work, out).unwrap();
+        }
+    };
+    let decompress = |worker: &Worker, sums: &[u8], work: &mut [f32], out: &mut [f32]| {
+        for (i, (sums, out)) in sums.chunks_exact(d).zip(out.chunks_exact_mut(d)).enumerate() {
+            block(&worker.quantizer, i, range).decompress8(black_box(sums), 1, work, out).unwrap();
+        }
+    };
+    compress(&mut worker, &mut work, true);
+    let mut sums = vec![0; LEN];
+    aggregate::lookup_set4(&mut sums, &worker.table.values16(), &worker.packed).unwrap();
+    let mut out = Buffer::zeroed(LEN);
+    decompress(&worker, &sums, &mut work, &mut out);
+    // What was sent and what is kept make up the gradient.
+    let sum: Vec<f32> = out.iter().zip(worker.feedback.iter()).map(|(a, b)| a + b).collect();
+    assert!(nmse(&worker.gradient, &sum) < 1e-10);
+
+    let over = format!("2^20 in blocks of 2^{log}, over memcpy of 4 MiB");
+    let name = format!("compress with feedback, {over}");
+    figures
+        .push(against(name, (7.0, 16.0), true, one(copy_of(LEN)), || compress(&mut worker, &mut work, true)));
+    let name = format!("compress without feedback, {over}");
+    figures.push(against(name, (5.0, 12.0), true, one(copy_of(LEN)), || {
+        compress(&mut worker, &mut work, false);
+    }));
+    let name = format!("decompress, {over}");
+    figures.push(against(name, (3.0, 7.0), true, one(copy_of(LEN)), || {
+        decompress(&worker, &sums, &mut work, &mut out);
+    }));
+
+    // Gradient and feedback once for the norm, once more; feedback, indices written.
+    let over = format!("2^20 in blocks of 2^{log}, over its roofline");
+    let operations = roofline::NORM + 2.0 * roofline::transform(d) + 1.0 + roofline::QUANTIZE;
+    let whole = roofline::Work { len: LEN, bytes: 12.5, operations };
+    let name = format!("compress with feedback, {over}");
+    figures.push(against(name, (2.0, 5.0), true, whole.bounds(), || compress(&mut worker, &mut work, true)));
+    let operations = roofline::transform(d) + roofline::DEQUANTIZE;
+    let whole = roofline::Work { len: LEN, bytes: 5.0, operations };
+    let name = format!("decompress, {over}");
+    figures.push(against(name, (2.0, 5.0), true, whole.bounds(), || {
+        decompress(&worker, &sums, &mut work, &mut out);
+    }));
+
+    if d == BLOCK {
+        // Quantizing leaves another residual each time, so it begins from the same coordinates.
+        let mut rotated = worker.gradient.clone();
+        rht::forward(&mut rotated, KEY).unwrap();
+        let range = worker.table.t_p() as f32 * rht::scale(LEN) * norm::l2(&worker.gradient);
+        let Worker { quantizer, packed, gradient, feedback, .. } = &mut worker;
+        let mut part = |name: &str, bytes, operations, work: &mut dyn FnMut()| {
+            let bounds = roofline::Work { len: LEN, bytes, operations }.bounds();
+            figures.push(against(format!("{name}, over its roofline"), (1.5, 4.0), true, bounds, work));
+        };
+        part("quantize and pack 2^20 in packets", 8.5, roofline::QUANTIZE, &mut || {
+            let parts = rotated.chunks_exact_mut(PACKET).zip(packed.chunks_exact_mut(PACKET / 2));
+            for (i, (x, out)) in parts.enumerate() {
+                quantizer.quantize_packed4(x, range, &rounding, (i * PACKET) as u64, out).unwrap();
+            }
+        });
+        part("dequantize 2^20", 5.0, roofline::DEQUANTIZE, &mut || {
+            dequantize8(black_box(&sums), 1, 30, range, &mut out).unwrap();
+        });
+        part("norm of gradient + feedback, 2^20", 8.0, roofline::NORM, &mut || {
+            black_box(norm::l2_sum(black_box(gradient), feedback));
+        });
+    }
+}
+
+/// All of a worker's computing on a tensor larger than the caches, in blocks of `d`: norms of all blocks, compressing,
+/// decompressing.
+fn cold(figures: &mut Vec<Figure>, d: usize) {
+    const PARTS: usize = 16;
+    let len = PARTS * LEN;
+    let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+    let quantizer = Quantizer::new(&table);
+    let mut tensor = Buffer::zeroed(len);
+    tensor.chunks_exact_mut(LEN).for_each(|part| part.copy_from_slice(&gradient(5)));
+    let (mut feedback, mut other) = (Buffer::zeroed(len), Buffer::zeroed(len));
+    let (mut packed, mut work) = (vec![0; len / 2], Buffer::zeroed(d));
+    let sums: Vec<u8> = (0..len as u64).map(|i| (mix(i) % 31) as u8).collect();
+    let range = table.t_p() as f32 * rht::scale(d) * norm::l2(&tensor[..d]);
+    let block = |i| block(&quantizer, i, range);
+    let mut run = |feed: bool| {
+        if feed {
+            for (x, e) in tensor.chunks_exact(d).zip(feedback.chunks_exact(d)) {
+                black_box(norm::l2_sum(x, e));
+            }
+        } else {
+            tensor.chunks_exact(d).for_each(|x| {
+                black_box(norm::l2(x));
+            });
+        }
+        let parts =
+            tensor.chunks_exact(d).zip(feedback.chunks_exact_mut(d)).zip(packed.chunks_exact_mut(d / 2));
+        for (i, ((x, e), out)) in parts.enumerate() {
+            block(i).compress(x, feed.then_some(e), &mut work, out).unwrap();
+        }
+        // Into another tensor, so that all repetitions compress the same.
+        for (i, (sums, out)) in sums.chunks_exact(d).zip(other.chunks_exact_mut(d)).enumerate() {
+            block(i).decompress8(sums, 1, &mut work, out).unwrap();
+        }
+    };
+    let (from, mut to) = (Buffer::zeroed(len), Buffer::zeroed(len));
+    let mut copy = || {
+        to.copy_from_slice(black_box(&from));
+        black_box(&mut to);
+    };
+    let over = format!("64 MiB in blocks of 2^{}, memory-cold, over memcpy of 64 MiB", d.ilog2());
+    let name = format!("norms, compress, decompress, {over}");
+    figures.push(against(name, (4.0, 12.0), false, one(&mut copy), || run(false)));
+    let name = format!("the same with feedback, {over}");
+    figures.push(against(name, (6.0, 16.0), false, one(&mut copy), || run(true)));
+}
+
+/// Eight partitions on two threads against the same eight on one.
+fn threads(figures: &mut Vec<Figure>) {
+    const EACH: usize = 4;
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        println!("not run: two threads need two cores");
+        return;
+    }
+    let rounding = Rounding::new(3, 2, 0);
+    let mut halves = [Worker::new(), Worker::new()];
+    let mut alone = [Worker::new(), Worker::new()];
+    let some = |worker: &mut Worker| {
+        for _ in 0..EACH {
+            black_box(worker.compress(black_box(&rounding)));
+        }
+    };
+    let serial = |workers: &mut [Worker; 2]| workers.iter_mut().for_each(some);
+    let parallel = |workers: &mut [Worker; 2]| {
+        std::thread::scope(|scope| {
+            for worker in workers {
+                scope.spawn(move || some(worker));
+            }
+        });
+    };
+    serial(&mut alone);
+    parallel(&mut halves);
+    assert!(halves.iter().zip(&alone).all(|(a, b)| a.packed == b.packed && a.feedback == b.feedback));
+    let (serial, parallel) = (|| serial(&mut alone), || parallel(&mut halves));
+    figures.push(against(
+        "compress on two threads over one thread",
+        (0.53, 0.7),
+        true,
+        one(serial),
+        parallel,
+    ));
+}
+
+fn aggregation(figures: &mut Vec<Figure>) {
+    let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+    let values = table.values16();
+    let packed: Vec<u8> = (0..LEN as u64 / 2).map(|i| mix(i) as u8).collect();
+    let mut lanes = vec![0; LEN];
+    aggregate::lookup_set4(&mut lanes, &values, &packed).unwrap();
+    for packet in 0..LEN / PACKET {
+        let indices = &packed[packet * PACKET / 2..][..PACKET / 2];
+        aggregate::lookup_add4(&mut lanes[packet * PACKET..][..PACKET], &values, indices).unwrap();
+    }
+    for (i, lane) in lanes.iter().enumerate() {
+        let index = packed[i / 2] >> (4 - i % 2 * 4) & 15;
+        assert_eq!(*lane, 2 * values[usize::from(index)]);
+    }
+    figures.push(against(
+        "aggregate 2^20 indices in packets, over memcpy of 1 MiB",
+        (1.2, 2.0),
+        true,
+        one(copy_of(LEN / 4)),
+        || {
+            for (lanes, packed) in
+                lanes.chunks_exact_mut(PACKET).zip(black_box(&packed).chunks_exact(PACKET / 2))
+            {
+                aggregate::lookup_add4(lanes, &values, packed).unwrap();
+            }
+        },
+    ));
+    let mut wide = vec![0; 2 * LEN];
+    figures.push(against(
+        "aggregate 2^20 indices into 16-bit lanes, over memcpy of 2 MiB",
+        (1.2, 2.0),
+        true,
+        one(copy_of(LEN / 2)),
+        || {
+            for (lanes, packed) in
+                wide.chunks_exact_mut(PACKET).zip(black_box(&packed).chunks_exact(PACKET / 4))
+            {
+                aggregate::lookup_add4_wide(lanes, &values, packed).unwrap();
+            }
+        },
+    ));
+}
+
+fn solver(figures: &mut Vec<Figure>) {
+    let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+    assert_eq!(table.values(), [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30]);
+    let times = (0..REPETITIONS)
+        .map(|_| {
+            seconds(|| {
+                black_box(LookupTable::solve(4, 51, black_box(1.0 / 32.0))).unwrap();
+            })
+        })
+        .collect();
+    figures.push(Figure {
+        name: "table solver, b=4 g=51, in us over 100 us".to_owned(),
+        ratio: median(times) * 1e6 / 100.0,
+        aim: 1.0,
+        floor: 10.0,
+        detail: "time of one table divided by 100 us".to_owned(),
+    });
+    let mut tables = 0;
+    let time = seconds(|| {
+        for bits in 2..=4 {
+            for g in (1 << bits) - 1..=60 {
+                for i in 1..=40 {
+                    let fraction = (-0.3 * f64::from(i)).exp();
+                    black_box(LookupTable::solve(bits, g, fraction)).unwrap();
+                    tables += 1;
+                }
+            }
+        }
+    });
+    figures.push(Figure {
+        name: "sweep of tables, b=2..4 g<=60 p=40 values, over 2 s".to_owned(),
+        ratio: time / 2.0,
+        aim: 1.0,
+        floor: 5.0,
+        detail: format!("{tables} tables in {:.0} ms", time * 1e3),
+    });
+}
+
+fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from)
+}
+
+fn main() {
+    // `cargo test --benches` runs this without `--bench`: then there is nothing to measure.
+    if !std::env::args().any(|a| a == "--bench") {
+        return;
+    }
+    if let Ok(name) = std::env::var("THC_BENCH_ISA") {
+        Isa::available()
+            .find(|i| i.name() == name)
+            .unwrap_or_else(|| panic!("THC_BENCH_ISA: this machine has no {name}"))
+            .select();
+    }
+    let mut figures = Vec::new();
+    transform(&mut figures, BLOCK, 2.2);
+    transform(&mut figures, LEN, 3.2);
+    blocks(&mut figures, BLOCK);
+    blocks(&mut figures, LEN);
+    cold(&mut figures, BLOCK);
+    cold(&mut figures, LEN);
+    threads(&mut figures);
+    aggregation(&mut figures);
+    solver(&mut figures);
+
+    println!("{:80} {:>7} {:>6} {:>6}  detail", "name", "ratio", "aim", "floor");
+    for f in &figures {
+        println!("{:80} {:7.2} {:6.1} {:6.1}  {}", f.name, f.ratio, f.aim, f.floor, f.detail);
+    }
+    let dir = target_dir().join("bench");
+    std::fs::create_dir_all(&dir).unwrap();
+    let json: Vec<Value> = figures.iter().map(Figure::json).collect();
+    let path = dir.join("codec.json");
+    std::fs::write(&path, serde_json::to_string_pretty(&json).unwrap()).unwrap();
+    println!("written to {}", path.display());
+}
