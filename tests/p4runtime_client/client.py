@@ -119,7 +119,8 @@ class Client:
         return next(one for one in getattr(self.info, kind) if one.preamble.name == name)
 
     def row(self, table, number, is_default=False):
-        """A row whose key and parameters are `number`, as far as they have room for it."""
+        """A row whose key and parameters are `number`, as far as they have room for it; a lookup table's values are
+        0 and that."""
         table = self.find("tables", table) if isinstance(table, str) else table
         entity = p4runtime_pb2.Entity()
         entry = entity.table_entry
@@ -131,7 +132,7 @@ class Client:
         action = next(action for action in self.info.actions if action.preamble.id == used.id)
         entry.action.action.action_id = used.id
         for param in action.params:
-            value = encode(number % (1 << param.bitwidth))
+            value = encode(table_of(0, number) if param.name == "values" else number % (1 << param.bitwidth))
             entry.action.action.params.add(param_id=param.id, value=value)
         if is_default:
             del entry.match[:]
@@ -155,6 +156,11 @@ class Client:
         if index is not None:
             entity.counter_entry.index.index = index
         return entity
+
+
+def table_of(*values):
+    """The parameter of a lookup table with these first values."""
+    return int.from_bytes(bytes(values).ljust(16, b"\0"), "big")
 
 
 def errors_of(error):
@@ -289,7 +295,7 @@ def check_wrong_writes(client):
     full = client.codes(("INSERT", job(client, room)), ("INSERT", job(client, 3)), ("DELETE", job(client, 0)))
     assert full == ["RESOURCE_EXHAUSTED", "ALREADY_EXISTS", "OK"]
     wide = client.row("lookup", 1)
-    wide.table_entry.action.action.params[0].value = b"\xff" * 16
+    wide.table_entry.action.action.params[0].value = encode(table_of(*range(0, 256, 17)))
     allowed = client.row("job_tables", 1)
     # 2 workers with values up to 255 do not fit lanes of 8 bits, whichever row comes last.
     assert client.codes(("INSERT", wide), ("INSERT", allowed)) == ["OK", "INVALID_ARGUMENT"]
@@ -302,6 +308,14 @@ def check_wrong_writes(client):
     assert codes == ["INVALID_ARGUMENT"] * 6
     assert client.codes(("INSERT", huge)) == ["OK"]
     client.write(("DELETE", huge))
+
+    # P6: 0 first, then strictly increasing over 2, 4, 8 or 16 values, then 0.
+    tables = [client.with_params(client.row("lookup", 1), values=table_of(*values)) for values in [
+        (0, 0), (1, 2), (0, 5, 5, 6), (0, 5, 6), (0, 9, 8, 7), (0, 1, 2, 3, 4)]]
+    assert client.codes(*[("INSERT", table) for table in tables]) == ["INVALID_ARGUMENT"] * len(tables)
+    # What fails of a big batch is told as far as trailing metadata have room, and never too much for them.
+    many = client.codes(*[("DELETE", client.row("lookup", 1))] * 500)
+    assert 20 < len(many) < 500 and set(many) == {"NOT_FOUND"}, len(many)
 
     row = client.row("members", 1)
     wrong = []
@@ -370,7 +384,7 @@ def check_packets(client, workers):
     worker.settimeout(PATIENCE)
     control = client.row("control_plane", JOIN)
     client.write(("INSERT", control))
-    join = bytes([1, JOIN, 0, 0, 0, 1, 0, 0]) + bytes(12) + bytes(16)
+    join = bytes([1, JOIN, 0, 0, 0, 1, 0, 0]) + bytes(12) + bytes(32)
     worker.sendto(join, (host, int(port)))
     frame = client.message().packet.payload
     assert frame[42:] == join and frame[34:36] == worker.getsockname()[1].to_bytes(2, "big")
