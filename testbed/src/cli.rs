@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use thc_transport::IoName;
 
+use crate::asynchronous;
+use crate::asynchronous::arguments::{AsyncArgs, ORDER};
 use crate::demo::plan::{Plan, WorkerPlan};
 use crate::demo::{exact, model, processes, run, shared};
 use crate::distribution::Distribution;
@@ -52,6 +54,11 @@ enum Subcommands {
     Nmse(NmseArgs),
     /// Draw the error of THC and of other schemes: SVG files, numbers, one page with all
     Figures(FiguresArgs),
+    /// Train asynchronously with double quantization, and compare with full precision
+    Async(AsyncArgs),
+    /// A worker process of `thc async demo`
+    #[command(hide = true)]
+    AsyncWorker(AsyncWorkerArgs),
     /// A worker process of the demo
     #[command(hide = true)]
     DemoWorker(ChildArgs),
@@ -61,6 +68,13 @@ enum Subcommands {
     /// The parameter server of the demo, or its controller: becomes the program given
     #[command(hide = true)]
     DemoServer(ServerArgs),
+}
+
+#[derive(Args)]
+struct AsyncWorkerArgs {
+    /// The process that started this one
+    #[arg(long)]
+    parent: u32,
 }
 
 /// Switches that the demo can run.
@@ -303,6 +317,13 @@ fn execute(command: Subcommands) -> Result<()> {
                 seed: args.seed,
             };
             print(&experiment.run()?, args.json)
+        }
+        Subcommands::Async(args) => args.run(),
+        Subcommands::AsyncWorker(args) => {
+            processes::tie_to_parent(args.parent)?;
+            let order = std::env::var(ORDER).unwrap_or_default();
+            let order: asynchronous::Order = serde_json::from_str(&order).map_err(Error::Event)?;
+            asynchronous::work(&order)
         }
         Subcommands::Figures(args) => {
             let made = args.run()?;

@@ -218,6 +218,26 @@ pub enum Error {
         /// Worker 0's.
         first: String,
     },
+    /// The model server or its client failed.
+    #[error(transparent)]
+    ModelServer(#[from] thc_model::ModelError),
+    /// Asynchronous training failed in another way.
+    #[error("{0}")]
+    Async(String),
+    /// The digits are not there.
+    #[error("no digits: {reason} (install scikit-learn: apt-get install python3-sklearn)")]
+    NoDigits {
+        /// What Python said.
+        reason: String,
+    },
+    /// A bound on delays that so many workers cannot keep.
+    #[error("--delay must be at least {least} with {workers} workers, which compute at the same time")]
+    Delay {
+        /// The least that is possible.
+        least: u32,
+        /// As asked.
+        workers: u8,
+    },
     /// Ctrl-C or a request to end.
     #[error("interrupted")]
     Interrupted,
@@ -233,6 +253,7 @@ impl Error {
             | Self::SwitchWith { .. }
             | Self::ControllerOverDpdk
             | Self::Codec(_)
+            | Self::Delay { .. }
             | Self::Job(_)
             | Self::TooManyBits { .. } => 2,
             Self::Interrupted => 130,

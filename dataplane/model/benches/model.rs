@@ -1,0 +1,167 @@
+//! Pulls and pushes of a model over loopback, and the quantizers under them, against a copy of as many floats:
+//! `cargo bench -p thc-model`.
+//!
+//! Every answer is checked before it is timed, and work and yardstick take turns. Results go to `bench/model.json` in the
+//! target directory. Without `--bench` (as `cargo test --benches` calls it) there is one short turn, and nothing is written.
+#![allow(clippy::unwrap_used)]
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use thc_codec::lattice::Lattice;
+use thc_codec::packing::packed_len;
+use thc_codec::rounding::Rounding;
+use thc_codec::sparsify::sparsify;
+use thc_model::{Client, ClientConfig, JobConfig, ModelBits, Pull, Push, Server, ServerConfig, Spec};
+
+const SECRET: &str = "a secret for benchmarks";
+
+struct Figure {
+    name: String,
+    aim: f64,
+    floor: f64,
+    ratio: f64,
+    detail: String,
+}
+
+fn median(mut x: Vec<f64>) -> f64 {
+    x.sort_by(f64::total_cmp);
+    x[x.len() / 2]
+}
+
+fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+/// Median of work's time over that of the copy of `x`, turn by turn.
+fn against(name: &str, x: &[f32], turns: usize, work: impl FnMut()) -> Figure {
+    after(name, x, turns, || {}, work)
+}
+
+/// The same, with something before each turn that does not count.
+fn after(name: &str, x: &[f32], turns: usize, mut before: impl FnMut(), mut work: impl FnMut()) -> Figure {
+    let mut copy = vec![0.0; x.len()];
+    let (mut ratios, mut times, mut copies) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..turns {
+        before();
+        let yard = seconds(|| black_box(&mut copy).copy_from_slice(black_box(x)));
+        let time = seconds(&mut work);
+        ratios.push(time / yard);
+        times.push(time);
+        copies.push(yard);
+    }
+    let rate = |time: f64| 4.0 * x.len() as f64 / time / 1e9;
+    let (time, yard) = (median(times), median(copies));
+    let detail = format!("{:.3} GB/s of floats, the copy {:.1} GB/s", rate(time), rate(yard));
+    let (aim, floor) = if name.contains("loopback") { (60.0, 300.0) } else { (6.0, 20.0) };
+    Figure { name: name.to_owned(), aim, floor, ratio: median(ratios), detail }
+}
+
+/// Numbers of either sign that no width represents exactly.
+fn vector(len: usize) -> Vec<f32> {
+    (0..len).map(|i| (i as f32 * 0.7).sin()).collect()
+}
+
+fn quantizers(len: usize, turns: usize, figures: &mut Vec<Figure>) {
+    let x = vector(len);
+    let mut out = vec![0.0; len];
+    for bits in [4, 8, 11] {
+        let on = Lattice::spanning(&x, bits).unwrap();
+        let mut packed = vec![0; packed_len(bits, len)];
+        let mut round = 0;
+        let mut quantize = |packed: &mut [u8]| {
+            round += 1;
+            on.quantize(&x, Rounding::new(1, round, 0), 0, packed).unwrap();
+        };
+        quantize(&mut packed);
+        on.dequantize(&packed, &mut out).unwrap();
+        assert!(x.iter().zip(&out).all(|(a, b)| (a - b).abs() <= on.delta() * 1.01));
+        figures.push(against(&format!("quantize to {bits} bits"), &x, turns, || quantize(&mut packed)));
+        figures.push(against(&format!("dequantize {bits} bits"), &x, turns, || {
+            on.dequantize(&packed, &mut out).unwrap();
+        }));
+    }
+    let mut round = 0;
+    assert!(sparsify(&x, None, Rounding::new(1, 0, 0)).unwrap().positions.len() > len / 3);
+    figures.push(against("sparsify", &x, turns, || {
+        round += 1;
+        black_box(sparsify(&x, Some(len as f32 / 100.0), Rounding::new(1, round, 0)).unwrap());
+    }));
+}
+
+fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
+    let server = Server::start(ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        jobs: vec![JobConfig::new("train", SECRET.into())],
+        ..ServerConfig::default()
+    })
+    .unwrap();
+    let first = vector(len);
+    for bits in [32, 8] {
+        let config = |worker| ClientConfig {
+            servers: vec![server.local().to_string()],
+            secret: SECRET.into(),
+            worker,
+            ..ClientConfig::default()
+        };
+        let spec = Spec { bits: ModelBits::Fixed(bits), ..Spec::sgd(len as u64, 0.5) };
+        let name = format!("model-{bits}");
+        let mut client = Client::open(config(0), &name, spec.clone()).unwrap();
+        client.initialise(&first).unwrap();
+        let mut x = vec![0.0; len];
+        client.pull(&mut x, Pull::default()).unwrap();
+        let step = if bits == 32 { 0.0 } else { 1.0 / 127.0 * 1.01 };
+        assert!(x.iter().zip(&first).all(|(a, b)| (a - b).abs() <= step));
+        let mut gradient = vec![0.25; len];
+        gradient[0] = -0.25;
+        client.push(&gradient, Push::bits(bits)).unwrap();
+        client.pull(&mut x, Pull::default()).unwrap();
+        assert!(x.iter().zip(&first).skip(1).all(|(a, b)| (a - b + 0.125).abs() <= 0.01));
+        let mut other = Client::open(config(1), &name, spec).unwrap();
+        let mut theirs = vec![0.0; len];
+        other.pull(&mut theirs, Pull::default()).unwrap();
+        // A pull of the version that the worker has would be a flag: another worker changes it.
+        let change = || {
+            other.push(&gradient, Push::bits(bits)).unwrap();
+        };
+        figures.push(after(&format!("pull {bits} bits over loopback"), &first, turns, change, || {
+            client.pull(&mut x, Pull::default()).unwrap();
+        }));
+        figures.push(against(&format!("push {bits} bits over loopback"), &first, turns, || {
+            other.push(&gradient, Push::bits(bits)).unwrap();
+        }));
+        figures.push(against(&format!("push and pull {bits} bits over loopback"), &first, turns, || {
+            other.push_pull(&gradient, Push::bits(bits), &mut theirs, Pull::default()).unwrap();
+        }));
+    }
+    server.shutdown().unwrap();
+}
+
+fn main() {
+    let measuring = std::env::args().any(|argument| argument == "--bench");
+    let (turns, len) = if measuring { (25, 1 << 22) } else { (1, 1 << 14) };
+    let mut figures = Vec::new();
+    quantizers(if measuring { 1 << 20 } else { len }, 2 * turns, &mut figures);
+    streams(len, turns, &mut figures);
+    let json: Vec<Value> = figures
+        .iter()
+        .map(|figure| {
+            println!("{:<40} {:>8.2} × a copy, {}", figure.name, figure.ratio, figure.detail);
+            let ratio = (figure.ratio * 1000.0).round() / 1000.0;
+            json!({ "name": figure.name, "ratio": ratio, "better": "lower", "aim": figure.aim, "floor": figure.floor, "detail": figure.detail })
+        })
+        .collect();
+    if measuring {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+            || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")),
+            PathBuf::from,
+        );
+        let folder = target.join("bench");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("model.json"), serde_json::to_vec_pretty(&json).unwrap()).unwrap();
+    }
+}
