@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use setup::SECRET;
 use thc_model::{Client, ClientConfig, ClientStats, ModelBits, Pull, Push, ShardState, Spec};
@@ -115,6 +115,12 @@ fn survives(spec: Spec, seed: u64) {
             })
             .collect();
         for _ in 0..6 {
+            // Somebody has come back, or there would be nothing to lose.
+            let before = pushes.load(Ordering::Relaxed);
+            let patience = Instant::now() + Duration::from_secs(60);
+            while pushes.load(Ordering::Relaxed) == before && Instant::now() < patience {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             std::thread::sleep(Duration::from_millis(random.u64(20..400)));
             server.kill();
             server = Running::start(address, folder.path());
