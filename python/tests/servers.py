@@ -53,7 +53,7 @@ class Process:
     def hear(self, pattern: str) -> str:
         """Waits until it has said something, and returns the first group of the pattern."""
         assert self.process.stdout is not None
-        pipe, until = self.process.stdout.fileno(), time.monotonic() + 20
+        pipe, until = self.process.stdout.fileno(), time.monotonic() + 60
         while not (found := re.search(pattern, self.said, re.MULTILINE)):
             ready = select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
             part = os.read(pipe, 4096) if ready else b""

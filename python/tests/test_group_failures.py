@@ -129,6 +129,17 @@ def test_left_behind_by_a_quorum() -> None:
         together(*[group.close for group in groups])
 
 
+def fingerprint(welcome: bytes) -> bytes:
+    """Of a WELCOME whose session, nonce and fingerprint are zero (P23)."""
+    digest = 0
+    for (word,) in struct.iter_unpack(">Q", welcome):
+        z = digest ^ word
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % (1 << 64)
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % (1 << 64)
+        digest = ((z ^ z >> 31) + 1) % (1 << 64)
+    return struct.pack(">Q", digest)
+
+
 def test_the_job_is_unusable() -> None:
     """A server whose table is not one, as an incompatible version might have."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
@@ -141,7 +152,10 @@ def test_the_job_is_unusable() -> None:
             header = struct.pack(">BBBBHBBIIHBB", 1, 0x31, 0, 1, 1, 0, 0, COOKIE, 0, 0, 0, 0)
             numbers = struct.pack(">IIIBBBBIBBHd", 77, 64, 8, 1, 8, 0, 1, 200_000, 1, 4, 30, 1 / 32)
             table = bytes([5] * 16)  # not increasing
-            server.sendto(header + numbers + table + bytes(8) + nonce + bytes(16), worker)
+            last = struct.pack(">BBBBII", 20, 1, 1, 0, 0, 0) + bytes(36)
+            parts = [numbers + table + bytes(8), nonce, struct.pack(">d", 2.153875), bytes(8), last]
+            parts[3] = fingerprint(bytes(4) + parts[0][4:] + bytes(8) + parts[2] + bytes(8) + last)
+            server.sendto(header + b"".join(parts), worker)
 
         teller = threading.Thread(target=welcome, daemon=True)
         teller.start()

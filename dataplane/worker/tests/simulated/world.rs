@@ -311,3 +311,12 @@ pub const LEN: usize = 100_000;
 pub fn saved(engine: &Engine<SimIo>) -> Vec<(u64, Vec<u8>)> {
     engine.save_feedback().unwrap()
 }
+
+/// `count` seeds (`THC_TRACES` times as many if that is set), or `THC_SEED` alone.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("THC_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..count * number("THC_TRACES").unwrap_or(1),
+    }
+}
