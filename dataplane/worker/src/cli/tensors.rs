@@ -103,6 +103,10 @@ fn floats(bytes: &[u8]) -> anyhow::Result<Vec<f32>> {
 }
 
 fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
+    ensure!(
+        nesting(bytes) <= MAX_NESTING,
+        "its header has brackets in brackets, more than {MAX_NESTING} deep"
+    );
     ensure!(extent(bytes).is_some(), "its shape is more than memory can hold");
     let mut rest = bytes;
     let header = npyz::NpyHeader::from_reader(&mut rest)?;
@@ -132,6 +136,30 @@ fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
         data = reordered(&shape, &data, Order::LastInnermost)?;
     }
     Ok(Tensor { name: String::new(), shape, data, fortran })
+}
+
+/// Brackets in brackets of a header: the parser takes twice as long for each more.
+const MAX_NESTING: usize = 8;
+
+/// How deep brackets are nested in a header, whatever they are.
+fn nesting(bytes: &[u8]) -> usize {
+    // Behind magic and version: two bytes of length, or four from version 2 on.
+    let wide = bytes.get(6).is_some_and(|&version| version > 1);
+    let (first, len) = match (bytes.get(8..12), wide) {
+        (Some(b), true) => (12, u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize),
+        (Some(b), false) => (10, usize::from(u16::from_le_bytes([b[0], b[1]]))),
+        (None, _) => return 0,
+    };
+    let (mut depth, mut deepest) = (0usize, 0);
+    for byte in bytes.get(first..).unwrap_or_default().iter().take(len) {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 /// The product of all numbers in parentheses in a header, if it is no more than memory can hold: npyz multiplies those of
@@ -322,6 +350,7 @@ mod tests {
             (npy("'<f4'", false, "(3, 0)", &[]), "no coordinates"),
             (npy("'<f4'", false, "'x'", &[0; 8]), "no usable .npy file"),
             (npy("'<f4'", false, "(-1,)", &[0; 8]), "no usable .npy file"),
+            (npy(&"{".repeat(40), false, "(2,)", &[0; 8]), "brackets in brackets"),
         ] {
             std::fs::write(&path, bytes).unwrap();
             let error = format!("{:#}", read(&path).unwrap_err());
