@@ -44,6 +44,22 @@ pub fn server(py: Python<'_>, message: &str) -> PyErr {
     exception(py, "ServerError", message, |_| Ok(()))
 }
 
+/// Every failure of asynchronous training.
+pub fn model(py: Python<'_>, error: &thc_model::ModelError) -> PyErr {
+    use thc_model::ModelError;
+    let class = match error {
+        ModelError::Spec(_) | ModelError::Config(_) | ModelError::Codec(_) | ModelError::Length { .. } => {
+            "ConfigError"
+        }
+        ModelError::Empty => "ModelEmptyError",
+        ModelError::Unreachable { .. } => "ModelSilentError",
+        ModelError::Secret { .. } | ModelError::Refused { .. } => "ModelRefusedError",
+        ModelError::Socket { .. } => "NetworkError",
+        _ => "ModelError",
+    };
+    exception(py, class, &error.to_string(), |_| Ok(()))
+}
+
 /// The numbers of a bitmap; not as u8, whose vectors are `bytes` in Python.
 fn numbers(bits: u64) -> Vec<u32> {
     (0..64).filter(|w| bits >> w & 1 == 1).collect()

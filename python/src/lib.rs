@@ -7,6 +7,7 @@
 mod errors;
 mod file;
 mod group;
+mod model;
 mod options;
 mod process;
 mod server;
@@ -34,6 +35,8 @@ mod _native {
     use super::file::read_config;
     #[pymodule_export]
     use super::group::{Group, Handle};
+    #[pymodule_export]
+    use super::model::{Model, ModelServer};
     #[pymodule_export]
     use super::server::Server;
 

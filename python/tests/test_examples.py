@@ -71,3 +71,17 @@ def test_best_effort(workers: int) -> None:
     lost = re.search(r"lost (\d+)$", said)
     assert lost and int(lost[1]) > 0
     assert "made equal 4 times" in said
+
+
+def test_asynchronous() -> None:
+    needs("sklearn")
+    for options in [["--slow", "4"], ["--correct", "--delay", "4", "--bits", "8"]]:
+        said = torchrun("asynchronous", "--steps", "600", *options, workers=3)
+        assert result(said)[1] > 90
+        steps, longest = re.search(r"steps of the ranks: \[([\d, ]+)\]; longest delay (\d+)", said).groups()  # type: ignore[union-attr]
+        counts = [int(count) for count in steps.split(", ")]
+        # The slow one took part, and held nobody up; who waits for it is never more than four steps ahead.
+        assert 0 < counts[2] < max(counts) and sum(counts) >= 600
+        assert "--delay" not in options or int(longest) <= 4
+        moved, floats = map(float, re.search(r"rank 0: ([\d.]+) MB, as floats ([\d.]+) MB", said).groups())  # type: ignore[union-attr]
+        assert moved < floats / 3.5

@@ -81,3 +81,76 @@ class Server:
     def close(self, linger: float | str) -> None: ...
 
 def read_config(path: str | PathLike[str]) -> dict[str, Any]: ...
+
+@final
+class Model:
+    def __new__(
+        cls,
+        *,
+        servers: Sequence[str],
+        model: str,
+        coordinates: int,
+        rate: float,
+        secret: str,
+        job: str,
+        worker: int,
+        workers: int,
+        model_bits: int | None,
+        mu: float | None,
+        corrected: bool,
+        accelerated: bool,
+        epoch: int | None,
+        l1: float,
+        l2: float,
+        bounds: tuple[float, float] | None,
+        delay: int | None,
+        shard: int | None,
+        seed: int,
+        timeout: float | str | None,
+    ) -> Model: ...
+    def initialise(self, array: npt.NDArray[np.float32]) -> bool: ...
+    def begin(self, epoch: int, array: npt.NDArray[np.float32]) -> bool: ...
+    def pull(
+        self, array: npt.NDArray[np.float32], patient: bool
+    ) -> tuple[bool, int | None, bool, list[int], list[int]]: ...
+    def snapshot(self, array: npt.NDArray[np.float32]) -> int | None: ...
+    def push(
+        self,
+        gradient: npt.NDArray[np.float32],
+        bits: int,
+        sparse: bool,
+        budget: float | None,
+        zeros: bool,
+        scale: float,
+    ) -> tuple[int, int, list[tuple[int, str]]]: ...
+    def push_pull(
+        self,
+        gradient: npt.NDArray[np.float32],
+        bits: int,
+        sparse: bool,
+        budget: float | None,
+        zeros: bool,
+        scale: float,
+        array: npt.NDArray[np.float32],
+    ) -> tuple[tuple[int, int, list[tuple[int, str]]], tuple[bool, int | None, bool, list[int], list[int]]]: ...
+    def stats(self) -> dict[str, Any]: ...
+    def server_stats(self, server: int) -> str: ...
+    def close(self) -> None: ...
+
+@final
+class ModelServer:
+    def __new__(
+        cls,
+        *,
+        secret: str,
+        job: str,
+        listen: str,
+        state: str | PathLike[str] | None,
+        durable: float | str | None,
+        threads: int | None,
+        lease: float | str | None,
+    ) -> ModelServer: ...
+    @property
+    def address(self) -> str: ...
+    def stats_json(self) -> str: ...
+    def close(self) -> None: ...

@@ -20,6 +20,10 @@ __all__ = [
     "LeftBehindError",
     "MismatchError",
     "MissingError",
+    "ModelEmptyError",
+    "ModelError",
+    "ModelRefusedError",
+    "ModelSilentError",
     "NetworkError",
     "NonFiniteError",
     "NormError",
@@ -198,3 +202,19 @@ class UnusableJobError(ThcError):
 
 class NetworkError(ThcError, OSError):
     """The operating system refuses a socket or a packet."""
+
+
+class ModelError(ThcError):
+    """Asynchronous training: the model server or a connection to it failed."""
+
+
+class ModelEmptyError(ModelError):
+    """Nobody has given the model its first value, or its server has restarted and keeps no state."""
+
+
+class ModelRefusedError(ModelError):
+    """The model server says no: wrong secret, a model configured otherwise, above a limit."""
+
+
+class ModelSilentError(ModelError):
+    """The model server does not answer."""

@@ -1,0 +1,308 @@
+//! Asynchronous training: [`thc_model::Client`] and [`thc_model::Server`] as Python classes.
+
+use crate::errors;
+use crate::options::Time;
+use crate::process::OwnedByProcess;
+use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use thc_model::payload::Encoding;
+use thc_model::{
+    Client, ClientConfig, JobConfig, ModelBits, ModelError, Prox, Pull, Push, ServerConfig, ShardState, Spec,
+};
+
+/// What a pull found: whether a shard runs, the epoch that all wait for, whether a shard is empty, versions and epochs.
+type Found = (bool, Option<u64>, bool, Vec<u64>, Vec<u64>);
+/// What became of a push: shards that took it, the longest delay, why others did not.
+type Fate = (usize, u64, Vec<(usize, String)>);
+
+/// A worker's side of a model.
+#[pyclass(module = "thc._native", frozen)]
+pub struct Model {
+    inner: Mutex<Option<OwnedByProcess<Client>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Model {
+    /// Works with the client while other Python threads run.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Client) -> Result<T, ModelError> + Send,
+    ) -> PyResult<T> {
+        let done = py.detach(|| {
+            let mut inner = lock(&self.inner);
+            if inner.as_ref().is_none_or(|client| client.get().is_none()) {
+                return None;
+            }
+            // Taken out for the call, which needs it whole; nobody else can look meanwhile.
+            let mut client = inner.take().and_then(OwnedByProcess::into_inner)?;
+            let done = work(&mut client);
+            *inner = Some(OwnedByProcess::new(client));
+            Some(done)
+        });
+        match done {
+            Some(done) => done.map_err(|error| errors::model(py, &error)),
+            None => Err(errors::closed(py, "model")),
+        }
+    }
+}
+
+fn push(bits: u8, sparse: bool, budget: Option<f32>, zeros: bool, scale: f32) -> Push {
+    let encoding = match (bits, sparse, zeros) {
+        (32, ..) => Encoding::Full,
+        (bits, true, _) => Encoding::Sparse { bits, budget },
+        (bits, false, true) => Encoding::Dense { bits },
+        (bits, false, false) => Encoding::Shortest { bits },
+    };
+    Push { encoding, scale }
+}
+
+fn found(pulled: &thc_model::Pulled) -> Found {
+    let empty = pulled.shards.contains(&ShardState::Empty);
+    let (versions, epochs) = pulled.stamps().map(|stamp| (stamp.version, stamp.epoch)).unzip();
+    (pulled.running(), pulled.waiting(), empty, versions, epochs)
+}
+
+fn fate(pushed: thc_model::Pushed) -> Fate {
+    let refused = pushed.refused.into_iter().map(|(shard, reason)| (shard, reason.key().to_owned()));
+    (pushed.taken, pushed.delay, refused.collect())
+}
+
+#[pymethods]
+impl Model {
+    #[new]
+    #[pyo3(signature = (*, servers, model, coordinates, rate, secret, job, worker, workers, model_bits, mu, corrected,
+                        accelerated, epoch, l1, l2, bounds, delay, shard, seed, timeout))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        servers: Vec<String>,
+        model: &str,
+        coordinates: u64,
+        rate: f32,
+        secret: &str,
+        job: &str,
+        worker: u16,
+        workers: u16,
+        model_bits: Option<u8>,
+        mu: Option<f32>,
+        corrected: bool,
+        accelerated: bool,
+        epoch: Option<u32>,
+        l1: f32,
+        l2: f32,
+        bounds: Option<(f32, f32)>,
+        delay: Option<u32>,
+        shard: Option<u32>,
+        seed: u64,
+        timeout: Option<Time>,
+    ) -> PyResult<Self> {
+        let defaults = ClientConfig::default();
+        let prepared = || {
+            let bits = match (model_bits, mu) {
+                (Some(_), Some(_)) => return Err("give model_bits or mu, not both".to_owned()),
+                (None, Some(mu)) => ModelBits::Condition(mu),
+                (bits, None) => ModelBits::Fixed(bits.unwrap_or(8)),
+            };
+            let epoch = match epoch {
+                Some(0) => return Err("epoch is 0: give at least 1 push, or None".to_owned()),
+                epoch => epoch.and_then(NonZeroU32::new),
+            };
+            let usual = Spec::sgd(coordinates, rate);
+            let spec = Spec {
+                corrected,
+                accelerated,
+                epoch,
+                prox: Prox { l1, l2, bounds },
+                delay,
+                workers,
+                bits,
+                shard: shard.unwrap_or(usual.shard),
+                seed,
+                ..usual
+            };
+            let timeout = timeout.map_or(Ok(defaults.timeout), |time| time.read("timeout"))?;
+            let secret = secret.into();
+            Ok((ClientConfig { servers, job: job.to_owned(), secret, worker, timeout, seed }, spec))
+        };
+        let (config, spec) = prepared().map_err(|message: String| errors::config(py, &message))?;
+        let opened = py.detach(|| Client::open(config, model, spec));
+        let client = opened.map_err(|error| errors::model(py, &error))?;
+        Ok(Self { inner: Mutex::new(Some(OwnedByProcess::new(client))) })
+    }
+
+    /// Gives the model its first value: whether it had none.
+    fn initialise<'py>(&self, py: Python<'py>, array: PyReadonlyArrayDyn<'py, f32>) -> PyResult<bool> {
+        let data = array.as_slice()?;
+        self.with(py, |client| client.initialise(data))
+    }
+
+    /// Gives the full-batch gradient of an epoch: whether it was missing.
+    fn begin<'py>(&self, py: Python<'py>, epoch: u64, array: PyReadonlyArrayDyn<'py, f32>) -> PyResult<bool> {
+        let data = array.as_slice()?;
+        self.with(py, |client| client.begin(epoch, data))
+    }
+
+    /// Overwrites the array by the model.
+    fn pull<'py>(
+        &self,
+        py: Python<'py>,
+        array: &Bound<'py, PyArrayDyn<f32>>,
+        patient: bool,
+    ) -> PyResult<Found> {
+        let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
+        let data = array.as_slice_mut()?;
+        self.with(py, |client| client.pull(data, Pull { patient })).map(|pulled| found(&pulled))
+    }
+
+    /// Overwrites the array by the snapshot: its epoch.
+    fn snapshot<'py>(&self, py: Python<'py>, array: &Bound<'py, PyArrayDyn<f32>>) -> PyResult<Option<u64>> {
+        let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
+        let data = array.as_slice_mut()?;
+        self.with(py, |client| client.snapshot(data))
+    }
+
+    /// Sends a gradient.
+    #[pyo3(signature = (gradient, bits, sparse, budget, zeros, scale))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn push<'py>(
+        &self,
+        py: Python<'py>,
+        gradient: PyReadonlyArrayDyn<'py, f32>,
+        bits: u8,
+        sparse: bool,
+        budget: Option<f32>,
+        zeros: bool,
+        scale: f32,
+    ) -> PyResult<Fate> {
+        let data = gradient.as_slice()?;
+        let how = push(bits, sparse, budget, zeros, scale);
+        self.with(py, |client| client.push(data, how)).map(fate)
+    }
+
+    /// Sends a gradient and overwrites the array by the model after it, in one round trip.
+    #[pyo3(signature = (gradient, bits, sparse, budget, zeros, scale, array))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn push_pull<'py>(
+        &self,
+        py: Python<'py>,
+        gradient: PyReadonlyArrayDyn<'py, f32>,
+        bits: u8,
+        sparse: bool,
+        budget: Option<f32>,
+        zeros: bool,
+        scale: f32,
+        array: &Bound<'py, PyArrayDyn<f32>>,
+    ) -> PyResult<(Fate, Found)> {
+        let data = gradient.as_slice()?;
+        let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
+        let into = array.as_slice_mut()?;
+        let how = push(bits, sparse, budget, zeros, scale);
+        let done = self.with(py, |client| client.push_pull(data, how, into, Pull::default()));
+        done.map(|(pushed, pulled)| (fate(pushed), found(&pulled)))
+    }
+
+    /// Totals of this worker.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.with(py, |client| Ok(client.stats().clone()))?;
+        let dict = PyDict::new(py);
+        for (key, value) in [
+            ("pulls", stats.pulls),
+            ("flags", stats.flags),
+            ("pushes", stats.pushes),
+            ("refused", stats.refused),
+            ("pulled_bits", stats.pulled.bits),
+            ("pushed_bits", stats.pushed.bits),
+            ("whole_bits", stats.whole.bits),
+            ("delays", stats.delays),
+            ("longest_delay", stats.longest_delay),
+            ("reconnections", stats.reconnections),
+            ("forgotten", stats.forgotten),
+        ] {
+            dict.set_item(key, value)?;
+        }
+        dict.set_item("coding", stats.coding.as_secs_f64())?;
+        dict.set_item("waiting", stats.waiting.as_secs_f64())?;
+        Ok(dict)
+    }
+
+    /// What a server counts, as JSON.
+    fn server_stats(&self, py: Python<'_>, server: usize) -> PyResult<String> {
+        self.with(py, |client| client.server_stats(server).map(|stats| stats.to_string()))
+    }
+
+    /// Leaves. A second time nothing happens.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(lock(&self.inner).take()));
+    }
+}
+
+/// A model server in this process.
+#[pyclass(module = "thc._native", frozen)]
+pub struct ModelServer {
+    inner: Mutex<Option<OwnedByProcess<thc_model::Server>>>,
+    address: String,
+}
+
+#[pymethods]
+impl ModelServer {
+    #[new]
+    #[pyo3(signature = (*, secret, job, listen, state, durable, threads, lease))]
+    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        secret: &str,
+        job: &str,
+        listen: &str,
+        state: Option<PathBuf>,
+        durable: Option<Time>,
+        threads: Option<usize>,
+        lease: Option<Time>,
+    ) -> PyResult<Self> {
+        let defaults = ServerConfig::default();
+        let prepared = || {
+            let time = |key: &str, time: Option<Time>, usual| time.map_or(Ok(usual), |time| time.read(key));
+            Ok(ServerConfig {
+                listen: crate::options::parse("listen", listen)?,
+                jobs: vec![JobConfig::new(job, secret.into())],
+                state,
+                durable: time("durable", durable, defaults.durable)?,
+                threads: threads.unwrap_or(defaults.threads),
+                lease: time("lease", lease, defaults.lease)?,
+                ..defaults
+            })
+        };
+        let config = prepared().map_err(|message: String| errors::config(py, &message))?;
+        let server =
+            py.detach(|| thc_model::Server::start(config)).map_err(|error| errors::model(py, &error))?;
+        let address = server.local().to_string();
+        Ok(Self { inner: Mutex::new(Some(OwnedByProcess::new(server))), address })
+    }
+
+    /// Where it listens.
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Totals, as JSON.
+    fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
+        let stats = lock(&self.inner).as_ref().and_then(OwnedByProcess::get).map(thc_model::Server::stats);
+        let stats = stats.ok_or_else(|| errors::closed(py, "model server"))?;
+        serde_json::to_string(&stats).map_err(|error| errors::config(py, &error.to_string()))
+    }
+
+    /// Stops, after everything was written. A second time nothing happens.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let server = lock(&self.inner).take().and_then(OwnedByProcess::into_inner);
+        let stopped = py.detach(|| server.map_or(Ok(()), |server| server.shutdown().map(|_| ())));
+        stopped.map_err(|error| errors::model(py, &error))
+    }
+}

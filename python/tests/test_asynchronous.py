@@ -1,0 +1,263 @@
+"""`thc.Asynchronous` on NumPy arrays and by the PyTorch optimizer. Workers are threads of this process, the server, too."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import thc
+from conftest import together
+from servers import COOKIE, ParameterServer
+
+SECRET = "a secret for tests"
+_next_model = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[thc.ModelServer]:
+    with thc.ModelServer(SECRET, threads=2) as server:
+        yield server
+
+
+def join(server: thc.ModelServer, length: int, rate: float, model: str, **options: Any) -> thc.Asynchronous:
+    return thc.Asynchronous(server.address, length, rate, secret=SECRET, model=model, timeout=20, **options)
+
+
+def test_workers_find_the_minimum_of_a_quadratic(server: thc.ModelServer) -> None:
+    target = np.sin(np.arange(500)).astype(np.float32)
+
+    def work(worker: int) -> np.ndarray:
+        with join(server, 500, 0.2, "quadratic", worker=worker, workers=3, bits=8, delay=10) as model:
+            model.initialise(np.zeros(500))
+            x = np.empty(500, np.float32)
+            found = model.pull(x)
+            assert found.running and not found.empty and len(found.versions) == 1
+            for _ in range(40):
+                pushed, found = model.push_pull(x - target, x)
+                assert pushed.taken == 1 and pushed.delay <= 10 and not pushed.refused
+            stats = model.stats()
+            # The paper's bits and the byte that says which form it is.
+            assert stats["pushed_bits"] == 40 * (8 + 8 + 32 + 8 * 500)
+            assert stats["pushes"] == 40
+            return x
+
+    for x in together(*[lambda w=w: work(w) for w in range(3)]):
+        assert np.linalg.norm(x - target) < 0.2 * np.linalg.norm(target)
+    with join(server, 500, 0.2, "quadratic", worker=0, workers=3, delay=10) as model:
+        assert model.server_stats()["pushes"] >= 120
+
+
+def test_epochs_have_snapshots_and_gradients(server: thc.ModelServer) -> None:
+    with join(server, 20, 0.5, "epochs", corrected=True, epoch=3, model_bits=32, bits=32, workers=1) as model:
+        assert model.initialise(np.ones(20))
+        x = np.empty(20, np.float32)
+        found = model.pull(x)
+        assert found.waiting == 0 and not found.running
+        assert model.snapshot(x) == 0
+        assert model.begin(0, np.full(20, 0.25)) and not model.begin(0, np.zeros(20))
+        for _ in range(3):
+            assert model.pull(x).running
+            assert model.push(np.zeros(20)).taken == 1
+        assert model.pull(x).waiting == 1
+        assert model.snapshot(x) == 1
+        np.testing.assert_allclose(x, 1 - 3 * 0.125)
+
+
+def test_what_is_wrong_is_an_exception(server: thc.ModelServer) -> None:
+    with join(server, 20, 0.5, "wrong") as model:
+        with pytest.raises(thc.ModelEmptyError):
+            model.snapshot(np.empty(20, np.float32))
+        model.initialise(np.zeros(20))
+        with pytest.raises(thc.ConfigError, match="coordinates"):
+            model.pull(np.empty(21, np.float32))
+        model.pull(np.empty(20, np.float32))
+        with pytest.raises(thc.ConfigError):
+            model.push(np.full(20, np.nan))
+        with pytest.raises(thc.ModelRefusedError, match="rate"):
+            join(server, 20, 0.25, "wrong")
+    with pytest.raises(thc.ClosedError):
+        model.stats()
+    with pytest.raises(thc.ModelRefusedError, match="secret"):
+        thc.Asynchronous(server.address, 20, 0.5, secret="some other secret", timeout=5)
+    with pytest.raises(thc.ModelSilentError):
+        thc.Asynchronous("127.0.0.1:9", 20, 0.5, secret=SECRET, timeout=0.5)
+    for options in [{"bits": 1}, {"mu": 0.5, "model_bits": 8}, {"delay": 3}, {"epoch": 0}, {"secret": "short"}]:
+        with pytest.raises(thc.ConfigError):
+            thc.Asynchronous(server.address, 20, 0.5, **{"secret": SECRET, "workers": 8, "timeout": 5, **options})
+
+
+def test_state_survives(tmp_path: Any) -> None:
+    x = np.empty(20, np.float32)
+    for expected in range(3):
+        with thc.ModelServer(SECRET, state=tmp_path) as server, join(server, 20, 1.0, "m", model_bits=32, bits=32) as m:
+            m.initialise(np.zeros(20))
+            assert m.pull(x).versions == [expected]
+            np.testing.assert_array_equal(x, -expected)
+            m.push(np.ones(20))
+
+
+torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="not run: Python has no torch (Debian: apt-get install python3-torch)"
+)
+
+
+def _problem() -> tuple[Any, Any, Callable[[], Any]]:
+    import torch as t
+
+    generator = t.Generator().manual_seed(0)
+    inputs = t.randn(240, 12, generator=generator)
+    labels = (inputs[:, :3].sum(1) + 0.5 * inputs[:, 3] ** 2 > 0.3).long()
+
+    def module() -> Any:
+        t.manual_seed(1)
+        return t.nn.Sequential(t.nn.Linear(12, 24), t.nn.ReLU(), t.nn.Linear(24, 2))
+
+    return inputs, labels, module
+
+
+@torch
+def test_the_optimizer_trains_any_module(server: thc.ModelServer) -> None:
+    import thc.torch
+    import torch as t
+
+    inputs, labels, make = _problem()
+
+    def work(worker: int) -> float:
+        module = make()
+        length = thc.torch.coordinates(module)
+        with join(server, length, 0.5, "module", worker=worker, workers=2, bits=4) as model:
+            optimizer = thc.torch.AsynchronousSGD(module.parameters(), model)
+            schedule = t.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if step < 80 else 0.3)
+            batches = t.Generator().manual_seed(worker)
+            for _ in range(120):
+                chosen = t.randint(240, (40,), generator=batches)
+                optimizer.zero_grad()
+                t.nn.functional.cross_entropy(module(inputs[chosen]), labels[chosen]).backward()
+                optimizer.step()
+                schedule.step()
+                assert optimizer.pushed is not None and optimizer.pushed.taken == 1
+        with t.no_grad():
+            return float(t.nn.functional.cross_entropy(module(inputs), labels))
+
+    for loss in together(*[lambda w=w: work(w) for w in range(2)]):
+        assert loss < 0.25
+
+
+@torch
+def test_it_trains_convolutions_normalization_and_embeddings(server: thc.ModelServer) -> None:
+    """Any module: shared and frozen parameters, f64 ones, gradients that stay away, groups of parameters."""
+    import thc.torch
+    import torch as t
+
+    class Odd(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = t.nn.Embedding(11, 6)
+            self.convolution = t.nn.Conv1d(6, 8, 3, padding=1)
+            self.norm = t.nn.BatchNorm1d(8)
+            self.wide = t.nn.Linear(8, 6, dtype=t.float64)
+            self.scores = t.nn.Linear(6, 11)
+            self.scores.weight = self.words.weight
+            self.unused = t.nn.Parameter(t.full((3,), 5.0))
+            self.frozen = t.nn.Parameter(t.full((2,), 7.0), requires_grad=False)
+
+        def forward(self, rows: Any) -> Any:
+            hidden = self.norm(self.convolution(self.words(rows).transpose(1, 2))).relu().mean(2)
+            return self.scores(self.wide(hidden.double()).float())
+
+    t.manual_seed(2)
+    module = Odd()
+    rows = t.randint(11, (64, 9))
+    length = thc.torch.coordinates(module)
+    with join(server, length, 0.5, "odd", bits=8, model_bits=16) as model:
+        groups = [{"params": [module.frozen]}, {"params": [p for p in module.parameters() if p is not module.frozen]}]
+        optimizer = thc.torch.AsynchronousSGD(groups, model)
+        for step in range(150):
+            optimizer.zero_grad()
+            loss = t.nn.functional.cross_entropy(module(rows), rows[:, 4])
+            loss.backward()
+            optimizer.step()
+            assert optimizer.version == step + 1
+        assert loss < 0.5
+        t.testing.assert_close(module.unused.detach(), t.full((3,), 5.0), atol=1e-3, rtol=0)
+        t.testing.assert_close(module.frozen, t.full((2,), 7.0), atol=1e-3, rtol=0)
+        assert module.scores.weight is module.words.weight and module.wide.weight.dtype == t.float64
+        with pytest.raises(thc.ConfigError, match="length"):
+            optimizer.add_param_group({"params": [t.nn.Parameter(t.zeros(2))]})
+        optimizer.param_groups[0]["lr"] = 0.1
+        with pytest.raises(thc.ConfigError, match="different learning rates"):
+            optimizer.step()
+        with pytest.raises(thc.ConfigError, match="parameters"):
+            thc.torch.AsynchronousSGD(module.wide.parameters(), model)
+
+
+@torch
+def test_with_correction_it_averages_once_per_epoch(server: thc.ModelServer, jobs: ParameterServer) -> None:
+    import thc.torch
+    import torch as t
+
+    inputs, labels, make = _problem()
+
+    def work(worker: int) -> float:
+        module = make()
+        own = slice(120 * worker, 120 * worker + 120)
+
+        def loss_on(chosen: Any) -> Any:
+            module.zero_grad()
+            loss = t.nn.functional.cross_entropy(module(inputs[chosen]), labels[chosen])
+            loss.backward()
+            return loss
+
+        group = thc.Group(jobs.address, 40, worker, COOKIE, timeout=20, join_timeout=20)
+        length = thc.torch.coordinates(module)
+        options = {"worker": worker, "workers": 2, "corrected": True, "epoch": 40, "bits": 8}
+        with join(server, length, 0.5, "corrected", **options) as model:
+            with pytest.raises(thc.ConfigError, match="full"):
+                thc.torch.AsynchronousSGD(module.parameters(), model)
+            optimizer = thc.torch.AsynchronousSGD(module.parameters(), model, full=lambda: loss_on(own), group=group)
+            with pytest.raises(thc.ConfigError, match="closure"):
+                optimizer.step()
+            batches = t.Generator().manual_seed(worker)
+            # Both leave in the same epoch, whoever made how many of its steps.
+            while (optimizer.epoch or 0) < 5:
+                chosen = t.randint(240, (40,), generator=batches)
+                optimizer.step(lambda: loss_on(chosen))
+        group.close()
+        with t.no_grad():
+            return float(t.nn.functional.cross_entropy(module(inputs), labels))
+
+    for loss in together(*[lambda w=w: work(w) for w in range(2)]):
+        assert loss < 0.3
+
+
+@torch
+def test_who_comes_within_an_epoch_takes_its_snapshot_along(server: thc.ModelServer) -> None:
+    import thc.torch
+    import torch as t
+
+    def quadratic() -> tuple[Any, Callable[[], Any]]:
+        x = t.nn.Parameter(t.zeros(12))
+
+        def closure() -> Any:
+            x.grad = x.detach() - 3
+            return x.grad.square().sum() / 2
+
+        return x, closure
+
+    with thc.Server(1, COOKIE) as averaging, thc.Group(averaging.address, 1, 0, COOKIE) as group:
+        options: dict[str, Any] = {"workers": 2, "corrected": True, "epoch": 100, "bits": 32, "model_bits": 32}
+        with join(server, 12, 0.25, "late", **options) as one, join(server, 12, 0.25, "late", worker=1, **options) as two:
+            x, closure = quadratic()
+            first = thc.torch.AsynchronousSGD([x], one, full=closure, group=group)
+            for _ in range(3):
+                first.step(closure)
+            late, closure = quadratic()
+            second = thc.torch.AsynchronousSGD([late], two, full=closure, group=group)
+            assert (second.epoch, second.version) == (0, 3)
+            second.step(closure)
+            # Without error, correction is gradient descent: (x − 3) shrinks by the same factor at every step.
+            t.testing.assert_close(late.detach(), t.full((12,), 3 * (1 - 0.75**4)))

@@ -1,0 +1,240 @@
+"""Asynchronous training: a server holds the model, workers pull it and push gradients, nobody waits for anybody."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from thc import _native
+from thc.errors import ConfigError
+
+__all__ = ["Asynchronous", "ModelServer", "Pulled", "Pushed"]
+
+Vector = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What a pull found."""
+
+    running: bool
+    """Whether at least one shard takes gradients."""
+    waiting: int | None
+    """The epoch whose full-batch gradient all shards wait for, if they do."""
+    empty: bool
+    """Whether the model has no value yet."""
+    versions: list[int]
+    """Pushes that each running shard has taken."""
+    epochs: list[int]
+    """Epochs that each running shard has completed."""
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What became of a push."""
+
+    taken: int
+    """Shards that took it."""
+    delay: int
+    """The most steps that others made between its pull and itself."""
+    refused: list[tuple[int, str]]
+    """Shards that did not take it, and why: ``epoch``, ``late``, ``incarnation``, …"""
+
+
+def _secret(secret: str | None) -> str:
+    found = secret if secret is not None else os.environ.get("THC_MODEL_SECRET")
+    if found is None:
+        raise ConfigError("the job's secret is missing: give secret, or set THC_MODEL_SECRET")
+    return found
+
+
+def _vector(array: npt.ArrayLike) -> Vector:
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+class Asynchronous:
+    """A worker's side of a model on one or several model servers (``thc-model``).
+
+    ``server`` is ``"host:port"``, or several, over which the model is cut; ``coordinates`` is its length and ``rate`` the
+    step size. The first worker to come makes the model; all others must say the same. Options:
+
+    - ``secret``: of the job (default: the variable ``THC_MODEL_SECRET``), ``job`` its name, ``model`` the model's;
+      ``worker`` this worker's number, below ``workers``.
+    - ``model_bits`` (8): of a pulled coordinate, 2 to 16, or 32; or ``mu``: as few as condition (2) of the paper allows.
+    - ``bits`` (8): of a pushed coordinate, 2 to 16, or 32; ``sparse``: made sparse first, with ``budget`` coordinates
+      on average.
+    - ``corrected``: SVRG's correction (Algorithm 1), ``accelerated``: momentum (Algorithm 3); both need ``epoch``, the
+      pushes of an epoch. Without: plain stochastic gradients.
+    - ``l1``, ``l2``, ``bounds``: the proximal step.
+    - ``delay``: no gradient is taken that is older than so many steps; quick workers wait for slow ones then.
+    - ``timeout`` (120 s): how long a call may go without an answer; a server may restart meanwhile.
+
+    Raises :exc:`~thc.ModelSilentError`, :exc:`~thc.ModelRefusedError`, :exc:`~thc.ConfigError`.
+    """
+
+    def __init__(
+        self,
+        server: str | Sequence[str],
+        coordinates: int,
+        rate: float,
+        *,
+        secret: str | None = None,
+        job: str = "train",
+        model: str = "model",
+        worker: int = 0,
+        workers: int = 64,
+        model_bits: int | None = None,
+        mu: float | None = None,
+        bits: int = 8,
+        sparse: bool = False,
+        budget: float | None = None,
+        corrected: bool = False,
+        accelerated: bool = False,
+        epoch: int | None = None,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        bounds: tuple[float, float] | None = None,
+        delay: int | None = None,
+        shard: int | None = None,
+        seed: int = 0,
+        timeout: float | str | None = None,
+    ) -> None:
+        if bits != 32 and not 2 <= bits <= 16:
+            raise ConfigError(f"bits is {bits}: give 2 to 16, or 32")
+        self.coordinates = coordinates
+        self.rate = rate
+        self.corrected = corrected
+        self.worker = worker
+        self.bits = bits
+        self.sparse = sparse
+        self.budget = budget
+        self._native = _native.Model(
+            servers=[server] if isinstance(server, str) else list(server),
+            model=model,
+            coordinates=coordinates,
+            rate=rate,
+            secret=_secret(secret),
+            job=job,
+            worker=worker,
+            workers=workers,
+            model_bits=model_bits,
+            mu=mu,
+            corrected=corrected,
+            accelerated=accelerated,
+            epoch=epoch,
+            l1=l1,
+            l2=l2,
+            bounds=bounds,
+            delay=delay,
+            shard=shard,
+            seed=seed,
+            timeout=timeout,
+        )
+
+    def initialise(self, x: npt.ArrayLike) -> bool:
+        """Gives the model its first value, if it has none: whether it had none."""
+        return self._native.initialise(_vector(x))
+
+    def pull(self, out: Vector, *, patient: bool = False) -> Pulled:
+        """Overwrites ``out`` by the model. ``patient``: waits, up to seconds, while an epoch's gradient is missing."""
+        return Pulled(*self._native.pull(out, patient))
+
+    def push(self, gradient: npt.ArrayLike, *, scale: float = 1.0) -> Pushed:
+        """Sends a gradient at what was pulled last; ``scale`` is a factor of the rate. With correction it is the
+        difference from the gradient at the snapshot."""
+        return Pushed(
+            *self._native.push(_vector(gradient), self.bits, self.sparse, self.budget, False, scale)
+        )
+
+    def push_pull(self, gradient: npt.ArrayLike, out: Vector, *, scale: float = 1.0) -> tuple[Pushed, Pulled]:
+        """:meth:`push` and then :meth:`pull`, in one round trip."""
+        fate, found = self._native.push_pull(
+            _vector(gradient), self.bits, self.sparse, self.budget, False, scale, out
+        )
+        return Pushed(*fate), Pulled(*found)
+
+    def snapshot(self, out: Vector) -> int | None:
+        """Overwrites ``out`` by the snapshot, in full precision: its epoch; ``None`` if shards have different ones."""
+        return self._native.snapshot(out)
+
+    def begin(self, epoch: int, gradient: npt.ArrayLike) -> bool:
+        """Gives the full-batch gradient at the snapshot of an epoch: whether it was missing."""
+        return self._native.begin(epoch, _vector(gradient))
+
+    def stats(self) -> dict[str, Any]:
+        """Totals of this worker: pulls, pushes, bits of each, delays, seconds of waiting."""
+        return self._native.stats()
+
+    def server_stats(self, server: int = 0) -> dict[str, Any]:
+        """What a server counts for this job."""
+        found: dict[str, Any] = json.loads(self._native.server_stats(server))
+        return found
+
+    def close(self) -> None:
+        """Leaves, so that nobody waits for this worker."""
+        self._native.close()
+
+    def __enter__(self) -> Asynchronous:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ModelServer:
+    """A model server in this process, as the program ``thc-model`` is one of its own.
+
+    ``state`` is the folder that keeps the models, ``durable`` (1 s) how old it may be.
+    """
+
+    def __init__(
+        self,
+        secret: str | None = None,
+        *,
+        job: str = "train",
+        listen: str = "127.0.0.1:0",
+        state: str | os.PathLike[str] | None = None,
+        durable: float | str | None = None,
+        threads: int | None = None,
+        lease: float | str | None = None,
+    ) -> None:
+        self._native = _native.ModelServer(
+            secret=_secret(secret),
+            job=job,
+            listen=listen,
+            state=state,
+            durable=durable,
+            threads=threads,
+            lease=lease,
+        )
+
+    @property
+    def address(self) -> str:
+        """``"host:port"``."""
+        return self._native.address
+
+    def stats(self) -> dict[str, Any]:
+        """Totals."""
+        found: dict[str, Any] = json.loads(self._native.stats_json())
+        return found
+
+    def close(self) -> None:
+        """Stops, after everything was written."""
+        self._native.close()
+
+    def __enter__(self) -> ModelServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
