@@ -1,0 +1,304 @@
+"""Workers of unequal speed: synchronous THC against the asynchronous optimizer, to the same loss.
+
+    make bench-async                                     # both models, some minutes each
+    target/python-venv/bin/python python/bench/unequal.py --model transformer --rates 0.2,0.5 --seconds 60
+
+Every gradient takes `--pace` seconds at least, on the last worker `--slow` times as many: what is computed is computed, the
+rest is slept, so that several workers fit on few cores and their pace does not depend on who else uses them. Each method is
+tried with each rate, and the rate that reaches the target first is kept, as the paper of double quantization tunes.
+All methods are plain SGD; "momentum" is the synchronous one with what the asynchronous cannot have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pydoc_data.topics
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+import thc.torch
+
+METHODS = {
+    "sync": "synchronous THC",
+    "sync-momentum": "synchronous THC, momentum 0.9",
+    "async": "asynchronous, 8 bits down, 4 up",
+    "async-full": "asynchronous, floats",
+}
+
+
+class Block(nn.Module):
+    """Two convolutions beside which the input goes on."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.way = nn.Conv2d(inputs, outputs, 1, stride) if stride > 1 else nn.Identity()
+        self.layers = nn.Sequential(
+            nn.BatchNorm2d(inputs), nn.ReLU(), nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outputs), nn.ReLU(), nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.way(x) + self.layers(x)
+
+
+class Digits:
+    """A residual network of 9 layers with BatchNorm, on the 1797 images of scikit-learn."""
+
+    target = 0.05
+
+    def __init__(self) -> None:
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        self.images = torch.tensor(digits.data, dtype=torch.float32).div(16).reshape(-1, 1, 8, 8)
+        self.labels = torch.tensor(digits.target)
+
+    def module(self) -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2),
+            nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+        )
+
+    def loss(self, module: nn.Module, generator: torch.Generator) -> Tensor:
+        chosen = torch.randint(len(self.labels), (32,), generator=generator)
+        return functional.cross_entropy(module(self.images[chosen]), self.labels[chosen])
+
+    def measured(self, module: nn.Module) -> float:
+        """All images, with their own statistics in BatchNorm: the workers' running ones are not part of the model."""
+        return float(functional.cross_entropy(module(self.images), self.labels))
+
+
+class Predictor(nn.Module):
+    """Scores for the byte after each of a row, by a transformer."""
+
+    def __init__(self, vocabulary: int, width: int, length: int) -> None:
+        super().__init__()
+        self.bytes = nn.Embedding(vocabulary, width)
+        self.places = nn.Parameter(0.1 * torch.randn(length, width))
+        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2)
+        self.norm = nn.LayerNorm(width)
+        self.scores = nn.Linear(width, vocabulary)
+        self.register_buffer("mask", torch.full((length, length), float("-inf")).triu(1))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.scores(self.norm(self.layers(self.bytes(rows) + self.places, mask=self.mask)))
+
+
+class Text:
+    """A transformer of 2 layers of width 64 over the bytes of Python's own documentation."""
+
+    target = 2.5
+    length = 32
+
+    def __init__(self) -> None:
+        topics = pydoc_data.topics.topics
+        data = "\n".join(topics[name] for name in sorted(topics)).encode()
+        number = {byte: index for index, byte in enumerate(sorted(set(data)))}
+        self.vocabulary = len(number)
+        self.data = torch.tensor([number[byte] for byte in data])
+
+    def module(self) -> nn.Module:
+        return Predictor(self.vocabulary, 64, self.length)
+
+    def _loss(self, module: nn.Module, starts: Tensor) -> Tensor:
+        places = starts[:, None] + torch.arange(self.length)
+        return functional.cross_entropy(module(self.data[places]).transpose(1, 2), self.data[places + 1])
+
+    def loss(self, module: nn.Module, generator: torch.Generator) -> Tensor:
+        return self._loss(module, torch.randint(len(self.data) - self.length - 1, (16,), generator=generator))
+
+    def measured(self, module: nn.Module) -> float:
+        return float(self._loss(module, torch.linspace(0, len(self.data) - self.length - 2, 200).long()))
+
+
+PROBLEMS = {"resnet": Digits, "transformer": Text}
+
+
+def train(order: dict[str, Any]) -> None:
+    """A worker process: trains for the seconds ordered; rank 0 prints times, losses and bits."""
+    rank, size, method, rate = order["rank"], order["workers"], order["method"], order["rate"]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{order['meeting']}", rank=rank, world_size=size)
+    problem = PROBLEMS[order["model"]]()
+    torch.manual_seed(order["seed"])
+    module = problem.module()
+    pace = order["pace"] * (order["slow"] if rank == size - 1 else 1.0)
+    batches = torch.Generator().manual_seed(1000 * order["seed"] + rank)
+    server = model = None
+    ddp: nn.Module = module
+    if method.startswith("sync"):
+        group = thc.Group.local(rank, size, store=dist.distributed_c10d._get_default_store())
+        ddp = thc.torch.wrap(DistributedDataParallel(module), group)
+        optimizer: Any = torch.optim.SGD(ddp.parameters(), rate, momentum=0.9 if method.endswith("momentum") else 0.0)
+    else:
+        server = thc.ModelServer(order["secret"]) if rank == 0 else None
+        box = [server.address if server else ""]
+        dist.broadcast_object_list(box)
+        bits = {"model_bits": 32, "bits": 32} if method == "async-full" else {"model_bits": 8, "bits": 4}
+        model = thc.Asynchronous(box[0], thc.torch.coordinates(module), rate, secret=order["secret"], worker=rank,
+                                 workers=size, seed=order["seed"], **bits)
+        optimizer = thc.torch.AsynchronousSGD(module.parameters(), model)
+    dist.barrier()
+    began, steps, kept = time.perf_counter(), 0, []
+
+    def keep() -> None:
+        if rank == 0:
+            kept.append((time.perf_counter() - began, [p.detach().clone() for p in module.parameters()]))
+
+    keep()
+    while True:
+        loss_began = time.perf_counter()
+        loss = problem.loss(ddp, batches)
+        forward = time.perf_counter() - loss_began
+        # Backward takes twice as long as forward, about.
+        time.sleep(max(0.0, pace - 3 * forward))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        steps += 1
+        passed = time.perf_counter() - began
+        if kept and passed - kept[-1][0] >= order["seconds"] / 120:
+            keep()
+        if method.startswith("sync"):
+            # All must end with the same step.
+            if steps >= order["seconds"] / (order["pace"] * order["slow"]):
+                break
+        elif passed >= order["seconds"]:
+            break
+    longest = model.stats()["longest_delay"] if model else 0
+    sent = 0
+    if model:
+        stats = model.stats()
+        sent = stats["pulled_bits"] + stats["pushed_bits"]
+    counts: list[Any] = [None] * size
+    dist.all_gather_object(counts, (steps, longest, sent))
+    if rank == 0:
+        points = []
+        with torch.no_grad():
+            for seconds, parameters in kept:
+                for own, then in zip(module.parameters(), parameters):
+                    own.copy_(then)
+                points.append((seconds, problem.measured(module)))
+        print(json.dumps({"method": method, "rate": rate, "points": points, "steps": [c[0] for c in counts],
+                          "longest_delay": max(c[1] for c in counts), "bits": sum(c[2] for c in counts),
+                          "parameters": sum(p.numel() for p in module.parameters())}), flush=True)
+    dist.barrier()
+    if model:
+        model.close()
+    if server:
+        server.close()
+
+
+def run(arguments: argparse.Namespace, method: str, rate: float) -> dict[str, Any]:
+    """All processes of one run."""
+    secret = secrets.token_hex(16)
+    with tempfile.TemporaryDirectory() as folder:
+        order = {"workers": arguments.workers, "method": method, "rate": rate, "seed": arguments.seed, "secret": secret,
+                 "pace": arguments.pace, "slow": arguments.slow, "seconds": arguments.seconds, "model": arguments.model,
+                 "meeting": f"{folder}/meeting"}
+        children = []
+        for rank in range(arguments.workers):
+            # In its environment and not among its arguments, which everybody can list.
+            environment = {**os.environ, "THC_UNEQUAL": json.dumps({**order, "rank": rank}), "OMP_NUM_THREADS": "1"}
+            children.append(subprocess.Popen([sys.executable, __file__], env=environment, stdout=subprocess.PIPE, text=True))
+        try:
+            said = [child.communicate(timeout=arguments.seconds * 3 + 120)[0] for child in children]
+        finally:
+            for child in children:
+                child.kill()
+    if any(child.returncode for child in children):
+        sys.exit(f"unequal: {method}, rate {rate}: a worker failed")
+    found: dict[str, Any] = json.loads(said[0].splitlines()[-1])
+    found["seconds"] = reached(found["points"], arguments.target)
+    return found
+
+
+def reached(points: list[tuple[float, float]], target: float) -> float | None:
+    """When the loss, averaged over three points, first was at most the target."""
+    losses = np.convolve([loss for _, loss in points], np.ones(3) / 3, mode="valid")
+    below = np.flatnonzero(losses <= target)
+    return points[int(below[0]) + 2][0] if len(below) else None
+
+
+def draw(path: Path, arguments: argparse.Namespace, best: list[dict[str, Any]]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    pyplot.rcParams.update({"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "thc"})
+    figure, panel = pyplot.subplots(figsize=(6.4, 3.8))
+    for found, style in zip(best, ["-", "--", "-", "--"]):
+        colour = "#d55e00" if found["method"].startswith("sync") else "#0072b2"
+        panel.plot(*zip(*found["points"]), style, color=colour, label=f"{METHODS[found['method']]}, η {found['rate']}")
+    panel.axhline(arguments.target, color="#bbbbbb", linewidth=0.8, zorder=0)
+    panel.set(xlabel="seconds of training", ylabel="loss", xlim=(0, arguments.seconds))
+    if arguments.model == "resnet":
+        panel.set_yscale("log")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=PROBLEMS, default="resnet", help="what is trained (%(default)s)")
+    parser.add_argument("--methods", default=",".join(METHODS), help="separated by commas (%(default)s)")
+    parser.add_argument("--rates", default="0.05,0.1,0.2,0.4", help="tried for each method (%(default)s)")
+    parser.add_argument("--workers", type=int, default=4, help="processes (%(default)s)")
+    parser.add_argument("--slow", type=float, default=4.0, help="how much slower the last one is (%(default)s)")
+    parser.add_argument("--pace", type=float, default=0.06, help="seconds of a gradient (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=40.0, help="of each run (%(default)s)")
+    parser.add_argument("--target", type=float, help="the loss (of the resnet 0.05, of the transformer 2.5)")
+    parser.add_argument("--seed", type=int, default=1, help="of parameters and batches (%(default)s)")
+    parser.add_argument("--out", type=Path, help="all runs as JSON")
+    parser.add_argument("--plot", type=Path, help="the best runs as a picture")
+    arguments = parser.parse_args()
+    if arguments.target is None:
+        arguments.target = PROBLEMS[arguments.model].target
+    every, best = [], []
+    for method in arguments.methods.split(","):
+        mine = []
+        for rate in map(float, arguments.rates.split(",")):
+            # What momentum adds up to.
+            mine.append(run(arguments, method, rate / 10 if method.endswith("momentum") else rate))
+            print(f"# {method} {mine[-1]['rate']}: {mine[-1]['seconds']} s, last loss {mine[-1]['points'][-1][1]:.4f}",
+                  file=sys.stderr, flush=True)
+        every += mine
+        best.append(min(mine, key=lambda found: (found["seconds"] or 1e9, found["points"][-1][1])))
+    base = next((found["seconds"] for found in best if found["method"] == "sync"), None)
+    print(f"{arguments.model}, {best[0]['parameters']} parameters, {arguments.workers} workers, one {arguments.slow:g} × slower; "
+          f"a gradient takes {1000 * arguments.pace:g} ms; to a loss of {arguments.target}:\n")
+    print("| method | rate | seconds | against sync | last loss | steps of the workers | longest delay |\n|-|-|-|-|-|-|-|")
+    for found in best:
+        seconds = found["seconds"]
+        ratio = f"{base / seconds:.2f} ×" if base and seconds else "–"
+        print(f"| {METHODS[found['method']]} | {found['rate']:g} | {f'{seconds:.1f}' if seconds else '–'} | {ratio} | "
+              f"{found['points'][-1][1]:.4f} | {', '.join(map(str, found['steps']))} | {found['longest_delay']} |")
+    if arguments.out:
+        arguments.out.write_text(json.dumps({"target": arguments.target, "runs": every}))
+    if arguments.plot:
+        draw(arguments.plot, arguments, best)
+
+
+if __name__ == "__main__":
+    if "THC_UNEQUAL" in os.environ:
+        train(json.loads(os.environ["THC_UNEQUAL"]))
+    else:
+        main()
