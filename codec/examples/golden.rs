@@ -67,11 +67,11 @@ fn tables() -> Result<Value, thc_codec::error::CodecError> {
 
 /// How tensors are cut (P4): the d of their partitions.
 fn cuts() -> Value {
-    [1, 1023, 1024, 1025, 200_000, 3_000_000]
+    [(1, 20), (1023, 20), (1024, 13), (1025, 20), (200_000, 20), (3_000_000, 20), (60_000, 13), (5000, 10)]
         .iter()
-        .map(|&length| {
-            let sizes: Vec<usize> = partition::split(length).map(|part| part.padded).collect();
-            json!({ "length": length, "partitions": sizes })
+        .map(|&(length, block)| {
+            let sizes: Vec<usize> = partition::split(length, block).map(|part| part.padded).collect();
+            json!({ "length": length, "block": block, "partitions": sizes })
         })
         .collect()
 }

@@ -1,7 +1,15 @@
 //! How a tensor is cut into partitions, the unit of the transform (P4).
 //!
-//! Full blocks of 2^20 coordinates come first, then the rest by descending powers of two down to
-//! one packet of 1024, so padding stays below 1024 coordinates whatever the tensor's length.
+//! Full partitions come first, of the job's *block*, 2^10 to 2^20 coordinates, then the rest by descending powers of two
+//! down to one packet of 1024, so padding stays below 1024 coordinates whatever the tensor's length.
+
+use std::ops::RangeInclusive;
+
+/// log₂ of the coordinates that a full partition can have.
+pub const BLOCKS: RangeInclusive<u8> = 10..=20;
+
+/// log₂ of the coordinates of a full partition unless a job says otherwise.
+pub const DEFAULT_BLOCK: u8 = 20;
 
 /// Largest partition, in coordinates (4 MiB of `f32`, the paper's partition size).
 pub const MAX_PARTITION: usize = 1 << 20;
@@ -22,8 +30,10 @@ pub struct Partition {
     pub padded: usize,
 }
 
-/// Cuts a tensor of `len` coordinates. No partitions for `len` 0; only the last may be padded.
-pub fn split(len: usize) -> impl Iterator<Item = Partition> {
+/// Cuts a tensor of `len` coordinates into full partitions of 2^`block` (the nearest of [`BLOCKS`]) and the rest. No
+/// partitions for `len` 0; only the last may be padded.
+pub fn split(len: usize, block: u8) -> impl Iterator<Item = Partition> {
+    let full = 1 << block.clamp(*BLOCKS.start(), *BLOCKS.end());
     let mut index = 0;
     let mut offset = 0;
     std::iter::from_fn(move || {
@@ -31,8 +41,7 @@ pub fn split(len: usize) -> impl Iterator<Item = Partition> {
         if rest == 0 {
             return None;
         }
-        let padded =
-            if rest < MIN_PARTITION { MIN_PARTITION } else { (1 << rest.ilog2()).min(MAX_PARTITION) };
+        let padded = if rest < MIN_PARTITION { MIN_PARTITION } else { (1 << rest.ilog2()).min(full) };
         let partition = Partition { index, offset, len: rest.min(padded), padded };
         index += 1;
         offset += partition.len;
@@ -48,9 +57,9 @@ mod tests {
 
     #[test]
     fn zero_gives_none_and_small_gives_one_packet() {
-        assert_eq!(split(0).count(), 0);
+        assert_eq!(split(0, 20).count(), 0);
         for len in [1, 1023, 1024] {
-            let all: Vec<_> = split(len).collect();
+            let all: Vec<_> = split(len, 13).collect();
             assert_eq!(all.len(), 1);
             assert_eq!((all[0].len, all[0].padded), (len, 1024));
         }
@@ -58,21 +67,25 @@ mod tests {
 
     #[test]
     fn rest_descends_by_powers_of_two() {
-        let lens: Vec<_> = split(2 * MAX_PARTITION + (1 << 19) + 4096 + 5).map(|p| p.padded).collect();
-        assert_eq!(lens, [MAX_PARTITION, MAX_PARTITION, 1 << 19, 4096, MIN_PARTITION]);
+        let lens = |len, block| split(len, block).map(|p| p.padded).collect::<Vec<_>>();
+        let long = 2 * MAX_PARTITION + (1 << 19) + 4096 + 5;
+        assert_eq!(lens(long, 20), [MAX_PARTITION, MAX_PARTITION, 1 << 19, 4096, MIN_PARTITION]);
+        assert_eq!(lens(20_000, 13), [8192, 8192, 2048, 1024, 1024]);
+        assert_eq!(lens(20_000, 10), [1024; 20]);
+        assert_eq!((lens(5000, 0), lens(5000, 255)), (lens(5000, 10), lens(5000, 20)));
     }
 
     proptest! {
         #[test]
-        fn covers_the_tensor_once_with_little_padding(len in 0usize..5_000_000) {
-            let all: Vec<_> = split(len).collect();
+        fn covers_the_tensor_once_with_little_padding(len in 0usize..5_000_000, block in BLOCKS) {
+            let all: Vec<_> = split(len, block).collect();
             let mut next = 0;
             for (i, p) in all.iter().enumerate() {
                 prop_assert_eq!(p.index as usize, i);
                 prop_assert_eq!(p.offset, next);
                 prop_assert!(p.len > 0 && p.len <= p.padded);
                 prop_assert!(p.padded.is_power_of_two());
-                prop_assert!((MIN_PARTITION..=MAX_PARTITION).contains(&p.padded));
+                prop_assert!((MIN_PARTITION..=1 << block).contains(&p.padded));
                 prop_assert!(i + 1 == all.len() || p.len == p.padded);
                 prop_assert!(p.padded - p.len < MIN_PARTITION);
                 next += p.len;

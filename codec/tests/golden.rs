@@ -80,8 +80,10 @@ fn tables() {
 #[test]
 fn cuts() {
     for g in golden()["cuts"].as_array().unwrap() {
-        let sizes: Vec<u64> =
-            partition::split(g["length"].as_u64().unwrap() as usize).map(|p| p.padded as u64).collect();
+        let number = |key: &str| g[key].as_u64().unwrap();
+        let sizes: Vec<u64> = partition::split(number("length") as usize, number("block") as u8)
+            .map(|p| p.padded as u64)
+            .collect();
         assert_eq!(Some(sizes), g["partitions"].as_array().unwrap().iter().map(Value::as_u64).collect());
     }
 }

@@ -205,7 +205,8 @@ impl Group {
 
     /// What the parameter server said about the job.
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (parameters, table) = self.with(py, |group| Ok((group.parameters()?, group.table()?)))?;
+        let (parameters, table, block) =
+            self.with(py, |group| Ok((group.parameters()?, group.table()?, group.block()?)))?;
         let found = PyDict::new(py);
         let policy = match parameters.policy {
             thc_protocol::Policy::Reliable => "reliable",
@@ -222,6 +223,7 @@ impl Group {
         found.set_item("deadline", parameters.deadline.as_secs_f64())?;
         found.set_item("shards", parameters.shards)?;
         found.set_item("bits", table.bits())?;
+        found.set_item("block", block)?;
         found.set_item("granularity", table.granularity())?;
         Ok(found)
     }

@@ -31,7 +31,7 @@ pub enum Fraction {
 impl Server {
     #[new]
     #[pyo3(signature = (*, workers, cookie, job, listen, quorum=None, bits=None, granularity=None, fraction=None,
-                        lane=None, slots=None, norm_slots=None, policy=None, deadline=None, seed=None,
+                        lane=None, slots=None, norm_slots=None, block=None, policy=None, deadline=None, seed=None,
                         shards=None, pin=None, busy_poll=None, recv_buffer=None, send_buffer=None,
                         memory_limit=None, inject=None, inject_seed=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -48,6 +48,7 @@ impl Server {
         lane: Option<u64>,
         slots: Option<u64>,
         norm_slots: Option<u64>,
+        block: Option<u64>,
         policy: Option<&str>,
         deadline: Option<Time>,
         seed: Option<Secret>,
@@ -84,6 +85,7 @@ impl Server {
                 lane,
                 data_slots: slots,
                 norm_slots,
+                block,
                 policy,
                 deadline: deadline.map(|time| time.read("deadline")).transpose()?.map(Interval),
                 seed: seed.map(|seed| seed.number("seed")).transpose()?.map(Into::into),

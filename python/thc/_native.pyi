@@ -63,6 +63,7 @@ class Server:
         lane: int | None = None,
         slots: int | None = None,
         norm_slots: int | None = None,
+        block: int | None = None,
         policy: str | None = None,
         deadline: float | str | None = None,
         seed: int | str | None = None,

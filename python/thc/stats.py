@@ -118,5 +118,7 @@ class Job:
     """Slots for coordinates; half as many packets may be under way."""
     norm_slots: int
     """Slots for norms."""
+    block: int
+    """log2 of the coordinates that are transformed together."""
     shards: int
     """Ports that share the slots."""

@@ -218,6 +218,9 @@ struct NmseArgs {
     /// Every worker holds its own vector
     #[arg(long)]
     independent: bool,
+    /// Coordinates that are transformed together, as a power of two
+    #[arg(long, value_name = "LOG2", default_value_t = 20, value_parser = clap::value_parser!(u8).range(10..=20))]
+    block: u8,
     /// Repetitions, each with new vectors, signs and roundings
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     trials: u32,
@@ -314,6 +317,7 @@ fn execute(command: Subcommands) -> Result<()> {
                 distribution: args.distribution,
                 vectors: if args.independent { Vectors::Independent } else { Vectors::Copies },
                 trials: args.trials,
+                block: args.block,
                 seed: args.seed,
             };
             print(&experiment.run()?, args.json)

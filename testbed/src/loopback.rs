@@ -5,6 +5,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use thc_codec::partition::DEFAULT_BLOCK;
 use thc_codec::quantizer::{Quantizer, dequantize8, dequantize16};
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
@@ -30,6 +31,7 @@ pub struct Loopback {
     workers: u8,
     lane: Lane,
     seed: u64,
+    block: u8,
     calls: u64,
     norms: u32,
     packets: u32,
@@ -85,11 +87,17 @@ impl Loopback {
             workers,
             lane,
             seed,
+            block: DEFAULT_BLOCK,
             calls: 0,
             norms: 0,
             packets: 0,
             answer: LastAnswer::default(),
         })
+    }
+
+    /// The same with full partitions of 2^`block`.
+    pub fn with_block(self, block: u8) -> Self {
+        Self { block, ..self }
     }
 
     /// Width of the sums: 8 bits unless n·g needs 16.
@@ -104,7 +112,7 @@ impl Loopback {
             return Err(Error::Vectors { workers: self.workers, vectors: vectors.len() });
         }
         let mut mean = vec![0.0; length];
-        for part in partition::split(length) {
+        for part in partition::split(length, self.block) {
             let range = part.offset..part.offset + part.len;
             let parts: Vec<&[f32]> = vectors.iter().map(|vector| &vector[range.clone()]).collect();
             self.partition(&parts, part.index, part.padded, length, &mut mean[range])?;

@@ -41,6 +41,8 @@ pub struct Experiment {
     pub vectors: Vectors,
     /// Repetitions, each with new vectors, signs and roundings.
     pub trials: u32,
+    /// log₂ of the coordinates that are transformed together.
+    pub block: u8,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -69,7 +71,7 @@ impl Experiment {
     /// Runs the trials through codec and aggregator model.
     pub fn run(&self) -> Result<Findings> {
         let table = LookupTable::solve(self.bits, self.granularity, self.fraction.value())?;
-        let mut loopback = Loopback::new(&table, self.workers, self.seed)?;
+        let mut loopback = Loopback::new(&table, self.workers, self.seed)?.with_block(self.block);
         let mut errors = Vec::new();
         for trial in 0..self.trials {
             errors.push(self.trial(&mut loopback, trial)?);
@@ -197,6 +199,7 @@ mod tests {
             distribution: Distribution::Lognormal,
             vectors,
             trials: 12,
+            block: 20,
             seed: 5,
         }
     }

@@ -11,12 +11,12 @@ G = 0x9E3779B97F4A7C15
 MASK64 = (1 << 64) - 1
 
 
-def cut(length):
-    """The partitions of a tensor (P4): where each begins, what it holds, its d."""
+def cut(length, block):
+    """The partitions of a tensor, full ones of 2^block (P4): where each begins, what it holds, its d."""
     parts, offset = [], 0
     while offset < length:
         rest = length - offset
-        d = min(max(1 << (rest.bit_length() - 1), 1 << 10), 1 << 20)
+        d = min(max(1 << (rest.bit_length() - 1), 1 << 10), 1 << block)
         parts.append((offset, min(d, rest), d))
         offset += min(d, rest)
     return parts

@@ -13,7 +13,6 @@ import wire
 
 RETRY = 0.2  # between JOINs (P22)
 IN_USE_RETRY, IN_USE_FOR = 0.06, 4.0  # while the number is in use, by one who may be gone (P22, P24)
-BLOCK = 20  # the only size of whole partitions that this worker knows (P23)
 LEAVE_RETRY = 0.05
 LEAVE_FOR = 1.0  # without BYE (P25)
 FIRST_TIMEOUT, LAST_TIMEOUT = 0.03, 0.5
@@ -137,8 +136,8 @@ class Worker:
             return
         if self.welcome and welcome.session != self.welcome.session:
             raise SessionError("the session has ended: all workers must join anew")
-        if welcome.features or welcome.block != BLOCK:
-            raise SessionError(f"this worker knows no features and no partitions but those of 2^{BLOCK}")
+        if welcome.features:
+            raise SessionError("this worker knows no features")
         if self.welcome and welcome.fingerprint != self.welcome.fingerprint:
             self._is_another_job(welcome)
         self.welcome, self.workers = welcome, header.num_workers
@@ -314,7 +313,7 @@ class Worker:
         """The mean of x (f32) over all workers."""
         x = np.ascontiguousarray(x, np.float32)
         call, self.calls = self.calls, self.calls + 1
-        parts = numerics.cut(len(x))
+        parts = numerics.cut(len(x), self.welcome.block)
         maxima = self._maxima(x, parts, call, mode, key, patience)
         packets = self._raw if mode == wire.UNCOMPRESSED else self._compressed
         mean = np.zeros(len(x), np.float32)

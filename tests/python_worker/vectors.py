@@ -89,7 +89,7 @@ def check_numbers(vectors):
         for i, word in zip((0, 1, 16_383), signs["words"]):
             assert int(numerics.sign_words(key, i, 1)[0]) == int(word, 16), signs
     for cut in vectors["cuts"]:
-        assert [d for _, _, d in numerics.cut(cut["length"])] == cut["partitions"], cut
+        assert [d for _, _, d in numerics.cut(cut["length"], cut["block"])] == cut["partitions"], cut
     key = numerics.sign_key(int(vectors["job_seed"], 16), vectors["round"], vectors["partition"])
     assert key == int(vectors["sign_key"], 16)
     assert [f"{w:016x}" for w in numerics.sign_words(key, 0, 4)] == vectors["sign_words"]
@@ -126,7 +126,7 @@ def check_session(session):
                 check_header(session, worker, welcome, header, seqs)
             check_norms(call, number_of_call, worker, welcome, up)
             if call["mode"] == wire.UNCOMPRESSED:
-                check_raw(call, worker, len(ups), up, down)
+                check_raw(call, worker, len(ups), welcome, up, down)
             elif "mean" in call:
                 check_compressed(call, number_of_call, worker, len(ups), welcome, up, down)
             else:
@@ -147,7 +147,7 @@ def check_header(session, worker, welcome, header, seqs):
 def check_norms(call, number_of_call, worker, welcome, up):
     x = floats([call["gradients"][worker]])
     norms = [wire.Norm.parse(payload) for header, payload in up if header.kind == wire.NORM]
-    for norm, (offset, length, _) in zip(norms, numerics.cut(call["length"]), strict=True):
+    for norm, (offset, length, _) in zip(norms, numerics.cut(call["length"], welcome.block), strict=True):
         part = x[offset : offset + length]
         value = np.max(np.abs(part)) if call["mode"] == wire.UNCOMPRESSED else numerics.norm(part)
         bits = wire.value_of(value, worker)
@@ -167,7 +167,7 @@ def check_compressed(call, number_of_call, worker, workers, welcome, up, down):
     sums = iter(results(down, wire.RESULT))
     maxima = [wire.Norm.parse(payload).value for _, payload in results(down, wire.NORM_RESULT)]
     per_packet = 1024 if welcome.lane == 8 else 512
-    cut = numerics.cut(call["length"])
+    cut = numerics.cut(call["length"], welcome.block)
     for index, ((offset, length, d), part, bits) in enumerate(zip(cut, call["partitions"], maxima, strict=True)):
         assert (part["d"], part["norm"]) == (d, f"{bits:08x}")
         if bits == 0:
@@ -192,13 +192,13 @@ def check_compressed(call, number_of_call, worker, workers, welcome, up, down):
     assert next(data, None) is None and next(sums, None) is None
 
 
-def check_raw(call, worker, workers, up, down):
+def check_raw(call, worker, workers, welcome, up, down):
     x, mean = floats([call["gradients"][worker]]), floats([call["mean"]])
     data = [payload for header, payload in up if header.kind == wire.RAW]
     sums = results(down, wire.RAW_RESULT)
     maxima = [wire.Norm.parse(payload).value for _, payload in results(down, wire.NORM_RESULT)]
     at = 0
-    for (offset, length, d), bits in zip(numerics.cut(call["length"]), maxima, strict=True):
+    for (offset, length, d), bits in zip(numerics.cut(call["length"], welcome.block), maxima, strict=True):
         padded = np.zeros(d, np.float32)
         padded[:length] = x[offset : offset + length]
         s = numerics.raw_exponent(numerics.float_of(bits), workers)

@@ -14,7 +14,7 @@ use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner};
-use thc_protocol::wire::{BLOCK, HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm, WELCOME_LEN, Welcome};
+use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm, WELCOME_LEN, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
@@ -32,9 +32,10 @@ pub fn text() -> String {
         lane: Lane::Bits8,
         table: LookupTable::solve(4, 30, 1.0 / 32.0).unwrap(),
         job_seed: 0x0123_4567_89AB_CDEF,
+        block: 10,
         calls: vec![
             // The last partition is zero on both, so it has no data; the next call's seqs go on.
-            Call { mode: Mode::Compressed, key: 0, length: 1034, ends: 1024, nan: false },
+            Call { mode: Mode::Compressed, key: 0, length: 2058, ends: 2048, nan: false },
             Call { mode: Mode::Compressed, key: 7, length: 300, ends: 300, nan: false },
             Call { mode: Mode::Raw, key: 0, length: 300, ends: 300, nan: false },
             Call { mode: Mode::Compressed, key: 0, length: 5, ends: 5, nan: true },
@@ -46,6 +47,7 @@ pub fn text() -> String {
         lane: Lane::Bits16,
         table: LookupTable::solve(4, 200, 1.0 / 512.0).unwrap(),
         job_seed: u64::MAX,
+        block: 20,
         calls: vec![
             Call { mode: Mode::Compressed, key: 1, length: 600, ends: 600, nan: false },
             Call { mode: Mode::Raw, key: 0, length: 3, ends: 3, nan: false },
@@ -73,6 +75,7 @@ struct Plan {
     lane: Lane,
     table: LookupTable,
     job_seed: u64,
+    block: u8,
     calls: Vec<Call>,
 }
 
@@ -184,7 +187,7 @@ impl Session {
             job_seed: plan.job_seed,
             nonce: 0,
             t_p: plan.table.t_p(),
-            block: BLOCK,
+            block: plan.block,
             min_workers: plan.workers,
             max_workers: plan.workers,
             credit: 0,
@@ -343,7 +346,7 @@ fn partitions(plan: &Plan, call: u64, gradients: &[Vec<f32>], down: &[Vec<u8>]) 
         }
         entry
     };
-    partition::split(gradients[0].len()).zip(maxima).map(describe).collect()
+    partition::split(gradients[0].len(), plan.block).zip(maxima).map(describe).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

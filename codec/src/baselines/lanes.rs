@@ -3,7 +3,7 @@
 use super::message::Writer;
 use super::{Message, Result};
 use crate::error::CodecError;
-use crate::partition::{self, Partition};
+use crate::partition::{self, BLOCKS, Partition};
 use crate::table::LookupTable;
 
 /// The main stage of both: indices up, sums of the table's values down, for all partitions of a tensor.
@@ -29,7 +29,7 @@ impl Lanes {
             0x100..=0xFFFF => 16,
             _ => return Err(CodecError::LaneTooNarrow { bits: table.bits(), lane_bits: 16, workers }),
         };
-        let mut partitions: Vec<Partition> = partition::split(dimension).collect();
+        let mut partitions: Vec<Partition> = partition::split(dimension, *BLOCKS.end()).collect();
         if !padding {
             partitions.iter_mut().for_each(|p| p.padded = p.len);
         }

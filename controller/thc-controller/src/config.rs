@@ -354,6 +354,7 @@ impl NamedJob {
             fraction: job.fraction.map(|fraction| fraction.0.to_string()),
             data_slots: small(job.data_slots),
             norm_slots: small(job.norm_slots),
+            block: small(job.block),
             quorum: small(job.quorum),
             policy: job.policy.map(|policy| match policy {
                 PolicyName::Reliable => "reliable".to_owned(),

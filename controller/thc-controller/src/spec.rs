@@ -7,13 +7,15 @@ use std::time::Duration;
 use thc_control_proto::v1;
 use thc_protocol::Policy;
 use thc_protocol::aggregator::JobConfig;
+use thc_protocol::wire::BLOCKS;
 use thc_ps::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions};
 
 /// Longest name of a job.
 const MAX_NAME: usize = 63;
 /// Slots unless told otherwise: the windows of few workers, and a quarter of a switch.
 const DATA_SLOTS: u32 = 256;
-const NORM_SLOTS: u32 = 64;
+/// Norm slots are chosen by the size of blocks, up to so many.
+const MOST_NORM_SLOTS: u32 = 256;
 
 /// A secret number: shown to nobody.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +51,9 @@ pub struct Spec {
     pub data_slots: u32,
     /// N.
     pub norm_slots: u32,
+    /// log₂ of the coordinates of a full partition.
+    #[serde(default = "largest_block")]
+    pub block: u8,
     /// Workers that complete a sum.
     pub quorum: u8,
     /// Whether lost packets are given up at the deadline.
@@ -95,7 +100,8 @@ impl Spec {
             granularity: asked.granularity.map(Into::into),
             fraction,
             data_slots: Some(asked.data_slots.unwrap_or(DATA_SLOTS).into()),
-            norm_slots: Some(asked.norm_slots.unwrap_or(NORM_SLOTS).into()),
+            norm_slots: asked.norm_slots.map(Into::into),
+            block: asked.block.map(Into::into),
             quorum: asked.quorum.map(Into::into),
             policy: Some(policy),
             deadline: asked.deadline_ms.map(|ms| Interval(Duration::from_millis(ms.into()))),
@@ -103,6 +109,7 @@ impl Spec {
         };
         let setup = validated(options).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         let (config, welcome) = (&setup.config, &setup.welcome);
+        let norm_slots = asked.norm_slots.unwrap_or(config.norm_slots.min(MOST_NORM_SLOTS));
         Ok(Spec {
             name: name.clone(),
             number: config.job.0,
@@ -113,7 +120,8 @@ impl Spec {
             granularity: welcome.granularity,
             fraction: welcome.fraction,
             data_slots: config.data_slots,
-            norm_slots: config.norm_slots,
+            norm_slots,
+            block: welcome.block,
             quorum: config.quorum,
             best_effort: policy == PolicyName::BestEffort,
             deadline_ms: welcome.deadline.as_millis() as u32,
@@ -135,6 +143,7 @@ impl Spec {
             fraction: Some(Fraction(self.fraction)),
             data_slots: Some(self.data_slots.into()),
             norm_slots: Some(self.norm_slots.into()),
+            block: Some(self.block.into()),
             quorum: Some(self.quorum.into()),
             policy: Some(if self.best_effort { PolicyName::BestEffort } else { PolicyName::Reliable }),
             deadline: Some(Interval(Duration::from_millis(self.deadline_ms.into()))),
@@ -160,6 +169,7 @@ impl Spec {
             fraction: Some(fraction_text(self.fraction)),
             data_slots: Some(self.data_slots),
             norm_slots: Some(self.norm_slots),
+            block: Some(self.block.into()),
             quorum: Some(self.quorum.into()),
             policy: Some(self.policy().to_owned()),
             deadline_ms: Some(self.deadline_ms),
@@ -175,6 +185,11 @@ impl Spec {
     pub fn policy(&self) -> &'static str {
         if self.best_effort { "best-effort" } else { "reliable" }
     }
+}
+
+/// What books from before jobs could say it mean.
+fn largest_block() -> u8 {
+    *BLOCKS.end()
 }
 
 /// A job goes through the same checks whoever configures it.
@@ -210,6 +225,17 @@ mod tests {
     }
 
     #[test]
+    fn small_blocks_get_more_norm_slots() {
+        for (block, slots) in [(20, 64), (16, 128), (13, 256), (10, 256)] {
+            let spec = Spec::of(&v1::JobSpec { block: Some(block), ..asked() }, 7).unwrap();
+            assert_eq!((u32::from(spec.block), spec.norm_slots), (block, slots));
+            let setup = spec.setup().unwrap();
+            assert_eq!((setup.welcome.block, setup.welcome.norm_slots), (spec.block, slots));
+            assert_eq!(spec.shown(Vec::new()).block, Some(block));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let with = |change: fn(&mut v1::JobSpec)| {
             let mut spec = asked();
@@ -227,6 +253,7 @@ mod tests {
         });
         assert!(lanes.contains("at most 63"), "{lanes}");
         assert!(with(|s| s.data_slots = Some(3)).contains("even"));
+        assert!(with(|s| s.block = Some(21)).contains("10 to 20"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
 use thc_codec::table::LookupTable;
-use thc_protocol::wire::{BLOCK, HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Welcome};
+use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Welcome};
 use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer};
@@ -120,7 +120,7 @@ impl Rig {
             job_seed: 1,
             nonce: 1,
             t_p: table.t_p(),
-            block: BLOCK,
+            block: 20,
             min_workers: WORKERS,
             max_workers: WORKERS,
             credit: 0,

@@ -151,7 +151,7 @@ mod tests {
     use std::time::Instant;
     use thc_codec::table::LookupTable;
     use thc_protocol::session::Joiner;
-    use thc_protocol::wire::{BLOCK, Welcome};
+    use thc_protocol::wire::Welcome;
     use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
     use thc_transport::{IoStats, Peer};
 
@@ -208,7 +208,7 @@ mod tests {
             job_seed: 42,
             nonce: 0,
             t_p: table.t_p(),
-            block: BLOCK,
+            block: 13,
             min_workers: 2,
             max_workers: 2,
             credit: 0,

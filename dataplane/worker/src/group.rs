@@ -149,6 +149,14 @@ impl Group {
         self.driver.with(|engine| Ok(*engine.parameters()))
     }
 
+    /// log₂ of the coordinates of a full partition (P4).
+    ///
+    /// # Errors
+    /// [`WorkerError::Panicked`].
+    pub fn block(&self) -> Result<u8, WorkerError> {
+        self.driver.with(|engine| Ok(engine.block()))
+    }
+
     /// The lookup table in use.
     ///
     /// # Errors

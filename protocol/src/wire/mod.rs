@@ -21,7 +21,7 @@ pub use norm::{Mode, NORM_LEN, Norm};
 pub use nudge::{NUDGE_LEN, Nudge};
 pub use refused::{REFUSED_LEN, RefuseReason, Refused};
 pub use straggler::{STRAGGLER_LEN, Straggler};
-pub use welcome::{BLOCK, WELCOME_LEN, Welcome};
+pub use welcome::{BLOCKS, WELCOME_LEN, Welcome};
 
 /// Bytes of a RESULT payload, whatever the lane width.
 pub const RESULT_LEN: usize = 1024;

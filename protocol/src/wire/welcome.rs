@@ -3,14 +3,13 @@
 use super::norm::finalize;
 use super::{bytes, put, u16_at, u32_at, u64_at};
 use crate::{Cookie, Lane, MAX_WORKERS, Policy, TableId};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Length in bytes.
 pub const WELCOME_LEN: usize = 128;
-/// log₂ of the coordinates of a whole partition (P4).
-pub const BLOCK: u8 = 20;
-/// The smallest block that the form can name: a packet's coordinates.
-const MIN_BLOCK: u8 = 10;
+/// log₂ of the coordinates that a full partition can have (P4).
+pub const BLOCKS: RangeInclusive<u8> = 10..=20;
 /// What is not part of the fingerprint: the session, the nonce and the fingerprint itself.
 const OWN: [std::ops::Range<usize>; 3] = [0..4, 56..64, 72..80];
 
@@ -49,7 +48,7 @@ pub struct Welcome {
     pub nonce: u64,
     /// t_p, so that no two workers compute it differently.
     pub t_p: f64,
-    /// log₂ of the coordinates of a whole partition: [`BLOCK`].
+    /// log₂ of the coordinates of a full partition (P4), one of [`BLOCKS`].
     pub block: u8,
     /// Fewest workers of a session.
     pub min_workers: u8,
@@ -98,7 +97,7 @@ impl Welcome {
             && possible(welcome.norm_slots)
             && (1..=MAX_WORKERS).contains(&usize::from(welcome.quorum))
             && welcome.shards != 0
-            && (MIN_BLOCK..=BLOCK).contains(&welcome.block)
+            && BLOCKS.contains(&welcome.block)
             && (1..=welcome.max_workers).contains(&welcome.min_workers)
             && usize::from(welcome.max_workers) <= MAX_WORKERS
             && u64_at(p, 72) == digest(p);

@@ -50,6 +50,7 @@ pub fn figure(plan: &Plan) -> Result<Figure> {
             distribution: Distribution::Lognormal,
             vectors: Vectors::Copies,
             trials,
+            block: 20,
             seed: plan.seed,
         })
         .collect();

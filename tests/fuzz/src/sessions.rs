@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{BLOCK, HEADER_LEN, Header, Join, Kind, Leave, Welcome};
+use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 
 const JOB: JobId = JobId(7);
@@ -48,7 +48,7 @@ fn job(workers: u8, quorum: u8) -> StaticJob {
             job_seed: 0xABCD,
             nonce: 0,
             t_p: 2.153_874_694_061_457_3,
-            block: BLOCK,
+            block: 20,
             min_workers: workers,
             max_workers: workers,
             credit: 0,

@@ -34,18 +34,25 @@ pub struct Numbers {
     quantizer: Quantizer,
     lane: Lane,
     seed: u64,
+    block: u8,
 }
 
 impl Numbers {
     pub fn new(welcome: &Welcome) -> Numbers {
         let values = &welcome.values[..1 << welcome.bits];
         let table = LookupTable::with_threshold(values, welcome.fraction, welcome.t_p).unwrap();
-        Numbers { quantizer: Quantizer::new(&table), table, lane: welcome.lane, seed: welcome.job_seed }
+        Numbers {
+            quantizer: Quantizer::new(&table),
+            table,
+            lane: welcome.lane,
+            seed: welcome.job_seed,
+            block: welcome.block,
+        }
     }
 
     pub fn output(&self, call: u64, mode: Mode, inputs: &[Input]) -> Output {
         let length = inputs[0].x.len();
-        let parts: Vec<Partition> = partition::split(length).collect();
+        let parts: Vec<Partition> = partition::split(length, self.block).collect();
         let mut norms = Vec::with_capacity(parts.len());
         for part in &parts {
             let value = |(worker, input): (u8, &Input)| value(worker, input, part, mode);

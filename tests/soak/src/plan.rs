@@ -5,7 +5,7 @@ use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{BLOCK, Mode, Welcome};
+use thc_protocol::wire::{BLOCKS, Mode, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId};
 
 /// The job of every trace.
@@ -112,7 +112,7 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
             job_seed: rng.u64(..4),
             nonce: 0,
             t_p: table.t_p(),
-            block: BLOCK,
+            block: rng.u8(BLOCKS),
             min_workers: workers,
             max_workers: workers,
             credit: 0,

@@ -71,9 +71,12 @@ pub struct CreateFlags {
     /// Slots for gradients: twice as many packets as a worker may have under way, even [default: 256]
     #[arg(long, value_name = "SLOTS", help_heading = "Aggregator")]
     slots: Option<u32>,
-    /// Slots for norms, even [default: 64]
+    /// Slots for norms, even [default: 64 to 256, the more the smaller the blocks]
     #[arg(long, value_name = "SLOTS", help_heading = "Aggregator")]
     norm_slots: Option<u32>,
+    /// Coordinates that are transformed together, as a power of two: 10 to 20, for 2^10 to 2^20 [default: 20]
+    #[arg(long, value_name = "LOG2", help_heading = "Compression")]
+    block: Option<u32>,
     /// How many workers complete a sum [default: all]
     #[arg(long, value_name = "N", help_heading = "Loss")]
     quorum: Option<u32>,
@@ -122,6 +125,7 @@ impl CreateFlags {
             fraction: self.fraction,
             data_slots: self.slots,
             norm_slots: self.norm_slots,
+            block: self.block,
             quorum: self.quorum,
             policy: self.policy.map(|policy| match policy {
                 Policy::Reliable => "reliable".to_owned(),
@@ -231,6 +235,7 @@ fn described(job: &Job) -> String {
     line("workers", spec.workers.to_string());
     line("table", format!("{}: {}", job.table, parameters(&spec)));
     let slots = (spec.data_slots.unwrap_or_default(), spec.norm_slots.unwrap_or_default());
+    line("block", format!("2^{} coordinates", spec.block.unwrap_or_default()));
     line("slots", format!("{} for gradients, {} for norms", slots.0, slots.1));
     line("loss", policy(&spec));
     let mut grid =

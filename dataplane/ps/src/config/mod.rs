@@ -18,10 +18,11 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use thc_codec::CodecError;
+use thc_codec::partition::DEFAULT_BLOCK;
 use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{BLOCK, Welcome};
+use thc_protocol::wire::{BLOCKS, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, MAX_WORKERS, Policy, TableId};
 use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
 
@@ -35,7 +36,6 @@ const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
 const DEFAULT_BITS: u64 = 4;
 const DEFAULT_LANE: u64 = 8;
 const DEFAULT_DATA_SLOTS: u64 = 1024;
-const DEFAULT_NORM_SLOTS: u64 = 64;
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(200);
 
 /// More shards than that find no slots (P21).
@@ -255,7 +255,9 @@ impl JobOptions {
             ConfigError::Value { place, key: "lane", value: lane.to_string(), mend }
         })?;
         let data_slots = slots(place, "data_slots", self.data_slots, DEFAULT_DATA_SLOTS)?;
-        let norm_slots = slots(place, "norm_slots", self.norm_slots, DEFAULT_NORM_SLOTS)?;
+        let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
+        let block = number(place, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
+        let norm_slots = slots(place, "norm_slots", self.norm_slots, default_norm_slots(block))?;
         let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
         if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
             let value = humantime::format_duration(deadline).to_string();
@@ -294,7 +296,7 @@ impl JobOptions {
             job_seed: seed,
             nonce: 0,
             t_p: table.t_p(),
-            block: BLOCK,
+            block,
             min_workers: workers,
             max_workers: workers,
             credit: 0,
@@ -343,6 +345,12 @@ impl JobOptions {
         }
         LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
     }
+}
+
+/// Norm slots if none are given: the norms of 4 Mi coordinates fit their window, so that those of blocks, however small, wait for
+/// few round trips. At most as many as a switch has.
+fn default_norm_slots(block: u8) -> u64 {
+    (1 << (23 - block.min(23))).clamp(64, 1024)
 }
 
 /// The id of a job's table if none is given. It follows from the job's number alone, so that it stays the same in a

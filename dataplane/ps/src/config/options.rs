@@ -116,9 +116,13 @@ pub struct JobOptions {
     /// Slots for coordinates; workers may have half as many packets under way [default: 1024]
     #[arg(long = "slots", alias = "data-slots", value_name = "NUMBER", help_heading = "Job")]
     pub data_slots: Option<u64>,
-    /// Slots for norms [default: 64]
+    /// Slots for norms [default: 64 to 1024, the more the smaller the blocks]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub norm_slots: Option<u64>,
+    /// Coordinates that are transformed together and have a norm of their own, as a power of two: 10 to 20, for 2^10 to
+    /// 2^20 [default: 20]
+    #[arg(long, value_name = "LOG2", help_heading = "Job")]
+    pub block: Option<u64>,
     /// What workers do about lost packets [default: reliable]
     #[arg(long, value_name = "POLICY", help_heading = "Job")]
     pub policy: Option<PolicyName>,
@@ -240,11 +244,12 @@ impl JobOptions {
             lane,
             data_slots,
             norm_slots,
+            block,
             policy,
             deadline,
             seed,
         } = self;
-        let numbers = [job, workers, quorum, bits, granularity, table, lane, data_slots, norm_slots];
+        let numbers = [job, workers, quorum, bits, granularity, table, lane, data_slots, norm_slots, block];
         numbers.iter().all(|number| number.is_none())
             && cookie.is_none()
             && fraction.is_none()
@@ -255,7 +260,7 @@ impl JobOptions {
 
     fn lay(&mut self, over: JobOptions) {
         lay_over!(over, self: job, cookie, workers, quorum, bits, granularity, fraction, table, lane, data_slots,
-                  norm_slots, policy, deadline, seed);
+                  norm_slots, block, policy, deadline, seed);
     }
 }
 

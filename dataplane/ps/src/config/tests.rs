@@ -46,6 +46,7 @@ fn the_examples_defaults_are_the_defaults() {
         "table",
         "data_slots",
         "norm_slots",
+        "block",
         "policy",
     ];
     let mut shown = 0;
@@ -205,6 +206,16 @@ fn left_out_keys_get_defaults() {
 }
 
 #[test]
+fn norm_slots_follow_the_block() {
+    for (block, slots) in [(20, 64), (17, 64), (16, 128), (13, 1024), (10, 1024)] {
+        let config = check(&job(&format!("block = {block}"))).unwrap();
+        assert_eq!((config.jobs[0].welcome.block, config.jobs[0].config.norm_slots), (block, slots));
+        let told = check(&job(&format!("block = {block}\nnorm_slots = 6"))).unwrap();
+        assert_eq!((told.jobs[0].welcome.norm_slots, told.jobs[0].config.norm_slots), (6, 6));
+    }
+}
+
+#[test]
 fn numbers_may_be_text() {
     for cookie in ["0x5eed", "24301", "\"0x5eed\"", "\"24301\"", "\"0x0000_5EED\""] {
         let text = format!("[[job]]\njob = 1\nworkers = 4\ncookie = {cookie}\n");
@@ -285,6 +296,8 @@ fn every_mistake_has_its_message() {
         (job("lane = 264"), "job 1: lane is 264: use 8 or 16"),
         (job("data_slots = 7"), "job 1: data_slots is 7: use an even number, such as 8"),
         (job("data_slots = 0"), "job 1: data_slots is 0: use 2 to 65536"),
+        (job("block = 9"), "job 1: block is 9: use 10 to 20"),
+        (job("block = 21"), "job 1: block is 21: use 10 to 20"),
         (job("norm_slots = 65538"), "job 1: norm_slots is 65538: use 2 to 65536"),
         (
             job("policy = \"hopeful\""),

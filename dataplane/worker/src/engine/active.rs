@@ -94,15 +94,17 @@ pub(super) struct Active {
 }
 
 impl Active {
+    #[allow(clippy::too_many_arguments, reason = "what makes a call")]
     pub fn new(
         mode: Mode,
         feedback: Option<u64>,
         may_lose: bool,
         length: usize,
+        block: u8,
         owned: Option<Vec<f32>>,
         outcome: Outcome,
     ) -> Active {
-        let parts: Vec<PartWork> = partition::split(length)
+        let parts: Vec<PartWork> = partition::split(length, block)
             .map(|part| PartWork {
                 part,
                 packets: 0,

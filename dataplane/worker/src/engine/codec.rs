@@ -7,7 +7,7 @@ use thc_codec::quantizer::{self, Quantizer};
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_protocol::wire::{BLOCK, RAW_WORDS, Welcome};
+use thc_protocol::wire::{RAW_WORDS, Welcome};
 use thc_protocol::worker::Place;
 use thc_protocol::{Lane, WorkerId};
 
@@ -18,6 +18,8 @@ const T_P: std::ops::RangeInclusive<f64> = 1.0 / 65536.0..=38.0;
 pub(super) struct Codec {
     pub table: LookupTable,
     pub lane: Lane,
+    /// log₂ of the coordinates of a full partition (P4).
+    pub block: u8,
     quantizer: Quantizer,
     workers: u8,
     job_seed: u64,
@@ -34,13 +36,6 @@ impl Codec {
         let unusable = |reason: String| WorkerError::Unusable { reason };
         if !(1..=4).contains(&welcome.bits) {
             return Err(unusable(format!("bit budget {}: packets carry 1 to 4 bits", welcome.bits)));
-        }
-        if welcome.block != BLOCK {
-            let reason = format!(
-                "blocks of 2^{} coordinates: this build transforms blocks of 2^{BLOCK}",
-                welcome.block
-            );
-            return Err(unusable(reason));
         }
         if welcome.features != 0 {
             return Err(unusable(format!(
@@ -79,6 +74,7 @@ impl Codec {
             quantizer: Quantizer::new(&table),
             table,
             lane: welcome.lane,
+            block: welcome.block,
             workers,
             job_seed: welcome.job_seed,
             private_seed: seed.unwrap_or_else(|| private_seed(welcome.job_seed, worker)),
@@ -240,7 +236,7 @@ mod tests {
             job_seed: 1,
             nonce: 0,
             t_p: table.t_p(),
-            block: BLOCK,
+            block: 20,
             min_workers: workers,
             max_workers: workers,
             credit: 0,

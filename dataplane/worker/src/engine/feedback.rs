@@ -17,19 +17,36 @@ struct Tensor {
 }
 
 /// The feedback of all tensors.
-#[derive(Default)]
 pub(super) struct Feedback {
+    /// How tensors are cut (P4).
+    block: u8,
     tensors: HashMap<u64, Tensor>,
     /// Memory for what calls under way leave.
     free: Vec<Buffer>,
 }
 
 impl Feedback {
+    /// None yet, of tensors cut into full partitions of 2^`block`.
+    pub fn new(block: u8) -> Feedback {
+        Feedback { block, tensors: HashMap::new(), free: Vec::new() }
+    }
+
+    /// Cuts all tensors anew, for a session whose partitions have another size.
+    pub fn set_block(&mut self, block: u8) {
+        let before = std::mem::replace(&mut self.block, block);
+        if before != block {
+            self.free.clear();
+            let tensors = self.tensors.values_mut();
+            tensors.for_each(|tensor| *tensor = Tensor::of(&tensor.whole(before), block));
+        }
+    }
+
     /// Whether a tensor of `length` coordinates can be reduced under this key: its length under it so far, if it was another.
     pub fn prepare(&mut self, key: u64, length: usize) -> Result<(), usize> {
+        let block = self.block;
         let tensor = self.tensors.entry(key).or_insert_with(|| Tensor {
             length,
-            parts: partition::split(length).map(|part| Buffer::zeroed(part.padded)).collect(),
+            parts: partition::split(length, block).map(|part| Buffer::zeroed(part.padded)).collect(),
         });
         if tensor.length == length { Ok(()) } else { Err(tensor.length) }
     }
@@ -64,7 +81,8 @@ impl Feedback {
 
     /// All feedback by key, in the form of [`ErrorFeedback::to_bytes`], in the order of the keys.
     pub fn save(&self) -> Vec<(u64, Vec<u8>)> {
-        let mut all: Vec<_> = self.tensors.iter().map(|(&key, tensor)| (key, tensor.save())).collect();
+        let saved = |tensor: &Tensor| tensor.whole(self.block).to_bytes();
+        let mut all: Vec<_> = self.tensors.iter().map(|(&key, tensor)| (key, saved(tensor))).collect();
         all.sort_by_key(|(key, _)| *key);
         all
     }
@@ -72,13 +90,7 @@ impl Feedback {
     /// Replaces a tensor's feedback by a saved one.
     pub fn restore(&mut self, key: u64, length: usize, saved: &[u8]) -> Result<(), CodecError> {
         let whole = ErrorFeedback::from_bytes(length, saved)?;
-        let parts = partition::split(length).map(|part| {
-            let mut buffer = Buffer::zeroed(part.padded);
-            buffer[..part.len].copy_from_slice(&whole.as_slice()[part.offset..part.offset + part.len]);
-            buffer
-        });
-        let tensor = Tensor { length, parts: parts.collect() };
-        self.tensors.insert(key, tensor);
+        self.tensors.insert(key, Tensor::of(&whole, self.block));
         Ok(())
     }
 
@@ -89,11 +101,20 @@ impl Feedback {
 }
 
 impl Tensor {
-    fn save(&self) -> Vec<u8> {
+    fn of(whole: &ErrorFeedback, block: u8) -> Tensor {
+        let parts = partition::split(whole.len(), block).map(|part| {
+            let mut buffer = Buffer::zeroed(part.padded);
+            buffer[..part.len].copy_from_slice(&whole.as_slice()[part.offset..part.offset + part.len]);
+            buffer
+        });
+        Tensor { length: whole.len(), parts: parts.collect() }
+    }
+
+    fn whole(&self, block: u8) -> ErrorFeedback {
         let mut whole = ErrorFeedback::new(self.length);
-        for (part, kept) in partition::split(self.length).zip(&self.parts) {
+        for (part, kept) in partition::split(self.length, block).zip(&self.parts) {
             whole.as_mut_slice()[part.offset..part.offset + part.len].copy_from_slice(&kept[..part.len]);
         }
-        whole.to_bytes()
+        whole
     }
 }

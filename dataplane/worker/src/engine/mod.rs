@@ -19,7 +19,6 @@ use feedback::Feedback;
 use link::Link;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
-use thc_codec::partition::MAX_PARTITION;
 use thc_codec::{buffer::Buffer, norm};
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Mode, Norm, RAW_WORDS, Welcome};
@@ -112,7 +111,7 @@ impl<I: PacketIo> Engine<I> {
             scratch: Vec::new(),
             scratch_out: 0,
             held: 0,
-            feedback: Feedback::default(),
+            feedback: Feedback::new(welcome.block),
             stats: Stats::default(),
             failed: None,
             reported: Duration::ZERO,
@@ -127,7 +126,7 @@ impl<I: PacketIo> Engine<I> {
         self.worker.set_limit((capacity / 2).max(1) as u64);
         let session = self.worker.parameters();
         let window = session.data_slots as usize / 2 * session.lane.coordinates();
-        self.held = if session.may_lose() { window.div_ceil(MAX_PARTITION) + 1 } else { 0 };
+        self.held = if session.may_lose() { window.div_ceil(1 << self.codec.block) + 1 } else { 0 };
     }
 
     /// Begins another session on the same interface; error feedback and totals stay.
@@ -143,12 +142,14 @@ impl<I: PacketIo> Engine<I> {
     ) -> Result<(), WorkerError> {
         self.fold_stats();
         self.codec = Codec::new(welcome, workers, self.config.worker, self.config.seed)?;
+        self.feedback.set_block(self.codec.block);
         self.link = Link::new(self.config.ps, welcome.shards);
         self.worker = Worker::new(parameters(&self.config, workers, welcome), self.io.now());
         self.set_limits(capacity);
         self.joiner = joiner;
         self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
         self.calls = Calls::default();
+        self.scratch.clear();
         self.scratch_out = 0;
         self.failed = None;
         Ok(())
@@ -173,6 +174,12 @@ impl<I: PacketIo> Engine<I> {
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         self.worker.parameters()
+    }
+
+    /// log₂ of the coordinates of a full partition (P4).
+    #[must_use]
+    pub fn block(&self) -> u8 {
+        self.codec.block
     }
 
     /// The lookup table in use.
@@ -278,7 +285,8 @@ impl<I: PacketIo> Engine<I> {
         }
         let started = Instant::now();
         let may_lose = self.worker.parameters().may_lose();
-        let mut active = Active::new(options.mode, feedback, may_lose, length, owned, outcome);
+        let mut active =
+            Active::new(options.mode, feedback, may_lose, length, self.codec.block, owned, outcome);
         let data = active.owned.as_deref().unwrap_or(lent);
         let mut packets = Vec::with_capacity(active.parts.len());
         let mut norms = Vec::with_capacity(active.parts.len());

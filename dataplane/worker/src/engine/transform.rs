@@ -7,7 +7,6 @@ use crate::WorkerError;
 use std::time::Instant;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
-use thc_codec::partition::MAX_PARTITION;
 use thc_codec::rht;
 use thc_codec::signs::SignKey;
 use thc_protocol::wire::Mode;
@@ -152,7 +151,7 @@ impl<I: PacketIo> Engine<I> {
             let scratch = match kind {
                 Kind::RotateNow | Kind::Rotate => {
                     self.scratch_out += 1;
-                    Some(self.scratch.pop().unwrap_or_else(|| Buffer::zeroed(MAX_PARTITION)))
+                    Some(self.scratch.pop().unwrap_or_else(|| Buffer::zeroed(1 << self.codec.block)))
                 }
                 Kind::FeedBack => match std::mem::replace(&mut work.stage, Stage::Sent) {
                     Stage::Residual(scratch) => Some(scratch),

@@ -62,6 +62,44 @@ fn a_session_that_ends_in_the_middle_leaves_the_feedback_of_all_partitions_alone
 }
 
 #[test]
+fn error_feedback_saved_with_blocks_of_one_size_is_that_of_another() {
+    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let world = |block| {
+        let mut job = static_job(2, Lane::Bits8, 2, Policy::Reliable);
+        job.welcome.block = block;
+        World::new(job, quiet())
+    };
+    let mut small = world(11);
+    let mut data = gradients(2, 10_000, 1);
+    for outcome in small.allreduce(&mut data, &[options; 2], |_, _| {}) {
+        outcome.unwrap();
+    }
+    let before: Vec<_> = small.engines.iter().map(saved).collect();
+    let mut large = world(20);
+    for (engine, saved) in large.engines.iter_mut().zip(&before) {
+        engine.restore_feedback(1, 10_000, &saved[0].1).unwrap();
+    }
+    assert!(large.engines.iter().map(saved).eq(before));
+    // What is sent and what is kept make up the gradient and what was kept.
+    let all = |world: &World| -> Vec<Vec<f32>> {
+        let floats = |bytes: &[u8]| -> Vec<f32> {
+            bytes[16..].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+        };
+        world.engines.iter().map(|engine| floats(&saved(engine)[0].1)).collect()
+    };
+    let (data, old) = (gradients(2, 10_000, 2), all(&large));
+    let mut out = data.clone();
+    for outcome in large.allreduce(&mut out, &[options; 2], |_, _| {}) {
+        outcome.unwrap();
+    }
+    let new = all(&large);
+    for i in 0..10_000 {
+        let sent = (0..2).map(|w| data[w][i] + old[w][i] - new[w][i]).sum::<f32>() / 2.0;
+        assert!((sent - out[0][i]).abs() < 1e-4, "coordinate {i}: {sent} was sent, {} came back", out[0][i]);
+    }
+}
+
+#[test]
 fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
     let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };

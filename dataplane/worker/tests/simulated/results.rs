@@ -24,6 +24,31 @@ fn all_workers_get_the_same_mean() {
 }
 
 #[test]
+fn blocks_of_every_size_give_as_good_a_mean() {
+    for block in [10, 12, 13, 16, 20] {
+        for mode in [Mode::Compressed, Mode::Raw] {
+            let mut job = static_job(3, Lane::Bits8, 3, Policy::Reliable);
+            job.welcome.block = block;
+            let mut world = World::new(job, hostile(block.into()));
+            let data = gradients(3, LEN, 3);
+            let mean = exact_mean(&data);
+            let mut out = data.clone();
+            let feedback = (mode == Mode::Compressed).then_some(1);
+            for outcome in world.allreduce(&mut out, &[CallOptions { mode, feedback }; 3], |_, _| {}) {
+                outcome.unwrap();
+            }
+            assert!(out.iter().all(|o| o == &out[0]), "bit-identical on all workers");
+            let error = nmse(&mean, &out[0]);
+            assert!(error < if mode == Mode::Raw { 1e-12 } else { 0.03 }, "2^{block}: NMSE {error}");
+            // A norm for every full block, and 20 packets of the rest are partitions of their own.
+            let results = world.ps.aggregator.job_counters(JOB).unwrap().results as usize;
+            let norms = LEN.div_ceil(1 << block);
+            assert!(results >= norms + if mode == Mode::Raw { LEN / 256 } else { LEN / 1024 });
+        }
+    }
+}
+
+#[test]
 fn raw_is_exact_to_f32() {
     let mut world = World::new(static_job(3, Lane::Bits8, 3, Policy::Reliable), quiet());
     let data = gradients(3, 5000, 3);
@@ -39,8 +64,10 @@ fn raw_is_exact_to_f32() {
     }
 }
 
-fn run_three(config: SimConfig, restarts: &[u64]) -> Vec<Vec<f32>> {
-    let mut world = World::new(static_job(4, Lane::Bits8, 4, Policy::Reliable), config);
+fn run_three(block: u8, config: SimConfig, restarts: &[u64]) -> Vec<Vec<f32>> {
+    let mut job = static_job(4, Lane::Bits8, 4, Policy::Reliable);
+    job.welcome.block = block;
+    let mut world = World::new(job, config);
     let mut results = Vec::new();
     for call in 0..3 {
         let mut out = gradients(4, LEN, call);
@@ -61,23 +88,26 @@ fn run_three(config: SimConfig, restarts: &[u64]) -> Vec<Vec<f32>> {
 
 #[test]
 fn loss_changes_no_bit() {
-    let clean = run_three(quiet(), &[]);
-    for seed in seeds(4) {
-        assert!(run_three(hostile(seed), &[]) == clean, "THC_SEED={seed}");
+    for block in [12, 20] {
+        let clean = run_three(block, quiet(), &[]);
+        for seed in seeds(4) {
+            assert!(run_three(block, hostile(seed), &[]) == clean, "THC_SEED={seed}, blocks of 2^{block}");
+        }
     }
 }
 
 #[test]
 fn threads_change_no_bit() {
-    let run = |threads| {
+    let run = |block, threads| {
         let mut job = static_job(2, Lane::Bits8, 2, Policy::Reliable);
+        job.welcome.block = block;
         job.config.data_slots = 4096;
         job.welcome.data_slots = 4096;
         let mut world = World::with_threads(job, quiet(), threads);
         let options = CallOptions { mode: Mode::Compressed, feedback: Some(5) };
         let mut results = Vec::new();
         for call in 0..2 {
-            let mut out = gradients(2, 5_000_000, call);
+            let mut out = gradients(2, 3_000_000, call);
             for outcome in world.allreduce(&mut out, &[options; 2], |_, _| {}) {
                 outcome.unwrap();
             }
@@ -85,17 +115,19 @@ fn threads_change_no_bit() {
         }
         results
     };
-    assert!(run(1) == run(3));
+    for block in [13, 20] {
+        assert!(run(block, 1) == run(block, 3), "blocks of 2^{block}");
+    }
 }
 
 #[test]
 fn a_restarted_parameter_server_changes_no_bit() {
-    let clean = run_three(quiet(), &[]);
-    assert!(run_three(quiet(), &[3, 20, 37]) == clean);
+    let clean = run_three(13, quiet(), &[]);
+    assert!(run_three(13, quiet(), &[3, 20, 37]) == clean);
     for seed in seeds(4) {
         // Three restarts in each call, at any time of it: without loss one takes some 60 turns.
         let at = [3, 7, 11].map(|factor| 1 + (seed + 1) * factor * 7919 % 300);
-        assert!(run_three(hostile(seed + 9), &at) == clean, "THC_SEED={seed}: restarts at {at:?}");
+        assert!(run_three(13, hostile(seed + 9), &at) == clean, "THC_SEED={seed}: restarts at {at:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{BLOCK, Welcome};
+use thc_protocol::wire::Welcome;
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
 use thc_transport::{PacketIo, SimConfig, SimIo, SimNet};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
@@ -155,7 +155,7 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             job_seed: 42,
             nonce: 0,
             t_p: table.t_p(),
-            block: BLOCK,
+            block: 20,
             min_workers: workers,
             max_workers: workers,
             credit: 0,
