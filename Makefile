@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz soak hostile kills bench bench-torch bench-async p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test fuzz soak hostile kills bench bench-torch bench-allreduce bench-async p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -39,8 +39,8 @@ bench: TEST_PACKAGES += dpdk-dev
 FEATURES = $$(.ci/features)
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch and bench-async), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce and bench-async), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --release --package thc-testbed --package thc-ps --package thc-worker \
@@ -81,6 +81,9 @@ bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json 
 
 bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's hooks (20 to 25 minutes; ARGS=--quick: 3)
 	python/bench/run $(ARGS)
+
+bench-allreduce: toolchain ## One all-reduce of 64 MiB, THC against gloo: 10 Gb/s and loopback, 2 and 4 processes (3 minutes; ARGS=--help)
+	python/bench/run allreduce $(ARGS)
 
 bench-async: toolchain ## Train with PyTorch, one worker 4 times slower: synchronous THC against asynchronous (ARGS=--help)
 	python/bench/unequal $(ARGS)

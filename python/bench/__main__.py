@@ -34,6 +34,10 @@ def machine() -> dict[str, object]:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["allreduce"]:
+        import allreduce
+
+        return allreduce.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 processes, 1 and 10 Gb/s, few steps: 2 to 3 minutes")

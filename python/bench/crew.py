@@ -13,7 +13,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from links import Network
@@ -53,21 +55,28 @@ def end(process: subprocess.Popen[Any], patience: float = 3.0) -> None:
 
 
 class Server:
-    """thc-ps with one job for each policy."""
+    """thc-ps with one job for each policy. `keys` are further ones of its configuration file."""
 
-    def __init__(self, program: Path, workers: int, address: str, prefix: list[str], cookie: int, folder: Path):
+    #: Keys of jobs; others are the server's.
+    JOB_KEYS = ("data_slots", "norm_slots", "bits", "granularity", "fraction", "lane", "quorum")
+
+    def __init__(self, program: Path, workers: int, address: str, prefix: list[str], cookie: int, folder: Path,
+                 keys: Mapping[str, str] = MappingProxyType({})):
+        own = "".join(f"{key} = {value}\n" for key, value in keys.items() if key not in self.JOB_KEYS)
+        each = "".join(f"{key} = {value}\n" for key, value in keys.items() if key in self.JOB_KEYS)
         jobs = "".join(
-            f'[[job]]\njob = {job}\ncookie = "{cookie:#x}"\nworkers = {workers}\npolicy = "{policy}"\n'
+            f'[[job]]\njob = {job}\ncookie = "{cookie:#x}"\nworkers = {workers}\npolicy = "{policy}"\n{each}'
             for job, policy in ((1, "reliable"), (2, "best-effort")))
-        config = folder / "thc-ps.toml"
-        config.write_text(f'listen = "{address}"\n{jobs}')
+        name = f"thc-ps-{address.rpartition(':')[2]}"
+        config = folder / f"{name}.toml"
+        config.write_text(f'listen = "{address}"\n{own}{jobs}')
         self.address = address
-        with (folder / "thc-ps.log").open("w") as log:
+        with (folder / f"{name}.log").open("w") as log:
             self.process = subprocess.Popen([*prefix, str(program), "--config", str(config)],
                                             stdout=subprocess.PIPE, stderr=log, bufsize=0)
         if not self._ready(time.monotonic() + 10):
             end(self.process)
-            raise Failed(f"thc-ps did not start: {(folder / 'thc-ps.log').read_text().strip()[-300:]}")
+            raise Failed(f"thc-ps did not start: {(folder / f'{name}.log').read_text().strip()[-300:]}")
 
     def _ready(self, until: float) -> bool:
         assert self.process.stdout is not None
@@ -88,12 +97,16 @@ class Server:
 
 
 class Crew:
-    """Training processes that wait for commands; a context manager that ends them."""
+    """Training processes that wait for commands; a context manager that ends them.
 
-    def __init__(self, workers: int, program: Path | None, folder: Path, network: Network | None = None) -> None:
+    There is a server for each of `variants`, keys of its configuration file. Trainers know the first as theirs, and all
+    by `settings["servers"]`. A variant's `program` is another thc-ps than `program`."""
+
+    def __init__(self, workers: int, program: Path | None, folder: Path, network: Network | None = None,
+                 variants: Sequence[Mapping[str, str]] = ({},)) -> None:
         self.workers, self.network = workers, network
-        self._program, self._folder = program, folder
-        self._server: Server | None = None
+        self._program, self._folder, self._variants = program, folder, variants
+        self._servers: list[Server] = []
         self._trainers: list[subprocess.Popen[bytes]] = []
         self.parameters: dict[str, int] = {}
 
@@ -108,13 +121,16 @@ class Crew:
     def _start(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         network, cookie = self.network, secrets.randbits(32)
-        if self._program is not None:
+        for number, variant in enumerate(self._variants if self._program is not None else ()):
+            keys = dict(variant)
+            program = Path(keys.pop("program", str(self._program)))
             host = network.server if network else "127.0.0.1"
-            address = f"{host}:{9000 if network else free_port()}"
+            address = f"{host}:{9000 + 100 * number if network else free_port()}"
             prefix = network.inside("ps") if network else []
-            self._server = Server(self._program, self.workers, address, prefix, cookie, self._folder)
-        settings = {"server": self._server and self._server.address, "cookie": cookie,
-                    "server_pid": self._server and self._server.pid}
+            self._servers.append(Server(program, self.workers, address, prefix, cookie, self._folder, keys))
+        servers = [{"address": server.address, "pid": server.pid} for server in self._servers]
+        settings = {"server": servers[0]["address"] if servers else None, "cookie": cookie,
+                    "server_pid": servers[0]["pid"] if servers else None, "servers": servers}
         environment = os.environ | {
             "MASTER_ADDR": network.worker(0) if network else "127.0.0.1",
             "MASTER_PORT": str(29500 if network else free_port()),
@@ -179,5 +195,5 @@ class Crew:
                 trainer.wait(max(0.1, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 end(trainer, 0.5)
-        if self._server is not None:
-            end(self._server.process)
+        for server in self._servers:
+            end(server.process)
