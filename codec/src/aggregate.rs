@@ -9,6 +9,7 @@
 //! granularity × workers fits (see [`table::choose`](crate::table::choose)).
 
 use crate::arch;
+pub use crate::arch::prefetch;
 use crate::error::CodecError;
 use crate::isa::Isa;
 

@@ -20,10 +20,12 @@ mod neon;
 mod pages;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod ports;
+mod prefetch;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use pages::ask_for_huge;
+pub use prefetch::prefetch;
 
 macro_rules! kernels {
     ($($module:ident {

@@ -122,6 +122,11 @@ impl Handler for Desk {
         let outcome = self.aggregator.handle(Endpoint::udp(from), packet, sink);
         self.handled += usize::from(matches!(outcome, Outcome::Handled(_)));
     }
+
+    #[inline]
+    fn expect(&self, packet: &[u8]) {
+        self.aggregator.expect(packet);
+    }
 }
 
 /// What the model sends: receivers and packets, sorted.

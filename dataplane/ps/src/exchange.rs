@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use thc_protocol::JobId;
 use thc_protocol::aggregator::{Endpoint, Sink};
-use thc_transport::{CapturedIo, DpdkIo, DpdkTx, LossyIo, PacketIo, Peer, UdpIo};
+use thc_transport::{Answers, CapturedIo, DpdkIo, DpdkTx, LossyIo, PacketIo, Peer, UdpIo};
 
 use crate::outbox::{Outbox, SendFailure};
 
@@ -13,7 +13,15 @@ use crate::outbox::{Outbox, SendFailure};
 pub trait Handler {
     /// One packet. `at` is the address of this host that it was sent to, if that is known.
     fn handle(&mut self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8], sink: &mut impl Sink);
+
+    /// A packet, not checked in any way, comes soon: memory that it needs may be brought closer.
+    fn expect(&self, packet: &[u8]) {
+        let _ = packet;
+    }
 }
+
+/// How many packets ahead of their turn they are expected.
+const AHEAD: usize = 2;
 
 /// A backend by which packets are answered.
 pub trait Exchange: PacketIo + Sized {
@@ -37,7 +45,30 @@ pub trait Exchange: PacketIo + Sized {
     }
 }
 
-impl Exchange for UdpIo {}
+impl Exchange for UdpIo {
+    fn exchange(
+        &mut self,
+        outbox: &mut Outbox,
+        handler: &mut impl Handler,
+        failed: &mut impl FnMut(SendFailure),
+    ) -> io::Result<usize> {
+        let packets = self.recv_runs(&mut |run| {
+            let mut soon = run.datagrams();
+            soon.by_ref().take(AHEAD).for_each(|packet| handler.expect(packet));
+            for packet in run.datagrams() {
+                if let Some(later) = soon.next() {
+                    handler.expect(later);
+                }
+                handler.handle(run.from, run.at, packet, outbox);
+            }
+        })?;
+        if !outbox.is_empty() {
+            outbox.flush(self, failed);
+        }
+        Ok(packets)
+    }
+}
+
 impl<T: PacketIo> Exchange for CapturedIo<T> {}
 impl<T: PacketIo> Exchange for LossyIo<T> {}
 
@@ -50,9 +81,24 @@ impl Exchange for DpdkIo {
         handler: &mut impl Handler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
-        Ok(self.answer_burst(&mut |from, packet, tx| {
-            handler.handle(from, None, packet, &mut Direct { tx, failed });
-        }))
+        Ok(self.answer_burst(&mut AtDevice { handler, failed }))
+    }
+}
+
+struct AtDevice<'a, H, F> {
+    handler: &'a mut H,
+    failed: &'a mut F,
+}
+
+impl<H: Handler, F: FnMut(SendFailure)> Answers for AtDevice<'_, H, F> {
+    #[inline]
+    fn answer(&mut self, from: Peer, packet: &[u8], tx: &mut DpdkTx) {
+        self.handler.handle(from, None, packet, &mut Direct { tx, failed: self.failed });
+    }
+
+    #[inline]
+    fn expect(&self, packet: &[u8]) {
+        self.handler.expect(packet);
     }
 }
 

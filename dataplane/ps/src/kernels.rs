@@ -27,6 +27,11 @@ impl Kernels for Simd {
         let done = aggregate::raw_add(lanes, words);
         debug_assert!(done.is_ok(), "{done:?}");
     }
+
+    #[inline]
+    fn expect(memory: &[u8]) {
+        aggregate::prefetch(memory);
+    }
 }
 
 #[cfg(test)]

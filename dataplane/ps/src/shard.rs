@@ -129,6 +129,11 @@ impl Handler for Desk<'_> {
             self.aggregator.handle(Endpoint::udp(from), packet, sink);
         }
     }
+
+    #[inline]
+    fn expect(&self, packet: &[u8]) {
+        self.aggregator.expect(packet);
+    }
 }
 
 struct State<T> {

@@ -33,8 +33,8 @@ mod udp;
 pub use capture::{Capture, CaptureConfig, CaptureStats};
 pub use captured::CapturedIo;
 pub use dpdk::{
-    Backend, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, FrameCounts, Idle, MacAddr, MacSyntax, Neighbour,
-    Steering,
+    Answers, Backend, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, FrameCounts, Idle, MacAddr, MacSyntax,
+    Neighbour, Steering,
 };
 pub use error::TransportError;
 pub use faults::FaultRates;
@@ -43,4 +43,4 @@ pub use lossy::{LossyConfig, LossyIo, LossyStats};
 pub use options::{DpdkOptions, IoName};
 pub use packet_io::{IPV4_UDP_HEADER_LEN, IoStats, MAX_DATAGRAM, PacketIo, Peer};
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
-pub use udp::{UdpConfig, UdpIo};
+pub use udp::{Run, UdpConfig, UdpIo};

@@ -20,6 +20,12 @@ impl Endpoint {
         Endpoint { ingress: 0, addr }
     }
 
+    /// All of it as a number.
+    #[inline(always)]
+    pub(super) const fn bits(&self) -> u64 {
+        (self.ingress as u64) << 48 | (self.addr.ip().to_bits() as u64) << 16 | self.addr.port() as u64
+    }
+
     /// Whether a packet from `from` comes from this member (P7.7).
     #[must_use]
     pub fn admits(&self, from: &Endpoint) -> bool {
@@ -72,14 +78,18 @@ impl Shard {
         whole * block + if index == blocks % count { rest } else { 0 }
     }
 
-    /// The place of a slot among those of its shard: its blocks lie next to each other.
+    /// The place of a slot among those of its shard, whose blocks lie next to each other; `None` if it is another shard's.
+    #[inline]
     #[must_use]
-    pub const fn place(self, slot: SlotId) -> usize {
+    pub const fn find(self, slot: SlotId) -> Option<usize> {
         if self.count <= 1 {
-            return slot.0 as usize;
+            return Some(slot.0 as usize);
         }
-        let (block, within) = (slot.0 / Shard::BLOCK, slot.0 % Shard::BLOCK);
-        (block / self.count as u16 * Shard::BLOCK + within) as usize
+        let (block, within, count) = (slot.0 / Shard::BLOCK, slot.0 % Shard::BLOCK, self.count as u16);
+        if block % count != self.index as u16 {
+            return None;
+        }
+        Some((block / count * Shard::BLOCK + within) as usize)
     }
 }
 

@@ -144,7 +144,7 @@ pub struct WorkerCounters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobCounters {
     /// By worker number; the last for all numbers from 64 on.
-    workers: Vec<WorkerCounters>,
+    workers: Box<[WorkerCounters; MAX_WORKERS + 1]>,
     /// Slots completed.
     pub results: u64,
     /// RESULTs sent again to one worker.
@@ -160,12 +160,7 @@ impl JobCounters {
     }
 
     pub(super) fn new() -> JobCounters {
-        JobCounters {
-            workers: vec![WorkerCounters::default(); MAX_WORKERS + 1],
-            results: 0,
-            resent: 0,
-            nudges: 0,
-        }
+        JobCounters { workers: Box::new([WorkerCounters::default(); _]), results: 0, resent: 0, nudges: 0 }
     }
 
     /// Counters of one worker number; numbers from 64 on share one set.
@@ -174,30 +169,21 @@ impl JobCounters {
         &self.workers[usize::from(worker.0).min(MAX_WORKERS)]
     }
 
+    /// Counts a packet of so many bytes, and what became of it.
     #[inline]
-    fn worker_mut(&mut self, worker: WorkerId) -> &mut WorkerCounters {
-        &mut self.workers[usize::from(worker.0).min(MAX_WORKERS)]
-    }
-
-    #[inline]
-    pub(super) fn count_packet(&mut self, worker: WorkerId, bytes: usize) {
-        let w = self.worker_mut(worker);
+    pub(super) fn count(&mut self, worker: WorkerId, bytes: usize, end: Result<Event, DropReason>) {
+        let w = &mut self.workers[usize::from(worker.0).min(MAX_WORKERS)];
         w.packets += 1;
         w.bytes += bytes as u64;
-    }
-
-    pub(super) fn count_drop(&mut self, worker: WorkerId, reason: DropReason) {
-        self.worker_mut(worker).drops[reason as usize] += 1;
-    }
-
-    #[inline]
-    pub(super) fn count_event(&mut self, worker: WorkerId, event: Event) {
-        self.worker_mut(worker).events[event as usize] += 1;
+        match end {
+            Ok(event) => w.events[event as usize] += 1,
+            Err(reason) => w.drops[reason as usize] += 1,
+        }
     }
 
     /// Adds another shard's counters of the same job.
     pub fn merge(&mut self, other: &JobCounters) {
-        for (mine, theirs) in self.workers.iter_mut().zip(&other.workers) {
+        for (mine, theirs) in self.workers.iter_mut().zip(&*other.workers) {
             mine.packets += theirs.packets;
             mine.bytes += theirs.bytes;
             mine.events.iter_mut().zip(theirs.events).for_each(|(a, b)| *a += b);

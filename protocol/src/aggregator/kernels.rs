@@ -10,6 +10,8 @@ pub trait Kernels {
     fn lookup(lane: Lane, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
     /// RAW joins a slot: big-endian i32 words are added, wrapping. Equal lengths.
     fn raw_add(lanes: &mut [u8], words: &[u8]);
+    /// This memory of a slot is about to be used: it may be brought closer to the processor. Changes nothing else.
+    fn expect(_memory: &[u8]) {}
 }
 
 /// Plain Rust, one lane at a time.

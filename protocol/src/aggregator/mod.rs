@@ -8,6 +8,7 @@ mod config;
 mod counters;
 mod job;
 mod kernels;
+mod pass;
 mod slot;
 
 pub use config::{ConfigError, Endpoint, JobConfig, Shard, TableError, check_table};
@@ -19,9 +20,12 @@ use crate::wire::{
     FLAG_NUDGE, HEADER_LEN, Header, HeaderError, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN, Norm, Nudge,
     Straggler,
 };
-use crate::{JobId, SlotId, TableId, WorkerId};
-use job::{Job, UNUSED};
+use crate::{JobId, Round, SlotId, TableId, WorkerId};
+use job::{Job, Receivers, UNUSED};
+use pass::{Pass, Passes};
+use slot::SlotState;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Where an aggregator's packets go.
 pub trait Sink {
@@ -49,9 +53,16 @@ pub struct Aggregator<K: Kernels = Scalar> {
     jobs: Vec<Option<Box<Job>>>,
     tables: Vec<Option<[u8; 16]>>,
     counters: GlobalCounters,
+    /// To be forgotten with every change of what P7 looks at.
+    passes: Passes,
     memory_limit: usize,
+    /// Whether jobs take more than stays in the caches near a core.
+    far: bool,
     kernels: PhantomData<K>,
 }
+
+/// Bytes of slots that are near without being asked for: bringing closer what is near costs more than it gains.
+const NEAR: usize = 2 << 20;
 
 impl<K: Kernels> Aggregator<K> {
     /// An empty aggregator whose jobs take at most `memory_limit` bytes, and which serves the slots
@@ -64,7 +75,9 @@ impl<K: Kernels> Aggregator<K> {
             jobs: Vec::with_capacity(64),
             tables: vec![None; 256],
             counters: GlobalCounters::default(),
+            passes: Passes::NONE,
             memory_limit,
+            far: false,
             kernels: PhantomData,
         }
     }
@@ -110,6 +123,7 @@ impl<K: Kernels> Aggregator<K> {
     /// it or n·g overflows the lane (P6), or the slots need more memory than is allowed.
     pub fn install_job(&mut self, config: JobConfig) -> Result<(), ConfigError> {
         config.check()?;
+        self.passes = Passes::NONE;
         for &id in &config.tables {
             let table = self.table(id).ok_or(ConfigError::NoTable { table: id, job: config.job })?;
             config.check_sum(table.iter().copied().max().unwrap_or(0))?;
@@ -150,13 +164,17 @@ impl<K: Kernels> Aggregator<K> {
         let kept = self.jobs[place].take().map(|old| old.without_slots());
         self.index[usize::from(config.job.0)] = place as u32;
         self.jobs[place] = Some(Box::new(Job::new(config, self.shard, &self.tables, kept)));
+        self.far = self.memory() > NEAR;
         Ok(())
     }
 
     /// Removes a job with its members, slots and counters. Whether there was one.
     pub fn remove_job(&mut self, job: JobId) -> bool {
+        self.passes = Passes::NONE;
         let place = std::mem::replace(&mut self.index[usize::from(job.0)], UNUSED);
-        place != UNUSED && self.jobs[place as usize].take().is_some()
+        let removed = place != UNUSED && self.jobs[place as usize].take().is_some();
+        self.far = self.memory() > NEAR;
+        removed
     }
 
     /// Sets where a member of a job sends from and is sent to.
@@ -205,7 +223,7 @@ impl<K: Kernels> Aggregator<K> {
     /// Forgets what all slots hold, as a restart does; configuration and counters stay.
     pub fn forget_slots(&mut self) {
         for job in self.jobs.iter_mut().flatten() {
-            job.forget_slots();
+            job.slots.forget();
         }
     }
 
@@ -249,140 +267,211 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     fn job_mut(&mut self, job: JobId) -> Option<&mut Job> {
+        self.passes = Passes::NONE;
         let place = self.index[usize::from(job.0)];
         if place == UNUSED { None } else { self.jobs[place as usize].as_deref_mut() }
     }
 
-    /// Handles one packet, P7 to P17.
-    pub fn handle(&mut self, from: Endpoint, packet: &[u8], sink: &mut impl Sink) -> Outcome {
-        let (header, payload) = match Header::parse(packet) {
-            Ok(parsed) => parsed,
-            Err(error) => {
-                let reason = match error {
-                    HeaderError::Short(_) => DropReason::Short,
-                    HeaderError::Version(_) => DropReason::Version,
-                    HeaderError::Kind(_) => DropReason::Kind,
-                };
-                return self.counters.drop(reason);
-            }
-        };
-        let Some(result_kind) = header.kind.result() else {
-            return self.counters.drop(DropReason::Kind);
-        };
-        let place = self.index[usize::from(header.job.0)];
-        if place == UNUSED {
-            return self.counters.drop(DropReason::Job);
+    /// Says that a packet comes soon, so that its slot may be brought closer to the processor. Changes nothing else.
+    #[inline]
+    pub fn expect(&self, packet: &[u8]) {
+        let Some(head) = packet.first_chunk().filter(|_| self.far) else { return };
+        let pass = self.passes.at(head);
+        if let Some(Some(job)) = self.jobs.get(pass.place as usize) {
+            job.slots.expect::<K>(Header::place_of(head).1);
         }
-        let Some(job) = self.jobs[place as usize].as_deref_mut() else {
-            return self.counters.drop(DropReason::Job);
+    }
+
+    /// Handles one packet, P7 to P17.
+    #[inline]
+    pub fn handle(&mut self, from: Endpoint, packet: &[u8], sink: &mut impl Sink) -> Outcome {
+        let Some((head, payload)) = packet.split_first_chunk() else {
+            return self.counters.drop(DropReason::Short);
         };
-        job.counters.count_packet(header.worker, packet.len());
-        let admitted = job.admit(from, &header, payload);
-        match admitted.and_then(|()| job.aggregate::<K>(&header, result_kind, payload, sink)) {
-            Ok(event) => {
-                job.counters.count_event(header.worker, event);
-                Outcome::Handled(event)
+        if !self.passes.at(head).fits(from, head, packet.len()) {
+            match self.admit(from, packet) {
+                Ok(pass) => self.passes.keep(head, pass),
+                Err(reason) => return Outcome::Dropped(reason),
             }
+        }
+        let Aggregator { passes, jobs, .. } = self;
+        let pass = passes.at(head);
+        // A pass is of a job that is here.
+        let Some(Some(job)) = jobs.get_mut(pass.place as usize) else {
+            return Outcome::Dropped(DropReason::Job);
+        };
+        let end = match pass.like().kind {
+            Kind::Norm => job.aggregate::<K, true>(pass, head, payload, sink),
+            _ => job.aggregate::<K, false>(pass, head, payload, sink),
+        };
+        job.counters.count(pass.like().worker, packet.len(), end);
+        match end {
+            Ok(event) => Outcome::Handled(event),
+            Err(reason) => Outcome::Dropped(reason),
+        }
+    }
+
+    /// P7 up to reason 11. A packet that is dropped is counted here.
+    #[inline(never)]
+    fn admit(&mut self, from: Endpoint, packet: &[u8]) -> Result<Pass, DropReason> {
+        let found = Header::parse(packet).map_err(|error| match error {
+            HeaderError::Short(_) => DropReason::Short,
+            HeaderError::Version(_) => DropReason::Version,
+            HeaderError::Kind(_) => DropReason::Kind,
+        });
+        let found = found.and_then(|(header, payload)| {
+            let result = header.kind.result().ok_or(DropReason::Kind)?;
+            let place = self.index[usize::from(header.job.0)];
+            Ok((header, payload, result, place))
+        });
+        let (header, payload, result, place) = match found {
+            Ok(found) => found,
             Err(reason) => {
-                job.counters.count_drop(header.worker, reason);
-                Outcome::Dropped(reason)
+                self.counters.drop(reason);
+                return Err(reason);
+            }
+        };
+        let Some(Some(job)) = self.jobs.get_mut(place as usize) else {
+            self.counters.drop(DropReason::Job);
+            return Err(DropReason::Job);
+        };
+        match job.admit(from, &header, payload) {
+            Ok(table) => Ok(Pass::new(from, packet, &header, place, result, table)),
+            Err(reason) => {
+                job.counters.count(header.worker, packet.len(), Err(reason));
+                Err(reason)
             }
         }
     }
 }
 
-/// Builds the answers that are not results.
-impl Job {
-    fn straggler(&self, header: &Header, sink: &mut impl Sink) {
-        let current = self.slot_state(header.kind, header.slot).round;
+/// Where P3 has the value.
+const NORM_VALUE: Range<usize> = 4..8;
+
+/// The answer to a packet, before its payload: which kind of packet, naming the sender.
+fn answer(header: &Header, kind: Kind) -> Header {
+    Header { kind, flags: 0, count: 0, ..*header }
+}
+
+/// Answers that are not results.
+impl Receivers {
+    #[cold]
+    fn straggler(&self, header: &Header, current: Round, sink: &mut impl Sink) {
         let mut packet = [0; MAX_PACKET];
-        let answer = Header { kind: Kind::Straggler, flags: 0, count: 0, ..*header };
         let body = Straggler { kind: header.kind, current }.to_bytes();
-        let bytes = answer.emit_packet(&mut packet, &body);
+        let bytes = answer(header, Kind::Straggler).emit_packet(&mut packet, &body);
         self.answer(header.worker, bytes, sink);
     }
 
-    fn nudge(&self, header: &Header, sink: &mut impl Sink) {
-        let seen = self.slot_state(header.kind, header.slot).seen;
+    #[cold]
+    fn nudge(&self, header: &Header, seen: u64, sink: &mut impl Sink) {
         let mut packet = [0; MAX_PACKET];
-        let answer = Header { kind: Kind::Nudge, flags: 0, count: 0, ..*header };
         let body = Nudge { kind: header.kind, seen }.to_bytes();
-        let bytes = answer.emit_packet(&mut packet, &body);
+        let bytes = answer(header, Kind::Nudge).emit_packet(&mut packet, &body);
         self.answer_all(bytes, sink);
     }
 
     /// Both payloads go out as they came in, whatever tag they carry.
-    fn mismatch(&self, header: &Header, refused: &[u8; NORM_LEN], sink: &mut impl Sink) {
+    #[cold]
+    fn mismatch(
+        &self,
+        header: &Header,
+        held: &[u8; NORM_LEN],
+        refused: &[u8; NORM_LEN],
+        sink: &mut impl Sink,
+    ) {
         let mut packet = [0; MAX_PACKET];
-        let answer = Header { kind: Kind::Mismatch, flags: 0, count: 0, ..*header };
         let mut body = [0; MISMATCH_LEN];
-        body[..NORM_LEN].copy_from_slice(self.norm_payload(header.slot));
+        body[..NORM_LEN].copy_from_slice(held);
         body[NORM_LEN..].copy_from_slice(refused);
-        let bytes = answer.emit_packet(&mut packet, &body);
+        let bytes = answer(header, Kind::Mismatch).emit_packet(&mut packet, &body);
         self.answer_all(bytes, sink);
     }
+}
 
-    /// P9 to P17, and what P7 drops for the slot's sake.
-    fn aggregate<K: Kernels>(
+/// The P3 payload of a packet that has one.
+fn norm_payload(payload: &[u8]) -> &[u8; NORM_LEN] {
+    payload.try_into().unwrap_or(&[0; NORM_LEN])
+}
+
+impl Job {
+    /// P9 to P17, and what P7 drops for the slot's sake, of a norm slot or of a data slot.
+    #[inline(always)]
+    fn aggregate<K: Kernels, const NORM: bool>(
         &mut self,
-        header: &Header,
-        result_kind: Kind,
+        pass: &Pass,
+        head: &[u8; HEADER_LEN],
         payload: &[u8],
         sink: &mut impl Sink,
     ) -> Result<Event, DropReason> {
-        let state = self.slot_state(header.kind, header.slot);
-        let bit = header.worker.bit();
-        let nudge = header.flags & FLAG_NUDGE != 0;
-        let newer = header.round.newer_than(state.round);
+        let Job { config, counters, receivers, slots, .. } = self;
+        let (round, slot) = Header::place_of(head);
+        let (state, packet) = slots.get_mut::<NORM>(slot).ok_or(DropReason::Slot)?;
+        let like = pass.like();
+        let nudge = like.flags & FLAG_NUDGE != 0;
+        // A norm slot has its tag for that.
+        let form = if NORM { Default::default() } else { (like.kind as u8, like.table) };
+        let newer = round.newer_than(state.round);
         let fresh = state.seen == 0 || newer;
-        if !fresh && header.round != state.round {
-            self.straggler(header, sink);
-            return Ok(Event::Stale);
-        }
-        if newer && state.seen != 0 && header.round != state.round.next() && !self.config.skip && !nudge {
-            return Err(DropReason::Round);
-        }
-        let mut form = (header.kind as u8, header.table);
-        if header.kind == Kind::Norm {
-            let body: &[u8; NORM_LEN] = payload.try_into().unwrap_or(&[0; NORM_LEN]);
-            if !fresh && Norm::tag_of(body) != Norm::tag_of(self.norm_payload(header.slot)) {
-                self.mismatch(header, body, sink);
-                return Ok(Event::Mismatch);
+        if fresh {
+            let ahead = newer && state.seen != 0 && round != state.round.next();
+            if ahead && !config.skip && !nudge {
+                return Err(DropReason::Round);
             }
-            // A norm slot has its tag for that.
-            form = Default::default();
-        } else if !fresh && form != state.form {
-            return Err(DropReason::Mixed);
-        }
-        if !fresh && (state.complete || state.seen & bit != 0) {
-            let known = state.seen & bit != 0;
+        } else {
+            if round != state.round {
+                receivers.straggler(&pass.header(head), state.round, sink);
+                return Ok(Event::Stale);
+            }
+            if NORM {
+                let (held, body) = (norm_payload(&packet[HEADER_LEN..]), norm_payload(payload));
+                if Norm::tag_of(body) != Norm::tag_of(held) {
+                    receivers.mismatch(&pass.header(head), held, body, sink);
+                    return Ok(Event::Mismatch);
+                }
+            } else if form != state.form {
+                return Err(DropReason::Mixed);
+            }
+            let known = state.seen & pass.bit != 0;
             if state.complete {
-                let packet = self.result_packet(header.kind, header.slot);
-                self.answer(header.worker, packet, sink);
-                self.counters.resent += 1;
-            } else if nudge {
-                self.nudge(header, sink);
-                self.counters.nudges += 1;
+                receivers.answer(like.worker, packet, sink);
+                counters.resent += 1;
+                return Ok(if known { Event::Duplicate } else { Event::Late });
             }
-            return Ok(if known { Event::Duplicate } else { Event::Late });
+            if known {
+                if nudge {
+                    receivers.nudge(&pass.header(head), state.seen, sink);
+                    counters.nudges += 1;
+                }
+                return Ok(Event::Duplicate);
+            }
         }
-        self.add::<K>(header, payload, fresh);
-        let seen = if fresh { bit } else { state.seen | bit };
-        let count = seen.count_ones() as u8;
-        let complete = count >= self.config.quorum;
-        self.set_slot_state(
-            header.kind,
-            header.slot,
-            slot::SlotState { round: header.round, seen, complete, form },
-        );
+        // P10, P11: the values go into the slot.
+        let lanes = &mut packet[HEADER_LEN..];
+        match like.kind {
+            Kind::Data => K::lookup(config.lane, !fresh, lanes, &pass.table, payload),
+            _ if fresh => lanes.copy_from_slice(payload),
+            _ if NORM => {
+                // As big-endian bytes order like the u32; the rest stays that of the first (P10).
+                if payload[NORM_VALUE] > lanes[NORM_VALUE] {
+                    lanes[NORM_VALUE].copy_from_slice(&payload[NORM_VALUE]);
+                }
+            }
+            _ => K::raw_add(lanes, payload),
+        }
+        let (seen, count) =
+            if fresh { (pass.bit, 1) } else { (state.seen | pass.bit, state.count.wrapping_add(1)) };
+        let complete = count >= config.quorum;
+        *state = SlotState { round, seen, count, complete, form };
         if complete {
-            let answer = Header { kind: result_kind, flags: 0, worker: WorkerId::NONE, count, ..*header };
-            self.seal(header.kind, header.slot, &answer);
-            self.answer_all(self.result_packet(header.kind, header.slot), sink);
-            self.counters.results += 1;
+            // P13: with the header in front of the lanes the slot is its RESULT from now on.
+            let answer = pass.header(head);
+            Header { kind: pass.result, flags: 0, worker: WorkerId::NONE, count, ..answer }.emit(packet);
+            receivers.answer_all(packet, sink);
+            counters.results += 1;
         } else if nudge {
-            self.nudge(header, sink);
-            self.counters.nudges += 1;
+            receivers.nudge(&pass.header(head), seen, sink);
+            counters.nudges += 1;
         }
         Ok(if fresh { Event::Opened } else { Event::Added })
     }

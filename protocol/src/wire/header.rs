@@ -5,6 +5,8 @@ use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 
 /// Length of the header in bytes.
 pub const HEADER_LEN: usize = 20;
+/// Bytes of it before the round.
+pub const BEFORE_ROUND: usize = 12;
 /// The protocol's version.
 pub const VERSION: u8 = 1;
 /// Flag: pass this packet's slot on to all members (P17).
@@ -76,6 +78,13 @@ impl Header {
             count: head[18],
         };
         Ok((header, payload))
+    }
+
+    /// Round and slot of a packet with this header.
+    #[inline(always)]
+    #[must_use]
+    pub fn place_of(head: &[u8; HEADER_LEN]) -> (Round, SlotId) {
+        (Round(u32_at(head, 12)), SlotId(u16_at(head, 16)))
     }
 
     /// Writes the header to the first 20 bytes of `to`.

@@ -13,7 +13,7 @@ mod straggler;
 mod welcome;
 
 pub use change::{Change, Field};
-pub use header::{FLAG_NUDGE, HEADER_LEN, Header, HeaderError, VERSION};
+pub use header::{BEFORE_ROUND, FLAG_NUDGE, HEADER_LEN, Header, HeaderError, VERSION};
 pub use join::{ASK_LEN, Ask, JOIN_LEN, Join, LEAVE_LEN, Leave, PENDING_LEN, Pending};
 pub use kind::Kind;
 pub use mismatch::{MISMATCH_LEN, Mismatch};

@@ -2,7 +2,7 @@
 
 use super::setup::{COOKIE, JOB, Setup, TABLE, at, bytes, config, norm};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use thc_protocol::aggregator::{DropReason, Endpoint, Event, Outcome, Shard};
+use thc_protocol::aggregator::{DropReason, Endpoint, Event, JobConfig, Outcome, Shard};
 use thc_protocol::wire::{Header, Kind};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 
@@ -62,6 +62,78 @@ fn the_first_check_that_fails_is_the_reason() {
         setup.data(0, 0, 0, 1);
         let (from, packet) = faulty(&setup, reason);
         assert_eq!(setup.raw(from, &packet), (Outcome::Dropped(reason), vec![]), "{reason:?}");
+    }
+}
+
+/// What was let in just before does not help a packet that is unlike it.
+#[test]
+fn so_it_is_behind_a_packet_that_was_let_in() {
+    for reason in DropReason::ALL {
+        let mut setup = Setup::new(3);
+        setup.data(0, 0, 0, 1);
+        let (from, packet) = faulty(&setup, reason);
+        assert_eq!(setup.data(1, 0, 0, 1).0, Event::Added);
+        assert_eq!(setup.raw(from, &packet), (Outcome::Dropped(reason), vec![]), "{reason:?}");
+    }
+    let mut setup = Setup::new(3);
+    setup.data(1, 0, 0, 1);
+    let good = bytes(setup.header(Kind::Data, 1, 0, 0), &[0x11; 512]);
+    assert_eq!(setup.raw(at(1), &good).0, Outcome::Handled(Event::Duplicate));
+    for place in [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11] {
+        let mut packet = good.clone();
+        packet[place] ^= 1;
+        assert!(matches!(setup.raw(at(1), &packet).0, Outcome::Dropped(_)), "byte {place}");
+    }
+    for length in [511, 513] {
+        let packet = bytes(setup.header(Kind::Data, 1, 0, 0), &vec![0x11; length]);
+        assert_eq!(setup.raw(at(1), &packet).0, Outcome::Dropped(DropReason::Length));
+    }
+    assert_eq!(setup.raw(at(2), &good).0, Outcome::Dropped(DropReason::Source));
+    assert_eq!(setup.raw(at(1), &good).0, Outcome::Handled(Event::Duplicate));
+}
+
+/// The next packet after a change is looked at as if it were the first.
+#[test]
+fn what_was_let_in_before_a_change_is_not_let_in_for_that() {
+    type Change = fn(&mut Setup);
+    let changes: [(DropReason, Change); 8] = [
+        (DropReason::Job, |it| assert!(it.aggregator.remove_job(JOB))),
+        (DropReason::Cookie, |it| {
+            let other = JobConfig { cookie: Cookie(COOKIE.0 ^ 1), ..config(3) };
+            it.aggregator.install_job(other).unwrap();
+        }),
+        (DropReason::Member, |it| it.aggregator.remove_member(JOB, WorkerId(1))),
+        (DropReason::Source, |it| it.aggregator.set_member(JOB, WorkerId(1), at(9)).unwrap()),
+        (DropReason::Workers, |it| it.aggregator.install_job(config(4)).unwrap()),
+        (DropReason::Length, |it| {
+            it.aggregator.install_job(JobConfig { lane: Lane::Bits16, ..config(3) }).unwrap();
+        }),
+        (DropReason::Slot, |it| {
+            it.aggregator.install_job(JobConfig { data_slots: 2, ..config(3) }).unwrap();
+        }),
+        (DropReason::Table, |it| {
+            it.aggregator.install_job(JobConfig { tables: vec![], ..config(3) }).unwrap();
+        }),
+    ];
+    for (reason, change) in changes {
+        let mut setup = Setup::new(3);
+        assert_eq!(setup.data(1, 0, 4, 1).0, Event::Opened);
+        change(&mut setup);
+        let again = bytes(setup.header(Kind::Data, 1, 0, 4), &[0x11; 512]);
+        assert_eq!(setup.raw(at(1), &again), (Outcome::Dropped(reason), vec![]), "{reason:?}");
+    }
+}
+
+/// Saying that a packet comes changes nothing, whatever it is.
+#[test]
+fn packets_may_be_expected() {
+    for slots in [8, 4096] {
+        let mut setup = Setup::with(JobConfig { data_slots: slots, ..config(3) });
+        setup.data(0, 0, 0, 1);
+        for reason in DropReason::ALL {
+            setup.aggregator.expect(&faulty(&setup, reason).1);
+        }
+        assert_eq!(setup.data(0, 0, 0, 1).0, Event::Duplicate);
     }
 }
 
@@ -161,7 +233,7 @@ fn a_removed_member_is_dropped_and_gets_nothing() {
 #[test]
 fn every_kind_has_its_length() {
     for lane in [Lane::Bits8, Lane::Bits16] {
-        let mut setup = Setup::with(thc_protocol::aggregator::JobConfig { lane, ..config(2) });
+        let mut setup = Setup::with(JobConfig { lane, ..config(2) });
         for kind in [Kind::Norm, Kind::Data, Kind::Raw] {
             let right = kind.payload_len(lane);
             for length in [0, 1, 19, 20, 21, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 1480] {
@@ -211,7 +283,7 @@ fn tables_must_be_the_jobs_and_only_data_names_one() {
 #[test]
 fn shards_drop_each_others_slots() {
     // P21: blocks of 64 slots go round the shards.
-    let wide = thc_protocol::aggregator::JobConfig { data_slots: 512, norm_slots: 256, ..config(2) };
+    let wide = JobConfig { data_slots: 512, norm_slots: 256, ..config(2) };
     for index in 0..3 {
         let mut setup = Setup::shard(wide.clone(), Shard { index, count: 3 });
         for slot in 0..512u16 {

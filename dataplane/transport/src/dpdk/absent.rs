@@ -3,7 +3,7 @@
 
 use std::{convert::Infallible, io, time::Duration};
 
-use super::{DeviceInfo, DpdkConfig, FrameCounts};
+use super::{Answers, DeviceInfo, DpdkConfig, FrameCounts};
 use crate::{IoStats, PacketIo, Peer, TransportError};
 
 /// Open DPDK devices. There are none: this program was built without the feature `dpdk`.
@@ -62,8 +62,8 @@ impl DpdkIo {
 }
 
 impl DpdkIo {
-    /// Receives one burst and lets `f` answer each datagram at once.
-    pub fn answer_burst(&mut self, _: &mut impl FnMut(Peer, &[u8], &mut DpdkTx)) -> usize {
+    /// Receives one burst and has each datagram answered at once.
+    pub fn answer_burst(&mut self, _: &mut impl Answers) -> usize {
         match self.0 {}
     }
 }

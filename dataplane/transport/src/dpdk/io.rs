@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, TxQueue};
 
-use super::frame::{self, Arp, Foreign, Local};
+use super::frame::{self, Arp, Foreign, HEADERS_LEN, Local};
 use super::neighbours::Reach;
 use super::open::{Endpoint, device_info, ring_of};
 use super::sender::DpdkTx;
-use super::{DeviceInfo, FrameCounts, Idle, MacAddr};
+use super::{Answers, DeviceInfo, FrameCounts, Idle, MacAddr};
 use crate::{IPV4_UDP_HEADER_LEN, IoStats, PacketIo, Peer};
 
 /// How often links and neighbours are looked after.
@@ -27,6 +27,8 @@ const FIRST_NAP: Duration = Duration::from_micros(10);
 /// How many packets ahead the processor is asked to have what DPDK knows of them, and their bytes, at hand.
 const RECORDS_AHEAD: usize = 8;
 const DATA_AHEAD: usize = 3;
+/// Likewise what payloads need, once their bytes are there.
+const PAYLOADS_AHEAD: usize = 2;
 
 /// What an endpoint is made of.
 pub(super) struct QueueParts {
@@ -124,9 +126,9 @@ impl DpdkIo {
         self.tx.counts
     }
 
-    /// Receives one burst as [`PacketIo::recv_burst`] does, and lets `f` answer each datagram at once: what it sends
-    /// goes out when the burst is over. Returns how many datagrams were handed to `f`.
-    pub fn answer_burst(&mut self, f: &mut impl FnMut(Peer, &[u8], &mut DpdkTx)) -> usize {
+    /// Receives one burst as [`PacketIo::recv_burst`] does, and has each datagram answered at once: what is sent
+    /// goes out when the burst is over. Returns how many datagrams were handed to `desk`.
+    pub fn answer_burst(&mut self, desk: &mut impl Answers) -> usize {
         let (mut datagrams, mut bytes) = (0, 0);
         for device in 0..self.inputs.len() {
             let Self { inputs, tx, scratch, endpoint, .. } = self;
@@ -143,6 +145,11 @@ impl DpdkIo {
                 if let Some(later) = behind.get(DATA_AHEAD - 1) {
                     later.prefetch_many(later.data().len());
                 }
+                if let Some(payload) =
+                    behind.get(PAYLOADS_AHEAD - 1).and_then(|p| p.data().get(HEADERS_LEN..))
+                {
+                    desk.expect(payload);
+                }
                 let whole = if packet.segments() == 1 {
                     packet.data()
                 } else {
@@ -153,7 +160,7 @@ impl DpdkIo {
                     Ok((from, payload)) => {
                         datagrams += 1;
                         bytes += payload.len() + IPV4_UDP_HEADER_LEN;
-                        f(from, payload, tx);
+                        desk.answer(from, payload, tx);
                     }
                     Err(other) => handle(endpoint, tx, device, whole, other),
                 }
@@ -266,7 +273,7 @@ fn handle_arp(endpoint: &Endpoint, tx: &mut DpdkTx, device: usize, arp: &Arp) {
 
 impl PacketIo for DpdkIo {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        Ok(self.answer_burst(&mut |from, payload, _| f(from, payload)))
+        Ok(self.answer_burst(&mut |from: Peer, payload: &[u8], _: &mut DpdkTx| f(from, payload)))
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {

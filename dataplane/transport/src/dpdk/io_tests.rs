@@ -107,7 +107,7 @@ fn answers_go_out_with_the_burst() {
     let (mut a, mut b) = acquainted();
     a.send_run(at(2), b"abcdef", 2).unwrap();
     assert!(b.poll());
-    let answered = b.answer_burst(&mut |from, payload, tx| {
+    let answered = b.answer_burst(&mut |from: Peer, payload: &[u8], tx: &mut DpdkTx| {
         tx.send(from, payload).unwrap();
         let mut refused = Vec::new();
         let to = [from, Peer::new(*from.ip(), 0), from];
@@ -129,7 +129,7 @@ fn headers_of_answers_go_into_what_was_received() {
         // Those of the burst before are at hand now.
         let before = heads.available();
         while b.poll() {
-            b.answer_burst(&mut |from, payload, tx| {
+            b.answer_burst(&mut |from: Peer, payload: &[u8], tx: &mut DpdkTx| {
                 tx.send_to_all([from, from].into_iter(), &[payload, b"!"].concat(), &mut |_, error| {
                     panic!("{error}")
                 });
@@ -257,7 +257,7 @@ fn foreign_frames_are_counted_and_nothing_more() {
     let [one, other] = pair();
     let mut io = endpoint(&config(1, &[one]));
     let mut raw = Raw::open(&other);
-    let mut headers = [0; frame::HEADERS_LEN];
+    let mut headers = [0; HEADERS_LEN];
     let mut template = frame::Template::new((mac(2), mac(1)), at(2), at(1), frame::Checksums::Software);
     template.write(&mut headers, 4, crate::checksum::sum_of_bytes(b"good"));
     let good = [&headers[..], b"good"].concat();
@@ -300,7 +300,7 @@ fn a_shard_takes_nothing_that_is_another_shards() {
     let mut raw = Raw::open(&other);
     for port in [9000, 9001, 8999, 9000] {
         let to = Peer::new(*at(1).ip(), port);
-        let mut headers = [0; frame::HEADERS_LEN];
+        let mut headers = [0; HEADERS_LEN];
         let payload = port.to_be_bytes();
         let mut template = frame::Template::new((mac(2), mac(1)), at(2), to, frame::Checksums::Software);
         template.write(&mut headers, 2, crate::checksum::sum_of_bytes(&payload));
@@ -363,7 +363,7 @@ fn nothing_leaks_in_ten_million_datagrams() {
         a.send_run(at(2), &run, 20).unwrap();
         sent += 256;
         while b.poll() {
-            b.answer_burst(&mut |from, payload, tx| {
+            b.answer_burst(&mut |from: Peer, payload: &[u8], tx: &mut DpdkTx| {
                 got += 1;
                 if got % 4 == 0 {
                     sent += 2;

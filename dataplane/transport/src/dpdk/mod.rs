@@ -5,6 +5,7 @@
 
 #[cfg(not(feature = "dpdk"))]
 mod absent;
+mod answers;
 mod config;
 #[cfg(any(feature = "dpdk", test))]
 mod frame;
@@ -24,6 +25,7 @@ mod sender;
 
 #[cfg(not(feature = "dpdk"))]
 pub use absent::{Dpdk, DpdkIo, DpdkTx};
+pub use answers::Answers;
 pub use config::{DpdkConfig, Idle, MacAddr, MacSyntax, Neighbour};
 pub use report::{DeviceInfo, FrameCounts, Steering};
 #[cfg(feature = "dpdk")]

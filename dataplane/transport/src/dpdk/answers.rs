@@ -1,0 +1,22 @@
+//! What answers datagrams while they lie where a device has put them.
+
+use super::DpdkTx;
+use crate::Peer;
+
+/// Whoever gets a burst of datagrams, one by one.
+pub trait Answers {
+    /// A datagram, and what answers it.
+    fn answer(&mut self, from: Peer, payload: &[u8], tx: &mut DpdkTx);
+
+    /// What may be a payload's bytes, not checked, comes soon: memory that it needs may be brought closer.
+    fn expect(&self, payload: &[u8]) {
+        let _ = payload;
+    }
+}
+
+impl<F: FnMut(Peer, &[u8], &mut DpdkTx)> Answers for F {
+    #[inline]
+    fn answer(&mut self, from: Peer, payload: &[u8], tx: &mut DpdkTx) {
+        self(from, payload, tx);
+    }
+}

@@ -1,0 +1,67 @@
+//! What the kernel hands over in one piece.
+
+use std::net::Ipv4Addr;
+
+use crate::Peer;
+
+/// Datagrams of one sender that came in a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Their sender.
+    pub from: Peer,
+    /// This host's address that they were sent to, if the socket looks for that.
+    pub at: Option<Ipv4Addr>,
+    /// One behind the other.
+    pub(super) contents: &'a [u8],
+    /// Bytes of each; the last may have fewer. At least 1.
+    pub(super) segment: usize,
+}
+
+impl<'a> Run<'a> {
+    /// How many there are, at least one.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.contents.len().div_ceil(self.segment).max(1)
+    }
+
+    /// Never.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Each, in order. A datagram may be empty; then it is alone.
+    #[inline]
+    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (first, rest) = self.contents.split_at(self.segment.min(self.contents.len()));
+        std::iter::once(first).chain(rest.chunks(self.segment))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_have_all_their_datagrams() {
+        let contents = [1, 2, 3, 4, 5, 6, 7];
+        for (len, segment, expected) in [
+            (0, 3, vec![0]),
+            (2, 3, vec![2]),
+            (3, 3, vec![3]),
+            (4, 3, vec![3, 1]),
+            (7, 3, vec![3, 3, 1]),
+            (6, 2, vec![2, 2, 2]),
+        ] {
+            let run = Run {
+                from: Peer::new(Ipv4Addr::LOCALHOST, 1),
+                at: None,
+                contents: &contents[..len],
+                segment,
+            };
+            let lens: Vec<usize> = run.datagrams().map(<[u8]>::len).collect();
+            assert_eq!((run.len(), lens), (expected.len(), expected));
+            assert_eq!(run.datagrams().flatten().count(), len);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What P7 let in last.
+//!
+//! A worker's packets differ in round, slot and payload, and in little else. What P7 checks besides depends on the first
+//! 12 bytes of the header, on the length, on where a packet comes from, and on what the aggregator was told. So a packet that
+//! is in these like the last of its worker that was let in needs no look at jobs, members and tables.
+
+use super::Endpoint;
+use super::job::UNUSED;
+use crate::wire::{BEFORE_ROUND, HEADER_LEN, Header, Kind};
+use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
+
+/// A packet that was let in.
+#[derive(Clone, Copy)]
+pub(super) struct Pass {
+    head: [u8; BEFORE_ROUND],
+    /// No packet is as long as what stands for none.
+    len: usize,
+    from: u64,
+    /// The job's place.
+    pub place: u32,
+    header: Header,
+    /// What packets with this pass add to `seen`.
+    pub bit: u64,
+    /// The kind of its slot's result.
+    pub result: Kind,
+    /// Of DATA, its table's values.
+    pub table: [u8; 16],
+}
+
+impl Pass {
+    const NONE: Pass = Pass {
+        head: [0; BEFORE_ROUND],
+        len: usize::MAX,
+        from: 0,
+        place: UNUSED,
+        header: Header {
+            kind: Kind::Norm,
+            flags: 0,
+            num_workers: 0,
+            job: JobId(0),
+            worker: WorkerId(0),
+            table: TableId(0),
+            cookie: Cookie(0),
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        },
+        bit: 0,
+        result: Kind::NormResult,
+        table: [0; 16],
+    };
+
+    /// Of a packet that P7 has let in, which so has a header.
+    pub fn new(
+        from: Endpoint,
+        packet: &[u8],
+        header: &Header,
+        place: u32,
+        result: Kind,
+        table: [u8; 16],
+    ) -> Pass {
+        let head = packet.first_chunk().copied().unwrap_or_default();
+        Pass {
+            head,
+            len: packet.len(),
+            from: from.bits(),
+            place,
+            header: *header,
+            bit: header.worker.bit(),
+            result,
+            table,
+        }
+    }
+
+    /// Whether a packet is like this one but for slot, round and payload.
+    #[inline(always)]
+    pub fn fits(&self, from: Endpoint, head: &[u8; HEADER_LEN], len: usize) -> bool {
+        self.head == head[..BEFORE_ROUND] && self.from == from.bits() && self.len == len
+    }
+
+    /// The header of a packet that is like this one.
+    #[inline]
+    pub fn header(&self, head: &[u8; HEADER_LEN]) -> Header {
+        let (round, slot) = Header::place_of(head);
+        Header { round, slot, ..self.header }
+    }
+
+    /// The same, but that it may have another round and slot.
+    #[inline(always)]
+    pub fn like(&self) -> &Header {
+        &self.header
+    }
+}
+
+/// One for each number of a worker, whatever its job.
+pub(super) struct Passes([Pass; MAX_WORKERS]);
+
+impl Passes {
+    pub const NONE: Passes = Passes([Pass::NONE; MAX_WORKERS]);
+
+    /// Where the pass of a packet is, if it has one.
+    #[inline(always)]
+    pub fn at(&self, head: &[u8; HEADER_LEN]) -> &Pass {
+        &self.0[usize::from(head[6]) % MAX_WORKERS]
+    }
+
+    /// Keeps the pass of the packet with this header, and gives it back.
+    pub fn keep(&mut self, head: &[u8; HEADER_LEN], pass: Pass) {
+        self.0[usize::from(head[6]) % MAX_WORKERS] = pass;
+    }
+}
