@@ -21,6 +21,7 @@ pub(crate) const ORDER: &str = "THC_ASYNC_ORDER";
                   thc async demo                                   AsyLPG and its variants against full precision\n  \
                   thc async demo --data real-sim --plot loss.svg\n  \
                   thc async demo --data digits --until-target      Table 1 of the paper\n  \
+                  thc async demo --rate 0.01,0.05,0.1              tune each method's step size, as the paper does\n  \
                   thc async demo --methods asylpg --slow 10 --delay 20\n  \
                   thc async mu --data digits                       how precision and bits depend on μ\n\n\
                   docs/asynchronous.md tells the methods, and what was measured.",
@@ -50,9 +51,6 @@ struct Data {
     /// Seed of everything random but the order in which workers come
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Step size η of every method [default: 4, for digits 0.2]
-    #[arg(long, value_parser = rate)]
-    rate: Option<f32>,
     /// Print the report as JSON, and no progress
     #[arg(long)]
     json: bool,
@@ -62,6 +60,10 @@ struct Data {
 struct DemoArgs {
     #[command(flatten)]
     data: Data,
+    /// Step sizes η, separated by commas; of several, each method's is the one that takes the fewest bits to the target
+    /// [default: 4, for digits 0.2]
+    #[arg(long, value_parser = rate, value_delimiter = ',')]
+    rate: Vec<f32>,
     /// Methods, separated by commas [default: those of the paper for these data]
     #[arg(long, value_enum, value_delimiter = ',')]
     methods: Vec<Method>,
@@ -83,7 +85,7 @@ struct DemoArgs {
     /// τ: quick workers wait rather than let a gradient become older than so many steps [default: never]
     #[arg(long, value_name = "STEPS")]
     delay: Option<u32>,
-    /// Draw the loss against epochs and against bits into this SVG file
+    /// Draw the loss against epochs and against bits, and bits and time to the target, into this SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -92,9 +94,15 @@ struct DemoArgs {
 struct MuArgs {
     #[command(flatten)]
     data: Data,
+    /// Step size η [default: 4, for digits 0.2]
+    #[arg(long, value_parser = rate)]
+    rate: Option<f32>,
     /// Most epochs of a run
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     epochs: u64,
+    /// Draw the three of them into this SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 fn share(text: &str) -> std::result::Result<f64, String> {
@@ -128,8 +136,11 @@ impl AsyncArgs {
                 (found.to_string(), serde_json::to_string_pretty(&found), json)
             }
             Which::Mu(args) => {
-                let Data { data, scale, seed, rate, json } = args.data;
-                let found = study(data, scale, seed, args.epochs, rate)?;
+                let Data { data, scale, seed, json } = args.data;
+                let found = study(data, scale, seed, args.epochs, args.rate)?;
+                if let Some(path) = &args.plot {
+                    super::chart::of_study(path, &found)?;
+                }
                 (found.to_string(), serde_json::to_string_pretty(&found), json)
             }
         };
@@ -140,7 +151,7 @@ impl AsyncArgs {
 
 impl DemoArgs {
     fn plan(self) -> Result<Plan> {
-        let Data { data: source, scale, seed, rate, json } = self.data;
+        let Data { data: source, scale, seed, json } = self.data;
         if self.delay.is_some_and(|delay| delay + 1 < u32::from(self.workers)) {
             let workers = self.workers;
             return Err(Error::Delay { least: u32::from(workers) - 1, workers });
@@ -163,7 +174,7 @@ impl DemoArgs {
             delay: self.delay,
             scale,
             seed,
-            rate,
+            rates: if self.rate.is_empty() { vec![Method::rate(source)] } else { self.rate },
             plot: self.plot,
             quiet: json,
         })

@@ -73,6 +73,8 @@ pub struct Study {
     pub source: Source,
     pub scale: f64,
     pub seed: u64,
+    /// m.
+    pub pushes: u64,
     /// Fig. 2: μ of every tenth of three epochs.
     pub needed: Vec<Step>,
     /// Fig. 5: the error of a run with μ = 0.6.
@@ -175,7 +177,8 @@ pub fn study(source: Source, scale: f64, seed: u64, epochs: u64, rate: Option<f3
     let m = u64::from(problem.epoch(source).get());
     let sample = |shard: &Shard| -> Result<Option<Step>> {
         let stamp = shard.stamp();
-        if stamp.step % (m / 10).max(1) != 1 {
+        // At the snapshot itself, which is step 0, no lattice keeps the condition.
+        if stamp.step == 0 || !(stamp.step - 1).is_multiple_of((m / 10).max(1)) {
             return Ok(None);
         }
         let mu = [shard.condition(8)?.0, shard.condition(4)?.0];
@@ -222,7 +225,7 @@ pub fn study(source: Source, scale: f64, seed: u64, epochs: u64, rate: Option<f3
             published,
         });
     }
-    Ok(Study { source, scale, seed, needed, accuracy, table })
+    Ok(Study { source, scale, seed, pushes: m, needed, accuracy, table })
 }
 
 impl fmt::Display for Study {

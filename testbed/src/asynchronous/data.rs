@@ -5,7 +5,6 @@ use std::process::{Command, Stdio};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rand_distr::StandardNormal;
 
 use crate::error::{Error, Result};
 
@@ -45,13 +44,19 @@ impl Shape {
 }
 
 impl Sparse {
-    /// Rows like those of text: column j is in a row with a chance that falls as 1/j, entries are term frequencies
-    /// weighted by rarity, rows have length 1; labels are those of a hidden plane, one in 20 wrong.
+    /// Rows like those of text of two classes, equally frequent: column j is in a row with a chance that falls as 1/j, two
+    /// columns in five prefer one class and are replaced by others four times in five in rows of the other one; entries are
+    /// term frequencies weighted by rarity, rows have length 1, and one label in 50 is wrong. So a plane gets 19 rows in
+    /// 20 right, and the loss falls below 0.3, as with the real data.
     pub fn generate(shape: Shape, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        // Frequent words tell most, as they do in real text: a plane that leans on rare ones could not be learned.
-        let plane: Vec<f32> = (0..shape.columns)
-            .map(|j| random.sample::<f32, _>(StandardNormal) / (1.0 + j as f32 / 50.0))
+        // ±1 for columns that prefer a class.
+        let preferred: Vec<f32> = (0..shape.columns)
+            .map(|_| match random.random_range(0..5) {
+                0 => 1.0,
+                1 => -1.0,
+                _ => 0.0,
+            })
             .collect();
         let mut data = Self {
             columns: shape.columns,
@@ -62,15 +67,23 @@ impl Sparse {
         };
         let mut row: Vec<(u32, f32)> = Vec::new();
         let span = (shape.columns as f64).ln();
+        let draw = |random: &mut ChaCha8Rng| {
+            let column = (random.random::<f64>() * span).exp() as usize;
+            column.min(shape.columns - 1) as u32
+        };
         for _ in 0..shape.rows {
             row.clear();
+            let class: f32 = if random.random() { 1.0 } else { -1.0 };
             // Doubles are merged: more are drawn than stay, by about a tenth.
             let wanted = (shape.entries * (0.5 + random.random::<f64>())).max(1.0) as usize;
             let wanted = wanted.min(shape.columns / 4);
             while row.len() < wanted {
                 while row.len() < wanted {
-                    let column = (random.random::<f64>() * span).exp() as usize;
-                    row.push((column.min(shape.columns - 1) as u32, 1.0));
+                    let mut column = draw(&mut random);
+                    if preferred[column as usize] * class < 0.0 && random.random_range(0..5) > 0 {
+                        column = draw(&mut random);
+                    }
+                    row.push((column, 1.0));
                 }
                 row.sort_unstable_by_key(|entry| entry.0);
                 row.dedup_by(|b, a| {
@@ -87,22 +100,12 @@ impl Sparse {
                 *value = (1.0 + value.ln()) * (1.0 + 0.1 * f32::ln(1.0 + *column as f32));
             }
             let length = row.iter().map(|(_, v)| v * v).sum::<f32>().sqrt();
-            let mut side = 0.0;
             for (column, value) in &row {
                 data.positions.push(*column);
                 data.values.push(value / length);
-                side += value / length * plane[*column as usize];
             }
             data.starts.push(data.positions.len() as u32);
-            data.labels.push(side);
-        }
-        // As many on either side.
-        let mut sides = data.labels.clone();
-        sides.sort_unstable_by(f32::total_cmp);
-        let middle = sides[shape.rows / 2];
-        for label in &mut data.labels {
-            let wrong = random.random::<f64>() < 0.05;
-            *label = if (*label > middle) ^ wrong { 1.0 } else { -1.0 };
+            data.labels.push(if random.random_range(0..50) == 0 { -class } else { class });
         }
         data
     }

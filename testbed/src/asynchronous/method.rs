@@ -27,6 +27,8 @@ pub enum Method {
     AccAsylpg,
     /// AsyLPG with zeros left out, which changes no number: not in the paper
     AsylpgShort,
+    /// The same with momentum
+    AccAsylpgShort,
 }
 
 impl Method {
@@ -41,6 +43,7 @@ impl Method {
             Self::SparseAsylpg => "Sparse-AsyLPG",
             Self::AccAsylpg => "Acc-AsyLPG",
             Self::AsylpgShort => "AsyLPG, no zeros",
+            Self::AccAsylpgShort => "Acc, no zeros",
         }
     }
 
@@ -59,14 +62,14 @@ impl Method {
             Self::Asyfpg | Self::AccAsyfpg | Self::Halp => Encoding::Full,
             Self::Qsvrg | Self::Asylpg | Self::AccAsylpg => Encoding::Dense { bits },
             Self::SparseAsylpg => Encoding::Sparse { bits, budget: None },
-            Self::AsylpgShort => Encoding::Shortest { bits },
+            Self::AsylpgShort | Self::AccAsylpgShort => Encoding::Shortest { bits },
         };
         Push { encoding, scale: 1.0 }
     }
 
     /// Whether it has momentum.
     pub fn accelerated(self) -> bool {
-        matches!(self, Self::AccAsyfpg | Self::AccAsylpg)
+        matches!(self, Self::AccAsyfpg | Self::AccAsylpg | Self::AccAsylpgShort)
     }
 
     /// How many times fewer bits than AsyFPG the paper has.

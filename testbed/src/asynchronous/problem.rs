@@ -98,13 +98,9 @@ impl Problem {
         }
     }
 
-    /// m: pushes of an epoch, ⌈n/B⌉ of logistic regression and 500 of the network.
+    /// m: pushes of an epoch, ⌈n/B⌉, which are the paper's 500 for 10,000 digits.
     pub fn epoch(&self, source: Source) -> NonZeroU32 {
-        let pushes = match self {
-            Self::Logistic(_) => self.samples().div_ceil(source.batch()),
-            Self::Network(_) => 500,
-        };
-        NonZeroU32::new(pushes as u32).unwrap_or(NonZeroU32::MIN)
+        NonZeroU32::new(self.samples().div_ceil(source.batch()) as u32).unwrap_or(NonZeroU32::MIN)
     }
 
     /// x⁰.

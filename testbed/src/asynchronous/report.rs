@@ -22,6 +22,8 @@ pub struct Point {
     pub all_bits: u64,
     /// Pulls and pushes as they were written.
     pub written: u64,
+    /// Where the time went so far: the mean of the workers that are not slow.
+    pub time: Time,
 }
 
 /// Where a worker's time goes, in seconds.
@@ -50,7 +52,7 @@ pub struct Outcome {
     pub longest_delay: u64,
     /// Pushes that waited for a slower worker.
     pub waits: u64,
-    /// Mean of the workers that are not slow.
+    /// Mean of the workers that are not slow, to the target; to the end if it was not reached.
     pub time: Time,
     /// Bits and seconds to the target, between epochs by interpolation; `None`: it was not reached.
     pub bits_to_target: Option<f64>,
@@ -70,6 +72,10 @@ impl Outcome {
     ) -> Result<Self> {
         let epochs = events.iter().map(Vec::len).min().unwrap_or(0);
         let sum = |epoch: usize, of: fn(&Event) -> u64| events.iter().map(|e| of(&e[epoch])).sum::<u64>();
+        let quick = (events.len() - 1).max(1);
+        let mean = |epoch: usize, of: fn(&Event) -> f64| {
+            events[..quick].iter().map(|e| of(&e[epoch])).sum::<f64>() / quick as f64
+        };
         let points: Vec<Point> = (0..epochs)
             .map(|epoch| Point {
                 epoch: events[0][epoch].epoch,
@@ -78,6 +84,12 @@ impl Outcome {
                 bits: sum(epoch, |e| e.bits),
                 all_bits: sum(epoch, |e| e.bits + e.epoch_bits),
                 written: sum(epoch, |e| e.written),
+                time: Time {
+                    computing: mean(epoch, |e| e.computing),
+                    coding: mean(epoch, |e| e.coding),
+                    waiting: mean(epoch, |e| e.waiting),
+                    epochs: mean(epoch, |e| e.epochs),
+                },
             })
             .collect();
         let Some(last) = epochs.checked_sub(1) else {
@@ -89,11 +101,9 @@ impl Outcome {
                 method.name()
             )));
         }
-        let quick = (events.len() - 1).max(1);
-        let mean =
-            |of: fn(&Event) -> f64| events[..quick].iter().map(|e| of(&e[last])).sum::<f64>() / quick as f64;
         let pushes = sum(last, |e| e.pushes);
         let at = |of: fn(&Point) -> f64| crossing(&points, plan.target, of);
+        let spent = |of: fn(&Point) -> f64| at(of).unwrap_or_else(|| of(&points[last]));
         Ok(Self {
             method,
             name: method.name(),
@@ -105,10 +115,10 @@ impl Outcome {
             longest_delay: events.iter().map(|e| e[last].longest_delay).max().unwrap_or(0),
             waits,
             time: Time {
-                computing: mean(|e| e.computing),
-                coding: mean(|e| e.coding),
-                waiting: mean(|e| e.waiting),
-                epochs: mean(|e| e.epochs),
+                computing: spent(|p| p.time.computing),
+                coding: spent(|p| p.time.coding),
+                waiting: spent(|p| p.time.waiting),
+                epochs: spent(|p| p.time.epochs),
             },
             bits_to_target: at(|p| p.bits as f64),
             all_bits_to_target: at(|p| p.all_bits as f64),
@@ -119,11 +129,26 @@ impl Outcome {
         })
     }
 
+    /// Whether it took fewer bits to the target than another; if neither came there, whether it came nearer.
+    pub(super) fn beats(&self, other: &Self) -> bool {
+        let loss = |outcome: &Self| outcome.points.last().map_or(f64::INFINITY, |point| point.loss);
+        match (self.bits_to_target, other.bits_to_target) {
+            (Some(own), Some(other)) => own < other,
+            (None, None) => loss(self) < loss(other),
+            (own, _) => own.is_some(),
+        }
+    }
+
     /// While others run.
     pub(super) fn line(&self) -> String {
         let last = self.points.last().map_or(f64::NAN, |point| point.loss);
         let seconds = self.points.last().map_or(0.0, |point| point.seconds);
-        format!("{}: loss {last:.4} after {} epochs, {seconds:.1} s", self.name, self.points.len() - 1)
+        format!(
+            "{}, rate {}: loss {last:.4} after {} epochs, {seconds:.1} s",
+            self.name,
+            self.rate,
+            self.points.len() - 1
+        )
     }
 }
 
@@ -147,13 +172,15 @@ pub struct Comparison {
     pub delay: Option<u32>,
     pub seed: u64,
     pub target: f64,
+    /// Those that were tried for each method.
+    pub rates: Vec<f32>,
     pub outcomes: Vec<Outcome>,
 }
 
 impl Comparison {
     pub(super) fn new(plan: &Plan, outcomes: Vec<Outcome>) -> Self {
         let Plan { source, scale, workers, slow, delay, seed, target, .. } = *plan;
-        Self { source, scale, workers, slow, delay, seed, target, outcomes }
+        Self { source, scale, workers, slow, delay, seed, target, rates: plan.rates.clone(), outcomes }
     }
 
     fn base(&self) -> Option<&Outcome> {
@@ -208,11 +235,16 @@ impl fmt::Display for Comparison {
                 o.longest_delay,
             )?;
         }
+        let rates: Vec<String> = self.rates.iter().map(f32::to_string).collect();
+        let tried = match rates.len() {
+            0 | 1 => String::new(),
+            _ => format!("\nRates tried for each method: {}.\n", rates.join(", ")),
+        };
         writeln!(
             f,
-            "\nMbit: pulls and pushes of all workers to that loss, counted as the paper does; fewer: than AsyFPG's, the \
+            "{tried}\nMbit: pulls and pushes of all workers to that loss, counted as the paper does; fewer: than AsyFPG's, the \
              paper's\nbeside it; wire: by the bytes as written, zeros and signs included; epochs in: with snapshots and \
-             full-batch\ngradients, which are floats.\n\nSeconds of a worker that is not slow, over the whole run:\n"
+             full-batch\ngradients, which are floats.\n\nSeconds of a worker that is not slow, to that loss (or to the end, if it was not reached):\n"
         )?;
         writeln!(
             f,
@@ -261,6 +293,7 @@ mod tests {
             bits: 100 * epoch,
             all_bits: 0,
             written: 0,
+            time: Time::default(),
         };
         let points = [point(0, 0.7), point(1, 0.5), point(2, 0.3)];
         let close = |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() < 1e-9);
