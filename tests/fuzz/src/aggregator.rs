@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_protocol::aggregator::{
     Aggregator, DropReason, Endpoint, Event, JobConfig, Outcome, Scalar, Shard, Sink,
 };
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, Norm, RAW_LEN};
+use thc_protocol::wire::{FLAG_NUDGE, HEADER_LEN, Header, Kind, Norm, RAW_LEN};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 use thc_ps::Simd;
 
@@ -40,6 +40,7 @@ impl Sink for Sent {
 /// What a slot was given in its round.
 #[derive(Clone, Debug)]
 struct Given {
+    round: Round,
     kind: Kind,
     /// Of the first packet.
     table: TableId,
@@ -398,7 +399,13 @@ impl Ledger {
         let key = (header.kind == Kind::Norm, header.slot.0);
         match event {
             Event::Opened => {
+                let before = self.slots.get(&key).map(|given| given.round);
+                assert!(before.is_none_or(|before| header.round.newer_than(before)), "an older round");
+                // P9: one round after the other, unless workers may skip some or somebody asks for help.
+                let next = before.is_none_or(|before| header.round == before.next());
+                assert!(next || self.config.skip || header.flags & FLAG_NUDGE != 0, "too far ahead");
                 let given = Given {
+                    round: header.round,
                     kind: header.kind,
                     table: header.table,
                     workers: vec![header.worker],
@@ -413,6 +420,7 @@ impl Ledger {
                 assert!(!given.workers.contains(&header.worker), "added twice");
                 assert!(given.result.is_none(), "added to a complete slot");
                 given.workers.push(header.worker);
+                assert_eq!(given.round, header.round);
                 assert_eq!(given.kind, header.kind, "P14: one kind a round");
                 assert!(given.kind == Kind::Norm || given.table == header.table, "P14: one table a round");
                 for (sum, value) in given.sums.iter_mut().zip(coordinates(header, payload, table)) {

@@ -141,17 +141,22 @@ fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
 /// Brackets in brackets of a header: the parser takes twice as long for each more.
 const MAX_NESTING: usize = 8;
 
+/// The header's text: as many bytes as the file says, line breaks among them.
+fn header(bytes: &[u8]) -> &[u8] {
+    // Behind magic and version: two bytes of length, or four from version 2 on.
+    let (length, first) = match bytes {
+        [_, _, _, _, _, _, 0..=1, _, a, b, ..] => (usize::from(u16::from_le_bytes([*a, *b])), 10),
+        [_, _, _, _, _, _, _, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 12),
+        _ => return &[],
+    };
+    let text = &bytes[first..];
+    &text[..length.min(text.len())]
+}
+
 /// How deep brackets are nested in a header, whatever they are.
 fn nesting(bytes: &[u8]) -> usize {
-    // Behind magic and version: two bytes of length, or four from version 2 on.
-    let wide = bytes.get(6).is_some_and(|&version| version > 1);
-    let (first, len) = match (bytes.get(8..12), wide) {
-        (Some(b), true) => (12, u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize),
-        (Some(b), false) => (10, usize::from(u16::from_le_bytes([b[0], b[1]]))),
-        (None, _) => return 0,
-    };
     let (mut depth, mut deepest) = (0usize, 0);
-    for byte in bytes.get(first..).unwrap_or_default().iter().take(len) {
+    for byte in header(bytes) {
         match byte {
             b'(' | b'[' | b'{' => depth += 1,
             b')' | b']' | b'}' => depth = depth.saturating_sub(1),
@@ -165,9 +170,7 @@ fn nesting(bytes: &[u8]) -> usize {
 /// The product of all numbers in parentheses in a header, if it is no more than memory can hold: npyz multiplies those of
 /// a shape unchecked.
 fn extent(bytes: &[u8]) -> Option<usize> {
-    // Behind magic, version and length.
-    let header = bytes.get(10..).unwrap_or_default().split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let inside = header.split(|&byte| byte == b'(').skip(1);
+    let inside = header(bytes).split(|&byte| byte == b'(').skip(1);
     let inside = inside.map(|part| part.split(|&byte| byte == b')').next().unwrap_or_default());
     let numbers = inside.flat_map(|part| part.split(|byte| !byte.is_ascii_digit()));
     numbers.filter(|digits| !digits.is_empty()).try_fold(4usize, |product, digits| {
@@ -350,6 +353,7 @@ mod tests {
             (npy("'<f4'", false, "(3, 0)", &[]), "no coordinates"),
             (npy("'<f4'", false, "'x'", &[0; 8]), "no usable .npy file"),
             (npy("'<f4'", false, "(-1,)", &[0; 8]), "no usable .npy file"),
+            (npy("\n'<f4'", false, "(4294967296, 4294967296)", &[0; 8]), "more than memory can hold"),
             (npy(&"{".repeat(40), false, "(2,)", &[0; 8]), "brackets in brackets"),
         ] {
             std::fs::write(&path, bytes).unwrap();
