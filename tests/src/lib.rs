@@ -17,7 +17,7 @@ pub use thc_netns::{Host, Network, PREFIX_LEN};
 
 use ready::Ready;
 use std::io::Read;
-use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -58,16 +58,16 @@ pub fn bmv2(program: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{program} not found"))
 }
 
-/// A UDP port of the loopback that was free a moment ago.
+/// A free port for a server, over UDP and TCP; see [`thc_netns::ports::free`].
 #[must_use]
 pub fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    free_ports(1)
 }
 
-/// A TCP port of the loopback that was free a moment ago.
+/// The first of so many in a row.
 #[must_use]
-pub fn free_tcp_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+pub fn free_ports(count: u16) -> u16 {
+    thc_netns::ports::free(count).unwrap()
 }
 
 /// Flags by which several BMv2 do not meet at one socket of notifications, which those with nanomsg have.
@@ -84,7 +84,7 @@ pub fn notifications(program: &Path, socket: &Path) -> Vec<String> {
 #[must_use]
 pub fn switch_command(program: &Path, hosts: &[Host], p4runtime: u16, folder: &Path) -> Command {
     let mut command = Command::new(program);
-    command.args(["--no-p4", "--log-level", "error", "--thrift-port", &free_tcp_port().to_string()]);
+    command.args(["--no-p4", "--log-level", "error", "--thrift-port", &free_port().to_string()]);
     command.args(notifications(program, &folder.join(format!("notifications{p4runtime}.ipc"))));
     for (port, host) in (1..).zip(hosts) {
         command.args(["-i", &format!("{port}@{}", host.port)]);

@@ -2,23 +2,15 @@
 //! workers take them for somebody else's.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use thc_tests::followed::Followed;
 use thc_tests::ready::Ready;
-use thc_tests::{COOKIE, Ps, Worker, binary, free_tcp_port, run, write_gradients};
+use thc_tests::{COOKIE, Ps, Worker, binary, free_port, free_ports, run, write_gradients};
 
 const WORKERS: u8 = 3;
-
-/// A first one of some UDP ports in a row that were free on every address a moment ago.
-fn free_ports(count: u16) -> u16 {
-    let socket = |port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
-    std::iter::repeat_with(|| socket(0).unwrap().local_addr().unwrap().port())
-        .find(|&first| (first..).take(count.into()).all(|port| socket(port).is_ok()))
-        .unwrap()
-}
 
 /// Starts a worker for each file, which asks the server at the address of its number: 127.0.0.2, …
 fn start(inputs: &[PathBuf], port: u16, repeat: &str) -> Vec<Followed> {
@@ -111,7 +103,7 @@ fn a_refusal_comes_from_there_too() {
 #[test]
 fn a_controller_tells_one_of_several_addresses() {
     let dir = tempfile::tempdir().unwrap();
-    let (udp, p4runtime, asked) = (free_ports(2), free_tcp_port(), free_tcp_port());
+    let (udp, p4runtime, asked) = (free_ports(2), free_port(), free_port());
     let mut server = Command::new(binary("thc-ps"));
     server.args([format!("--listen=0.0.0.0:{udp}"), format!("--p4runtime=127.0.0.1:{p4runtime}")]);
     let server = Ready::start(server);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use thc_tests::{
-    COOKIE, Network, PREFIX_LEN, Ps, Worker, binary, bmv2, free_tcp_port, switch_command, write_gradients,
+    COOKIE, Network, PREFIX_LEN, Ps, Worker, binary, bmv2, free_port, switch_command, write_gradients,
 };
 
 const WORKERS: u8 = 4;
@@ -133,7 +133,7 @@ fn workers_on_hosts_behind_the_switch_get_what_thc_ps_gives() {
     let expected = all_reduce(&inputs, |number, flags| Worker::start(ps.addr, number, flags));
     assert!(expected.iter().all(|mean| *mean == expected[0]));
 
-    let p4runtime = free_tcp_port();
+    let p4runtime = free_port();
     let _switch = switch(&program, &network, p4runtime, folder.path());
     let _controller = controller(&network, p4runtime, folder.path());
     let at = SocketAddrV4::new(OWN, 9000);

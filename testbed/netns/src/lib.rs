@@ -5,6 +5,8 @@
 //! value is dropped. Networks that a killed process left behind go when the next one is made. It takes root.
 #![forbid(unsafe_code)]
 
+pub mod ports;
+
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;

@@ -1,12 +1,12 @@
 //! The demo through BMv2: every worker on a host of its own, a network namespace, behind a port of the switch;
 //! thc-controller loads the program and makes the job.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use thc_netns::Network;
+use thc_netns::{Network, ports};
 
 use super::controller::JOB;
 use super::server::{self, Job};
@@ -42,8 +42,7 @@ fn find() -> Result<PathBuf> {
 }
 
 fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::Process)?;
-    Ok(listener.local_addr().map_err(Error::Process)?.port())
+    ports::free(1).map_err(Error::Process)
 }
 
 impl Site {

@@ -3,7 +3,7 @@
 use super::Plan;
 use crate::followed::Followed;
 use crate::ready::Ready;
-use crate::{COOKIE, Host, Network, command, free_port, free_tcp_port};
+use crate::{COOKIE, Host, Network, command, free_port};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
@@ -53,10 +53,10 @@ impl Site {
                 _folder: folder,
             });
         }
-        let p4runtime = at(0, 9559, free_tcp_port);
+        let p4runtime = at(0, 9559, free_port);
         server.args(["--p4runtime", &p4runtime.to_string()]);
         let server = Ready::start(server);
-        let asked = at(1, 9700, free_tcp_port);
+        let asked = at(1, 9700, free_port);
         let config = folder.path().join("controller.toml");
         let text = format!(
             "[controller]\nlisten = \"{asked}\"\nstate = \"{}\"\n[[target]]\nname = \"ps1\"\naddress = \"http://{p4runtime}\"\n\

@@ -22,9 +22,7 @@ use thc_control_proto::v1::{
     ListTablesRequest, ReadCountersRequest, ReadCountersResponse, Table,
 };
 use thc_controller::Capacity;
-use thc_tests::{
-    COOKIE, Network, Worker, binary, bmv2, free_port, free_tcp_port, switch_command, write_gradient,
-};
+use thc_tests::{COOKIE, Network, Worker, binary, bmv2, free_port, switch_command, write_gradient};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -129,13 +127,13 @@ impl Site {
             aggregators: Vec::new(),
             network,
             controller: None,
-            port: free_tcp_port(),
+            port: free_port(),
             runtime,
             dir,
             _temporary: Some(temporary),
         };
         for number in 0..aggregators {
-            let (p4runtime, udp) = (free_tcp_port(), free_port());
+            let (p4runtime, udp) = (free_port(), free_port());
             let process = site.start_aggregator(number, p4runtime, udp);
             site.aggregators.push(Aggregator { kind, p4runtime, udp, process });
         }
@@ -237,7 +235,7 @@ impl Site {
             aggregators: Vec::new(),
             network: None,
             controller: None,
-            port: free_tcp_port(),
+            port: free_port(),
             runtime: Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(),
             dir: self.dir.join("second"),
             _temporary: None,
