@@ -3,7 +3,7 @@
 #ifndef THC_KINDS
 #define THC_KINDS
 
-const bit<8> VERSION = 1;                        // P1
+const bit<8> VERSION = 2;                        // P1
 const bit<8> FLAG_NUDGE = 1;                     // P17
 const bit<8> NO_WORKER = 255;                    // P1
 
@@ -37,11 +37,14 @@ const reason_t DROP_WORKERS = 7;
 const reason_t DROP_LENGTH = 8;
 const reason_t DROP_SLOT = 9;
 const reason_t DROP_TABLE = 10;
+// These two need the slot's cell. On Tofino that is in egress, which counts them as events.
+@noWarn("unused") const reason_t DROP_ROUND = 11;
+@noWarn("unused") const reason_t DROP_MIXED = 12;
 // Not in P7. A host's kernel drops such packets before its aggregator sees them: IP options, fragments,
 // lengths or an IP checksum that are wrong.
-const reason_t DROP_CARRIER = 11;
+const reason_t DROP_CARRIER = 13;
 // Not in P7. The job or the table was taken away while the packet was between two passes.
-const reason_t DROP_PASS = 12;
+const reason_t DROP_PASS = 14;
 @noWarn("unused") const reason_t NOT_DROPPED = 15;
 
 // What became of a packet that was let in, the low bits of an index of the counter `events`.

@@ -44,6 +44,14 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
             }
         }
     };
+    RegisterAction<bit<32>, bit<16>, bit<32>>(rounds) take_next_round = {
+        void apply(inout bit<32> value, out bit<32> old) {
+            old = value;
+            if (hdr.thc.round - value == 1) {
+                value = hdr.thc.round;
+            }
+        }
+    };
     RegisterAction<bit<32>, bit<16>, bit<32>>(rounds) read_round = {
         void apply(inout bit<32> value, out bit<32> old) {
             old = value;
@@ -58,6 +66,16 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
             round = value.first;
             epoch = value.second;
             if (value.second != hdr.trip.epoch || (int<32>)(hdr.thc.round - value.first) > 0) {
+                value.first = hdr.thc.round;
+            }
+            value.second = hdr.trip.epoch;
+        }
+    };
+    RegisterAction2<pair_t, bit<16>, bit<32>, bit<32>>(rounds) take_next_round = {
+        void apply(inout pair_t value, out bit<32> round, out bit<32> epoch) {
+            round = value.first;
+            epoch = value.second;
+            if (value.second != hdr.trip.epoch || hdr.thc.round - value.first == 1) {
                 value.first = hdr.thc.round;
             }
             value.second = hdr.trip.epoch;
@@ -95,6 +113,10 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         meta.old_round = take_round.execute(hdr.trip.cell);
     }
 
+    action use_next_round() {
+        meta.old_round = take_next_round.execute(hdr.trip.cell);
+    }
+
     action look_at_round() {
         meta.old_round = read_round.execute(hdr.trip.cell);
     }
@@ -103,20 +125,28 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         meta.old_round = take_round.execute(hdr.trip.cell, meta.old_epoch);
     }
 
+    action use_next_round() {
+        meta.old_round = take_next_round.execute(hdr.trip.cell, meta.old_epoch);
+    }
+
     action look_at_round() {
         meta.old_round = read_round.execute(hdr.trip.cell, meta.old_epoch);
     }
 #endif
 
-    // Only a packet that adds opens a round.
+    // Only a packet that adds opens a round, and only the next one unless its flags allow more.
     table round {
-        key = { hdr.trip.what: exact; }
-        actions = { use_round; look_at_round; @defaultonly NoAction; }
-        size = 2;
+        key = {
+            hdr.trip.what: ternary;
+            hdr.trip.flags: ternary;
+        }
+        actions = { use_round; use_next_round; look_at_round; @defaultonly NoAction; }
+        size = 3;
         const default_action = NoAction();
         const entries = {
-            TRIP_ADD: use_round();
-            TRIP_COLLECT: look_at_round();
+            (TRIP_ADD, 0): use_next_round();
+            (TRIP_ADD, _): use_round();
+            (TRIP_COLLECT, _): look_at_round();
         }
     }
 
@@ -132,6 +162,10 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         meta.age = AGE_OLDER;
     }
 
+    action far() {
+        meta.age = AGE_FAR;
+    }
+
     table ages {
         key = {
 #if __TARGET_TOFINO__ == 1
@@ -140,21 +174,24 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
             meta.epoch_off: ternary;
 #endif
             meta.ahead: ternary;
+            hdr.trip.flags: ternary;
         }
-        actions = { newer; same; older; }
+        actions = { newer; same; older; far; }
         size = 4;
         const default_action = newer();
         const entries = {
-            (0, 0): same();
-            (0, 0x80000000 &&& 0x80000000): older();
+            (0, 0, _): same();
+            (0, 0x80000000 &&& 0x80000000, _): older();
+            (0, 1, _): newer();
+            (0, _, 0): far();
         }
     }
 
-    // P14: the slot's tag, and the round that it is of.
-    Register<pair_t, bit<16>>(NORM_CELLS, {0, 0}) tags;
+    // P14: the tag that all packets of a round have in common, and the round that it is of.
+    Register<pair_t, bit<16>>(ALL_CELLS, {0, 0}) tags;
     RegisterAction<pair_t, bit<16>, bit<32>>(tags) open_tag = {
         void apply(inout pair_t value, out bit<32> tag) {
-            value.first = hdr.tag.tag;
+            value.first = meta.tag;
             value.second = hdr.thc.round;
             tag = value.first;
         }
@@ -162,7 +199,16 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
     RegisterAction<pair_t, bit<16>, bit<32>>(tags) take_tag = {
         void apply(inout pair_t value, out bit<32> tag) {
             if ((int<32>)(hdr.thc.round - value.second) > 0) {
-                value.first = hdr.tag.tag;
+                value.first = meta.tag;
+                value.second = hdr.thc.round;
+            }
+            tag = value.first;
+        }
+    };
+    RegisterAction<pair_t, bit<16>, bit<32>>(tags) take_next_tag = {
+        void apply(inout pair_t value, out bit<32> tag) {
+            if (hdr.thc.round - value.second == 1) {
+                value.first = meta.tag;
                 value.second = hdr.thc.round;
             }
             tag = value.first;
@@ -170,28 +216,35 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
     };
 
     action begin_tag() {
-        meta.slot_tag = open_tag.execute(hdr.trip.place);
+        meta.slot_tag = open_tag.execute(hdr.trip.cell);
     }
 
     action use_tag() {
-        meta.slot_tag = take_tag.execute(hdr.trip.place);
+        meta.slot_tag = take_tag.execute(hdr.trip.cell);
+    }
+
+    action use_next_tag() {
+        meta.slot_tag = take_next_tag.execute(hdr.trip.cell);
     }
 
     // A cell of another epoch has no tag.
     table tag {
         key = {
+            hdr.trip.what: ternary;
 #if __TARGET_TOFINO__ == 1
             meta.fresh: ternary;
 #else
             meta.epoch_off: ternary;
 #endif
+            hdr.trip.flags: ternary;
         }
-        actions = { begin_tag; use_tag; @defaultonly NoAction; }
-        size = 2;
+        actions = { begin_tag; use_tag; use_next_tag; @defaultonly NoAction; }
+        size = 3;
         const default_action = NoAction();
         const entries = {
-            0: use_tag();
-            _: begin_tag();
+            (TRIP_ADD, 0, 0): use_next_tag();
+            (TRIP_ADD, 0, _): use_tag();
+            (TRIP_ADD, _, _): begin_tag();
         }
     }
 
@@ -404,34 +457,47 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         meta.event_index = meta.event_index | (bit<16>)EVENT_MISMATCH;
     }
 
+    action refuse(bit<16> event) {
+        meta.event_index = meta.event_index | event;
+        meta.refused = 1;
+    }
+
     table decisions {
         key = {
             hdr.trip.what: ternary;
+            hdr.tag.isValid(): ternary;
             meta.age: ternary;
             meta.differs: ternary;
             meta.again: ternary;
             meta.missing: ternary;
         }
-        actions = { decide; stale; mismatch; @defaultonly NoAction; }
+        actions = { decide; stale; mismatch; refuse; @defaultonly NoAction; }
         size = 16;
         const default_action = NoAction();
         const entries = {
-            (_, AGE_OLDER, _, _, _): stale();
+            (_, _, AGE_OLDER, _, _, _): stale();
+            (TRIP_ADD, _, AGE_FAR, _, _, _): refuse(EVENT_ROUND);
             // P10. The old number of a cell that is opened stands for the quorum.
-            (TRIP_ADD, AGE_NEWER, _, _, 1): decide((bit<16>)EVENT_OPENED, 1, 1);
-            (TRIP_ADD, AGE_NEWER, _, _, _): decide((bit<16>)EVENT_OPENED, 0, 0);
+            (TRIP_ADD, _, AGE_NEWER, _, _, 1): decide((bit<16>)EVENT_OPENED, 1, 1);
+            (TRIP_ADD, _, AGE_NEWER, _, _, _): decide((bit<16>)EVENT_OPENED, 0, 0);
             // P14, P13, P11, P12.
-            (TRIP_ADD, AGE_SAME, 1, _, _): mismatch();
-            (TRIP_ADD, AGE_SAME, _, 0, 0): decide((bit<16>)EVENT_LATE, 1, 0);
-            (TRIP_ADD, AGE_SAME, _, 0, 1): decide((bit<16>)EVENT_ADDED, 1, 1);
-            (TRIP_ADD, AGE_SAME, _, 0, _): decide((bit<16>)EVENT_ADDED, 0, 0);
-            (TRIP_ADD, AGE_SAME, _, _, 0): decide((bit<16>)EVENT_DUPLICATE, 1, 0);
-            (TRIP_ADD, AGE_SAME, _, _, _): decide((bit<16>)EVENT_DUPLICATE, 0, 0);
-            (TRIP_COLLECT, AGE_SAME, _, _, 0): decide(0, 1, 0);
+            (TRIP_ADD, true, AGE_SAME, 1, _, _): mismatch();
+            (TRIP_ADD, false, AGE_SAME, 1, _, _): refuse(EVENT_MIXED);
+            (TRIP_ADD, _, AGE_SAME, _, 0, 0): decide((bit<16>)EVENT_LATE, 1, 0);
+            (TRIP_ADD, _, AGE_SAME, _, 0, 1): decide((bit<16>)EVENT_ADDED, 1, 1);
+            (TRIP_ADD, _, AGE_SAME, _, 0, _): decide((bit<16>)EVENT_ADDED, 0, 0);
+            (TRIP_ADD, _, AGE_SAME, _, _, 0): decide((bit<16>)EVENT_DUPLICATE, 1, 0);
+            (TRIP_ADD, _, AGE_SAME, _, _, _): decide((bit<16>)EVENT_DUPLICATE, 0, 0);
+            (TRIP_COLLECT, _, AGE_SAME, _, _, 0): decide(0, 1, 0);
         }
     }
 
     apply {
+        if (hdr.tag.isValid()) {
+            meta.tag = hdr.tag.tag;
+        } else {
+            meta.tag = (bit<32>)hdr.trip.head;
+        }
         // P9, P10, P15.
 #if __TARGET_TOFINO__ == 1
         epoch.apply();
@@ -451,9 +517,8 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         ages.apply();
 
         // P14. What a newer packet finds is its own tag.
-        if (hdr.tag.isValid()) {
-            tag.apply();
-            if (meta.slot_tag != hdr.tag.tag) {
+        if (tag.apply().hit) {
+            if (meta.slot_tag != meta.tag) {
                 meta.differs = 1;
             }
         }

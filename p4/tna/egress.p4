@@ -127,7 +127,8 @@ control Egress(
             meta.differs: ternary;
             hdr.trip.complete: ternary;
             hdr.trip.completes: ternary;
-            hdr.trip.nudge: ternary;
+            hdr.trip.flags: ternary;
+            meta.refused: ternary;
         }
         actions = {
             next_pass; first_collected; next_collected; result; result_again; norm_result; norm_again;
@@ -136,21 +137,22 @@ control Egress(
         size = 32;
         const default_action = nothing();
         const entries = {
-            (_, false, _, 1, _, _, _, _): straggler();
-            (_, true, _, 1, _, _, _, _): norm_straggler();
-            (TRIP_ADD, true, _, _, 1, _, _, _): mismatch();
-            (TRIP_ADD, true, _, _, _, 1, 1, _): norm_result();
-            (TRIP_ADD, true, _, _, _, 1, _, _): norm_again();
-            (TRIP_ADD, true, _, _, _, _, _, 1): norm_nudge();
-            (TRIP_ADD, true, _, _, _, _, _, _): nothing();
-            (TRIP_ADD, false, LAST_PASS, _, _, 1, _, _): first_collected();
-            (TRIP_ADD, false, LAST_PASS, _, _, _, _, 1): nudge();
-            (TRIP_ADD, false, LAST_PASS, _, _, _, _, _): nothing();
-            (TRIP_ADD, false, _, _, _, _, _, _): next_pass();
-            (TRIP_COLLECT, _, 0, _, _, 1, 1, _): result();
-            (TRIP_COLLECT, _, 0, _, _, 1, _, _): result_again();
-            (TRIP_COLLECT, _, _, _, _, 1, _, _): next_collected();
-            (TRIP_COLLECT, _, _, _, _, _, _, 1): nudge();
+            (_, _, _, _, _, _, _, _, 1): nothing();
+            (_, false, _, 1, _, _, _, _, _): straggler();
+            (_, true, _, 1, _, _, _, _, _): norm_straggler();
+            (TRIP_ADD, true, _, _, 1, _, _, _, _): mismatch();
+            (TRIP_ADD, true, _, _, _, 1, 1, _, _): norm_result();
+            (TRIP_ADD, true, _, _, _, 1, _, _, _): norm_again();
+            (TRIP_ADD, true, _, _, _, _, _, 1 &&& 1, _): norm_nudge();
+            (TRIP_ADD, true, _, _, _, _, _, _, _): nothing();
+            (TRIP_ADD, false, LAST_PASS, _, _, 1, _, _, _): first_collected();
+            (TRIP_ADD, false, LAST_PASS, _, _, _, _, 1 &&& 1, _): nudge();
+            (TRIP_ADD, false, LAST_PASS, _, _, _, _, _, _): nothing();
+            (TRIP_ADD, false, _, _, _, _, _, _, _): next_pass();
+            (TRIP_COLLECT, _, 0, _, _, 1, 1, _, _): result();
+            (TRIP_COLLECT, _, 0, _, _, 1, _, _, _): result_again();
+            (TRIP_COLLECT, _, _, _, _, 1, _, _, _): next_collected();
+            (TRIP_COLLECT, _, _, _, _, _, _, 1 &&& 1, _): nudge();
         }
     }
 

@@ -16,6 +16,7 @@ const trip_t ANSWER_STRAGGLER = 7;
 const trip_t ANSWER_MISMATCH = 8;
 const trip_t ANSWER_WITH_NUDGE = 9;
 
+
 // The number that NORM has in the table of passes; those of DATA and RAW count from 0.
 const bit<8> NORM_PASS = 255;
 const bit<8> LAST_PASS = PASSES - 1;
@@ -50,7 +51,8 @@ header trip_h {
     // 1 as long as every cell was complete, and once this packet has completed one.
     bit<8> complete;
     bit<8> completes;
-    bit<8> nudge;
+    // FLAG_NUDGE, and 2 of a job that may skip rounds: with neither, P9 holds a packet to the next round.
+    bit<8> flags;
     // Kind and table of the RESULT's header (P13).
     bit<16> head;
     // The worker's bit, and the workers that were in every cell so far, which it is in itself by now.

@@ -42,7 +42,7 @@ control Ingress(
         hdr.trip.lookup = meta.lookup;
         hdr.trip.complete = 1;
         hdr.trip.completes = 0;
-        hdr.trip.nudge = hdr.thc.flags & FLAG_NUDGE;
+        hdr.trip.flags = hdr.thc.flags & FLAG_NUDGE;
         hdr.trip.head[15:8] = hdr.thc.kind | RESULT_BIT;
         hdr.trip.head[7:0] = hdr.thc.table_id;
         hdr.trip.me_low = meta.me_low;
@@ -123,6 +123,7 @@ control Ingress(
         if (meta.way == WAY_FRESH || meta.way == WAY_BACK) {
             hdr.trip.epoch = meta.epoch;
             hdr.trip.quorum = meta.quorum;
+            hdr.trip.flags[1:1] = meta.skip;
             if (hdr.trip.what == TRIP_ADD || hdr.trip.what == TRIP_COLLECT) {
                 passes.apply();
                 hdr.trip.cell = hdr.trip.place + meta.first_cell;

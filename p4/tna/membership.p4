@@ -26,6 +26,7 @@ control Membership(
         bit<32> epoch,
         bit<8> workers,
         bit<16> quorum,
+        bit<8> skip,
         bit<16> data_base,
         bit<16> data_slots,
         bit<16> norm_base,
@@ -38,6 +39,7 @@ control Membership(
         meta.workers_off = hdr.thc.num_workers ^ workers;
         meta.epoch = epoch;
         meta.quorum = quorum;
+        meta.skip = skip[0:0];
         meta.count = quorum[7:0];
         meta.data_place = hdr.thc.slot + data_base;
         meta.data_room = data_slots |-| hdr.thc.slot;

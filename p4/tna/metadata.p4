@@ -39,6 +39,7 @@ struct ingress_t {
     bit<16> norm_place;
     bit<16> group;
     bit<16> quorum;
+    bit<1> skip;
     // What a RESULT's header says: a complete cell has exactly quorum workers.
     bit<8> count;
     bit<32> epoch;
@@ -59,9 +60,15 @@ struct ingress_t {
 
 // How a packet's round stands to its cell's (P9).
 typedef bit<2> age_t;
+// Further ahead than the next round, where that is not allowed.
+const age_t AGE_FAR = 0;
 const age_t AGE_NEWER = 1;
 const age_t AGE_SAME = 2;
 const age_t AGE_OLDER = 3;
+
+// What a cell drops (P7.12, P7.13), counted beside the events.
+const bit<16> EVENT_ROUND = 6;
+const bit<16> EVENT_MIXED = 7;
 
 struct egress_t {
     // What the cell held before.
@@ -72,7 +79,8 @@ struct egress_t {
     // Workers that were missing for the quorum; of a cell that is opened, the quorum.
     bit<16> missing;
     bit<16> head;
-    // The slot's tag (P14).
+    // P14: of NORM its tag, of DATA and RAW kind and table; and the cell's.
+    bit<32> tag;
     bit<32> slot_tag;
     bit<32> ahead;
     bit<32> epoch_off;
@@ -84,6 +92,8 @@ struct egress_t {
     bit<8> completes;
     bit<1> stale;
     bit<1> differs;
+    // The cell drops the packet.
+    bit<1> refused;
     bit<1> counts;
     bit<16> event_index;
     // Whom a copy is for.

@@ -3,7 +3,7 @@
 import struct
 from dataclasses import dataclass
 
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct(">BBBBHBBIIHBB")
 NORM_PAYLOAD = struct.Struct(">IIIHBBI")
 

@@ -4,7 +4,7 @@
 local thc = Proto("thc", "Tensor Homomorphic Compression")
 
 local HEADER = 20 -- P1
-local VERSION = 1
+local VERSION = 2
 local NOBODY = 255
 
 -- P2: name, direction, and the payload's length; DATA has one for 8-bit and one for 16-bit lanes.

@@ -17,7 +17,7 @@ const IN_SUMS: [Event; 2] = [Event::Opened, Event::Added];
 const FIRST_OF_WORKER: usize = DropReason::Cookie as usize;
 /// Indices of the counter `carrier`, and what they count.
 pub const CARRIER: [(u32, &str); 6] =
-    [(0, "short"), (1, "version"), (2, "kind"), (3, "job"), (11, "carrier"), (12, "pass")];
+    [(0, "short"), (1, "version"), (2, "kind"), (3, "job"), (13, "carrier"), (14, "pass")];
 
 /// Counted of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

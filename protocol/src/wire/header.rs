@@ -8,7 +8,7 @@ pub const HEADER_LEN: usize = 20;
 /// Bytes of it before the round.
 pub const BEFORE_ROUND: usize = 12;
 /// The protocol's version.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Flag: pass this packet's slot on to all members (P17).
 pub const FLAG_NUDGE: u8 = 1;
 

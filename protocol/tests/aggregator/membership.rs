@@ -47,7 +47,7 @@ fn faulty(setup: &Setup, first: DropReason) -> (Endpoint, Vec<u8>) {
         packet[1] = 0x77;
     }
     if has(DropReason::Version) {
-        packet[0] = 2;
+        packet[0] = 1;
     }
     if has(DropReason::Short) {
         packet.truncate(19);

@@ -160,8 +160,8 @@ pub fn counters(seed: u64, plant: &Plant, switch: &Switch, malformed: u64) {
     for (reason, &drops) in plant.model.counters().drops.iter().enumerate() {
         ask("carrier", reason, drops, None, format!("reason {reason} without a job"));
     }
-    ask("carrier", 11, malformed, None, "malformed".to_owned());
-    ask("carrier", 12, 0, None, "lost between passes".to_owned());
+    ask("carrier", 13, malformed, None, "malformed".to_owned());
+    ask("carrier", 14, 0, None, "lost between passes".to_owned());
     for ((got, want), label) in switch.counters(&cells).iter().zip(expected).zip(labels) {
         assert_eq!(got.0, want.0, "seed {seed}: packets, {label}");
         if let Some(bytes) = want.1 {

@@ -318,7 +318,7 @@ fn broken_packets_are_marked() {
     );
     let packet = |kind: u8, payload: usize| {
         let mut packet = vec![0; HEADER_LEN + payload];
-        packet[..4].copy_from_slice(&[1, kind, 0, 2]);
+        packet[..4].copy_from_slice(&[2, kind, 0, 2]);
         packet
     };
     let known = "10.0.0.1:9000".parse().unwrap();
@@ -339,7 +339,7 @@ fn broken_packets_are_marked() {
         }
     }
     let mut other_version = packet(1, 20);
-    other_version[0] = 2;
+    other_version[0] = 1;
     let version = send(known, &other_version);
     let kind = send(known, &packet(0x55, 20));
     let short = send(known, &packet(1, 20)[..19]);
