@@ -62,6 +62,22 @@ impl Block<'_> {
         }
     }
 
+    /// [`compress`](Self::compress) with the new feedback beside the old: of `(kept, left)`, both as long as `x`, the former is
+    /// read and the latter written. Whoever must be able to go back has both until the round is over.
+    pub fn compress_beside(
+        &self,
+        x: &[f32],
+        feedback: Option<(&[f32], &mut [f32])>,
+        work: &mut [f32],
+        out: &mut [u8],
+    ) -> Result<(), CodecError> {
+        let Some((kept, left)) = feedback else { return self.compress(x, None, work, out) };
+        CodecError::check_len("new error feedback", x.len(), left.len())?;
+        rht::forward_sum(x, kept, work, self.key)?;
+        self.quantizer.quantize_packed4(work, self.range, &self.rounding, 0, out)?;
+        rht::inverse_into(work, left, self.key)
+    }
+
     /// 8-bit sums over `count` workers to the mean gradient.
     ///
     /// `sums` has one byte for every coordinate of the block, `out` room for those of them that exist, `work`, which
@@ -167,6 +183,11 @@ mod tests {
             prop_assert_eq!(&unpacked, &indices);
             prop_assert_eq!(bits(&feedback), bits(&rotated[..d - cut]));
 
+            // The new feedback beside the old is the same.
+            let (mut left, mut again) = (vec![f32::NAN; d - cut], vec![0; d / 2]);
+            block.compress_beside(&x, Some((&e, &mut left)), &mut work, &mut again).unwrap();
+            prop_assert_eq!((bits(&left), &again), (bits(&feedback), &packed));
+
             // Without feedback it is as with zeros.
             let mut zeros = vec![0.0; d - cut];
             let (mut with, mut without) = (packed.clone(), packed);
@@ -200,6 +221,12 @@ mod tests {
             assert!(result.is_err(), "{x} {d} {bytes}");
         }
         assert_eq!(feedback, vec![0.5; 1000]);
+        for (kept, left) in [(1000, 999), (999, 1000), (1000, 1001)] {
+            let (kept, mut left) = (vec![0.5; kept], vec![0.5; left]);
+            let both = Some((&kept[..], &mut left[..]));
+            assert!(block.compress_beside(&[1.0; 1000], both, &mut work, &mut out).is_err());
+            assert!(left.iter().all(|v| *v == 0.5));
+        }
         assert!(block.compress(&[1.0; 1025], None, &mut work, &mut out).is_err());
         assert!(block.decompress8(&[0; 1023], 1, &mut work, &mut feedback).is_err());
         assert!(block.decompress16(&[0; 1024], 1, &mut work, &mut feedback).is_err());

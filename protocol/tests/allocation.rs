@@ -237,7 +237,7 @@ impl Group {
             let (worker, seen) = &mut self.workers[usize::from(w)];
             worker.tick(self.now, seen, &mut Up(&mut self.up, w));
             let write = |place: Place, payload: &mut [u8]| payload.fill(place.packet as u8);
-            while worker.fill(self.now, &mut Up(&mut self.up, w), write) > 0 {}
+            while worker.fill(self.now, &mut Up(&mut self.up, w), usize::MAX, write) > 0 {}
         }
         self.down.clear();
     }

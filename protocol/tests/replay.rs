@@ -365,7 +365,9 @@ fn worker() {
         }
         if rng.below(4) == 0 {
             worker.tick(now, &mut events, &mut tx);
-            while worker.fill(now, &mut tx, |place, payload| payload.fill(place.packet as u8)) > 0 {}
+            while worker.fill(now, &mut tx, usize::MAX, |place, payload| payload.fill(place.packet as u8)) > 0
+            {
+            }
         }
         assert!(worker.pending() <= 3);
         if worker.failure().is_some() && rng.below(20) == 0 {

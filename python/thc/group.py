@@ -87,7 +87,8 @@ class Group:
 
     - ``join_timeout`` (60 s): how long to wait for the others; ``timeout`` (60 s): how long an all-reduce may
       stand still. Times are seconds, or text like ``"200ms"``.
-    - ``threads`` (1): threads that transform, the caller's among them.
+    - ``threads``: threads that compute, the caller's among them; by default one less than the process has
+      cores, at least 1.
     - ``bind``: address and port to send from, like ``"10.0.0.2:0"``; ``recv_buffer``, ``send_buffer``: bytes.
     - ``min_rto`` (20 ms): shortest time before a packet is sent again.
     - ``seed``: of this worker's rounding; by default from the job's seed, so that runs repeat bit for bit.

@@ -175,7 +175,7 @@ impl Rig {
             let start = Instant::now();
             let mut filled = 0;
             loop {
-                let count = worker.fill(now, out, |place, payload| {
+                let count = worker.fill(now, out, usize::MAX, |place, payload| {
                     let first = place.packet as usize * N;
                     let x = &mut work[first..first + N];
                     quantizer.quantize_packed4(x, *range, rounding, first as u64, payload).unwrap();

@@ -35,7 +35,7 @@ pub struct GroupConfig {
     /// Seed of this worker's private rounding; `None` derives it from the job's seed and the worker's
     /// number, so that runs repeat bit for bit.
     pub seed: Option<u64>,
-    /// Threads that transform partitions, the caller's among them. Default 1.
+    /// Threads that compute, the caller's among them. Default: one less than the process has cores, at least 1.
     pub threads: usize,
     /// Where to write what goes in and out; groups may share one. Default: nowhere.
     pub capture: Option<Capture>,
@@ -59,7 +59,7 @@ impl Default for GroupConfig {
             send_buffer: 4 << 20,
             min_rto: Duration::from_millis(20),
             seed: None,
-            threads: 1,
+            threads: std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
             capture: None,
             faults: None,
         }

@@ -54,14 +54,11 @@ impl<I: PacketIo> Driver<I> {
     /// Replaces `data` by the mean, with the engine driven on this thread until it is there.
     pub fn allreduce(&self, data: &mut [f32], options: crate::CallOptions) -> Result<(), WorkerError> {
         self.with(|engine| {
-            let number = engine.submit(options, None, data, None)?;
+            let number = engine.submit(options, None, data.len(), None)?;
             loop {
-                let busy = engine.step(&mut Borrowed::new(number, data));
+                engine.run(&mut Borrowed::new(number, data), || false);
                 if let Some(outcome) = engine.take_outcome(number) {
                     return outcome;
-                }
-                if !busy {
-                    nap(engine);
                 }
             }
         })
@@ -91,12 +88,13 @@ impl<I: PacketIo> Driver<I> {
             let _ = engine.serve_others();
             return Ok(false);
         }
-        let busy = engine.step(&mut Borrowed::none());
-        let pending = engine.pending() > 0;
-        if pending && !busy {
-            nap(&mut engine);
+        if engine.pending() > 0 {
+            let leave = || self.foreground.load(Ordering::SeqCst) > 0 || self.closing.load(Ordering::SeqCst);
+            engine.run(&mut Borrowed::none(), leave);
+        } else {
+            engine.step(&mut Borrowed::none());
         }
-        Ok(pending)
+        Ok(engine.pending() > 0)
     }
 
     /// Ends [`Self::run_background`].
@@ -128,14 +126,6 @@ impl<I: PacketIo> Driver<I> {
         // Its calls are all that is still asked of the engine.
         self.engine.lock().unwrap_or_else(PoisonError::into_inner).end(error.clone());
         error
-    }
-}
-
-/// Waits while work is under way.
-fn nap(engine: &mut Engine<impl PacketIo>) {
-    engine.wait(NAP);
-    if let Some(pause) = engine.gathering() {
-        std::thread::sleep(pause);
     }
 }
 
@@ -241,9 +231,7 @@ mod tests {
         for _ in 0..3 {
             let (sender, receiver) = bounded(1);
             driver
-                .with(|engine| {
-                    engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), &[], Some(sender))
-                })
+                .with(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender)))
                 .unwrap();
             waiting.push(receiver);
         }
@@ -268,7 +256,7 @@ mod tests {
         let driver = driver(&panics);
         let (sender, receiver) = bounded(1);
         driver
-            .with(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), &[], Some(sender)))
+            .with(|engine| engine.submit(CallOptions::default(), Some(vec![1.0; 5000]), 0, Some(sender)))
             .unwrap();
         panics.store(true, Ordering::SeqCst);
         names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));

@@ -114,7 +114,7 @@ impl Group {
     /// What is wrong with the call itself; the rest comes from [`Handle::wait`].
     pub fn allreduce_async(&self, data: Vec<f32>, options: CallOptions) -> Result<Handle, WorkerError> {
         let (sender, receiver) = bounded(1);
-        let result = self.driver.with(|engine| engine.submit(options, Some(data), &[], Some(sender)));
+        let result = self.driver.with(|engine| engine.submit(options, Some(data), 0, Some(sender)));
         if let Some(thread) = &self.background {
             thread.thread().unpark();
         }

@@ -27,6 +27,13 @@ pub(super) struct Part {
     pub finished: u32,
 }
 
+impl Part {
+    /// Whether all its packets have results, or it has none.
+    fn done(&self) -> bool {
+        self.norm == 0 || self.finished == self.packets
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Call {
     pub norm: Norm,
@@ -34,6 +41,8 @@ pub(super) struct Call {
     pub parts: Vec<Part>,
     pub norms_sent: usize,
     pub norms_in: usize,
+    /// Partitions that have packets without results, once all norms are in.
+    open: usize,
     /// The next packet to send: partition and packet.
     pub cursor: (usize, u32),
     /// Failed on all workers: nobody sends data of it.
@@ -53,6 +62,7 @@ impl Call {
                 .collect(),
             norms_sent: 0,
             norms_in: 0,
+            open: 0,
             cursor: (0, 0),
             failed: false,
             withheld: false,
@@ -62,6 +72,18 @@ impl Call {
     /// Whether every NORM_RESULT is in.
     pub fn has_norms(&self) -> bool {
         self.norms_in == self.parts.len()
+    }
+
+    /// All maxima are in: what has none of data is done.
+    pub fn note_norms(&mut self) {
+        self.open = self.parts.iter().filter(|part| !part.done()).count();
+    }
+
+    /// So many more packets of a partition are finished.
+    pub fn finish(&mut self, partition: usize, packets: u32) {
+        let part = &mut self.parts[partition];
+        part.finished += packets;
+        self.open -= usize::from(part.done());
     }
 
     /// Moves the cursor over what needs no sending; whether all is sent.
@@ -77,7 +99,6 @@ impl Call {
 
     /// Whether nothing of it is outstanding or to be sent.
     pub fn done(&self) -> bool {
-        self.has_norms()
-            && (self.failed || self.parts.iter().all(|part| part.norm == 0 || part.finished == part.packets))
+        self.has_norms() && (self.failed || self.open == 0)
     }
 }

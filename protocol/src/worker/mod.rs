@@ -11,6 +11,7 @@ pub use error::{CallError, SessionError, Workers};
 pub use rtt::Rtt;
 pub use stream::{Form, Place, StreamStats, Tx};
 
+use crate::aggregator::Shard;
 use crate::wire::{
     HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN, Straggler, Welcome,
 };
@@ -19,6 +20,9 @@ use call::Call;
 use std::collections::VecDeque;
 use std::time::Duration;
 use stream::{Finish, Stream};
+
+/// The longest run of packets: no run leaves a shard's block of slots.
+const RUN: usize = Shard::BLOCK as usize;
 
 /// What a worker knows of its session.
 #[derive(Clone, Copy, Debug)]
@@ -328,13 +332,13 @@ impl Worker {
             if !call.skip_sent() {
                 let (partition, packet) = call.cursor;
                 if call.withheld {
-                    let part = &mut call.parts[partition];
+                    let part = &call.parts[partition];
                     let passed = self.data.pass_over((part.packets - packet) as usize) as u32;
                     if passed == 0 {
                         return None;
                     }
-                    part.finished += passed;
                     call.cursor.1 += passed;
+                    call.finish(partition, passed);
                     self.retire();
                     continue;
                 }
@@ -346,24 +350,44 @@ impl Worker {
         None
     }
 
-    /// Writes and sends as many packets of the partition of [`Self::next_data`] as fit in one run;
-    /// `write` fills a payload. Returns how many.
-    pub fn fill(&mut self, now: Duration, tx: &mut impl Tx, write: impl FnMut(Place, &mut [u8])) -> usize {
+    /// Whether the window has room for data packets.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.data.room() > 0
+    }
+
+    /// Writes and sends as many packets from that of [`Self::next_data`] on as fit in one run, at most `limit`; they may belong
+    /// to several partitions of one call. `write` fills a payload. Returns how many.
+    pub fn fill(
+        &mut self,
+        now: Duration,
+        tx: &mut impl Tx,
+        limit: usize,
+        write: impl FnMut(Place, &mut [u8]),
+    ) -> usize {
         let Some(first) = self.next_data() else { return 0 };
+        let room = limit.min(self.data.room()).min(RUN);
         let call = &mut self.calls[self.data_call];
-        let left = call.parts[call.cursor.0].packets - call.cursor.1;
-        let count = (left as usize).min(self.data.room());
+        let mut places = [first; RUN];
+        let mut count = 0;
+        while count < room && !call.skip_sent() {
+            let (partition, packet) = call.cursor;
+            let more = (call.parts[partition].packets - packet).min((room - count) as u32);
+            for (place, packet) in places[count..].iter_mut().zip(packet..packet + more) {
+                *place = Place { partition: partition as u32, packet, ..first };
+            }
+            count += more as usize;
+            call.cursor.1 += more;
+        }
         if count == 0 {
             return 0;
         }
-        call.cursor.1 += count as u32;
         let (form, kind, table) = match call.mode {
             Mode::Compressed => (Form::Usual, Kind::Data, call.norm.table),
             Mode::Raw => (Form::Raw, Kind::Raw, TableId(0)),
         };
-        let place = |i: usize| Place { packet: first.packet + i as u32, ..first };
         let header = self.header(kind, table);
-        self.data.send(now, form, count, &header, place, write, tx);
+        self.data.send(now, form, count, &header, |i| places[i], write, tx);
         count
     }
 
@@ -472,6 +496,7 @@ impl Worker {
         if !call.has_norms() {
             return;
         }
+        call.note_norms();
         let norms = || (0u32..).zip(call.parts.iter().map(|part| part.norm));
         let damaged = norms().find(|&(_, norm)| !Norm::is_value(norm, workers));
         let damaged = damaged.map(|(partition, value)| CallError::Norm { partition, value });
@@ -491,7 +516,7 @@ impl Worker {
 
     fn data_done(&mut self, place: Place) {
         if let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) {
-            call.parts[place.partition as usize].finished += 1;
+            call.finish(place.partition as usize, 1);
         }
         self.retire();
     }

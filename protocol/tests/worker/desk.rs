@@ -105,7 +105,7 @@ impl Desk {
     /// Sends all data that can be sent: packet i of a partition is full of i.
     pub fn fill(&mut self) {
         let write = |place: Place, payload: &mut [u8]| payload.fill(place.packet as u8);
-        while self.worker.fill(self.now, &mut self.sent, write) > 0 {}
+        while self.worker.fill(self.now, &mut self.sent, usize::MAX, write) > 0 {}
     }
 
     pub fn tick(&mut self) {

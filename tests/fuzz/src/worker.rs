@@ -128,7 +128,7 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     while !input.is_empty() {
         match input.int_in_range(0..=9u8)? {
             0 if record.calls.len() < 6 => submit(input, now, &mut worker, &mut record, &mut sent)?,
-            1 | 2 => while worker.fill(now, &mut sent, |_, payload| payload.fill(0)) > 0 {},
+            1 | 2 => while worker.fill(now, &mut sent, usize::MAX, |_, payload| payload.fill(0)) > 0 {},
             3 => {
                 now += Duration::from_micros(1 << input.int_in_range(0..=20)?);
                 worker.tick(now, &mut record, &mut sent);
@@ -154,7 +154,7 @@ fn silence(mut now: Duration, mut worker: Worker, mut record: Record, mut sent: 
     let (end, before) = (now + TIMEOUT * 40, sent.count);
     worker.tick(now, &mut record, &mut sent);
     while worker.pending() > 0 && worker.failure().is_none() {
-        while worker.fill(now, &mut sent, |_, payload| payload.fill(0)) > 0 {}
+        while worker.fill(now, &mut sent, usize::MAX, |_, payload| payload.fill(0)) > 0 {}
         let Some(deadline) = worker.deadline() else { break };
         now = deadline.max(now + Duration::from_micros(100));
         worker.tick(now, &mut record, &mut sent);

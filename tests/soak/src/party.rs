@@ -272,9 +272,9 @@ impl Party {
         let input = Input { x: x.clone(), error };
         let (number, data) = if lends || self.rng.bool() {
             let (sender, receiver) = bounded(1);
-            (engine.submit(options, Some(x), &[], Some(sender)), Data::Owned(receiver))
+            (engine.submit(options, Some(x), 0, Some(sender)), Data::Owned(receiver))
         } else {
-            (engine.submit(options, None, &x, None), Data::Lent(x))
+            (engine.submit(options, None, x.len(), None), Data::Lent(x))
         };
         assert_eq!(number.unwrap(), call);
         ledger.submitted(session, call, self.number, &plan, input);

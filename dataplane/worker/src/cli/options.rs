@@ -176,7 +176,7 @@ struct Keys {
     /// Seed of this worker's rounding [default: from the job's seed and the worker's number]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     seed: Option<u64>,
-    /// Threads that transform partitions [default: 1]
+    /// Threads that compute [default: one less than there are cores, at least 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     threads: Option<usize>,
     /// What carries the packets [default: udp]
@@ -329,7 +329,7 @@ impl Keys {
             timeout: time("timeout", self.timeout.as_deref(), defaults.timeout)?,
             min_rto: time("min_rto", self.min_rto.as_deref(), defaults.min_rto)?,
             seed: self.seed,
-            threads: match self.threads.unwrap_or(1) {
+            threads: match self.threads.unwrap_or(defaults.threads) {
                 0 => return Err("threads is 0: give at least 1".into()),
                 threads if threads > MOST_THREADS => {
                     return Err(format!("threads is {threads}: {MOST_THREADS} is the most"));

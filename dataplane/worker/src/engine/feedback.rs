@@ -1,88 +1,75 @@
 //! Error feedback by tensor. What a call leaves of it is written beside it and takes its place when the call is done:
-//! a call that fails, or a session that ends, leaves the feedback of all partitions as it was.
+//! a call that fails, or a session that ends, leaves the feedback of the whole tensor as it was.
 //!
 //! Beside the feedback itself this takes the memory of the calls under way at one time, 4 bytes per coordinate; it is
-//! kept for later calls.
+//! kept for later calls. It lies in chunks, which do not depend on how the session cuts tensors: no partition lies across two.
 
 use std::collections::HashMap;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::feedback::ErrorFeedback;
-use thc_codec::partition::{self, Partition};
+use thc_codec::partition::MAX_PARTITION;
 
-/// One tensor's feedback, a buffer as long as the padded partition for each.
+/// One tensor's feedback: chunks of [`MAX_PARTITION`] coordinates, the last as long as the rest.
 struct Tensor {
     length: usize,
-    parts: Vec<Buffer>,
+    chunks: Vec<Buffer>,
 }
 
 /// The feedback of all tensors.
+#[derive(Default)]
 pub(super) struct Feedback {
-    /// How tensors are cut (P4).
-    block: u8,
     tensors: HashMap<u64, Tensor>,
     /// Memory for what calls under way leave.
     free: Vec<Buffer>,
 }
 
+/// The lengths of a tensor's chunks.
+fn lengths(length: usize) -> impl Iterator<Item = usize> {
+    (0..length).step_by(MAX_PARTITION).map(move |first| (length - first).min(MAX_PARTITION))
+}
+
 impl Feedback {
-    /// None yet, of tensors cut into full partitions of 2^`block`.
-    pub fn new(block: u8) -> Feedback {
-        Feedback { block, tensors: HashMap::new(), free: Vec::new() }
-    }
-
-    /// Cuts all tensors anew, for a session whose partitions have another size.
-    pub fn set_block(&mut self, block: u8) {
-        let before = std::mem::replace(&mut self.block, block);
-        if before != block {
-            self.free.clear();
-            let tensors = self.tensors.values_mut();
-            tensors.for_each(|tensor| *tensor = Tensor::of(&tensor.whole(before), block));
-        }
-    }
-
     /// Whether a tensor of `length` coordinates can be reduced under this key: its length under it so far, if it was another.
     pub fn prepare(&mut self, key: u64, length: usize) -> Result<(), usize> {
-        let block = self.block;
-        let tensor = self.tensors.entry(key).or_insert_with(|| Tensor {
-            length,
-            parts: partition::split(length, block).map(|part| Buffer::zeroed(part.padded)).collect(),
-        });
+        let tensor = self
+            .tensors
+            .entry(key)
+            .or_insert_with(|| Tensor { length, chunks: lengths(length).map(Buffer::zeroed).collect() });
         if tensor.length == length { Ok(()) } else { Err(tensor.length) }
     }
 
-    /// The feedback of one partition, as it was before the calls under way.
-    pub fn get(&self, key: u64, part: &Partition) -> Option<&[f32]> {
-        self.tensors.get(&key)?.parts.get(part.index as usize)?.get(..part.len)
+    /// A tensor's feedback as it was before the calls under way, in chunks; none if there is no such tensor.
+    pub fn chunks(&self, key: u64) -> &[Buffer] {
+        self.tensors.get(&key).map_or(&[], |tensor| &tensor.chunks)
     }
 
-    /// Memory for what a call leaves of a partition of `padded` coordinates; its contents are unspecified.
-    pub fn take(&mut self, padded: usize) -> Buffer {
-        match self.free.iter().position(|buffer| buffer.len() == padded) {
+    /// Memory for what a call leaves of a tensor of `length` coordinates; its contents are unspecified.
+    pub fn take(&mut self, length: usize) -> Vec<Buffer> {
+        let chunk = |length| match self.free.iter().position(|buffer| buffer.len() == length) {
             Some(at) => self.free.swap_remove(at),
-            None => Buffer::zeroed(padded),
-        }
+            None => Buffer::zeroed(length),
+        };
+        lengths(length).map(chunk).collect()
     }
 
-    /// Puts a finished call's feedback in place; partitions without a new one keep theirs.
-    pub fn commit(&mut self, key: u64, left: impl Iterator<Item = Option<Buffer>>) {
-        let Some(tensor) = self.tensors.get_mut(&key) else { return };
-        for (old, new) in tensor.parts.iter_mut().zip(left) {
-            if let Some(new) = new {
-                self.free.push(std::mem::replace(old, new));
-            }
-        }
+    /// Puts a finished call's feedback in place.
+    pub fn commit(&mut self, key: u64, left: Vec<Buffer>) {
+        let before = match self.tensors.get_mut(&key) {
+            Some(tensor) => std::mem::replace(&mut tensor.chunks, left),
+            None => left,
+        };
+        self.free.extend(before);
     }
 
     /// Takes back what a failed call leaves.
-    pub fn discard(&mut self, left: impl Iterator<Item = Option<Buffer>>) {
-        self.free.extend(left.flatten());
+    pub fn discard(&mut self, left: Vec<Buffer>) {
+        self.free.extend(left);
     }
 
     /// All feedback by key, in the form of [`ErrorFeedback::to_bytes`], in the order of the keys.
     pub fn save(&self) -> Vec<(u64, Vec<u8>)> {
-        let saved = |tensor: &Tensor| tensor.whole(self.block).to_bytes();
-        let mut all: Vec<_> = self.tensors.iter().map(|(&key, tensor)| (key, saved(tensor))).collect();
+        let mut all: Vec<_> = self.tensors.iter().map(|(&key, tensor)| (key, tensor.save())).collect();
         all.sort_by_key(|(key, _)| *key);
         all
     }
@@ -90,7 +77,8 @@ impl Feedback {
     /// Replaces a tensor's feedback by a saved one.
     pub fn restore(&mut self, key: u64, length: usize, saved: &[u8]) -> Result<(), CodecError> {
         let whole = ErrorFeedback::from_bytes(length, saved)?;
-        self.tensors.insert(key, Tensor::of(&whole, self.block));
+        let chunks = whole.as_slice().chunks(MAX_PARTITION).map(Buffer::from).collect();
+        self.tensors.insert(key, Tensor { length, chunks });
         Ok(())
     }
 
@@ -101,20 +89,11 @@ impl Feedback {
 }
 
 impl Tensor {
-    fn of(whole: &ErrorFeedback, block: u8) -> Tensor {
-        let parts = partition::split(whole.len(), block).map(|part| {
-            let mut buffer = Buffer::zeroed(part.padded);
-            buffer[..part.len].copy_from_slice(&whole.as_slice()[part.offset..part.offset + part.len]);
-            buffer
-        });
-        Tensor { length: whole.len(), parts: parts.collect() }
-    }
-
-    fn whole(&self, block: u8) -> ErrorFeedback {
+    fn save(&self) -> Vec<u8> {
         let mut whole = ErrorFeedback::new(self.length);
-        for (part, kept) in partition::split(self.length, block).zip(&self.parts) {
-            whole.as_mut_slice()[part.offset..part.offset + part.len].copy_from_slice(&kept[..part.len]);
+        for (part, chunk) in whole.as_mut_slice().chunks_mut(MAX_PARTITION).zip(&self.chunks) {
+            part.copy_from_slice(chunk);
         }
-        whole
+        whole.to_bytes()
     }
 }

@@ -1,33 +1,38 @@
 //! The engine: protocol, codec and network tied together, driven by whoever calls [`Engine::step`].
 //!
 //! Each step does the most urgent piece of work: take what has arrived, send what the window
-//! allows, and only then transform, one partition at a time. So one thread keeps the
-//! network busy while it computes.
+//! allows, and only then compute, a few partitions at a time. So one thread keeps the
+//! network busy while it computes; with more threads it does little else.
 
-mod active;
-mod codec;
+mod calls;
+mod compressor;
+mod crew;
 mod feedback;
 mod link;
-mod transform;
+mod memory;
+mod task;
 
-pub use active::Borrowed;
+pub use memory::Borrowed;
 
 use crate::{CallOptions, Stats, WorkerError};
-use active::{Active, Calls, Outcome, Stage};
-use codec::Codec;
+use calls::{Active, CallEvents, Calls, GROUP, Out, Outcome};
+use compressor::{Compressor, Measured, write_raw};
 use feedback::Feedback;
 use link::Link;
+use memory::Memory;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thc_codec::{buffer::Buffer, norm};
 use thc_protocol::session::{JoinEvent, Joiner};
-use thc_protocol::wire::{Mode, Norm, RAW_WORDS, Welcome};
-use thc_protocol::worker::{CallSpec, Parameters, SessionError, Worker};
+use thc_protocol::wire::{Mode, Welcome};
+use thc_protocol::worker::{CallSpec, Parameters, Place, SessionError, Worker};
 use thc_protocol::{JobId, WorkerId};
 use thc_transport::PacketIo;
 
-/// Partitions transformed and not yet sent and fed back, at most, beside one for each thread.
-const SCRATCH: usize = 2;
+/// Groups of partitions compressed and not all sent, at least, beside one for each thread.
+const AHEAD: usize = 2;
+/// Longest sleep in one go while work is under way.
+const NAP: Duration = Duration::from_millis(5);
 /// An idle worker that has heard nothing for so long introduces itself again: a server that was restarted needs all
 /// workers of a session to know it (P24), also one that waits for nothing itself.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
@@ -55,7 +60,7 @@ pub struct EngineConfig {
     pub min_rto: Duration,
     /// Seed of the private rounding, `None` to derive it.
     pub seed: Option<u64>,
-    /// Threads that transform partitions, the caller's among them; at least 1.
+    /// Threads that compute, the caller's among them; at least 1.
     pub threads: usize,
 }
 
@@ -66,14 +71,13 @@ pub struct Engine<I: PacketIo> {
     link: Link,
     joiner: Joiner,
     worker: Worker,
-    codec: Codec,
-    pool: Option<rayon::ThreadPool>,
+    compressor: Arc<Compressor>,
+    pool: Option<Arc<rayon::ThreadPool>>,
     calls: Calls,
-    /// Free scratch memory, each piece large enough for any partition.
-    scratch: Vec<Buffer>,
-    scratch_out: usize,
-    /// Transformed partitions that may wait for results beside those, as what is lost returns to them.
-    held: usize,
+    /// Groups that are compressed, or being compressed, and not all sent, or held until their results are in; and the most
+    /// of them.
+    ready: usize,
+    ahead: usize,
     feedback: Feedback,
     stats: Stats,
     failed: Option<WorkerError>,
@@ -98,20 +102,19 @@ impl<I: PacketIo> Engine<I> {
         workers: u8,
         capacity: usize,
     ) -> Result<Self, WorkerError> {
-        let codec = Codec::new(welcome, workers, config.worker, config.seed)?;
+        let compressor = Compressor::new(welcome, workers, config.worker, config.seed)?;
         let mut engine = Engine {
             link: Link::new(config.ps, welcome.shards),
             worker: Worker::new(parameters(&config, workers, welcome), io.now()),
             io,
             config,
             joiner,
-            codec,
-            pool: transform::pool(config.threads)?,
+            compressor: Arc::new(compressor),
+            pool: crew::pool(config.threads)?,
             calls: Calls::default(),
-            scratch: Vec::new(),
-            scratch_out: 0,
-            held: 0,
-            feedback: Feedback::new(welcome.block),
+            ready: 0,
+            ahead: 0,
+            feedback: Feedback::default(),
             stats: Stats::default(),
             failed: None,
             reported: Duration::ZERO,
@@ -126,7 +129,10 @@ impl<I: PacketIo> Engine<I> {
         self.worker.set_limit((capacity / 2).max(1) as u64);
         let session = self.worker.parameters();
         let window = session.data_slots as usize / 2 * session.lane.coordinates();
-        self.held = if session.may_lose() { window.div_ceil(1 << self.codec.block) + 1 } else { 0 };
+        let window = window.div_ceil(GROUP.max(1 << self.compressor.block));
+        // What may be lost stays until its results are in.
+        let held = if session.may_lose() { window + 1 } else { 0 };
+        self.ahead = self.config.threads + window.max(AHEAD) + held;
     }
 
     /// Begins another session on the same interface; error feedback and totals stay.
@@ -141,16 +147,15 @@ impl<I: PacketIo> Engine<I> {
         capacity: usize,
     ) -> Result<(), WorkerError> {
         self.fold_stats();
-        self.codec = Codec::new(welcome, workers, self.config.worker, self.config.seed)?;
-        self.feedback.set_block(self.codec.block);
+        let compressor = Compressor::new(welcome, workers, self.config.worker, self.config.seed)?;
+        self.compressor = Arc::new(compressor);
         self.link = Link::new(self.config.ps, welcome.shards);
         self.worker = Worker::new(parameters(&self.config, workers, welcome), self.io.now());
         self.set_limits(capacity);
         self.joiner = joiner;
         self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
         self.calls = Calls::default();
-        self.scratch.clear();
-        self.scratch_out = 0;
+        self.ready = 0;
         self.failed = None;
         Ok(())
     }
@@ -179,13 +184,13 @@ impl<I: PacketIo> Engine<I> {
     /// log₂ of the coordinates of a full partition (P4).
     #[must_use]
     pub fn block(&self) -> u8 {
-        self.codec.block
+        self.compressor.block
     }
 
     /// The lookup table in use.
     #[must_use]
     pub fn table(&self) -> &thc_codec::table::LookupTable {
-        &self.codec.table
+        &self.compressor.table
     }
 
     /// Totals so far.
@@ -257,7 +262,7 @@ impl<I: PacketIo> Engine<I> {
         Ok(())
     }
 
-    /// Starts an all-reduce and returns its number. With `owned` the data lies there and comes back
+    /// Starts an all-reduce of `length` coordinates and returns its number. With `owned` the data lies there and comes back
     /// through `outcome`; otherwise it is lent to every [`Self::step`] until the call is done.
     ///
     /// # Errors
@@ -266,83 +271,87 @@ impl<I: PacketIo> Engine<I> {
         &mut self,
         options: CallOptions,
         owned: Option<Vec<f32>>,
-        lent: &[f32],
+        length: usize,
         outcome: Outcome,
     ) -> Result<u64, WorkerError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let length = owned.as_ref().map_or(lent.len(), Vec::len);
+        let length = owned.as_ref().map_or(length, Vec::len);
         if length == 0 {
             return Err(WorkerError::Empty);
         }
-        let wire_length = u32::try_from(length).map_err(|_| WorkerError::TooLong { length })?;
+        if u32::try_from(length).is_err() {
+            return Err(WorkerError::TooLong { length });
+        }
         let feedback = options.feedback.filter(|_| options.mode == Mode::Compressed);
         if let Some(key) = feedback {
             self.feedback_is_free(key)?;
             let prepared = self.feedback.prepare(key, length);
             prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
         }
-        let started = Instant::now();
-        let may_lose = self.worker.parameters().may_lose();
-        let mut active =
-            Active::new(options.mode, feedback, may_lose, length, self.codec.block, owned, outcome);
-        let data = active.owned.as_deref().unwrap_or(lent);
-        let mut packets = Vec::with_capacity(active.parts.len());
-        let mut norms = Vec::with_capacity(active.parts.len());
-        for work in &active.parts {
-            let range = work.part.offset..work.part.offset + work.part.len;
-            let x = &data[range];
-            let kept = feedback.and_then(|key| self.feedback.get(key, &work.part));
-            let value = match (options.mode, kept) {
-                (Mode::Raw, _) => norm::max_abs(x),
-                (Mode::Compressed, Some(kept)) => norm::l2_sum(x, kept),
-                (Mode::Compressed, None) => norm::l2(x),
-            };
-            norms.push(if value.is_nan() || value > f32::from_bits(Norm::MAX) {
-                Norm::non_finite(self.config.worker)
-            } else if value < f32::from_bits(Norm::MIN) {
-                0
-            } else {
-                value.to_bits()
-            });
-            packets.push(match options.mode {
-                Mode::Raw => (work.part.padded / RAW_WORDS) as u32,
-                Mode::Compressed => (work.part.padded / self.codec.lane.coordinates()) as u32,
-            });
+        let mut active = Active::new(options.mode, self.compressor.block, length, owned, outcome);
+        if let Some(key) = feedback {
+            active.keep(key, self.feedback.take(length), self.worker.parameters().may_lose());
         }
-        for (work, &count) in active.parts.iter_mut().zip(&packets) {
-            work.packets = count;
-        }
-        self.stats.compression += started.elapsed();
-        let key = feedback.map_or(0, |key| (key ^ (key >> 32)) as u32);
-        let spec =
-            CallSpec { mode: options.mode, length: wire_length, key, packets: &packets, norms: &norms };
-        let now = self.io.now();
-        let number = self.worker.submit(now, &spec, &mut self.link.tx(&mut self.io));
-        self.calls.push(number, active);
-        Ok(number)
+        Ok(self.calls.push(active))
     }
 
-    /// Does one piece of work; `lent` is the data of the call that was submitted without its own.
+    /// Hands the calls whose norms are all known over to be sent, in their order.
+    fn submit_measured(&mut self) {
+        let now = self.io.now();
+        for (number, active) in self.calls.all().filter(|(_, active)| !active.submitted) {
+            if active.measured < active.groups.len() {
+                break;
+            }
+            let per_packet = self.compressor.coordinates(active.mode);
+            let packets: Vec<u32> =
+                active.parts.iter().map(|at| (at.part.padded / per_packet) as u32).collect();
+            let norms: Vec<u32> = active.parts.iter().map(|at| at.norm).collect();
+            let key = active.feedback.map_or(0, |key| (key ^ (key >> 32)) as u32);
+            let length = active.length as u32;
+            let spec = CallSpec { mode: active.mode, length, key, packets: &packets, norms: &norms };
+            let as_submitted = self.worker.submit(now, &spec, &mut self.link.tx(&mut self.io));
+            debug_assert_eq!(as_submitted, number);
+            active.submitted = true;
+        }
+    }
+
+    /// Does one piece of work, or one for each thread; `lent` is the data of the call that was submitted without its own.
     /// Returns whether there was anything to do.
     pub fn step(&mut self, lent: &mut Borrowed<'_>) -> bool {
         if self.failed.is_some() {
             return false;
         }
-        let busy = match self.exchange(lent) {
-            Ok(busy) => busy,
-            Err(error) => {
-                self.fail(error);
-                return false;
+        self.within(lent, |engine, memory, crew| engine.turn(memory, crew) || crew.is_busy())
+    }
+
+    /// Works until the oldest call is done, the session has failed, or `leave` says so; sleeps while there is nothing to do.
+    pub fn run(&mut self, lent: &mut Borrowed<'_>, leave: impl Fn() -> bool) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.within(lent, |engine, memory, crew| {
+            loop {
+                let busy = engine.turn(memory, crew);
+                if engine.failed.is_some() || engine.calls.len() == 0 || engine.calls.has_done() || leave() {
+                    break;
+                }
+                if busy {
+                    continue;
+                }
+                if !crew.is_busy() {
+                    engine.nap();
+                } else if let Some(done) = crew.glance() {
+                    engine.take_done(memory, done);
+                }
             }
-        };
-        busy || self.transform(lent)
+        });
     }
 
     /// Receives and sends.
-    fn exchange(&mut self, lent: &mut Borrowed<'_>) -> Result<bool, WorkerError> {
-        let got = self.receive(lent)?;
+    fn exchange(&mut self, memory: &mut Memory<'_>) -> Result<bool, WorkerError> {
+        let got = self.receive(memory)?;
         let now = self.io.now();
         if got > 0 {
             self.burst = got;
@@ -351,13 +360,14 @@ impl<I: PacketIo> Engine<I> {
             self.joiner.resume(now);
             self.heard = now;
         }
-        let mut events = self.calls.events(&self.codec, lent);
+        let Self { calls, compressor, .. } = self;
+        let mut events = CallEvents { calls, compressor, memory };
         self.worker.tick(now, &mut events, &mut self.link.tx(&mut self.io));
         if self.worker.suspects_restart(now) {
             self.joiner.resume(now);
         }
         self.join_traffic(now)?;
-        let sent = self.send_ready(lent)?;
+        let sent = self.send_ready(memory);
         self.link.check()?;
         if let Some(error) = self.calls.take_broken() {
             return Err(error.into());
@@ -365,16 +375,15 @@ impl<I: PacketIo> Engine<I> {
         if let Some(error) = self.worker.failure() {
             return Err(error.into());
         }
-        self.settle();
         Ok(got > 0 || sent)
     }
 
-    fn receive(&mut self, lent: &mut Borrowed<'_>) -> Result<usize, WorkerError> {
+    fn receive(&mut self, memory: &mut Memory<'_>) -> Result<usize, WorkerError> {
         let started = Instant::now();
         let mut first = None;
         let now = self.io.now();
-        let Self { io, worker, calls, codec, link, joiner, .. } = self;
-        let mut events = calls.events(codec, lent);
+        let Self { io, worker, calls, compressor, link, joiner, .. } = self;
+        let mut events = CallEvents { calls, compressor, memory };
         let mut control = None;
         let replies = &mut link.replies;
         let got = io.recv_burst(&mut |from, packet| {
@@ -419,65 +428,58 @@ impl<I: PacketIo> Engine<I> {
         Ok(())
     }
 
-    /// Quantizes into packets as far as the window goes and partitions are transformed.
-    fn send_ready(&mut self, lent: &mut Borrowed<'_>) -> Result<bool, WorkerError> {
+    /// Fills packets as far as the window goes and groups are compressed.
+    fn send_ready(&mut self, memory: &mut Memory<'_>) -> bool {
         let mut sent = false;
+        let now = self.io.now();
         while let Some(place) = self.worker.next_data() {
-            let Some(active) = self.calls.get_mut(place.call) else { break };
-            let started = Instant::now();
-            let before = self.link.time;
-            let index = place.partition as usize;
-            let now = self.io.now();
+            let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { break };
+            let per_packet = self.compressor.coordinates(active.mode);
+            let Some((group, _)) = active.find(place, per_packet) else { break };
+            let state = &active.groups[group];
+            let Out::Ready(packed) = &state.out else { break };
+            let left = state.packets - state.sent;
+            let mut tx = self.link.tx(&mut self.io);
             let count = match active.mode {
                 Mode::Compressed => {
-                    let work = &mut active.parts[index];
-                    let Stage::Rotated(scratch) = &mut work.stage else { break };
-                    let round = self.codec.round(place, work.norm, work.part.padded)?;
-                    let mut tx = self.link.tx(&mut self.io);
-                    let mut result = Ok(());
-                    let quantize = |at, payload: &mut [u8]| {
-                        let quantized = round.quantize(at, scratch, payload);
-                        if result.is_ok() {
-                            result = quantized;
-                        }
+                    let write = |at: Place, payload: &mut [u8]| {
+                        let first =
+                            active.find(at, per_packet).map_or(0, |(_, packet)| packet * payload.len());
+                        payload.copy_from_slice(&packed[first..first + payload.len()]);
                     };
-                    let count = self.worker.fill(now, &mut tx, quantize);
-                    result?;
-                    count
+                    self.worker.fill(now, &mut tx, left, write)
                 }
                 Mode::Raw => {
-                    let work = &active.parts[index];
-                    let data = active.owned.as_deref().or(lent.get(place.call)).unwrap_or(&[]);
-                    let Some(x) = data.get(work.part.offset..work.part.offset + work.part.len) else { break };
-                    let (scale, limit) = (self.codec.raw_scale(work.norm), self.codec.raw_limit());
-                    let mut tx = self.link.tx(&mut self.io);
-                    let write = |at, payload: &mut [u8]| codec::write_raw(x, at, scale, limit, payload);
-                    self.worker.fill(now, &mut tx, write)
+                    let x = memory.of(place.call).and_then(|memory| memory.x.get(state.range.clone()));
+                    let Some(x) = x else { break };
+                    let limit = self.compressor.raw_limit();
+                    let write = |at: Place, payload: &mut [u8]| {
+                        let Measured { part, norm } = active.parts[at.partition as usize];
+                        let first = part.offset - state.range.start;
+                        let scale = self.compressor.raw_scale(norm);
+                        write_raw(&x[first..first + part.len], at, scale, limit, payload);
+                    };
+                    self.worker.fill(now, &mut tx, left, write)
                 }
             };
-            let network = self.link.time - before;
-            self.stats.compression += started.elapsed().saturating_sub(network);
             if count == 0 {
                 break;
             }
             sent = true;
-            let work = &mut active.parts[index];
-            work.sent += count as u32;
-            if work.sent == work.packets {
-                work.all_sent();
+            if let Some(packed) = active.note_sent(group, count)
+                && active.mode == Mode::Compressed
+            {
+                shelf.take_packed(packed);
+                self.ready -= usize::from(active.groups[group].residual.is_none());
             }
         }
-        Ok(sent)
+        sent
     }
 
     /// Hands out calls that are done, in their order.
     fn settle(&mut self) {
-        for scratch in self.calls.reclaim() {
-            self.scratch.push(scratch);
-            self.scratch_out -= 1;
-        }
         while let Some((number, mut active)) = self.calls.pop_done() {
-            let left = active.parts.iter_mut().map(|work| work.left.take());
+            let left = std::mem::take(&mut active.left);
             match (&active.error, active.feedback) {
                 (None, Some(key)) => self.feedback.commit(key, left),
                 _ => self.feedback.discard(left),
@@ -500,7 +502,6 @@ impl<I: PacketIo> Engine<I> {
 
     fn fail(&mut self, error: WorkerError) {
         self.calls.fail_all(&error);
-        self.scratch_out = 0;
         self.failed = Some(error);
     }
 
@@ -532,11 +533,18 @@ impl<I: PacketIo> Engine<I> {
         self.stats.waiting += started.elapsed();
     }
 
-    /// How long the caller may sleep after [`Self::wait`] so that results gather. On a slow link packets queue and
+    /// Sleeps while work is under way and nothing is to be done.
+    fn nap(&mut self) {
+        self.wait(NAP);
+        if let Some(pause) = self.gathering() {
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// How long to sleep after [`Self::wait`] so that results gather. On a slow link packets queue and
     /// results trickle in: each by itself would cost a wake-up and a system call. The window is much
     /// longer than this pause, so the link does not run dry. `None` where round trips are short.
-    #[must_use]
-    pub fn gathering(&self) -> Option<Duration> {
+    fn gathering(&self) -> Option<Duration> {
         let part = self.worker.round_trip()? / GATHER_PART;
         (self.burst < TRICKLE && part >= GATHER_MIN).then(|| part.min(GATHER_MAX))
     }
@@ -560,7 +568,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// Answers whoever waits for this worker, without work of its own: after a failure, and while leaving.
     pub fn serve_others(&mut self) -> Result<(), WorkerError> {
-        self.receive(&mut Borrowed::none())?;
+        self.receive(&mut Memory { first: 0, calls: Vec::new() })?;
         let now = self.io.now();
         self.join_traffic(now)
     }
@@ -582,7 +590,7 @@ impl<I: PacketIo> Engine<I> {
 /// # Errors
 /// [`WorkerError::Unusable`] says why not.
 pub fn usable(description: &Welcome, workers: u8) -> Result<(), WorkerError> {
-    Codec::new(description, workers, WorkerId(0), None).map(drop)
+    Compressor::new(description, workers, WorkerId(0), None).map(drop)
 }
 
 fn parameters(config: &EngineConfig, workers: u8, welcome: &Welcome) -> Parameters {

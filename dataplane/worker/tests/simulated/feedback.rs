@@ -109,7 +109,7 @@ fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
     }
     let engine = &mut world.engines[0];
     let before = saved(engine);
-    engine.submit(options, Some(vec![1.0; 5000]), &[], None).unwrap();
+    engine.submit(options, Some(vec![1.0; 5000]), 0, None).unwrap();
     let busy = |result: Result<(), WorkerError>| {
         let Err(error @ WorkerError::FeedbackBusy { key: 1 }) = result else { panic!("{result:?}") };
         assert!(error.to_string().contains("wait for its handle"));
@@ -117,7 +117,7 @@ fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
     busy(engine.save_feedback().map(drop));
     busy(engine.restore_feedback(1, 5000, &before[0].1));
     busy(engine.reset_feedback(1));
-    busy(engine.submit(options, Some(vec![1.0; 5000]), &[], None).map(drop));
+    busy(engine.submit(options, Some(vec![1.0; 5000]), 0, None).map(drop));
     // Another tensor's is free.
     engine.restore_feedback(2, 5000, &before[0].1).unwrap();
     engine.reset_feedback(2).unwrap();

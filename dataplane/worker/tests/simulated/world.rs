@@ -236,7 +236,7 @@ impl World {
             .iter_mut()
             .zip(data.iter())
             .zip(options)
-            .map(|((engine, data), &options)| engine.submit(options, None, data, None))
+            .map(|((engine, data), &options)| engine.submit(options, None, data.len(), None))
             .collect();
         let mut outcomes: Vec<Option<Result<(), WorkerError>>> =
             numbers.iter().map(|n| n.as_ref().err().map(|e| Err(e.clone()))).collect();

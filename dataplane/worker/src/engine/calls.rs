@@ -1,0 +1,477 @@
+//! Calls under way: how far each is, and each group of its partitions.
+
+use super::compressor::{Compressor, Measured, read_raw};
+use super::memory::Memory;
+use super::task::Sums;
+use crate::WorkerError;
+use crossbeam_channel::Sender;
+use std::collections::VecDeque;
+use std::ops::Range;
+use thc_codec::buffer::Buffer;
+use thc_codec::error::CodecError;
+use thc_codec::partition::{self, MAX_PARTITION};
+use thc_protocol::wire::{Mode, RAW_WORDS, RESULT_LEN};
+use thc_protocol::worker::{CallError, Events, Place};
+
+/// Coordinates that are computed in one go where partitions are smaller: a hundred microseconds or less, and 64 packets of 8-bit
+/// lanes, as many as go to the kernel in one piece. No group lies across a multiple of it, or of a larger partition's size.
+pub(super) const GROUP: usize = 1 << 16;
+
+/// Where the outcome of a call goes: a handle, or [`super::Engine::take_outcome`].
+pub type Outcome = Option<Sender<Result<Vec<f32>, WorkerError>>>;
+
+/// How far a group is on its way out.
+#[derive(Debug)]
+pub(super) enum Out {
+    /// Untouched.
+    Waiting,
+    /// Being compressed.
+    Busy,
+    /// Its packets are there to be sent, of RAW wherever they are sent from.
+    Ready(Vec<u8>),
+    /// All sent.
+    Sent,
+}
+
+/// Partitions that are computed together: neighbours, of [`GROUP`] coordinates or one alone.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub parts: Range<usize>,
+    /// Coordinates of the tensor, and with padding.
+    pub range: Range<usize>,
+    pub padded: usize,
+    pub out: Out,
+    /// What was sent, less what that stands for, in the rotated domain, while lost packets may return to it.
+    pub residual: Option<Buffer>,
+    pub sums: Option<Sums>,
+    /// Packets of partitions whose norm is not 0; how many of them are sent, and have results or never will.
+    pub packets: usize,
+    pub sent: usize,
+    pub results: usize,
+    /// What is still to be done with it: the way out, with error feedback, and the mean.
+    pub to_do: u8,
+}
+
+pub(super) struct Active {
+    pub mode: Mode,
+    pub feedback: Option<u64>,
+    pub length: usize,
+    pub owned: Option<Vec<f32>>,
+    /// What its error feedback is to be when it is done.
+    pub left: Vec<Buffer>,
+    pub parts: Vec<Measured>,
+    /// The group of each partition.
+    pub group_of: Vec<u32>,
+    pub groups: Vec<Group>,
+    /// Whether residuals stay until all results are in, because what is lost returns to them.
+    pub holds: bool,
+    /// Groups whose norms have been asked for, and have been found; whether they were handed over to be sent.
+    pub asked: usize,
+    pub measured: usize,
+    pub submitted: bool,
+    /// Whether the maxima are known.
+    pub has_norms: bool,
+    /// Groups that have been, or are being, compressed.
+    pub compressed: usize,
+    /// Groups whose results are all in, and groups whose residual need be held no longer.
+    pub to_finish: VecDeque<usize>,
+    pub to_feed_back: VecDeque<usize>,
+    /// Groups that are not done.
+    pub open: usize,
+    pub error: Option<CallError>,
+    outcome: Outcome,
+}
+
+impl Active {
+    pub fn new(mode: Mode, block: u8, length: usize, owned: Option<Vec<f32>>, outcome: Outcome) -> Active {
+        let parts: Vec<Measured> =
+            partition::split(length, block).map(|part| Measured { part, norm: 0 }).collect();
+        let window = GROUP.max(1 << block).min(MAX_PARTITION);
+        let mut groups: Vec<Group> = Vec::new();
+        let mut group_of = Vec::with_capacity(parts.len());
+        for (i, Measured { part, .. }) in parts.iter().enumerate() {
+            let end = part.offset + part.len;
+            match groups.last_mut() {
+                Some(group) if group.range.start / window == part.offset / window => {
+                    group.parts.end = i + 1;
+                    group.range.end = end;
+                    group.padded += part.padded;
+                }
+                _ => groups.push(Group {
+                    parts: i..i + 1,
+                    range: part.offset..end,
+                    padded: part.padded,
+                    out: if mode == Mode::Raw { Out::Ready(Vec::new()) } else { Out::Waiting },
+                    residual: None,
+                    sums: None,
+                    packets: 0,
+                    sent: 0,
+                    results: 0,
+                    to_do: 2,
+                }),
+            }
+            group_of.push(groups.len() as u32 - 1);
+        }
+        Active {
+            mode,
+            feedback: None,
+            length,
+            owned,
+            left: Vec::new(),
+            open: groups.len(),
+            parts,
+            group_of,
+            groups,
+            holds: false,
+            asked: 0,
+            measured: 0,
+            submitted: false,
+            has_norms: false,
+            compressed: 0,
+            to_finish: VecDeque::new(),
+            to_feed_back: VecDeque::new(),
+            error: None,
+            outcome,
+        }
+    }
+
+    /// Keeps error feedback under `key`, to be written to `left`.
+    pub fn keep(&mut self, key: u64, left: Vec<Buffer>, holds: bool) {
+        self.feedback = Some(key);
+        self.left = left;
+        self.holds = holds;
+    }
+
+    /// Its memory, for as long as it is lent.
+    pub fn take_memory(&mut self) -> (Option<Vec<f32>>, Vec<Buffer>) {
+        (self.owned.take(), std::mem::take(&mut self.left))
+    }
+
+    pub fn put_memory(&mut self, (owned, left): (Option<Vec<f32>>, Vec<Buffer>)) {
+        self.owned = owned;
+        self.left = left;
+    }
+
+    fn done(&self) -> bool {
+        self.error.is_some() || self.open == 0
+    }
+
+    /// The group that a packet belongs to, and the packet's place in it.
+    pub fn find(&self, place: Place, per_packet: usize) -> Option<(usize, usize)> {
+        let part = self.parts.get(place.partition as usize)?.part;
+        let group = *self.group_of.get(place.partition as usize)? as usize;
+        let first = part.offset - self.groups[group].range.start;
+        Some((group, first / per_packet + place.packet as usize))
+    }
+
+    /// One of the two things that are to be done with a group is done.
+    pub fn tick_off(&mut self, group: usize) {
+        let to_do = &mut self.groups[group].to_do;
+        *to_do -= 1;
+        self.open -= usize::from(*to_do == 0);
+    }
+
+    /// So many more packets of a group were sent. Returns its packed indices when these were all.
+    pub fn note_sent(&mut self, group: usize, count: usize) -> Option<Vec<u8>> {
+        let state = &mut self.groups[group];
+        state.sent += count;
+        if state.sent < state.packets {
+            return None;
+        }
+        let out = std::mem::replace(&mut state.out, Out::Sent);
+        if state.residual.is_none() {
+            self.tick_off(group);
+        } else {
+            self.release(group);
+        }
+        match out {
+            Out::Ready(packed) => Some(packed),
+            _ => None,
+        }
+    }
+
+    /// If all of a group is sent and has its results, its residual is fed back.
+    fn release(&mut self, group: usize) {
+        let state = &self.groups[group];
+        if state.residual.is_some() && matches!(state.out, Out::Sent) && state.results == state.packets {
+            self.to_feed_back.push_back(group);
+        }
+    }
+
+    /// One more packet of a group has its result, or will have none.
+    fn note_result(&mut self, group: usize) {
+        let state = &mut self.groups[group];
+        state.results += 1;
+        if state.results == state.packets {
+            self.to_finish.push_back(group);
+            self.release(group);
+        }
+    }
+}
+
+/// Memory for packed indices and results, kept for later groups.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    packed: Vec<Vec<u8>>,
+    sums: Vec<Sums>,
+    work: Vec<Buffer>,
+}
+
+impl Shelf {
+    /// For the indices of so many coordinates.
+    pub fn packed(&mut self, coordinates: usize) -> Vec<u8> {
+        let mut packed = self.packed.pop().unwrap_or_default();
+        packed.resize(coordinates / 2, 0);
+        packed
+    }
+
+    /// For so many results.
+    fn sums(&mut self, packets: usize) -> Sums {
+        let mut sums = self.sums.pop().unwrap_or(Sums { bytes: Vec::new(), counts: Vec::new() });
+        sums.bytes.resize(packets * RESULT_LEN, 0);
+        sums.counts.clear();
+        sums.counts.resize(packets, 0);
+        sums
+    }
+
+    /// At least so many coordinates.
+    pub fn work(&mut self, coordinates: usize) -> Buffer {
+        let fits = self.work.iter().position(|buffer| buffer.len() >= coordinates);
+        fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))
+    }
+
+    pub fn take_packed(&mut self, packed: Vec<u8>) {
+        self.packed.push(packed);
+    }
+
+    pub fn take_sums(&mut self, sums: Sums) {
+        self.sums.push(sums);
+    }
+
+    pub fn take_work(&mut self, work: Buffer) {
+        if !work.is_empty() {
+            self.work.push(work);
+        }
+    }
+}
+
+/// All calls under way, oldest first.
+#[derive(Default)]
+pub(super) struct Calls {
+    first: u64,
+    queue: VecDeque<Active>,
+    outcomes: Vec<(u64, Result<(), WorkerError>)>,
+    pub shelf: Shelf,
+    /// Why results could not be read.
+    broken: Option<CodecError>,
+}
+
+impl Calls {
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Takes a call in and returns its number: 0, 1, … in a session.
+    pub fn push(&mut self, active: Active) -> u64 {
+        self.queue.push_back(active);
+        self.first + self.queue.len() as u64 - 1
+    }
+
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut Active> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.queue.get_mut(index)
+    }
+
+    /// A call, and memory for its groups.
+    pub fn get_with_shelf(&mut self, number: u64) -> Option<(&mut Active, &mut Shelf)> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        Some((self.queue.get_mut(index)?, &mut self.shelf))
+    }
+
+    /// The keys of the error feedback that calls under way use.
+    pub fn feedback_in_use(&self) -> impl Iterator<Item = u64> {
+        self.queue.iter().filter_map(|active| active.feedback)
+    }
+
+    /// Why results could not be read, once.
+    pub fn take_broken(&mut self) -> Option<CodecError> {
+        self.broken.take()
+    }
+
+    pub fn note(&mut self, result: Result<(), CodecError>) {
+        if let Err(error) = result {
+            self.broken.get_or_insert(error);
+        }
+    }
+
+    /// All calls, oldest first.
+    pub fn all(&mut self) -> impl Iterator<Item = (u64, &mut Active)> {
+        (self.first..).zip(&mut self.queue)
+    }
+
+    /// The calls that have not failed, oldest first, and the memory for their groups.
+    pub fn live(&mut self) -> (impl Iterator<Item = (u64, &mut Active)>, &mut Shelf) {
+        let live = (self.first..).zip(&mut self.queue).filter(|(_, active)| active.error.is_none());
+        (live, &mut self.shelf)
+    }
+
+    /// Whether [`Self::pop_done`] would give one.
+    pub fn has_done(&self) -> bool {
+        self.queue.front().is_some_and(Active::done)
+    }
+
+    pub fn pop_done(&mut self) -> Option<(u64, Active)> {
+        if !self.has_done() {
+            return None;
+        }
+        let active = self.queue.pop_front()?;
+        self.first += 1;
+        Some((self.first - 1, active))
+    }
+
+    pub fn deliver(&mut self, number: u64, active: Active) {
+        let result = active.error.map_or(Ok(()), |error| Err(WorkerError::Call(error)));
+        match (active.outcome, active.owned) {
+            (Some(outcome), Some(data)) => {
+                // Nobody waits any more if the handle was dropped.
+                let _ = outcome.send(result.map(|()| data));
+            }
+            _ => self.outcomes.push((number, result)),
+        }
+    }
+
+    pub fn fail_all(&mut self, error: &WorkerError) {
+        while let Some(active) = self.queue.pop_front() {
+            match active.outcome {
+                Some(outcome) => {
+                    let _ = outcome.send(Err(error.clone()));
+                }
+                None => self.outcomes.push((self.first, Err(error.clone()))),
+            }
+            self.first += 1;
+        }
+    }
+
+    pub fn take_outcome(&mut self, number: u64) -> Option<Result<(), WorkerError>> {
+        let index = self.outcomes.iter().position(|(n, _)| *n == number)?;
+        Some(self.outcomes.swap_remove(index).1)
+    }
+}
+
+/// Applies the protocol's events to the calls.
+pub(super) struct CallEvents<'a, 'd> {
+    pub calls: &'a mut Calls,
+    pub compressor: &'a Compressor,
+    pub memory: &'a mut Memory<'d>,
+}
+
+impl CallEvents<'_, '_> {
+    /// The results of one packet of indices, or that there will be none (`count` 0).
+    fn absorb(&mut self, place: Place, count: u8, sums: &[u8]) {
+        let per_packet = self.compressor.coordinates(Mode::Compressed);
+        let Calls { first, queue, shelf, .. } = &mut *self.calls;
+        let index = place.call.checked_sub(*first).and_then(|index| usize::try_from(index).ok());
+        let Some(active) = index.and_then(|index| queue.get_mut(index)) else { return };
+        let Some((group, packet)) = active.find(place, per_packet) else { return };
+        let state = &mut active.groups[group];
+        let all = state.padded / per_packet;
+        let Sums { bytes, counts } = state.sums.get_or_insert_with(|| shelf.sums(all));
+        let (Some(bytes), Some(known)) =
+            (bytes.get_mut(packet * RESULT_LEN..(packet + 1) * RESULT_LEN), counts.get_mut(packet))
+        else {
+            return;
+        };
+        *known = count;
+        if count > 0 {
+            bytes.copy_from_slice(sums);
+        }
+        active.note_result(group);
+    }
+
+    /// One packet of RAW results, or its loss, reaches its place.
+    fn write(&mut self, place: Place, with: impl FnOnce(&Compressor, &Measured, &mut [f32])) {
+        let Some(active) = self.calls.get_mut(place.call) else { return };
+        let Some(at) = active.parts.get(place.partition as usize) else { return };
+        let Some((group, _)) = active.find(place, RAW_WORDS) else { return };
+        let first = (place.packet as usize * RAW_WORDS).min(at.part.len);
+        let last = (first + RAW_WORDS).min(at.part.len);
+        let x = self.memory.of(place.call);
+        let Some(x) = x.and_then(|memory| memory.x.get_mut(at.part.offset + first..at.part.offset + last))
+        else {
+            return;
+        };
+        with(self.compressor, at, x);
+        active.note_result(group);
+    }
+
+    fn is_raw(&mut self, call: u64) -> bool {
+        self.calls.get_mut(call).is_some_and(|active| active.mode == Mode::Raw)
+    }
+
+    /// A packet is in no sum: the residual of what it carried is all of it.
+    fn give_back(&mut self, place: Place, sent: Option<&[u8]>) {
+        let per_packet = self.compressor.coordinates(Mode::Compressed);
+        let Some(active) = self.calls.get_mut(place.call).filter(|active| active.holds) else { return };
+        let (Some(sent), Some((group, packet))) = (sent, active.find(place, per_packet)) else { return };
+        let at = active.parts[place.partition as usize];
+        let Some(residual) = &mut active.groups[group].residual else { return };
+        let Some(x) = residual.get_mut(packet * per_packet..(packet + 1) * per_packet) else { return };
+        let result = self.compressor.add_sent(&at, sent, x);
+        self.calls.note(result);
+    }
+}
+
+impl Events for CallEvents<'_, '_> {
+    fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>) {
+        let Some(active) = self.calls.get_mut(call) else { return };
+        active.has_norms = true;
+        for (at, norm) in active.parts.iter_mut().zip(maxima) {
+            at.norm = norm;
+        }
+        let per_packet = self.compressor.coordinates(active.mode);
+        for index in 0..active.groups.len() {
+            let group = &mut active.groups[index];
+            let sent = active.parts[group.parts.clone()].iter().filter(|at| at.norm != 0);
+            group.packets = sent.map(|at| at.part.padded / per_packet).sum();
+            if group.packets > 0 {
+                continue;
+            }
+            active.to_finish.push_back(index);
+            // Its error feedback stays as it is, but it has to be where that of the others will be.
+            if active.feedback.is_none() {
+                group.out = Out::Sent;
+                active.tick_off(index);
+            }
+        }
+    }
+
+    fn result(&mut self, place: Place, count: u8, sums: &[u8]) {
+        if self.is_raw(place.call) {
+            self.write(place, |compressor, at, x| read_raw(sums, count, compressor.raw_scale(at.norm), x));
+        } else {
+            self.absorb(place, count, sums);
+        }
+    }
+
+    fn lost(&mut self, place: Place, sent: Option<&[u8]>) {
+        if self.is_raw(place.call) {
+            return self.write(place, |_, _, x| x.fill(0.0));
+        }
+        self.give_back(place, sent);
+        self.absorb(place, 0, &[]);
+    }
+
+    fn late(&mut self, place: Place, sent: Option<&[u8]>) {
+        self.give_back(place, sent);
+    }
+
+    fn failed(&mut self, call: u64, error: CallError) {
+        if let Some(active) = self.calls.get_mut(call) {
+            active.error = Some(error);
+        }
+    }
+}

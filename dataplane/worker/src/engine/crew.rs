@@ -1,0 +1,330 @@
+//! Who computes: the engine's thread, and others beside it while it receives and sends.
+//!
+//! Which task is done by whom, and when, changes no bit of what comes out: each works on memory of its own, and random numbers
+//! are functions of the coordinate.
+
+use super::Engine;
+use super::calls::{Active, Group, Out, Shelf};
+use super::compressor::Compressor;
+use super::memory::{Borrowed, CallMemory, Memory, Pieces};
+use super::task::{Fed, Task, Work};
+use crate::WorkerError;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use thc_codec::buffer::Buffer;
+use thc_codec::error::CodecError;
+use thc_codec::partition::MAX_PARTITION;
+use thc_protocol::wire::Mode;
+use thc_transport::PacketIo;
+
+/// Tasks that each helper has before it, so that it finds one when it has done another.
+const EACH: usize = 2;
+/// How long the engine's thread waits for a helper before it looks for packets again.
+const GLANCE: Duration = Duration::from_micros(30);
+
+/// Threads beside the engine's, if there are to be any.
+pub(super) fn pool(threads: usize) -> Result<Option<Arc<rayon::ThreadPool>>, WorkerError> {
+    if threads <= 1 {
+        return Ok(None);
+    }
+    let built = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads - 1)
+        .thread_name(|i| format!("thc-codec-{i}"))
+        .build()
+        .map_err(|error| WorkerError::Io(format!("cannot start {threads} threads: {error}")))?;
+    Ok(Some(Arc::new(built)))
+}
+
+/// A task that was done: what came of it, or the panic that ended it.
+pub(super) type Done<'d> = (Task<'d>, Result<Result<(), CodecError>, Box<dyn Any + Send>>);
+
+/// Whoever computes beside the engine's thread, for as long as some memory is lent.
+pub(super) struct Crew<'c, 'd> {
+    /// Hands a task to a helper, if there are any.
+    spawn: Option<&'c dyn Fn(Task<'d>)>,
+    /// The most tasks that helpers have at a time, and how many they have.
+    most: usize,
+    out: usize,
+    done: &'c Receiver<Done<'d>>,
+}
+
+impl<'d> Crew<'_, 'd> {
+    fn wants_more(&self) -> bool {
+        self.out < self.most
+    }
+
+    fn give(&mut self, task: Task<'d>) {
+        if let Some(spawn) = self.spawn {
+            self.out += 1;
+            spawn(task);
+        }
+    }
+
+    fn next_done(&mut self) -> Option<Done<'d>> {
+        let done = self.done.try_recv().ok()?;
+        self.out -= 1;
+        Some(done)
+    }
+
+    /// Waits a little for a helper.
+    pub fn glance(&mut self) -> Option<Done<'d>> {
+        let done = self.done.recv_timeout(GLANCE).ok()?;
+        self.out -= 1;
+        Some(done)
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.out > 0
+    }
+}
+
+/// What a task may be of, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Measure,
+    Compress,
+    Finish,
+    FeedBack,
+}
+
+/// Hands tasks to a pool's threads.
+fn spawner<'d: 'scope, 'scope>(
+    scope: &rayon::Scope<'scope>,
+    compressor: &Arc<Compressor>,
+    sender: &Sender<Done<'d>>,
+) -> impl Fn(Task<'d>) {
+    move |mut task| {
+        let (compressor, sender) = (Arc::clone(compressor), sender.clone());
+        scope.spawn(move |_| {
+            let result = catch_unwind(AssertUnwindSafe(|| task.run(&compressor)));
+            // Nobody listens any more only if the engine's thread has panicked.
+            let _ = sender.send((task, result));
+        });
+    }
+}
+
+impl<I: PacketIo> Engine<I> {
+    /// Lends helpers, and `work`, the memory of all calls under way; when it ends, nobody has any of it.
+    pub(super) fn within<T>(
+        &mut self,
+        lent: &mut Borrowed<'_>,
+        work: impl for<'c, 'd> FnOnce(&mut Self, &mut Memory<'d>, &mut Crew<'c, 'd>) -> T,
+    ) -> T {
+        let first = self.calls.first();
+        let feedback = std::mem::take(&mut self.feedback);
+        let mut taken: Vec<_> = self.calls.all().map(|(_, active)| active.take_memory()).collect();
+        let mut memory = Memory { first, calls: Vec::with_capacity(taken.len()) };
+        let mut lent = lent.get();
+        for ((number, active), (owned, left)) in self.calls.all().zip(&mut taken) {
+            let mut borrowed = || lent.take_if(|(call, x)| *call == number && x.len() == active.length);
+            let x = owned.as_deref_mut().or_else(|| borrowed().map(|(_, x)| x));
+            memory.calls.push(CallMemory {
+                x: x.map(Pieces::whole).unwrap_or_default(),
+                kept: active.feedback.map_or(&[], |key| feedback.chunks(key)),
+                left: Pieces::following(left.iter_mut().map(|chunk| &mut **chunk)),
+            });
+        }
+        let (sender, done) = unbounded();
+        let result = match self.pool.clone() {
+            None => work(self, &mut memory, &mut Crew { spawn: None, most: 0, out: 0, done: &done }),
+            Some(pool) => {
+                let most = EACH * pool.current_num_threads();
+                let compressor = Arc::clone(&self.compressor);
+                pool.in_place_scope(|scope| {
+                    let spawn = spawner(scope, &compressor, &sender);
+                    work(self, &mut memory, &mut Crew { spawn: Some(&spawn), most, out: 0, done: &done })
+                })
+            }
+        };
+        while let Ok(done) = done.try_recv() {
+            self.take_done(&mut memory, done);
+        }
+        drop(memory);
+        drop(done);
+        drop(sender);
+        for (number, memory) in (first..).zip(taken) {
+            if let Some(active) = self.calls.get_mut(number) {
+                active.put_memory(memory);
+            }
+        }
+        self.feedback = feedback;
+        self.settle();
+        result
+    }
+
+    /// Receives and sends, hands tasks to helpers, and does one itself if nothing came and nothing was to be sent. Whether there
+    /// was anything to do.
+    pub(super) fn turn<'d>(&mut self, memory: &mut Memory<'d>, crew: &mut Crew<'_, 'd>) -> bool {
+        let busy = match self.exchange(memory) {
+            Ok(busy) => busy,
+            Err(error) => {
+                self.fail(error);
+                return false;
+            }
+        };
+        while let Some(done) = crew.next_done() {
+            self.take_done(memory, done);
+        }
+        while crew.wants_more() {
+            let Some(task) = self.next_task(memory) else { break };
+            crew.give(task);
+        }
+        if busy {
+            return true;
+        }
+        let Some(mut task) = self.next_task(memory) else { return false };
+        let result = task.run(&self.compressor);
+        self.take_done(memory, (task, Ok(result)));
+        true
+    }
+
+    /// The most urgent task there is, of the oldest call that has any of its kind.
+    fn next_task<'d>(&mut self, memory: &mut Memory<'d>) -> Option<Task<'d>> {
+        // What the window has room for, and only that, is more urgent than what others wait for.
+        let urgent = self.worker.next_data().filter(|_| self.worker.has_room());
+        let free = self.ready < self.ahead;
+        let (live, shelf) = self.calls.live();
+        let mut live: Vec<_> = live.collect();
+        let behind = live.iter().any(|(_, active)| active.to_finish.len() > self.ahead);
+        let mut of = |kind: Kind, only: Option<u64>| {
+            let mut calls = live.iter_mut().filter(|(number, _)| only.is_none_or(|only| only == *number));
+            calls.find_map(|(number, active)| active.task(kind, *number, memory.of(*number)?, shelf))
+        };
+        let task = behind.then(|| of(Kind::Finish, None)).flatten();
+        let task = task.or_else(|| urgent.filter(|_| free).and_then(|at| of(Kind::Compress, Some(at.call))));
+        let task = task.or_else(|| of(Kind::Measure, None));
+        let task = task.or_else(|| of(Kind::Finish, None)).or_else(|| of(Kind::FeedBack, None));
+        let task = task.or_else(|| if free { of(Kind::Compress, None) } else { None })?;
+        self.ready += usize::from(matches!(task.work, Work::Compress { .. }));
+        Some(task)
+    }
+
+    /// Takes in what a task has made.
+    pub(super) fn take_done<'d>(&mut self, memory: &mut Memory<'d>, (task, result): Done<'d>) {
+        let result = result.unwrap_or_else(|panic| resume_unwind(panic));
+        self.stats.compression += task.took;
+        self.calls.note(result);
+        let Task { call, group, parts, x, work, .. } = task;
+        let Some(offset) = parts.first().map(|at| at.part.offset) else { return };
+        // A call that failed meanwhile has no memory any more that anybody looks at.
+        let (Some(memory), Some((active, shelf))) = (memory.of(call), self.calls.get_with_shelf(call)) else {
+            return;
+        };
+        if let Some(x) = x {
+            memory.x.put(offset, x);
+        }
+        match work {
+            Work::Measure { norms, .. } => {
+                let places = active.groups[group].parts.clone();
+                active.parts[places].iter_mut().zip(norms).for_each(|(at, norm)| at.norm = norm);
+                active.measured += 1;
+                if active.measured == active.groups.len() {
+                    self.submit_measured();
+                }
+            }
+            Work::Compress { fed, holds, work, packed } => {
+                if let Some(Fed { left, .. }) = fed {
+                    memory.left.put(offset, left);
+                }
+                let state = &mut active.groups[group];
+                if state.packets == 0 {
+                    state.out = Out::Sent;
+                    shelf.take_packed(packed);
+                    shelf.take_work(work);
+                    active.tick_off(group);
+                    self.ready -= 1;
+                    return;
+                }
+                state.out = Out::Ready(packed);
+                if holds {
+                    state.residual = Some(work);
+                } else {
+                    shelf.take_work(work);
+                }
+            }
+            Work::FeedBack { residual, left } => {
+                memory.left.put(offset, left);
+                shelf.take_work(residual);
+                active.tick_off(group);
+                self.ready -= 1;
+            }
+            Work::Finish { sums, work } => {
+                if let Some(sums) = sums {
+                    shelf.take_sums(sums);
+                }
+                shelf.take_work(work);
+                active.tick_off(group);
+            }
+        }
+    }
+}
+
+impl Active {
+    /// The call's next task of a kind, if there is one and its memory is there.
+    fn task<'d>(
+        &mut self,
+        kind: Kind,
+        call: u64,
+        memory: &mut CallMemory<'d>,
+        shelf: &mut Shelf,
+    ) -> Option<Task<'d>> {
+        let group = match kind {
+            Kind::Measure => (self.asked < self.groups.len()).then_some(self.asked)?,
+            Kind::Compress => self.next_to_compress()?,
+            Kind::Finish => *self.to_finish.front()?,
+            Kind::FeedBack => *self.to_feed_back.front()?,
+        };
+        let state = &mut self.groups[group];
+        let range = state.range.clone();
+        let parts = self.parts[state.parts.clone()].to_vec();
+        let x = match kind {
+            Kind::FeedBack => None,
+            _ => Some(memory.x.take(range.clone())?),
+        };
+        let kept = || {
+            let within = range.start % MAX_PARTITION;
+            memory.kept.get(range.start / MAX_PARTITION)?.get(within..within + range.len())
+        };
+        let largest = || parts.iter().map(|at| at.part.padded).max().unwrap_or(0);
+        let work = match kind {
+            Kind::Measure => {
+                self.asked += 1;
+                Work::Measure { mode: self.mode, kept: kept(), norms: Vec::with_capacity(parts.len()) }
+            }
+            Kind::Compress => {
+                self.compressed = group + 1;
+                state.out = Out::Busy;
+                let fed = kept().and_then(|kept| Some(Fed { kept, left: memory.left.take(range.clone())? }));
+                let holds = self.holds && state.packets > 0;
+                let work = shelf.work(if holds { state.padded } else { largest() });
+                Work::Compress { fed, holds, work, packed: shelf.packed(state.padded) }
+            }
+            Kind::Finish => {
+                self.to_finish.pop_front();
+                let padded = parts.iter().any(|at| at.part.len < at.part.padded);
+                let work = if padded { shelf.work(largest()) } else { Buffer::zeroed(0) };
+                Work::Finish { sums: state.sums.take(), work }
+            }
+            Kind::FeedBack => {
+                let left = memory.left.take(range)?;
+                self.to_feed_back.pop_front();
+                Work::FeedBack { residual: state.residual.take()?, left }
+            }
+        };
+        Some(Task { call, group, parts, x, work, took: Duration::ZERO })
+    }
+
+    /// The next group that is to be compressed.
+    fn next_to_compress(&mut self) -> Option<usize> {
+        if !self.has_norms || self.mode == Mode::Raw {
+            return None;
+        }
+        let waits = |group: &Group| matches!(group.out, Out::Waiting);
+        let next = self.groups[self.compressed..].iter().position(waits)?;
+        self.compressed += next;
+        Some(self.compressed)
+    }
+}
