@@ -1,0 +1,84 @@
+//! The choice for 1,000 layers of 8 choices each: the paper's dynamic program and the exact solver.
+//!
+//! Sizes are spread over five decades, errors fall by about four with every bit. Yardsticks are times in the names: what a
+//! training loop would notice. Before anything is timed, the program's answer is compared with the exact one.
+//!
+//! Results go to `bench/adapt.json` in the target directory. Without `--bench` there is one turn and nothing is written.
+#![allow(clippy::unwrap_used, reason = "a benchmark")]
+
+use std::path::Path;
+use std::time::Instant;
+use thc_adapt::layerwise::{Problem, STEPS, discrete, exact};
+
+const LAYERS: usize = 1000;
+const CHOICES: usize = 8;
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+fn uniform(seed: u64) -> f64 {
+    (mix(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn problem(seed: u64) -> Problem {
+    let (mut costs, mut errors) = (Vec::new(), Vec::new());
+    for layer in 0..LAYERS as u64 {
+        let size = (100.0 * 10f64.powf(5.0 * uniform(seed ^ (2 * layer)))).round();
+        let norm = size * 10f64.powf(2.0 * uniform(seed ^ (2 * layer + 1)) - 1.0);
+        costs.push((1..=CHOICES).map(|bits| (size * bits as f64 / 8.0).ceil() + 48.0).collect::<Vec<_>>());
+        errors.push((1..=CHOICES).map(|bits| norm * 0.3 * 0.26f64.powi(bits as i32)).collect());
+    }
+    Problem::new(&costs, &errors).unwrap()
+}
+
+fn main() {
+    let measured = std::env::args().any(|arg| arg == "--bench");
+    let turns = if measured { 15 } else { 1 };
+    let (mut of_steps, mut of_exact, mut lost, mut gap) = (Vec::new(), Vec::new(), 0.0f64, 0.0f64);
+    for turn in 0..turns {
+        let problem = problem(turn);
+        // The bound is that of 4 bits for all.
+        let uniform = problem.price(&[3; LAYERS]).unwrap();
+        let started = Instant::now();
+        let stepped = discrete(&problem, uniform.error, STEPS).unwrap();
+        of_steps.push(started.elapsed().as_secs_f64());
+        let started = Instant::now();
+        let best = exact(&problem, uniform.error).unwrap();
+        of_exact.push(started.elapsed().as_secs_f64());
+        assert!(stepped.error <= uniform.error && best.error <= uniform.error * (1.0 + 1e-9));
+        assert!(best.cost <= stepped.cost && stepped.cost < uniform.cost && best.least_cost <= best.cost);
+        lost = lost.max(stepped.cost / best.cost);
+        gap = gap.max(best.cost / best.least_cost);
+    }
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let (steps, exact) = (median(&mut of_steps), median(&mut of_exact));
+    let detail = format!(
+        "{turns} problems: the dynamic program's cost is at most {lost:.5} times the exact one's, which is within {gap:.7} of the \
+         least possible"
+    );
+    let figures = [("dynamic program of 10,000 steps", steps), ("exact solver", exact)];
+    let entries: Vec<String> = figures
+        .iter()
+        .map(|(name, seconds)| {
+            let ratio = seconds / 0.1;
+            println!("{name}: {:.1} ms, {ratio:.2} of 100 ms; {detail}", seconds * 1e3);
+            format!(
+                "  {{\"name\": \"{name}, 1,000 layers of 8 choices, over 100 ms\", \"ratio\": {ratio:.4}, \"better\": \"lower\", \
+                 \"aim\": 1.0, \"floor\": 5.0, \"detail\": \"{:.1} ms; {detail}\"}}",
+                seconds * 1e3
+            )
+        })
+        .collect();
+    if measured {
+        let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "../target".to_owned());
+        let folder = Path::new(&target).join("bench");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("adapt.json"), format!("[\n{}\n]\n", entries.join(",\n"))).unwrap();
+    }
+}

@@ -1,0 +1,67 @@
+//! The paper's dynamic program (Algorithm 1): errors are counted in D steps of the bound.
+//!
+//! An error is rounded up to whole steps, so what is found keeps the bound. It takes time and memory of layers · D · choices
+//! and layers · D bytes.
+
+use super::{Assignment, Problem, frontier};
+use crate::error::AdaptError;
+
+/// D of the paper.
+pub const STEPS: usize = 10_000;
+
+/// The assignment of the least cost whose errors, each rounded up to a multiple of `bound` / `steps`, sum up to at most `bound`.
+///
+/// # Errors
+/// [`AdaptError::Infeasible`] if there is none, which may be the rounding's fault when `bound` is within a step for each
+/// layer of the least error that there is; [`AdaptError::Parameter`] for no steps.
+pub fn discrete(problem: &Problem, bound: f64, steps: usize) -> Result<Assignment, AdaptError> {
+    if steps == 0 {
+        return Err(AdaptError::Parameter { what: "the number of steps", value: 0.0, range: "at least 1" });
+    }
+    problem.feasible(bound)?;
+    let (layers, width) = (problem.layers(), steps + 1);
+    let in_steps = |error: f64| -> usize {
+        if error == 0.0 {
+            return 0;
+        }
+        // More than all steps is never taken.
+        let whole = (error / bound * steps as f64).ceil();
+        if whole.is_finite() && whole <= steps as f64 { whole as usize } else { width }
+    };
+    // Least cost of the layers so far by the steps that they take exactly, and the choice that it took.
+    let mut cost = vec![f64::INFINITY; width];
+    cost[0] = 0.0;
+    let mut next = vec![f64::INFINITY; width];
+    let mut taken = vec![u16::MAX; layers * width];
+    for layer in 0..layers {
+        next.fill(f64::INFINITY);
+        let taken = &mut taken[layer * width..(layer + 1) * width];
+        for (choice, (&price, &error)) in problem.costs(layer).iter().zip(problem.errors(layer)).enumerate() {
+            let error = in_steps(error);
+            if error >= width {
+                continue;
+            }
+            let from = &cost[..width - error];
+            for ((to, taken), from) in next[error..].iter_mut().zip(&mut taken[error..]).zip(from) {
+                let total = from + price;
+                let less = total < *to;
+                *to = if less { total } else { *to };
+                *taken = if less { choice as u16 } else { *taken };
+            }
+        }
+        std::mem::swap(&mut cost, &mut next);
+    }
+    let best = (0..width).min_by(|&a, &b| cost[a].total_cmp(&cost[b])).filter(|&best| cost[best].is_finite());
+    let Some(mut at) = best else {
+        let least =
+            (0..layers).map(|l| problem.errors(l).iter().copied().fold(f64::INFINITY, f64::min)).sum();
+        return Err(AdaptError::Infeasible { least, bound });
+    };
+    let mut choices = vec![0; layers];
+    for layer in (0..layers).rev() {
+        choices[layer] = usize::from(taken[layer * width + at]);
+        at -= in_steps(problem.errors(layer)[choices[layer]]);
+    }
+    let least_cost = frontier::relaxed(problem, bound).least_cost;
+    Ok(problem.assignment(choices, least_cost))
+}

@@ -1,0 +1,176 @@
+//! What THC with a lookup table costs and loses, in closed form.
+//!
+//! After the rotation a layer's coordinates are close to normal (paper, section 4.2), so what a table loses of them does
+//! not depend on the layer: its error is ‖x‖² times a number of the table's. A table of errors so costs one norm per
+//! layer, and no compression is tried.
+//!
+//! Where it fails: partitions of few non-zero coordinates are not normal after the rotation (a single one becomes ±‖x‖/√d
+//! everywhere); with workers of different norms the range is the largest one's, and the others' steps are coarser than
+//! they need be, which [`spread`] accounts for; padding takes a share of the last partition's error away, at most 1023 of its
+//! coordinates.
+
+use crate::error::{AdaptError, check};
+use thc_codec::partition;
+use thc_codec::table::LookupTable;
+
+/// IPv4, UDP and THC headers of a packet, bytes.
+const HEADERS: f64 = 20.0 + 8.0 + 20.0;
+/// Payload of NORM and NORM_RESULT, bytes.
+const NORM: f64 = 20.0;
+/// Payload of a RESULT, bytes.
+const RESULT: f64 = 1024.0;
+
+/// Bytes that a worker sends and receives for a tensor, headers from IPv4 on included.
+///
+/// `index_bits` is what an index takes on the wire, `lane_bits` what a sum takes; a packet has as many coordinates as
+/// 1024 bytes of sums hold. `block` is log₂ of a full partition.
+///
+/// # Errors
+/// [`AdaptError::Parameter`] for widths that do not divide 8 or are not 8 or 16.
+pub fn bytes(coordinates: usize, index_bits: u8, lane_bits: u8, block: u8) -> Result<f64, AdaptError> {
+    if ![1, 2, 3, 4, 8].contains(&index_bits) {
+        let value = f64::from(index_bits);
+        return Err(AdaptError::Parameter { what: "the bits of an index", value, range: "1, 2, 3, 4 or 8" });
+    }
+    if ![8, 16].contains(&lane_bits) {
+        let value = f64::from(lane_bits);
+        return Err(AdaptError::Parameter { what: "the bits of a sum", value, range: "8 or 16" });
+    }
+    let per_packet = RESULT * 8.0 / f64::from(lane_bits);
+    let data = 2.0 * HEADERS + per_packet * f64::from(index_bits) / 8.0 + RESULT;
+    let total = partition::split(coordinates, block)
+        .map(|part| 2.0 * (HEADERS + NORM) + (part.padded as f64 / per_packet).ceil() * data);
+    Ok(total.sum())
+}
+
+/// Mean squared error of the mean of `workers` gradients of equal norm, over the square of that norm.
+///
+/// What rounding loses is independent between workers and falls with their number; what truncation loses they lose alike where
+/// their gradients agree, so it stays. For gradients that have nothing in common it falls, too, and this is an upper bound.
+#[must_use]
+pub fn nmse(table: &LookupTable, workers: u8) -> f64 {
+    table.quantization_error() / f64::from(workers.max(1)) + table.truncation_error()
+}
+
+/// The error of the mean of gradients of these norms, over the square of the largest: rounding steps are the largest norm's for
+/// all, and of the others less is truncated. `independent` gradients have nothing in common.
+///
+/// An upper bound for the workers of smaller norms, whose truncation is taken as the largest one's share.
+///
+/// # Errors
+/// [`AdaptError::Count`] without norms, [`AdaptError::Value`] for one that is negative or not finite.
+pub fn spread(table: &LookupTable, norms: &[f64]) -> Result<f64, AdaptError> {
+    if norms.is_empty() {
+        return Err(AdaptError::Count { what: "norms", actual: 0, expected: 1 });
+    }
+    let mut largest = 0.0f64;
+    for (worker, &norm) in norms.iter().enumerate() {
+        largest = largest.max(check("the norm", || format!("worker {worker}"), norm)?);
+    }
+    let mean_square = norms.iter().map(|norm| norm * norm).sum::<f64>() / norms.len() as f64;
+    let truncated = if largest > 0.0 { mean_square / (largest * largest) } else { 0.0 };
+    Ok(table.quantization_error() / norms.len() as f64 + table.truncation_error() * truncated)
+}
+
+/// The errors of one layer, squared L2 norms, by choice of table: one row of a [`Problem`](crate::layerwise::Problem).
+///
+/// # Errors
+/// [`AdaptError::Value`] for a norm that is negative or not finite.
+pub fn errors(norm: f64, tables: &[LookupTable], workers: u8) -> Result<Vec<f64>, AdaptError> {
+    let norm = check("the norm", || "the layer".to_owned(), norm)?;
+    Ok(tables.iter().map(|table| norm * norm * nmse(table, workers)).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use thc_codec::norm;
+    use thc_codec::quantizer::{Quantizer, dequantize8};
+    use thc_codec::rht;
+    use thc_codec::rounding::Rounding;
+    use thc_codec::signs::{SignKey, mix};
+
+    /// A log-normal gradient, or a normal one, of a layer whose scale varies along it.
+    fn gradient(len: usize, seed: u64, log_normal: bool) -> Vec<f32> {
+        let uniform = |i: u64| ((mix(seed.wrapping_add(i)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let normal =
+            |i: u64| (-2.0 * uniform(2 * i).ln()).sqrt() * (std::f64::consts::TAU * uniform(2 * i + 1)).cos();
+        let value = |i: u64| {
+            let z = normal(i);
+            let scale = 1.0 + 5.0 * (i as f64 / len as f64);
+            let sign = if mix(!seed ^ i) & 1 == 0 { 1.0 } else { -1.0 };
+            (scale * if log_normal { sign * z.exp() } else { z }) as f32
+        };
+        (0..len as u64).map(value).collect()
+    }
+
+    /// ‖x − mean of the workers' estimates‖² / ‖x‖², all workers with the same gradient.
+    fn measured(table: &LookupTable, x: &[f32], workers: u8, seed: u64) -> f64 {
+        let key = SignKey { job_seed: seed, round: 1, partition: 0 };
+        let quantizer = Quantizer::new(table);
+        let d = x.len();
+        let range = table.t_p() as f32 * rht::scale(d) * norm::l2(x);
+        let mut mean = vec![0.0f32; d];
+        for worker in 0..workers {
+            let mut rotated = x.to_vec();
+            rht::forward(&mut rotated, key).unwrap();
+            let rounding = Rounding::new(seed ^ u64::from(worker) << 32, 1, 0);
+            let mut indices = vec![0; d];
+            quantizer.quantize(&mut rotated, range, &rounding, 0, &mut indices).unwrap();
+            let sums: Vec<u8> = indices.iter().map(|&i| table.values16()[usize::from(i)]).collect();
+            let mut estimate = vec![0.0; d];
+            dequantize8(&sums, 1, table.granularity().into(), range, &mut estimate).unwrap();
+            mean.iter_mut().zip(&estimate).for_each(|(mean, e)| *mean += e / f32::from(workers));
+        }
+        rht::inverse(&mut mean, key).unwrap();
+        let square = |v: f64| v * v;
+        let lost: f64 = x.iter().zip(&mean).map(|(&x, &m)| square(f64::from(x) - f64::from(m))).sum();
+        lost / x.iter().map(|&x| square(f64::from(x))).sum::<f64>()
+    }
+
+    #[test]
+    fn closed_form_errors_are_within_5_per_cent_of_measured_ones() {
+        for (bits, granularity, fraction) in [(2, 7, 0.2), (3, 14, 1.0 / 16.0), (4, 30, 1.0 / 32.0)] {
+            let table = LookupTable::solve(bits, granularity, fraction).unwrap();
+            for (workers, log_normal) in [(1, true), (4, true), (4, false), (8, true)] {
+                let trials = 6;
+                let mean: f64 = (0..trials)
+                    .map(|seed| measured(&table, &gradient(1 << 14, seed, log_normal), workers, seed))
+                    .sum::<f64>()
+                    / trials as f64;
+                let ratio = mean / nmse(&table, workers);
+                assert!((0.95..1.05).contains(&ratio), "b = {bits}, {workers} workers: {ratio}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lone_coordinate_is_where_it_fails() {
+        let table = LookupTable::solve(1, 1, 0.25).unwrap();
+        let mut x = vec![0.0; 1 << 14];
+        x[77] = 1.0;
+        // ±1/√d everywhere: always as far from the values of the table.
+        let ratio = measured(&table, &x, 1, 3) / nmse(&table, 1);
+        assert!(!(0.95..1.05).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn equal_norms_are_the_plain_case_and_smaller_ones_lose_less_by_truncation() {
+        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        assert!((spread(&table, &[2.0; 4]).unwrap() - nmse(&table, 4)).abs() < 1e-15);
+        assert!(spread(&table, &[2.0, 1.0, 1.0, 1.0]).unwrap() < nmse(&table, 4));
+        assert!(spread(&table, &[]).is_err() && spread(&table, &[f64::NAN]).is_err());
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_packets() {
+        // 2^20 coordinates, 8-bit sums: 1024 packets of 48 + 512 up and 48 + 1024 down, a norm of 68 each way.
+        assert_eq!(bytes(1 << 20, 4, 8, 20).unwrap(), 1024.0 * (560.0 + 1072.0) + 136.0);
+        assert_eq!(bytes(1, 4, 8, 20).unwrap(), 560.0 + 1072.0 + 136.0);
+        // 16-bit sums: twice as many packets of half as many indices.
+        assert_eq!(bytes(1 << 20, 4, 16, 20).unwrap(), 2048.0 * (304.0 + 1072.0) + 136.0);
+        assert_eq!(bytes(0, 4, 8, 20).unwrap(), 0.0);
+        assert!(bytes(1, 5, 8, 20).is_err() && bytes(1, 4, 9, 20).is_err());
+    }
+}
