@@ -1,6 +1,7 @@
 //! Packets per second over loopback, sending and receiving together on one core: runs that cross
 //! the kernel in one piece (UDP_SEGMENT, UDP_GRO, recvmmsg) against one system call per packet
-//! and direction, which is what a plain socket does.
+//! and direction, which is what a plain socket does. And RESULTs sent to four receivers by one system call against one
+//! call for each.
 //!
 //! The contestants take turns in one process and the median of the turns counts, so that other
 //! load on the machine meets all alike. Every turn checks the number and the bytes of what
@@ -137,6 +138,50 @@ fn compete(
         .collect())
 }
 
+/// Receivers of a RESULT.
+const GROUP: usize = 4;
+/// RESULTs in a run: what a burst of packets may complete.
+const RUNS: [usize; 3] = [1, 16, 62];
+
+/// Nanoseconds per datagram of sending a run of RESULTs to a group: a call for each receiver, and one for all.
+fn multicast(results: usize, turns: usize) -> Result<[f64; 2], Box<dyn Error>> {
+    let config = UdpConfig::new(LOOPBACK);
+    let mut sender = UdpIo::bind(config)?;
+    let mut receivers = (0..GROUP).map(|_| UdpIo::bind(config)).collect::<Result<Vec<_>, _>>()?;
+    let peers: Vec<_> = receivers.iter().map(PacketIo::local).collect();
+    let mut run = vec![0; results * SIZES[1].1];
+    let mut took = [Vec::with_capacity(turns), Vec::with_capacity(turns)];
+    for turn in 0..=turns {
+        for (together, took) in [false, true].into_iter().zip(&mut took) {
+            run.fill(turn as u8 ^ u8::from(together));
+            let start = Instant::now();
+            if together {
+                sender.send_run_to_all(&peers, &run, SIZES[1].1)?;
+            } else {
+                for &peer in &peers {
+                    sender.send_run(peer, &run, SIZES[1].1)?;
+                }
+            }
+            if turn > 0 {
+                took.push(start.elapsed().as_nanos() as f64 / (GROUP * results) as f64);
+            }
+            for receiver in &mut receivers {
+                let (mut got, mut same) = (0, true);
+                while got < results && receiver.wait(Duration::from_millis(500))? {
+                    got += receiver.recv_burst(&mut |_, datagram| same &= datagram == &run[..SIZES[1].1])?;
+                }
+                if got != results || !same {
+                    return Err(format!("{got} of {results} datagrams came, or others").into());
+                }
+            }
+        }
+    }
+    Ok(took.each_mut().map(|took| {
+        took.sort_by(f64::total_cmp);
+        took[took.len() / 2]
+    }))
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let measure = std::env::args().any(|argument| argument == "--bench");
     let turns = if measure { 400 } else { 3 };
@@ -170,6 +215,21 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .map(|((name, _), rate)| format!("{name} {:.2} Mpackets/s", rate / 1e6))
                 .collect::<Vec<_>>()
                 .join(", "),
+        }));
+    }
+    for length in RUNS {
+        let [each, together] = multicast(length, if measure { 2000 } else { 3 })?;
+        let name = format!("udp {length} RESULTs to {GROUP} receivers: one call over one for each");
+        let detail =
+            format!("one call for each {each:.0} ns, one call {together:.0} ns per datagram, sending alone");
+        println!("{:>5.2}x  {name}\n        {detail}", each / together);
+        results.push(serde_json::json!({
+            "name": name,
+            "ratio": each / together,
+            "better": "higher",
+            "aim": 1.0,
+            "floor": 0.9,
+            "detail": detail,
         }));
     }
     if measure {

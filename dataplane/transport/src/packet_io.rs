@@ -73,7 +73,7 @@ pub trait PacketIo {
     /// Sends the same run to every receiver, as a switch multicasts a RESULT.
     ///
     /// # Errors
-    /// Those of [`send_run`](Self::send_run); receivers after the one that failed get nothing.
+    /// Those of [`send_run`](Self::send_run); receivers may have got a part of the run then, or nothing.
     fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
         for &peer in to {
             self.send_run(peer, contents, segment)?;

@@ -6,6 +6,7 @@
 //! by tens of packets.
 
 mod config;
+mod multicast;
 mod run;
 mod socket;
 mod sources;
@@ -309,6 +310,33 @@ impl PacketIo for UdpIo {
                 }
                 Refusal::Refused | Refusal::Fatal => {
                     return Err(TransportError::Send { to, cause }.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
+        check_segment(segment)?;
+        for piece in contents.chunks(segment * self.segments_per_call(segment)) {
+            let mut rest = to;
+            while let [next, ..] = rest {
+                // Segmentation may have been refused meanwhile.
+                let together = rest.len() > 1 && piece.len() <= segment * self.segments_per_call(segment);
+                let sent = if together {
+                    let source = |peer| self.answers_from(peer);
+                    self.socket.send_to_each(rest, source, piece, segment).unwrap_or(0)
+                } else {
+                    0
+                };
+                if sent > 0 {
+                    let datagrams = sent * piece.len().div_ceil(segment);
+                    self.stats.count_out(datagrams, sent * piece.len());
+                    rest = &rest[sent..];
+                } else {
+                    // Whatever keeps it from the next one is dealt with there.
+                    self.send_run(*next, piece, segment)?;
+                    rest = &rest[1..];
                 }
             }
         }

@@ -102,6 +102,10 @@ impl UdpSocket {
         Ok(got)
     }
 
+    pub(super) fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
     pub fn as_quinn(&self) -> UdpSockRef<'_> {
         UdpSockRef::from(&self.socket)
     }

@@ -125,6 +125,62 @@ fn multicast_reaches_every_receiver() {
     }
 }
 
+/// More receivers than one system call takes, more datagrams than a piece has, with and without segmentation: all get all,
+/// from the address that was chosen.
+#[test]
+fn multicast_of_long_runs_reaches_many() {
+    for gso in [true, false] {
+        let config = UdpConfig { gso, answer_as_asked: true, ..UdpConfig::default() };
+        let mut server = UdpIo::bind(config).unwrap();
+        let mut workers: Vec<_> = (0..19).map(|_| bind(true, true)).collect();
+        let peers: Vec<Peer> = workers.iter().map(|worker| worker.local()).collect();
+        let source = Ipv4Addr::new(127, 0, 0, 7);
+        server.answer_from(peers[17], Some(source));
+        let run: Vec<u8> = (0..150 * 1044 - 5).map(|i| (i % 251) as u8).collect();
+        server.send_run_to_all(&peers, &run, 1044).unwrap();
+        for (number, worker) in workers.iter_mut().enumerate() {
+            let (mut got, mut from) = (Vec::new(), None);
+            let count = drain(worker, 150, |peer, datagram| {
+                got.push(datagram.to_vec());
+                from = Some(*peer.ip());
+            });
+            assert_eq!(count, 150);
+            assert!(got.iter().map(Vec::as_slice).eq(run.chunks(1044)), "worker {number}");
+            assert_eq!(from, Some(if number == 17 { source } else { Ipv4Addr::LOCALHOST }));
+        }
+        let stats = server.stats();
+        assert_eq!((stats.packets_out, stats.send_errors), (19 * 150, 0));
+        assert!(stats.send_calls <= if gso { 3 * 2 } else { 150 * 2 }, "{stats:?}");
+    }
+}
+
+/// One that cannot be sent to is an error, whatever its place; one that is gone is not.
+#[test]
+fn multicast_deals_with_receivers_one_by_one() {
+    let mut server = bind(true, true);
+    let mut here = bind(true, true);
+    let gone = bind(true, true).local();
+    server.send_run_to_all(&[gone, here.local(), gone], &[1; 30], 10).unwrap();
+    assert_eq!(drain(&mut here, 3, |_, _| ()), 3);
+    let nobody = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    for place in 0..3 {
+        let mut to = vec![here.local(); 2];
+        to.insert(place, nobody);
+        let message = server.send_run_to_all(&to, &[1; 10], 5).unwrap_err().to_string();
+        assert!(message.contains("cannot send to 127.0.0.1:0"), "{message}");
+    }
+    // A checksum switched off is what makes Linux refuse to segment.
+    let mut server = bind(true, true);
+    server.socket.omit_checksums().unwrap();
+    let mut other = bind(true, true);
+    drain(&mut here, 100, |_, _| ());
+    server.send_run_to_all(&[here.local(), other.local()], &[5; 100], 10).unwrap();
+    for io in [&mut here, &mut other] {
+        assert_eq!(drain(io, 10, |_, datagram| assert_eq!(datagram, [5; 10])), 10);
+    }
+    assert!(!server.segments_runs());
+}
+
 #[test]
 fn empty_runs_send_nothing_and_empty_datagrams_arrive() {
     let (mut a, mut b) = (bind(true, true), bind(true, true));

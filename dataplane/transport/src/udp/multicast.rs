@@ -1,0 +1,102 @@
+//! The same datagrams to several receivers by one system call: all messages refer to one payload.
+
+use std::{io, mem, net::Ipv4Addr, ptr};
+
+use super::socket::UdpSocket;
+use crate::Peer;
+
+/// Receivers of one call. Jobs with more workers take several calls.
+const MOST: usize = 16;
+/// Room for two control messages of 2 and of 12 bytes.
+const CONTROL: usize = 64;
+
+/// What goes along with a message: how it is cut into datagrams, and where it leaves from.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+const _: () = {
+    // SAFETY: these only compute.
+    let needed = unsafe { libc::CMSG_SPACE(2) + libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as u32) };
+    assert!(needed as usize <= CONTROL && align_of::<Control>() >= align_of::<libc::cmsghdr>());
+};
+
+impl Control {
+    /// Writes a control message behind the `used` bytes before it; returns how many are used then.
+    fn push<T: Copy>(&mut self, used: usize, level: libc::c_int, kind: libc::c_int, data: T) -> usize {
+        // SAFETY: these only compute.
+        let (space, len, header) = unsafe {
+            let size = size_of::<T>() as u32;
+            (libc::CMSG_SPACE(size) as usize, libc::CMSG_LEN(size), libc::CMSG_LEN(0) as usize)
+        };
+        let room = &mut self.0[used..used + space];
+        // SAFETY: all bytes zero are a valid cmsghdr.
+        let mut head: libc::cmsghdr = unsafe { mem::zeroed() };
+        head.cmsg_len = len as _;
+        head.cmsg_level = level;
+        head.cmsg_type = kind;
+        // SAFETY: `room` has space for a header and, behind it, for a `T`: CMSG_SPACE says so, and indexing has checked
+        // it. Both are plain data, and unaligned writes need no alignment.
+        unsafe {
+            ptr::write_unaligned(room.as_mut_ptr().cast(), head);
+            ptr::write_unaligned(room[header..].as_mut_ptr().cast(), data);
+        }
+        used + space
+    }
+}
+
+impl UdpSocket {
+    /// Sends `contents`, as datagrams of `segment` bytes if they are longer than that, to each of these receivers, from the
+    /// address that `source` says. Returns how many of them, from the front, it has gone to; at least one.
+    ///
+    /// # Errors
+    /// Why it did not go to the first one.
+    pub fn send_to_each(
+        &self,
+        to: &[Peer],
+        source: impl Fn(Peer) -> Option<Ipv4Addr>,
+        contents: &[u8],
+        segment: usize,
+    ) -> io::Result<usize> {
+        let mut payload =
+            libc::iovec { iov_base: contents.as_ptr().cast_mut().cast(), iov_len: contents.len() };
+        let mut controls = [Control([0; CONTROL]); MOST];
+        // SAFETY: all bytes zero are a valid sockaddr_in, and a valid mmsghdr, whose null pointers say that there is nothing.
+        let (mut names, mut messages): ([libc::sockaddr_in; MOST], [libc::mmsghdr; MOST]) =
+            unsafe { (mem::zeroed(), mem::zeroed()) };
+        let count = to.len().min(MOST);
+        let parts = names.iter_mut().zip(&mut controls).zip(&mut messages);
+        for (&peer, ((name, control), message)) in to.iter().zip(parts) {
+            name.sin_family = libc::AF_INET as libc::sa_family_t;
+            name.sin_port = peer.port().to_be();
+            name.sin_addr.s_addr = peer.ip().to_bits().to_be();
+            let mut used = 0;
+            if contents.len() > segment {
+                used = control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, segment as u16);
+            }
+            if let Some(source) = source(peer) {
+                let spec_dst = libc::in_addr { s_addr: source.to_bits().to_be() };
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: spec_dst,
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                used = control.push(used, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+            }
+            let head = &mut message.msg_hdr;
+            head.msg_name = ptr::from_mut(name).cast();
+            head.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            head.msg_iov = &raw mut payload;
+            head.msg_iovlen = 1;
+            if used > 0 {
+                head.msg_control = control.0.as_mut_ptr().cast();
+                head.msg_controllen = used as _;
+            }
+        }
+        // SAFETY: the first `count` messages are filled in. What they point to, names, control messages, the one iovec and
+        // the payload behind it, outlives the call; the kernel reads it and writes to nothing but `msg_len`.
+        let sent =
+            unsafe { libc::sendmmsg(self.as_raw_fd(), messages.as_mut_ptr(), count as libc::c_uint, 0) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    }
+}
