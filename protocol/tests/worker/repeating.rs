@@ -212,12 +212,17 @@ fn later_results_show_a_loss_64_transmissions_on() {
 }
 
 #[test]
-fn with_shards_later_means_64_for_each_of_them() {
+fn results_of_one_shard_overtake_nothing_at_another() {
     let mut desk = warm(Parameters { data_slots: 512, shards: 2, ..parameters() });
     desk.call(256);
     desk.fill();
     desk.take();
-    (33..160).for_each(|seq| desk.result(seq));
+    // The other shard is far ahead.
+    (64..128).chain(192..256).for_each(|seq| desk.result(seq));
+    desk.tick();
+    assert_eq!(desk.seqs(), []);
+    // Of this one, 32 to 63 and from 128 on.
+    (33..64).chain(128..160).for_each(|seq| desk.result(seq));
     desk.tick();
     assert_eq!(desk.seqs(), []);
     desk.result(160);

@@ -12,8 +12,9 @@ pub use ring::{Form, Place};
 use super::rtt::Rtt;
 use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
+use repeat::Queue;
 use repeat::{Probe, Recovery};
-use ring::{Entry, NIL, Ring, State};
+use ring::{Entry, Ring, State};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -85,12 +86,10 @@ pub struct Stream {
     next: u64,
     entries: Vec<Entry>,
     rings: [Ring; 2],
-    /// Outstanding entries by last transmission, oldest first.
-    head: u32,
-    tail: u32,
+    /// By shard.
+    queues: Vec<Queue>,
+    /// Transmissions so far.
     order: u64,
-    /// Highest transmission number with a result, of packets sent once.
-    answered: u64,
     rtt: Rtt,
     timeouts: u32,
     /// Order number of the last transmission before the last time-out. What was sent before that has
@@ -126,10 +125,8 @@ impl Stream {
             next: first,
             entries: vec![Entry::unused(); slots as usize],
             rings: strides.map(|stride| Ring { stride, bytes: Vec::new() }),
-            head: NIL,
-            tail: NIL,
+            queues: vec![Queue::default(); usize::from(shards.max(1))],
             order: 0,
-            answered: 0,
             rtt,
             timeouts: 0,
             last_timeout: 0,
@@ -333,7 +330,8 @@ impl Stream {
     #[must_use]
     pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
         let eldest = self.entries[self.eldest()?].first + age;
-        let head = self.entries.get(self.head as usize)?.sent + age / 4;
+        let heads = self.queues.iter().filter_map(|queue| self.entries.get(queue.head as usize));
+        let head = heads.map(|entry| entry.sent).min()? + age / 4;
         Some(eldest.min(head))
     }
 

@@ -19,6 +19,24 @@ const NUDGE_AFTER: u32 = 3;
 /// not, or a lossy network would be waited for at the longest time-out while results do come.
 const KEPT_DOUBLINGS: u32 = 1;
 
+/// What is outstanding at one shard. Another shard may be ahead or behind, which says nothing of losses here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    /// Entries by last transmission, oldest first.
+    pub head: u32,
+    pub tail: u32,
+    /// Transmissions so far.
+    pub turns: u64,
+    /// The highest of them with a result, of packets sent once.
+    pub answered: u64,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue { head: NIL, tail: NIL, turns: 0, answered: 0 }
+    }
+}
+
 /// What follows a time-out (P20).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recovery {
@@ -63,7 +81,8 @@ impl Stream {
                 recovery.not_before = now + self.rtt.grace();
             }
         } else {
-            self.answered = self.answered.max(entry.order);
+            let queue = self.queue(index);
+            queue.answered = queue.answered.max(entry.turn);
             if entry.order > self.last_timeout {
                 self.rtt.sample(now.saturating_sub(entry.sent));
             }
@@ -107,13 +126,14 @@ impl Stream {
 
     /// Lost by order: results have come for packets sent well after these.
     fn repeat_overtaken(&mut self, now: Duration, tx: &mut impl Tx) {
-        while self.head != NIL {
-            let index = self.head as usize;
-            if self.entries[index].order + REORDER * u64::from(self.shards) > self.answered {
-                break;
+        for shard in 0..self.queues.len() {
+            let Queue { answered, .. } = self.queues[shard];
+            while let Some(entry) = self.entries.get_mut(self.queues[shard].head as usize)
+                && entry.turn + REORDER <= answered
+            {
+                entry.lost = true;
+                self.again(now, self.queues[shard].head as usize, tx);
             }
-            self.entries[index].lost = true;
-            self.again(now, index, tx);
         }
     }
 
@@ -122,8 +142,10 @@ impl Stream {
     pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
         self.repeat_overtaken(now, tx);
         let due = |entry: &Entry| entry.sent < now && entry.sent + age <= now;
-        while self.entries.get(self.head as usize).is_some_and(due) {
-            self.again(now, self.head as usize, tx);
+        for shard in 0..self.queues.len() {
+            while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
+                self.again(now, self.queues[shard].head as usize, tx);
+            }
         }
     }
 
@@ -160,16 +182,18 @@ impl Stream {
     fn probe(&mut self, now: Duration, tx: &mut impl Tx) {
         let (Some(probe), Some(silence)) = (self.probe, self.rtt.silence()) else { return };
         let mut any = false;
-        let mut next = self.head;
-        while let Some(entry) =
-            self.entries.get_mut(next as usize).filter(|entry| entry.sent + silence <= now)
-        {
-            let index = next as usize;
-            next = entry.next;
-            entry.lost |= entry.order < self.answered;
-            if entry.lost {
-                any = true;
-                self.again(now, index, tx);
+        for shard in 0..self.queues.len() {
+            let Queue { head: mut next, answered, .. } = self.queues[shard];
+            while let Some(entry) =
+                self.entries.get_mut(next as usize).filter(|entry| entry.sent + silence <= now)
+            {
+                let index = next as usize;
+                next = entry.next;
+                entry.lost |= entry.turn < answered;
+                if entry.lost {
+                    any = true;
+                    self.again(now, index, tx);
+                }
             }
         }
         if !any && probe.strikes == 0 && self.recovery.is_none() {
@@ -219,14 +243,26 @@ impl Stream {
         self.is_busy().then(|| self.since + self.rtt.timeout(self.timeouts))
     }
 
+    /// Where an entry is outstanding.
+    fn queue(&mut self, index: usize) -> &mut Queue {
+        &mut self.queues[usize::from(Shard::of(SlotId(index as u16), self.shards))]
+    }
+
+    /// An entry has been sent, or sent again.
     pub(super) fn push(&mut self, index: u32) {
-        let tail = std::mem::replace(&mut self.tail, index);
+        let queue = self.queue(index as usize);
+        queue.turns += 1;
+        let turn = queue.turns;
+        let tail = std::mem::replace(&mut queue.tail, index);
+        if tail == NIL {
+            queue.head = index;
+        }
         let entry = &mut self.entries[index as usize];
+        entry.turn = turn;
         entry.prev = tail;
         entry.next = NIL;
-        match self.entries.get_mut(tail as usize) {
-            Some(last) => last.next = index,
-            None => self.head = index,
+        if let Some(last) = self.entries.get_mut(tail as usize) {
+            last.next = index;
         }
     }
 
@@ -234,11 +270,11 @@ impl Stream {
         let Entry { prev, next, .. } = self.entries[index as usize];
         match self.entries.get_mut(prev as usize) {
             Some(entry) => entry.next = next,
-            None => self.head = next,
+            None => self.queue(index as usize).head = next,
         }
         match self.entries.get_mut(next as usize) {
             Some(entry) => entry.prev = prev,
-            None => self.tail = prev,
+            None => self.queue(index as usize).tail = prev,
         }
     }
 }

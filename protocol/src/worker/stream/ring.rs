@@ -55,8 +55,9 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub seq: u64,
-    /// Order number of the last transmission.
+    /// Number of the last transmission, among all and among those to its shard.
     pub order: u64,
+    pub turn: u64,
     /// When it was sent last, and for the first time.
     pub sent: Duration,
     pub first: Duration,
@@ -85,6 +86,7 @@ impl Entry {
         Entry {
             seq,
             order,
+            turn: 0,
             sent,
             first: sent,
             place,
