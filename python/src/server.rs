@@ -93,7 +93,8 @@ impl Server {
             };
             let options = ServerOptions {
                 listen: Some(listen),
-                shards,
+                // It shares its host with a worker, and the ports behind its own may be others'.
+                shards: shards.or(pin.is_none().then_some(1)),
                 pin,
                 busy_poll,
                 recv_buffer: recv_buffer.map(Size),

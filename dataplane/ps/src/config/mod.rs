@@ -14,6 +14,8 @@ pub use text::{Fraction, Interval, Secret, Size};
 pub use tls::{Tls, TlsOptions};
 
 use std::net::SocketAddrV4;
+use std::num::NonZero;
+use std::thread;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -97,6 +99,12 @@ impl JobSetup {
     }
 }
 
+/// Shards on a machine with so many cores to use. The kernel needs as many again for what it does with packets, and whoever
+/// else is there should have some: with more shards than free cores, each waits for the others' turns.
+fn default_shards(cores: usize) -> u64 {
+    (cores / 4).clamp(1, 4) as u64
+}
+
 impl ServerOptions {
     /// Checks everything, fills in defaults, and solves or chooses the lookup tables.
     ///
@@ -123,7 +131,14 @@ impl ServerOptions {
         }
         let limit = self.pcap_limit.map_or(CaptureConfig::DEFAULT_LIMIT, |Size(bytes)| bytes as u64);
         let capture = self.pcap.clone().map(|path| CaptureConfig { path, limit });
-        let shards = number(place, "shards", self.shards, 1, 1..=MAX_SHARDS)? as u8;
+        let pin = self.pin.clone().unwrap_or_default();
+        let default = match &io {
+            _ if !pin.is_empty() => pin.len() as u64,
+            // Of a device, each takes a queue.
+            Backend::Dpdk(_) => 1,
+            Backend::Udp => default_shards(thread::available_parallelism().map_or(1, NonZero::get)),
+        };
+        let shards = number(place, "shards", self.shards, default, 1..=MAX_SHARDS)? as u8;
         if listen.port() != 0 && usize::from(listen.port()) + usize::from(shards) - 1 > usize::from(u16::MAX)
         {
             let mend =
@@ -137,7 +152,6 @@ impl ServerOptions {
             }
             size => Ok(size.map_or(default, |Size(bytes)| bytes)),
         };
-        let pin = self.pin.clone().unwrap_or_default();
         if !pin.is_empty() && pin.len() != usize::from(shards) {
             let mend = format!("name one core for each of the {shards} shards");
             return Err(ConfigError::Value { place, key: "pin", value: format!("{pin:?}"), mend });

@@ -22,7 +22,8 @@ pub struct ServerOptions {
     /// [default: 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub listen: Option<String>,
-    /// Threads, each with its own port and its part of the slots [default: 1]
+    /// Threads, each with its own port and its part of the slots [default: as many as `pin` names cores, else 1 for each 4
+    /// cores, at most 4; over DPDK 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub shards: Option<u64>,
     /// Receive buffer of each port [default: 8MiB]

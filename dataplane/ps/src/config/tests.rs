@@ -181,7 +181,9 @@ fn captures_and_backends() {
         assert!(given.unwrap_err().contains("libdpdk-dev"));
         return;
     }
-    assert!(matches!(given.unwrap().io, Backend::Dpdk(_)));
+    let given = given.unwrap();
+    assert!(matches!(given.io, Backend::Dpdk(_)));
+    assert_eq!(given.shards, 1, "a device may have one queue alone");
     assert_eq!(listen("", "10.0.0.1").unwrap().listen.to_string(), "10.0.0.1:9000");
     let error = listen("listen = \"10.0.0.2:8000\"", "10.0.0.1").unwrap_err();
     assert!(error.contains("listen is 10.0.0.2:8000") && error.contains("10.0.0.1 only"), "{error}");
@@ -191,12 +193,12 @@ fn captures_and_backends() {
 fn left_out_keys_get_defaults() {
     let config = check(SMALL).unwrap();
     assert_eq!(config.listen.to_string(), DEFAULT_LISTEN);
-    assert_eq!((config.shards, config.busy_poll, config.pin.len()), (1, false, 0));
+    assert_eq!((config.busy_poll, config.pin.len()), (false, 0));
     assert_eq!((config.recv_buffer, config.send_buffer), (8 << 20, 4 << 20));
     assert_eq!(config.memory_limit, 1 << 30);
     let [job] = &config.jobs[..] else { panic!("{} jobs", config.jobs.len()) };
     assert_eq!((job.config.data_slots, job.config.norm_slots), (1024, 64));
-    assert_eq!((job.config.lane, job.welcome.bits, job.welcome.shards), (Lane::Bits8, 4, 1));
+    assert_eq!((job.config.lane, job.welcome.bits, job.welcome.shards), (Lane::Bits8, 4, config.shards));
     // Chosen for 4 workers: it must fit, and be the codec's choice.
     let chosen = choose(4, 8, 4).unwrap().table;
     assert_eq!((job.welcome.granularity, job.welcome.fraction), (chosen.granularity(), chosen.fraction()));
@@ -245,6 +247,13 @@ fn shards_are_told_to_the_workers() {
     assert_eq!(check(&format!("shards = 3\n{SMALL}")).unwrap().jobs[0].welcome.shards, 3);
 }
 
+#[test]
+fn there_are_as_many_shards_as_cores_for_them() {
+    let cores = [1, 2, 7, 8, 12, 16, 200].map(default_shards);
+    assert_eq!(cores, [1, 1, 1, 2, 3, 4, 4]);
+    assert_eq!(check(&format!("pin = [0, 1, 1]\n{SMALL}")).unwrap().shards, 3);
+}
+
 /// Every way to get it wrong: one line that names the key, the value (unless secret) and the mend.
 #[test]
 fn every_mistake_has_its_message() {
@@ -266,7 +275,7 @@ fn every_mistake_has_its_message() {
         (top("recv_buffer = \"lots\""), "line 1: recv_buffer: \"lots\" is no size: write it like 8MiB"),
         (top("memory_limit = \"1MiB\""), "memory_limit is 1.0 MiB: raise memory_limit or lower data_slots"),
         (top("busy_poll = 1"), "line 1: busy_poll: invalid type"),
-        (top("pin = [0, 1]"), "pin is [0, 1]: name one core for each of the 1 shards"),
+        (top("shards = 1\npin = [0, 1]"), "pin is [0, 1]: name one core for each of the 1 shards"),
         (top("stats_interval = \"10\""), "stats_interval: \"10\" is no time: write it with its unit"),
         (top("stats_interval = 10"), "stats_interval: \"10\" is no time: write it with its unit"),
         (top("worker = 4"), "line 1: worker: unknown field `worker`, expected one of `listen`"),
