@@ -7,11 +7,15 @@ Every gradient takes `--pace` seconds at least, on the last worker `--slow` time
 rest is slept, so that several workers fit on few cores and their pace does not depend on who else uses them. Each method is
 tried with each rate, and the rate that reaches the target first is kept, as the paper of double quantization tunes.
 All methods are plain SGD; "momentum" is the synchronous one with what the asynchronous cannot have.
+
+`--virtual` computes the same in one process, where only the time is made up: a gradient takes exactly its pace, and
+what is exchanged, by the same servers and at the same precision, takes none. What others do on the machine does not matter then.
 """
 
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import os
 import pydoc_data.topics
@@ -20,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -140,19 +145,17 @@ def train(order: dict[str, Any]) -> None:
     pace = order["pace"] * (order["slow"] if rank == size - 1 else 1.0)
     batches = torch.Generator().manual_seed(1000 * order["seed"] + rank)
     server = model = None
+    optimizer: Any
     ddp: nn.Module = module
     if method.startswith("sync"):
         group = thc.Group.local(rank, size, store=dist.distributed_c10d._get_default_store())
         ddp = thc.torch.wrap(DistributedDataParallel(module), group)
-        optimizer: Any = torch.optim.SGD(ddp.parameters(), rate, momentum=0.9 if method.endswith("momentum") else 0.0)
+        optimizer = torch.optim.SGD(ddp.parameters(), rate, momentum=0.9 if method.endswith("momentum") else 0.0)
     else:
         server = thc.ModelServer(order["secret"]) if rank == 0 else None
         box = [server.address if server else ""]
         dist.broadcast_object_list(box)
-        bits = {"model_bits": 32, "bits": 32} if method == "async-full" else {"model_bits": 8, "bits": 4}
-        model = thc.Asynchronous(box[0], thc.torch.coordinates(module), rate, secret=order["secret"], worker=rank,
-                                 workers=size, seed=order["seed"], **bits)
-        optimizer = thc.torch.AsynchronousSGD(module.parameters(), model)
+        model, optimizer = joined("model", size, rank, box[0], order["secret"], method, rate, order["seed"], module)
     dist.barrier()
     began, steps, kept = time.perf_counter(), 0, []
 
@@ -204,8 +207,104 @@ def train(order: dict[str, Any]) -> None:
         server.close()
 
 
+def joined(model: str, size: int, rank: int, address: str, secret: str, method: str, rate: float, seed: int,
+           module: nn.Module) -> tuple[thc.Asynchronous, thc.torch.AsynchronousSGD]:
+    """A worker's side of an asynchronous method."""
+    bits = {"model_bits": 32, "bits": 32} if method == "async-full" else {"model_bits": 8, "bits": 4}
+    own = thc.Asynchronous(address, thc.torch.coordinates(module), rate, secret=secret, model=model, worker=rank,
+                           workers=size, seed=seed, **bits)
+    return own, thc.torch.AsynchronousSGD(module.parameters(), own)
+
+
+class Simulation:
+    """All workers in this process, in virtual time."""
+
+    def __init__(self, arguments: argparse.Namespace, method: str, rate: float) -> None:
+        torch.set_num_threads(1)
+        self.arguments, self.method, self.rate = arguments, method, rate
+        self.problem = PROBLEMS[arguments.model]()
+        self.paces = [arguments.pace] * (arguments.workers - 1) + [arguments.pace * arguments.slow]
+        self.batches = [torch.Generator().manual_seed(1000 * arguments.seed + rank) for rank in range(arguments.workers)]
+        self.points: list[tuple[float, float]] = []
+        self.steps = [0] * arguments.workers
+
+    def module(self) -> nn.Module:
+        torch.manual_seed(self.arguments.seed)
+        return self.problem.module()
+
+    def gradients(self, module: nn.Module, rank: int) -> None:
+        module.zero_grad()
+        self.problem.loss(module, self.batches[rank]).backward()
+        self.steps[rank] += 1
+
+    def see(self, now: float, module: nn.Module) -> None:
+        if not self.points or now - self.points[-1][0] >= self.arguments.seconds / 120:
+            with torch.no_grad():
+                self.points.append((now, self.problem.measured(module)))
+
+    def synchronous(self) -> None:
+        """The replicas are the same, so one does for all; the mean is that of THC among as many members."""
+        module, size, now = self.module(), self.arguments.workers, 0.0
+        momentum = 0.9 if self.method.endswith("momentum") else 0.0
+        optimizer = torch.optim.SGD(module.parameters(), self.rate, momentum=momentum)
+        parameters = list(module.parameters())
+        with thc.Server(size, 0x5EED) as server, ThreadPoolExecutor(size) as threads:
+            groups = list(threads.map(lambda rank: thc.Group(server.address, 1, rank, 0x5EED), range(size)))
+            while now < self.arguments.seconds:
+                self.see(now, module)
+                vectors = []
+                for rank in range(size):
+                    self.gradients(module, rank)
+                    vectors.append(torch.cat([p.grad.reshape(-1) for p in parameters]).numpy())
+                list(threads.map(lambda group, vector: group.allreduce(vector, feedback=1), groups, vectors))
+                for parameter, mean in zip(parameters, torch.from_numpy(vectors[0]).split([p.numel() for p in parameters])):
+                    parameter.grad = mean.view_as(parameter)
+                optimizer.step()
+                now += max(self.paces)
+            list(threads.map(thc.Group.close, groups))
+
+    def asynchronous(self) -> tuple[int, int]:
+        """The longest delay, and bits."""
+        secret, size = secrets.token_hex(16), self.arguments.workers
+        modules = [self.module() for _ in range(size)]
+        with thc.ModelServer(secret, threads=1) as server:
+            workers = [joined("model", size, rank, server.address, secret, self.method, self.rate, self.arguments.seed, modules[rank])
+                       for rank in range(size)]
+            # Who is done with a gradient, and when; what it was computed at was pulled when it began.
+            done = sorted((pace, rank) for rank, pace in enumerate(self.paces))
+            self.see(0.0, modules[0])
+            while done[0][0] <= self.arguments.seconds:
+                now, rank = heapq.heappop(done)
+                self.gradients(modules[rank], rank)
+                workers[rank][1].step()
+                heapq.heappush(done, (now + self.paces[rank], rank))
+                if rank == 0:
+                    self.see(now, modules[0])
+            stats = [model.stats() for model, _ in workers]
+            for model, _ in workers:
+                model.close()
+        return max(s["longest_delay"] for s in stats), sum(s["pulled_bits"] + s["pushed_bits"] for s in stats)
+
+    def run(self) -> dict[str, Any]:
+        longest, bits = 0, 0
+        try:
+            if self.method.startswith("sync"):
+                self.synchronous()
+            else:
+                longest, bits = self.asynchronous()
+        except thc.ThcError as error:
+            # Gradients that are no longer finite.
+            print(f"# {error}", file=sys.stderr)
+            self.points.append((self.arguments.seconds, float("nan")))
+        return {"method": self.method, "rate": self.rate, "points": self.points, "steps": self.steps, "longest_delay": longest,
+                "bits": bits, "parameters": thc.torch.coordinates(self.module()),
+                "seconds": reached(self.points, self.arguments.target)}
+
+
 def run(arguments: argparse.Namespace, method: str, rate: float) -> dict[str, Any]:
     """All processes of one run."""
+    if arguments.virtual:
+        return Simulation(arguments, method, rate).run()
     secret = secrets.token_hex(16)
     with tempfile.TemporaryDirectory() as folder:
         order = {"workers": arguments.workers, "method": method, "rate": rate, "seed": arguments.seed, "secret": secret,
@@ -232,6 +331,8 @@ def run(arguments: argparse.Namespace, method: str, rate: float) -> dict[str, An
 
 def reached(points: list[tuple[float, float]], target: float) -> float | None:
     """When the loss, averaged over three points, first was at most the target."""
+    if len(points) < 3:
+        return None
     losses = np.convolve([loss for _, loss in points], np.ones(3) / 3, mode="valid")
     below = np.flatnonzero(losses <= target)
     return points[int(below[0]) + 2][0] if len(below) else None
@@ -269,6 +370,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=40.0, help="of each run (%(default)s)")
     parser.add_argument("--target", type=float, help="the loss (of the resnet 0.05, of the transformer 2.5)")
     parser.add_argument("--seed", type=int, default=1, help="of parameters and batches (%(default)s)")
+    parser.add_argument("--virtual", action="store_true", help="in one process and virtual time")
     parser.add_argument("--out", type=Path, help="all runs as JSON")
     parser.add_argument("--plot", type=Path, help="the best runs as a picture")
     arguments = parser.parse_args()
@@ -286,7 +388,7 @@ def main() -> None:
         best.append(min(mine, key=lambda found: (found["seconds"] or 1e9, np.nan_to_num(found["points"][-1][1], nan=1e9))))
     base = next((found["seconds"] for found in best if found["method"] == "sync"), None)
     print(f"{arguments.model}, {best[0]['parameters']} parameters, {arguments.workers} workers, one {arguments.slow:g} × slower; "
-          f"a gradient takes {1000 * arguments.pace:g} ms; to a loss of {arguments.target}:\n")
+          f"a gradient takes {1000 * arguments.pace:g} ms{' of virtual time' if arguments.virtual else ''}; to a loss of {arguments.target}:\n")
     print("| method | rate | seconds | against sync | last loss | steps of the workers | longest delay |\n|-|-|-|-|-|-|-|")
     for found in best:
         seconds = found["seconds"]

@@ -68,7 +68,7 @@ struct DemoArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     methods: Vec<Method>,
     /// Worker processes
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=32))]
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
     /// How many times longer the last worker takes for a gradient
     #[arg(long, default_value_t = 4.0, value_parser = slowness)]

@@ -70,16 +70,28 @@ fn losses(area: &Area<'_>, comparison: &Comparison, label: &str, x: fn(&Point) -
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(56)
-        .build_cartesian_2d(0.0..right, (bottom * 0.95..top * 1.05).log_scale())?;
-    chart.configure_mesh().x_desc(label).y_desc("loss").light_line_style(WHITE).draw()?;
+        .build_cartesian_2d(0.0..right, (bottom * 0.95).log10()..(top * 1.05).log10())?;
+    // plotters' own logarithmic axis has no label within a decade.
+    chart
+        .configure_mesh()
+        .x_desc(label)
+        .y_desc("loss")
+        .y_label_formatter(&|y| format!("{:.2}", 10_f64.powf(*y)))
+        .light_line_style(WHITE)
+        .draw()?;
     for (outcome, colour) in comparison.outcomes.iter().zip(COLOURS.iter().cycle()) {
         let style = colour.stroke_width(2);
         chart
-            .draw_series(LineSeries::new(outcome.points.iter().map(|p| (x(p), p.loss)), style))?
+            .draw_series(LineSeries::new(outcome.points.iter().map(|p| (x(p), p.loss.log10())), style))?
             .label(format!("{}, η {}", outcome.name, outcome.rate))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
     }
-    chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.3)).draw()?;
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE)
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
     Ok(())
 }
 
@@ -189,7 +201,12 @@ fn lines(area: &Area<'_>, across: &str, up: &str, curves: &[(&str, Vec<(f64, f64
         }
     }
     if curves.iter().any(|(name, _)| !name.is_empty()) {
-        chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.3)).draw()?;
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::LowerRight)
+            .background_style(WHITE)
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
     }
     Ok(())
 }

@@ -183,7 +183,9 @@ pub fn study(source: Source, scale: f64, seed: u64, epochs: u64, rate: Option<f3
         }
         let mu = [shard.condition(8)?.0, shard.condition(4)?.0];
         let bits = shard.bits().clamp(2, 16);
-        let error = if shard.bits() == 32 { 0.0 } else { shard.condition(bits)?.1 };
+        // The pull before the first step was a flag.
+        let exact = shard.bits() == 32 || stamp.step == 1;
+        let error = if exact { 0.0 } else { shard.condition(bits)?.1 };
         Ok(Some(Step { epoch: stamp.epoch, step: stamp.step, bits: shard.bits(), error, mu }))
     };
     let follow = |bits: ModelBits| -> Result<Vec<Step>> {

@@ -94,6 +94,8 @@ fn one(
         job: Some(1),
         cookie: Some(u64::from(cookie).into()),
         workers: Some(u64::from(plan.workers)),
+        // Room for the sums of 64 workers, though all calls are RAW.
+        lane: Some(16),
         ..thc_ps::JobOptions::default()
     };
     let options = thc_ps::ServerOptions {
