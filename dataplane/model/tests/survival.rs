@@ -139,6 +139,11 @@ fn survives(spec: Spec, seed: u64) {
         newest > 0 && newest <= pushes.load(Ordering::Relaxed),
         "version {newest} after {pushes:?} pushes"
     );
+    if let Some(m) = spec.epoch {
+        // At most an epoch at each kill, in each of three shards, as each of three workers saw it; once each.
+        let most = 6 * 9 * u64::from(m.get());
+        assert!(forgotten <= most, "{forgotten} steps forgotten, at most {most} may be");
+    }
     println!("{newest} steps of {pushes:?} pushes, {forgotten} forgotten as seen by workers");
 }
 

@@ -180,6 +180,8 @@ struct Held {
     range: std::ops::Range<usize>,
     /// The last pull, and the server's incarnation then.
     stamp: Option<(u64, Stamp)>,
+    /// The newest version this worker knows of, and in which of the server's incarnations.
+    seen: Option<(u64, u64)>,
     /// Epoch of the snapshot that is held.
     snapshot: Option<u64>,
     /// Whether the last pull found it running.
@@ -251,6 +253,7 @@ impl Client {
                     number: number as u32,
                     range: from + range.start..from + range.end,
                     stamp: None,
+                    seen: None,
                     snapshot: None,
                     running: false,
                     sequence: 0,
@@ -549,6 +552,7 @@ impl Client {
                     self.stats.pulls += 1;
                     let incarnation = self.links[self.held[shard].server].as_ref().map(|l| l.incarnation);
                     self.held[shard].stamp = incarnation.map(|incarnation| (incarnation, stamp));
+                    self.held[shard].seen = incarnation.map(|incarnation| (incarnation, stamp.version));
                     self.held[shard].running = true;
                     ShardState::Running(stamp)
                 }
@@ -664,11 +668,12 @@ impl Client {
                 self.held.iter_mut().zip(&mut self.streams).filter(|(held, _)| held.server == server);
             for ((held, place), (stream, attached)) in shards.zip(streams) {
                 held.sequence = held.sequence.max(attached.sequence);
-                if let Some((incarnation, stamp)) = held.stamp
+                if let Some((incarnation, version)) = held.seen
                     && incarnation != link.incarnation
                 {
-                    self.stats.forgotten += stamp.version.saturating_sub(attached.stamp.version);
+                    self.stats.forgotten += version.saturating_sub(attached.stamp.version);
                 }
+                held.seen = Some((link.incarnation, attached.stamp.version));
                 debug_assert_eq!(stream.number, held.number);
                 *place = Some(stream);
             }
