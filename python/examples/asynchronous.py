@@ -84,9 +84,12 @@ def main() -> None:
     )
 
     def gradients(chosen: Tensor) -> Tensor:
+        started = time.thread_time()
         module.zero_grad()
         loss = nn.functional.cross_entropy(module(images[chosen]), labels[chosen])
         loss.backward()
+        if rank == size - 1:
+            time.sleep((arguments.slow - 1) * (time.thread_time() - started))
         return loss
 
     if arguments.correct:
@@ -104,15 +107,12 @@ def main() -> None:
     batches = torch.Generator().manual_seed(100 + rank)
     began, told = time.perf_counter(), 0
     while goes_on():
-        started = time.perf_counter()
         chosen = part[torch.randint(len(part), (arguments.batch,), generator=batches)]
         if arguments.correct:
             loss = optimizer.step(lambda: gradients(chosen))
         else:
             loss = gradients(chosen)
             optimizer.step()
-        if rank == size - 1:
-            time.sleep((arguments.slow - 1) * (time.perf_counter() - started))
         if rank == 0 and optimizer.version >= told + 200:
             told = optimizer.version
             print(f"step {told:5}  loss {loss.item():.4f}", flush=True)
