@@ -74,7 +74,7 @@ fn a_small_demo_reports_everything() {
     }
     let (up, down) =
         (number(&found, "/bytes_per_coordinate_up"), number(&found, "/bytes_per_coordinate_down"));
-    // 560 and 1072 bytes per packet of 1024 coordinates, some packets twice on a busy machine.
+    // 560 and 1072 bytes per packet of 1024 coordinates, norms, and some packets twice on a busy machine.
     assert!((0.546..0.7).contains(&up) && (1.04..1.3).contains(&down), "{up} {down}");
     let parameters = number(&found, "/parameters") as u64;
     assert_eq!(found["traffic"]["coordinates"], 2 * 12 * parameters);

@@ -14,6 +14,7 @@ use serde_json::Value;
 use thc_codec::block::Block;
 use thc_codec::buffer::Buffer;
 use thc_codec::isa::Isa;
+use thc_codec::partition::DEFAULT_BLOCK;
 use thc_codec::quantizer::{Quantizer, dequantize8};
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::{SignKey, mix};
@@ -28,8 +29,8 @@ use roofline::copy_of;
 
 /// Coordinates in a full partition.
 const LEN: usize = 1 << 20;
-/// Coordinates in a block that fits the first cache.
-const BLOCK: usize = 1 << 12;
+/// Coordinates in a block as jobs have it by default; it fits the first cache.
+const BLOCK: usize = 1 << DEFAULT_BLOCK;
 /// Indices in a packet.
 const PACKET: usize = 1024;
 const KEY: SignKey = SignKey { job_seed: 1, round: 2, partition: 0 };

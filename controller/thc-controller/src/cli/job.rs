@@ -74,7 +74,7 @@ pub struct CreateFlags {
     /// Slots for norms, even [default: 64 to 256, the more the smaller the blocks]
     #[arg(long, value_name = "SLOTS", help_heading = "Aggregator")]
     norm_slots: Option<u32>,
-    /// Coordinates that are transformed together, as a power of two: 10 to 20, for 2^10 to 2^20 [default: 20]
+    /// Coordinates that are transformed together, as a power of two: 10 to 20, for 2^10 to 2^20 [default: 13]
     #[arg(long, value_name = "LOG2", help_heading = "Compression")]
     block: Option<u32>,
     /// How many workers complete a sum [default: all]

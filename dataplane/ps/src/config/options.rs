@@ -121,7 +121,7 @@ pub struct JobOptions {
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub norm_slots: Option<u64>,
     /// Coordinates that are transformed together and have a norm of their own, as a power of two: 10 to 20, for 2^10 to
-    /// 2^20 [default: 20]
+    /// 2^20 [default: 13]
     #[arg(long, value_name = "LOG2", help_heading = "Job")]
     pub block: Option<u64>,
     /// What workers do about lost packets [default: reliable]

@@ -197,7 +197,7 @@ fn left_out_keys_get_defaults() {
     assert_eq!((config.recv_buffer, config.send_buffer), (8 << 20, 4 << 20));
     assert_eq!(config.memory_limit, 1 << 30);
     let [job] = &config.jobs[..] else { panic!("{} jobs", config.jobs.len()) };
-    assert_eq!((job.config.data_slots, job.config.norm_slots), (1024, 64));
+    assert_eq!((job.config.data_slots, job.config.norm_slots, job.welcome.block), (1024, 1024, 13));
     assert_eq!((job.config.lane, job.welcome.bits, job.welcome.shards), (Lane::Bits8, 4, config.shards));
     // Chosen for 4 workers: it must fit, and be the codec's choice.
     let chosen = choose(4, 8, 4).unwrap().table;
