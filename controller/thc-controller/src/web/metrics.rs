@@ -62,14 +62,14 @@ impl Collector for Seen {
         gauges(encoder, "target_up", "Whether the target is connected", up)?;
         gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
         let spec = |job: &thc_control_proto::v1::Job| job.spec.clone().unwrap_or_default();
-        let wanted = jobs.iter().map(|job| ([("job", spec(job).name)], f64::from(spec(job).workers)));
+        let wanted = jobs.iter().map(|job| ([("thc_job", spec(job).name)], f64::from(spec(job).workers)));
         gauges(encoder, "job_workers", "Workers that the job is for", wanted)?;
         let places = || {
             jobs.iter().flat_map(|job| {
                 let name = spec(job).name;
                 job.places
                     .iter()
-                    .map(move |place| ([("job", name.clone()), ("target", place.target.clone())], place))
+                    .map(move |place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
             })
         };
         let joined = places().map(|(labels, place)| (labels, f64::from(place.joined.count_ones())));
@@ -82,7 +82,7 @@ impl Collector for Seen {
             counted
                 .jobs
                 .iter()
-                .map(move |job| ([("job", job.job.clone()), ("target", job.target.clone())], value(job)))
+                .map(move |job| ([("thc_job", job.job.clone()), ("target", job.target.clone())], value(job)))
         };
         counters(encoder, "results", "Sums sent to all workers", of_jobs(|job| job.results))?;
         counters(encoder, "results_resent", "Sums sent again to one worker", of_jobs(|job| job.resent))?;
@@ -92,7 +92,7 @@ impl Collector for Seen {
             counted.jobs.iter().flat_map(|job| {
                 job.workers.iter().map(move |worker| {
                     let labels = [
-                        ("job", job.job.clone()),
+                        ("thc_job", job.job.clone()),
                         ("target", job.target.clone()),
                         ("worker", worker.worker.to_string()),
                     ];

@@ -106,13 +106,15 @@ fn it_reads_the_metrics_and_understands_the_dashboard() {
     };
     controller.until("connected", |controller| controller.told(&["target", "list"]).contains("connected"));
     controller.told(&["job", "create", "train", "--workers", "2", "--target", "ps1"]);
+    controller.told(&["job", "create", "other", "--workers", "3", "--target", "ps1"]);
     let workers = [0, 1].map(|_| aggregator::Worker::join(controller.listen, "train"));
     let text = fs::read_to_string(packaged("grafana/thc.json")).unwrap();
     let asked = expressions(&serde_json::from_str(&text).unwrap());
     assert!(asked.len() > 12, "{asked:?}");
-    // What Grafana fills in.
-    let filled =
-        |text: &String| text.replace("$__rate_interval", "5s").replace("$job", ".*").replace("$target", ".*");
+    // What Grafana fills in, for one of the jobs.
+    let filled = |text: &String| {
+        text.replace("$__rate_interval", "5s").replace("$job", "train").replace("$target", ".*")
+    };
     // These have something to show while a job runs and one target is away; of the others there is nothing to count.
     let rare = ["drops_total", "resent", "nudges"];
     for query in asked.iter().filter(|query| !rare.iter().any(|rare| query.contains(rare))) {
@@ -126,5 +128,20 @@ fn it_reads_the_metrics_and_understands_the_dashboard() {
     let value = |found: &serde_json::Value| found[0]["value"][1].as_str().unwrap().parse::<f64>().unwrap();
     controller.until("a rate", |_| value(&prometheus.ask("sum(rate(thc_packets_total[5s]))")) > 1.0);
     assert_eq!(value(&prometheus.ask("thc_target_up{target=\"away\"}")), 0.0);
+    // Jobs are told apart. Prometheus has a label `job` of its own, the name of what it scrapes.
+    for (job, workers, joined) in [("train", 2.0, 2.0), ("other", 3.0, 0.0)] {
+        let of = |metric: &str| {
+            let found = prometheus.ask(&format!("{metric}{{thc_job=\"{job}\"}}"));
+            assert_eq!(
+                (found.as_array().map(Vec::len), &found[0]["metric"]["job"]),
+                (Some(1), &"thc".into()),
+                "{found}"
+            );
+            value(&found)
+        };
+        assert_eq!((of("thc_job_workers"), of("thc_job_workers_joined")), (workers, joined), "{job}");
+    }
+    let of_other = prometheus.ask("sum(thc_packets_total{thc_job=\"other\"})");
+    assert_eq!(value(&of_other), 0.0, "its workers have not come");
     drop(workers);
 }
