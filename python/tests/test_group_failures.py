@@ -149,7 +149,7 @@ def test_the_job_is_unusable() -> None:
         def welcome() -> None:
             join_packet, worker = server.recvfrom(2048)
             nonce = join_packet[20:28]
-            header = struct.pack(">BBBBHBBIIHBB", 1, 0x31, 0, 1, 1, 0, 0, COOKIE, 0, 0, 0, 0)
+            header = struct.pack(">BBBBHBBIIHBB", 2, 0x31, 0, 1, 1, 0, 0, COOKIE, 0, 0, 0, 0)
             numbers = struct.pack(">IIIBBBBIBBHd", 77, 64, 8, 1, 8, 0, 1, 200_000, 1, 4, 30, 1 / 32)
             table = bytes([5] * 16)  # not increasing
             last = struct.pack(">BBBBII", 20, 1, 1, 0, 0, 0) + bytes(36)
