@@ -6,18 +6,14 @@
 //! Results go to `bench/adapt.json` in the target directory. Without `--bench` there is one turn and nothing is written.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
+use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 use thc_adapt::layerwise::{Problem, STEPS, discrete, exact};
+use thc_codec::signs::mix;
 
 const LAYERS: usize = 1000;
 const CHOICES: usize = 8;
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
 
 fn uniform(seed: u64) -> f64 {
     (mix(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 11) as f64 / (1u64 << 53) as f64
@@ -63,22 +59,24 @@ fn main() {
          least possible"
     );
     let figures = [("dynamic program of 10,000 steps", steps), ("exact solver", exact)];
-    let entries: Vec<String> = figures
-        .iter()
-        .map(|(name, seconds)| {
-            let ratio = seconds / 0.1;
-            println!("{name}: {:.1} ms, {ratio:.2} of 100 ms; {detail}", seconds * 1e3);
-            format!(
-                "  {{\"name\": \"{name}, 1,000 layers of 8 choices, over 100 ms\", \"ratio\": {ratio:.4}, \"better\": \"lower\", \
-                 \"aim\": 1.0, \"floor\": 5.0, \"detail\": \"{:.1} ms; {detail}\"}}",
-                seconds * 1e3
-            )
+    let entry = |(name, seconds): (&str, f64)| {
+        let ratio = seconds / 0.1;
+        println!("{name}: {:.1} ms, {ratio:.2} of 100 ms; {detail}", seconds * 1e3);
+        json!({
+            "name": format!("{name}, 1,000 layers of 8 choices, over 100 ms"),
+            "ratio": (ratio * 1000.0).round() / 1000.0,
+            "better": "lower",
+            "aim": 1.0,
+            "floor": 5.0,
+            "detail": format!("{:.1} ms; {detail}", seconds * 1e3),
         })
-        .collect();
+    };
+    let entries = figures.map(entry);
     if measured {
         let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "../target".to_owned());
         let folder = Path::new(&target).join("bench");
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("adapt.json"), format!("[\n{}\n]\n", entries.join(",\n"))).unwrap();
+        std::fs::write(folder.join("adapt.json"), serde_json::to_string_pretty(&entries).unwrap() + "\n")
+            .unwrap();
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Where it fails: partitions of few non-zero coordinates are not normal after the rotation (a single one becomes ±‖x‖/√d
 //! everywhere); with workers of different norms the range is the largest one's, and the others' steps are coarser than
-//! they need be, which [`spread`] accounts for; padding takes a share of the last partition's error away, at most 1023 of its
+//! they need be; padding takes a share of the last partition's error away, at most 1023 of its
 //! coordinates.
 
 use crate::error::{AdaptError, check};
@@ -26,7 +26,7 @@ const RESULT: f64 = 1024.0;
 /// 1024 bytes of sums hold. `block` is log₂ of a full partition.
 ///
 /// # Errors
-/// [`AdaptError::Parameter`] for widths that do not divide 8 or are not 8 or 16.
+/// [`AdaptError::Parameter`] for an index of other than 1, 2, 3, 4 or 8 bits, and a sum of other than 8 or 16.
 pub fn bytes(coordinates: usize, index_bits: u8, lane_bits: u8, block: u8) -> Result<f64, AdaptError> {
     if ![1, 2, 3, 4, 8].contains(&index_bits) {
         let value = f64::from(index_bits);
@@ -50,26 +50,6 @@ pub fn bytes(coordinates: usize, index_bits: u8, lane_bits: u8, block: u8) -> Re
 #[must_use]
 pub fn nmse(table: &LookupTable, workers: u8) -> f64 {
     table.quantization_error() / f64::from(workers.max(1)) + table.truncation_error()
-}
-
-/// The error of the mean of gradients of these norms, over the square of the largest: rounding steps are the largest norm's for
-/// all, and of the others less is truncated. `independent` gradients have nothing in common.
-///
-/// An upper bound for the workers of smaller norms, whose truncation is taken as the largest one's share.
-///
-/// # Errors
-/// [`AdaptError::Count`] without norms, [`AdaptError::Value`] for one that is negative or not finite.
-pub fn spread(table: &LookupTable, norms: &[f64]) -> Result<f64, AdaptError> {
-    if norms.is_empty() {
-        return Err(AdaptError::Count { what: "norms", actual: 0, expected: 1 });
-    }
-    let mut largest = 0.0f64;
-    for (worker, &norm) in norms.iter().enumerate() {
-        largest = largest.max(check("the norm", || format!("worker {worker}"), norm)?);
-    }
-    let mean_square = norms.iter().map(|norm| norm * norm).sum::<f64>() / norms.len() as f64;
-    let truncated = if largest > 0.0 { mean_square / (largest * largest) } else { 0.0 };
-    Ok(table.quantization_error() / norms.len() as f64 + table.truncation_error() * truncated)
 }
 
 /// The errors of one layer, squared L2 norms, by choice of table: one row of a [`Problem`](crate::layerwise::Problem).
@@ -153,14 +133,6 @@ mod tests {
         // ±1/√d everywhere: always as far from the values of the table.
         let ratio = measured(&table, &x, 1, 3) / nmse(&table, 1);
         assert!(!(0.95..1.05).contains(&ratio), "{ratio}");
-    }
-
-    #[test]
-    fn equal_norms_are_the_plain_case_and_smaller_ones_lose_less_by_truncation() {
-        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
-        assert!((spread(&table, &[2.0; 4]).unwrap() - nmse(&table, 4)).abs() < 1e-15);
-        assert!(spread(&table, &[2.0, 1.0, 1.0, 1.0]).unwrap() < nmse(&table, 4));
-        assert!(spread(&table, &[]).is_err() && spread(&table, &[f64::NAN]).is_err());
     }
 
     #[test]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import links
+from arguments import number, pairs, several
 from crew import Crew, Failed, find_server
 from links import Network
 from plan import Link, label
@@ -28,16 +29,16 @@ def parse(words: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python/bench/run allreduce", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", default="2,4", help="numbers of processes, separated by commas (%(default)s)")
-    parser.add_argument("--links", default="10,0", help="rates in Gb/s; 0 is unshaped loopback (%(default)s)")
-    parser.add_argument("--mib", type=float, default=64, help="the tensor's size in MiB of f32 (%(default)s)")
-    parser.add_argument("--repeat", type=int, default=15, help="repetitions of each (%(default)s)")
+    parser.add_argument("--workers", type=several(number(int, 1)), default="2,4", help="numbers of processes, separated by commas (%(default)s)")
+    parser.add_argument("--links", type=several(number(float, 0)), default="10,0", help="rates in Gb/s; 0 is unshaped loopback (%(default)s)")
+    parser.add_argument("--mib", type=number(float, 1 / 256), default=64, help="the tensor's size in MiB of f32 (%(default)s)")
+    parser.add_argument("--repeat", type=number(int, 1), default=15, help="repetitions of each (%(default)s)")
     parser.add_argument("--feedback", action="store_true", help="THC with error feedback")
-    parser.add_argument("--threads", type=int, help="threads that transform, in each process (the library's default)")
-    parser.add_argument("--server", metavar="KEY=VALUE,…", action="append", default=[],
+    parser.add_argument("--threads", type=number(int, 1), help="threads that transform, in each process (the library's default)")
+    parser.add_argument("--server", metavar="KEY=VALUE,…", type=pairs, action="append", default=[],
                         help="keys of the server's configuration file, and program=PATH; given several times, all "
                              "these servers are measured in turn")
-    parser.add_argument("--limit", type=float, default=10, help="end after so many minutes, with what there is")
+    parser.add_argument("--limit", type=number(float, 0, above=True), default=10, help="end after so many minutes, with what there is")
     parser.add_argument("--out", type=Path, default=Path("target/bench-torch"), help="folder for logs")
     return parser.parse_args(words)
 
@@ -46,19 +47,19 @@ def main(words: list[str]) -> int:
     """Measures what the command line asks for."""
     arguments = parse(words)
     program = find_server()
-    variants = [dict(key.split("=", 1) for key in text.split(",") if key) for text in arguments.server or [""]]
+    variants = arguments.server or [{}]
     if program is None:
         print("not run: thc-ps not found (cargo build --release -p thc-ps, or THC_PS_PROGRAM=PATH)")
         return 0
     # So that the context managers below clean up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     until = time.monotonic() + 60 * arguments.limit
-    rates: list[Link] = [float(rate) or None for rate in arguments.links.split(",")]
+    rates: list[Link] = [rate or None for rate in arguments.links]
     why = links.why_not()
     if why is None:
         links.remove_stale()
     records: list[dict[str, Any]] = []
-    for workers in map(int, arguments.workers.split(",")):
+    for workers in arguments.workers:
         for rate in rates:
             part = f"{workers} processes, {label(rate)}"
             if rate is not None and why is not None:
@@ -119,7 +120,8 @@ def measure(arguments: argparse.Namespace, program: Path, variants: list[dict[st
                    f"{spent['network']:.0f}, waiting {spent['waiting']:.0f} ms, the server's CPU time "
                    f"{spent['server_cpu']:.0f} ms; NMSE {last[-1]['nmse']:.4f}; {again} packets sent again; "
                    f"{len(turns)} repetitions")
-        which = arguments.server[int(method[3:] or 0)] if arguments.server else ""
+        chosen = variants[int(method[3:] or 0)]
+        which = ",".join(f"{key}={value}" for key, value in chosen.items())
         name = f"{arguments.mib:g} MiB, {workers} processes, {label(rate)}: thc over gloo{which and f', {which}'}"
         print(f"{middle['gloo'] / middle[method]:6.2f}  {name}\n        {detail}", flush=True)
         records.append({"name": name, "ratio": middle["gloo"] / middle[method], "better": "higher", "aim": aim,

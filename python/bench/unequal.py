@@ -36,6 +36,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 import thc.torch
+from arguments import among, number, several
 
 METHODS = {
     "sync": "synchronous THC",
@@ -362,12 +363,12 @@ def draw(path: Path, arguments: argparse.Namespace, best: list[dict[str, Any]]) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=PROBLEMS, default="resnet", help="what is trained (%(default)s)")
-    parser.add_argument("--methods", default=",".join(METHODS), help="separated by commas (%(default)s)")
-    parser.add_argument("--rates", default="0.05,0.1,0.2,0.4", help="tried for each method (%(default)s)")
-    parser.add_argument("--workers", type=int, default=4, help="processes (%(default)s)")
-    parser.add_argument("--slow", type=float, default=4.0, help="how much slower the last one is (%(default)s)")
-    parser.add_argument("--pace", type=float, default=0.06, help="seconds of a gradient (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=40.0, help="of each run (%(default)s)")
+    parser.add_argument("--methods", type=among(METHODS), default=",".join(METHODS), help="separated by commas (%(default)s)")
+    parser.add_argument("--rates", type=several(number(float, 0, above=True)), default="0.05,0.1,0.2,0.4", help="tried for each method (%(default)s)")
+    parser.add_argument("--workers", type=number(int, 1), default=4, help="processes (%(default)s)")
+    parser.add_argument("--slow", type=number(float, 1), default=4.0, help="how much slower the last one is (%(default)s)")
+    parser.add_argument("--pace", type=number(float, 0), default=0.06, help="seconds of a gradient (%(default)s)")
+    parser.add_argument("--seconds", type=number(float, 0, above=True), default=40.0, help="of each run (%(default)s)")
     parser.add_argument("--target", type=float, help="the loss (of the resnet 0.05, of the transformer 2.5)")
     parser.add_argument("--seed", type=int, default=1, help="of parameters and batches (%(default)s)")
     parser.add_argument("--virtual", action="store_true", help="in one process and virtual time")
@@ -377,9 +378,9 @@ def main() -> None:
     if arguments.target is None:
         arguments.target = PROBLEMS[arguments.model].target
     every, best = [], []
-    for method in arguments.methods.split(","):
+    for method in arguments.methods:
         mine = []
-        for rate in map(float, arguments.rates.split(",")):
+        for rate in arguments.rates:
             # What momentum adds up to.
             mine.append(run(arguments, method, rate / 10 if method.endswith("momentum") else rate))
             print(f"# {method} {mine[-1]['rate']:g}: {mine[-1]['seconds']} s, last loss {mine[-1]['points'][-1][1]:.4f}",

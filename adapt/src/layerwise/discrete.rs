@@ -1,22 +1,25 @@
 //! The paper's dynamic program (Algorithm 1): errors are counted in D steps of the bound.
 //!
-//! An error is rounded up to whole steps, so what is found keeps the bound. It takes time and memory of layers · D · choices
-//! and layers · D bytes.
+//! An error is rounded up to whole steps, so what is found keeps the bound. It takes time of layers · D · choices, and
+//! 2 · layers · D bytes.
 
 use super::{Assignment, Problem, frontier};
 use crate::error::AdaptError;
 
 /// D of the paper.
 pub const STEPS: usize = 10_000;
+/// More would take memory, 2 bytes for each layer and step, and gain nothing.
+pub const MOST_STEPS: usize = 1_000_000;
 
 /// The assignment of the least cost whose errors, each rounded up to a multiple of `bound` / `steps`, sum up to at most `bound`.
 ///
 /// # Errors
 /// [`AdaptError::Infeasible`] if there is none, which may be the rounding's fault when `bound` is within a step for each
-/// layer of the least error that there is; [`AdaptError::Parameter`] for no steps.
+/// layer of the least error that there is; [`AdaptError::Parameter`] for no steps or more than [`MOST_STEPS`].
 pub fn discrete(problem: &Problem, bound: f64, steps: usize) -> Result<Assignment, AdaptError> {
-    if steps == 0 {
-        return Err(AdaptError::Parameter { what: "the number of steps", value: 0.0, range: "at least 1" });
+    if !(1..=MOST_STEPS).contains(&steps) {
+        let value = steps as f64;
+        return Err(AdaptError::Parameter { what: "the number of steps", value, range: "1 to 1,000,000" });
     }
     problem.feasible(bound)?;
     let (layers, width) = (problem.layers(), steps + 1);

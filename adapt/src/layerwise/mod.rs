@@ -8,10 +8,13 @@ mod discrete;
 mod exact;
 mod frontier;
 
-pub use discrete::{STEPS, discrete};
+pub use discrete::{MOST_STEPS, STEPS, discrete};
 pub use exact::exact;
 
 use crate::error::{AdaptError, check};
+
+/// Most choices of a layer: solvers keep one in 16 bits.
+const MOST_CHOICES: usize = 1 << 15;
 
 /// Costs and errors of all choices of all layers.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +41,7 @@ impl Problem {
     /// A problem from one row per layer: the cost and the error of each choice. Every layer has equally many.
     ///
     /// # Errors
-    /// [`AdaptError::Count`] without layers or choices or for rows of other lengths, [`AdaptError::Value`] for a number
+    /// [`AdaptError::Count`] without layers or choices, for more than 2^15 choices or for rows of other lengths, [`AdaptError::Value`] for a number
     /// that is negative or not finite.
     pub fn new(costs: &[Vec<f64>], errors: &[Vec<f64>]) -> Result<Self, AdaptError> {
         let count = |what, actual, expected| {
@@ -46,8 +49,9 @@ impl Problem {
         };
         count("layers with errors", errors.len(), costs.len())?;
         let choices = costs.first().map_or(0, Vec::len);
-        if choices == 0 {
-            return Err(AdaptError::Count { what: "choices of a layer", actual: 0, expected: 1 });
+        if !(1..=MOST_CHOICES).contains(&choices) {
+            let expected = choices.clamp(1, MOST_CHOICES);
+            return Err(AdaptError::Count { what: "choices of a layer", actual: choices, expected });
         }
         let mut problem = Self { choices, costs: Vec::new(), errors: Vec::new() };
         for (layer, (costs, errors)) in costs.iter().zip(errors).enumerate() {
@@ -198,7 +202,11 @@ mod tests {
             assert!(matches!(solved, Err(AdaptError::Infeasible { .. })));
         }
         assert!(matches!(exact(&problem, f64::NAN), Err(AdaptError::Value { .. })));
-        assert!(matches!(discrete(&problem, 1.0, 0), Err(AdaptError::Parameter { .. })));
+        for steps in [0, MOST_STEPS + 1, usize::MAX] {
+            assert!(matches!(discrete(&problem, 1.0, steps), Err(AdaptError::Parameter { .. })));
+        }
+        let many = [vec![1.0; MOST_CHOICES + 1]];
+        assert!(matches!(Problem::new(&many, &many), Err(AdaptError::Count { .. })));
     }
 
     #[test]

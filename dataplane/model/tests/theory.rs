@@ -16,6 +16,11 @@ use thc_model::payload;
 use thc_model::shard::{Applied, PushHead, Shard, Stamp};
 use thc_model::{ModelBits, Push, Spec};
 
+/// L of its f_i.
+fn smoothness(problem: &Quadratic) -> f64 {
+    problem.a.iter().flatten().fold(0.0_f64, |max, a| max.max(f64::from(*a)))
+}
+
 const D: usize = 60;
 const SAMPLES: usize = 30;
 /// Workers, who come in turn: a gradient is that many steps old, less one.
@@ -115,7 +120,7 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
 
 #[test]
 fn condition_2_and_the_variance_bound_of_lemma_1_hold() {
-    let smoothness = Quadratic::new(SAMPLES, D, 2).smoothness();
+    let smoothness = smoothness(&Quadratic::new(SAMPLES, D, 2));
     for (mu, b) in [(0.05, 8), (0.5, 4), (5.0, 2), (0.05, 2)] {
         // As the paper prints it. With the scale of its step 11 the steps are half as many, 2^(b−1) − 1; the bound holds
         // all the same.
@@ -140,7 +145,7 @@ fn condition_2_and_the_variance_bound_of_lemma_1_hold() {
 
 #[test]
 fn the_variance_bound_of_lemma_3_holds() {
-    let smoothness = Quadratic::new(SAMPLES, D, 2).smoothness();
+    let smoothness = smoothness(&Quadratic::new(SAMPLES, D, 2));
     for (mu, b) in [(0.05, 8), (2.0, 4)] {
         let mut steps = Vec::new();
         let mut budget = f64::INFINITY;

@@ -14,8 +14,6 @@ use thc_transport::PacketIo;
 
 /// How often an idle group looks whether another worker needs something of it.
 pub(crate) const IDLE: Duration = Duration::from_millis(10);
-/// Longest sleep in one go while work is under way.
-pub(crate) const NAP: Duration = Duration::from_millis(5);
 
 pub(crate) struct Driver<I: PacketIo> {
     engine: Mutex<Engine<I>>,

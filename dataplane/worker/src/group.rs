@@ -1,8 +1,8 @@
 //! A group of workers that reduce together.
 
 use crate::controller::Reporter;
-use crate::driver::{Driver, IDLE, NAP};
-use crate::engine::{Engine, EngineConfig};
+use crate::driver::{Driver, IDLE};
+use crate::engine::{Engine, EngineConfig, NAP};
 use crate::random::random;
 use crate::{AnyIo, CallOptions, GroupConfig, Stats, WorkerError};
 use crossbeam_channel::{Receiver, bounded};

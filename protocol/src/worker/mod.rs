@@ -3,19 +3,19 @@
 
 mod call;
 mod error;
+mod parameters;
 mod rtt;
 mod stream;
 
 pub use call::CallSpec;
 pub use error::{CallError, SessionError, Workers};
+pub use parameters::Parameters;
 pub use rtt::Rtt;
 pub use stream::{Form, Place, StreamStats, Tx};
 
 use crate::aggregator::Shard;
-use crate::wire::{
-    HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN, Straggler, Welcome,
-};
-use crate::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use crate::wire::{HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN, Straggler};
+use crate::{Policy, Round, SlotId, TableId};
 use call::Call;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,83 +23,6 @@ use stream::{Finish, Stream};
 
 /// The longest run of packets: no run leaves a shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
-
-/// What a worker knows of its session.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameters {
-    /// The job.
-    pub job: JobId,
-    /// The session's cookie.
-    pub cookie: Cookie,
-    /// This worker.
-    pub worker: WorkerId,
-    /// n.
-    pub workers: u8,
-    /// Workers that complete a slot.
-    pub quorum: u8,
-    /// S.
-    pub data_slots: u32,
-    /// N.
-    pub norm_slots: u32,
-    /// Lane width.
-    pub lane: Lane,
-    /// Loss policy.
-    pub policy: Policy,
-    /// When `best-effort` gives a packet up.
-    pub deadline: Duration,
-    /// The job's table.
-    pub table: TableId,
-    /// Ports that share the slots (P21).
-    pub shards: u8,
-    /// How long nothing may move before the session fails.
-    pub timeout: Duration,
-    /// Shortest retransmission time-out.
-    pub min_rto: Duration,
-    /// Longest retransmission time-out.
-    pub max_rto: Duration,
-    /// First seq of both streams: 0, but for tests of wrapping rounds.
-    pub first_seq: u64,
-}
-
-impl Parameters {
-    /// From a WELCOME; `workers` is the header's. Time-outs get their defaults: 30 s for the
-    /// session, 20 ms to 1 s for retransmission.
-    #[must_use]
-    pub fn new(job: JobId, worker: WorkerId, workers: u8, welcome: &Welcome) -> Parameters {
-        Parameters {
-            job,
-            cookie: welcome.session,
-            worker,
-            workers,
-            quorum: welcome.quorum,
-            data_slots: welcome.data_slots,
-            norm_slots: welcome.norm_slots,
-            lane: welcome.lane,
-            policy: welcome.policy,
-            deadline: welcome.deadline,
-            table: welcome.table,
-            shards: welcome.shards,
-            timeout: Duration::from_secs(30),
-            min_rto: Duration::from_millis(20),
-            max_rto: Duration::from_secs(1),
-            first_seq: 0,
-        }
-    }
-
-    /// Whether a packet may be given up, or come too late for its sum.
-    #[must_use]
-    pub fn may_lose(&self) -> bool {
-        self.policy == Policy::BestEffort || self.by_quorum()
-    }
-
-    fn by_quorum(&self) -> bool {
-        self.quorum < self.workers
-    }
-
-    fn members(&self) -> u64 {
-        u64::MAX >> (64 - u32::from(self.workers.clamp(1, 64)))
-    }
-}
 
 /// What happens to calls. All are called from within [`Worker`]'s methods.
 pub trait Events {

@@ -28,8 +28,8 @@ static HELD: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 /// # Errors
 /// If there are none.
 pub fn free(count: u16) -> io::Result<u16> {
-    let end = chosen_from().max(FIRST + 1000) - count;
-    for _ in 0..TRIES {
+    let end = chosen_from().max(FIRST + 1000).saturating_sub(count);
+    for _ in 0..if end > FIRST { TRIES } else { 0 } {
         let random = RandomState::new().hash_one(count);
         let first = FIRST + (random % u64::from(end - FIRST)) as u16;
         if let Ok(held) = (first..first + count).map(hold).collect::<io::Result<Vec<_>>>() {
@@ -61,6 +61,11 @@ fn chosen_from() -> u16 {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    #[test]
+    fn more_than_there_are_is_an_error() {
+        assert!(free(u16::MAX).is_err());
+    }
 
     #[test]
     fn nobody_gets_a_port_twice_and_all_are_free_and_not_the_kernels() -> io::Result<()> {

@@ -86,12 +86,17 @@ fn losses(area: &Area<'_>, comparison: &Comparison, label: &str, x: fn(&Point) -
             .label(format!("{}, η {}", outcome.name, outcome.rate))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE)
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
+    legend(&mut chart, SeriesLabelPosition::UpperRight)?;
+    Ok(())
+}
+
+/// Names what has a label.
+fn legend<'a, X: Ranged, Y: Ranged>(
+    chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+    at: SeriesLabelPosition,
+) -> Drawn {
+    let mut labels = chart.configure_series_labels();
+    labels.position(at).background_style(WHITE).border_style(BLACK.mix(0.3)).draw()?;
     Ok(())
 }
 
@@ -137,12 +142,7 @@ fn bars(area: &Area<'_>, comparison: &Comparison, label: &str, parts: &[Part<'_>
         }
     }
     if parts.len() > 1 {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE)
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
+        legend(&mut chart, SeriesLabelPosition::LowerRight)?;
     }
     Ok(())
 }
@@ -201,12 +201,7 @@ fn lines(area: &Area<'_>, across: &str, up: &str, curves: &[(&str, Vec<(f64, f64
         }
     }
     if curves.iter().any(|(name, _)| !name.is_empty()) {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE)
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
+        legend(&mut chart, SeriesLabelPosition::LowerRight)?;
     }
     Ok(())
 }

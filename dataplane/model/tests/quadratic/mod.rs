@@ -1,5 +1,4 @@
 //! Quadratic problems: convex and smooth, with everything that theory speaks of at hand.
-#![allow(dead_code)]
 
 /// A quadratic problem: f_i(x) = ½ Σ_j a_ij (x_j − c_ij)². Every f_i is L-smooth with L = max a.
 pub struct Quadratic {
@@ -30,10 +29,6 @@ impl Quadratic {
             sum.iter_mut().zip(self.gradient(i, x)).for_each(|(sum, g)| *sum += g / n);
         }
         sum
-    }
-
-    pub fn smoothness(&self) -> f64 {
-        self.a.iter().flatten().fold(0.0_f64, |max, a| max.max(f64::from(*a)))
     }
 }
 

@@ -6,12 +6,14 @@
 
 mod calls;
 mod compressor;
+mod config;
 mod crew;
 mod feedback;
 mod link;
 mod memory;
 mod task;
 
+pub use config::EngineConfig;
 pub use memory::Borrowed;
 
 use crate::{CallOptions, Stats, WorkerError};
@@ -23,16 +25,16 @@ use memory::Memory;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thc_protocol::WorkerId;
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Mode, Welcome};
 use thc_protocol::worker::{CallSpec, Parameters, Place, SessionError, Worker};
-use thc_protocol::{JobId, WorkerId};
 use thc_transport::PacketIo;
 
 /// Groups of partitions compressed and not all sent, at least, beside one for each thread.
 const AHEAD: usize = 2;
 /// Longest sleep in one go while work is under way.
-const NAP: Duration = Duration::from_millis(5);
+pub(crate) const NAP: Duration = Duration::from_millis(5);
 /// An idle worker that has heard nothing for so long introduces itself again: a server that was restarted needs all
 /// workers of a session to know it (P24), also one that waits for nothing itself.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
@@ -44,25 +46,6 @@ const GATHER_MIN: Duration = Duration::from_micros(80);
 const GATHER_MAX: Duration = Duration::from_micros(200);
 /// How long the engine waits for others before it says so, and how often it repeats that.
 const REPORT: Duration = Duration::from_secs(3);
-
-/// What an engine is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct EngineConfig {
-    /// The parameter server's base address.
-    pub ps: SocketAddrV4,
-    /// The job.
-    pub job: JobId,
-    /// This worker.
-    pub worker: WorkerId,
-    /// How long a session may stand still.
-    pub timeout: Duration,
-    /// Shortest retransmission time-out.
-    pub min_rto: Duration,
-    /// Seed of the private rounding, `None` to derive it.
-    pub seed: Option<u64>,
-    /// Threads that compute, the caller's among them; at least 1.
-    pub threads: usize,
-}
 
 /// One worker's all-reduces over one packet interface.
 pub struct Engine<I: PacketIo> {

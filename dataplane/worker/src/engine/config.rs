@@ -1,0 +1,24 @@
+//! What an engine is made of.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+use thc_protocol::{JobId, WorkerId};
+
+/// What an engine is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineConfig {
+    /// The parameter server's base address.
+    pub ps: SocketAddrV4,
+    /// The job.
+    pub job: JobId,
+    /// This worker.
+    pub worker: WorkerId,
+    /// How long a session may stand still.
+    pub timeout: Duration,
+    /// Shortest retransmission time-out.
+    pub min_rto: Duration,
+    /// Seed of the private rounding, `None` to derive it.
+    pub seed: Option<u64>,
+    /// Threads that compute, the caller's among them; at least 1.
+    pub threads: usize,
+}
