@@ -85,6 +85,12 @@ def test_what_is_wrong_is_an_exception(server: thc.ModelServer) -> None:
         thc.Asynchronous(server.address, 20, 0.5, secret="some other secret", timeout=5)
     with pytest.raises(thc.ModelSilentError):
         thc.Asynchronous("127.0.0.1:9", 20, 0.5, secret=SECRET, timeout=0.5)
+    for key in ("worker", "workers", "model_bits", "epoch", "delay", "shard", "seed"):
+        for value in (-1, 2**70):
+            with pytest.raises(thc.ConfigError, match=f"^{key} is {value}"):
+                thc.Asynchronous(server.address, 20, 0.5, **{"secret": SECRET, "timeout": 5, key: value})
+    with pytest.raises(thc.ConfigError, match="^coordinates is 0"):
+        thc.Asynchronous(server.address, 0, 0.5, secret=SECRET, timeout=5)
     for options in [{"bits": 1}, {"mu": 0.5, "model_bits": 8}, {"delay": 3}, {"epoch": 0}, {"secret": "short"}]:
         with pytest.raises(thc.ConfigError):
             thc.Asynchronous(server.address, 20, 0.5, **{"secret": SECRET, "workers": 8, "timeout": 5, **options})

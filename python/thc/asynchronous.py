@@ -108,6 +108,19 @@ class Asynchronous:
     ) -> None:
         if bits != 32 and not 2 <= bits <= 16:
             raise ConfigError(f"bits is {bits}: give 2 to 16, or 32")
+        if model_bits is not None and model_bits != 32 and not 2 <= model_bits <= 16:
+            raise ConfigError(f"model_bits is {model_bits}: give 2 to 16, or 32")
+        for name, value, least, most in (
+            ("coordinates", coordinates, 1, 2**63),
+            ("workers", workers, 1, 1024),
+            ("worker", worker, 0, 1023),
+            ("epoch", epoch, 1, 2**32 - 1),
+            ("delay", delay, 0, 2**32 - 1),
+            ("shard", shard, 1, 2**32 - 1),
+            ("seed", seed, 0, 2**64 - 1),
+        ):
+            if value is not None and not least <= value <= most:
+                raise ConfigError(f"{name} is {value}: give {least} to {most}")
         self.coordinates = coordinates
         self.rate = rate
         self.corrected = corrected

@@ -152,7 +152,7 @@ impl AsyncArgs {
 impl DemoArgs {
     fn plan(self) -> Result<Plan> {
         let Data { data: source, scale, seed, json } = self.data;
-        if self.delay.is_some_and(|delay| delay + 1 < u32::from(self.workers)) {
+        if self.delay.is_some_and(|delay| delay < u32::from(self.workers) - 1) {
             let workers = self.workers;
             return Err(Error::Delay { least: u32::from(workers) - 1, workers });
         }
