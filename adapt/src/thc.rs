@@ -19,6 +19,8 @@ const HEADERS: f64 = 20.0 + 8.0 + 20.0;
 const NORM: f64 = 20.0;
 /// Payload of a RESULT, bytes.
 const RESULT: f64 = 1024.0;
+/// Coordinates of a RAW.
+const RAW: f64 = 256.0;
 
 /// Bytes that a worker sends and receives for a tensor, headers from IPv4 on included.
 ///
@@ -41,6 +43,16 @@ pub fn bytes(coordinates: usize, index_bits: u8, lane_bits: u8, block: u8) -> Re
     let total = partition::split(coordinates, block)
         .map(|part| 2.0 * (HEADERS + NORM) + (part.padded as f64 / per_packet).ceil() * data);
     Ok(total.sum())
+}
+
+/// Bytes that a worker sends and receives for a tensor as 32-bit integers (P32), headers included. `block` is log₂ of a
+/// full partition.
+#[must_use]
+pub fn raw_bytes(coordinates: usize, block: u8) -> f64 {
+    let packets = |part: partition::Partition| (part.padded as f64 / RAW).ceil();
+    partition::split(coordinates, block)
+        .map(|part| 2.0 * (HEADERS + NORM) + packets(part) * 2.0 * (HEADERS + RESULT))
+        .sum()
 }
 
 /// Mean squared error of the mean of `workers` gradients of equal norm, over the square of that norm.
@@ -143,6 +155,8 @@ mod tests {
         // 16-bit sums: twice as many packets of half as many indices.
         assert_eq!(bytes(1 << 20, 4, 16, 20).unwrap(), 2048.0 * (304.0 + 1072.0) + 136.0);
         assert_eq!(bytes(0, 4, 8, 20).unwrap(), 0.0);
+        assert_eq!(raw_bytes(1 << 20, 20), 4096.0 * 2.0 * 1072.0 + 136.0);
+        assert_eq!(raw_bytes(1, 20), 4.0 * 2.0 * 1072.0 + 136.0);
         assert!(bytes(1, 5, 8, 20).is_err() && bytes(1, 4, 9, 20).is_err());
     }
 }

@@ -1,9 +1,11 @@
-//! The module `thc._native`: [`thc_worker::Group`] and [`thc_ps::Server`] as Python classes.
+//! The module `thc._native`: [`thc_worker::Group`] and [`thc_ps::Server`] as Python classes, and the policies of
+//! [`thc_adapt`].
 //!
 //! Nothing is decided here: arguments are read, the interpreter is let go, the library is called, and its
 //! errors become the exceptions of `thc.errors`. What users see is the package `thc` in `python/thc`.
 #![forbid(unsafe_code)]
 
+mod adapt;
 mod errors;
 mod file;
 mod group;
@@ -31,6 +33,10 @@ fn log_to_stderr() {
 mod _native {
     use super::{Bound, PyModule, PyResult};
 
+    #[pymodule_export]
+    use super::adapt::{
+        Accordion, ThresholdTable, adapt_fit, adapt_price, adapt_solve, adapt_thc_bytes, adapt_thc_nmse,
+    };
     #[pymodule_export]
     use super::file::read_config;
     #[pymodule_export]

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use thc_transport::IoName;
 
+use crate::adapt::AdaptArgs;
 use crate::asynchronous;
 use crate::asynchronous::arguments::{AsyncArgs, ORDER};
 use crate::demo::plan::{Plan, WorkerPlan};
@@ -54,6 +55,8 @@ enum Subcommands {
     Nmse(NmseArgs),
     /// Draw the error of THC and of other schemes: SVG files, numbers, one page with all
     Figures(FiguresArgs),
+    /// Choose each layer's compression from its gradient: the fewest bytes at a bounded error
+    Adapt(AdaptArgs),
     /// Train asynchronously with double quantization, and compare with full precision
     Async(AsyncArgs),
     /// A worker process of `thc async demo`
@@ -307,6 +310,7 @@ fn execute(command: Subcommands) -> Result<()> {
             print(&sweep::run()?, json)
         }
         Subcommands::Table(args) => print(&table(&args)?, args.json),
+        Subcommands::Adapt(args) => print(&args.run()?, args.json),
         Subcommands::Nmse(args) => {
             let experiment = Experiment {
                 bits: args.bits,

@@ -52,6 +52,31 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A file that says nothing usable about layers.
+    #[error("{}: {reason}", path.display())]
+    Profile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A choice that is none.
+    #[error("--choices {choice:?}: write bits, 1, 2, 3, 4 or 8, or raw")]
+    UnknownChoice {
+        /// As given.
+        choice: String,
+    },
+    /// A default that is none of the choices.
+    #[error("--default {default:?} is none of the choices {choices}: name one of them, or give --bound")]
+    DefaultChoice {
+        /// As given.
+        default: String,
+        /// Those that there are.
+        choices: String,
+    },
+    /// Layers' measurements that no choice fits.
+    #[error(transparent)]
+    Adapt(#[from] thc_adapt::AdaptError),
     /// A folder has no gradients that the demo saved.
     #[error("{} has no saved gradients; make some with: thc demo --save-gradients {}", path.display(), path.display())]
     NoGradients {
@@ -252,6 +277,8 @@ impl Error {
             | Self::NoDpdk
             | Self::SwitchWith { .. }
             | Self::ControllerOverDpdk
+            | Self::UnknownChoice { .. }
+            | Self::DefaultChoice { .. }
             | Self::Codec(_)
             | Self::Delay { .. }
             | Self::Job(_)

@@ -1,5 +1,6 @@
 //! THC's testbed: the demo, lookup tables and error figures behind the program `thc`.
 
+mod adapt;
 mod asynchronous;
 pub mod cli;
 pub mod demo;

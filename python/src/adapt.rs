@@ -1,0 +1,170 @@
+//! The policies of [`thc_adapt`]: pure functions of measurements.
+
+use crate::errors;
+use numpy::PyReadonlyArray2;
+use pyo3::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use thc_adapt::layerwise::{Assignment, Problem, STEPS, discrete, exact};
+use thc_adapt::{AdaptError, accordion, buckets, thc, threshold};
+use thc_codec::table::{LookupTable, choose};
+
+fn said<T>(py: Python<'_>, result: Result<T, AdaptError>) -> PyResult<T> {
+    result.map_err(|error| errors::config(py, &error.to_string()))
+}
+
+fn problem(
+    costs: &PyReadonlyArray2<'_, f64>,
+    errors: &PyReadonlyArray2<'_, f64>,
+) -> Result<Problem, AdaptError> {
+    let rows = |table: &PyReadonlyArray2<'_, f64>| -> Vec<Vec<f64>> {
+        table.as_array().outer_iter().map(|row| row.to_vec()).collect()
+    };
+    Problem::new(&rows(costs), &rows(errors))
+}
+
+/// Choices, cost, error, least cost.
+type Found = (Vec<usize>, f64, f64, f64);
+
+fn found(assignment: Assignment) -> Found {
+    (assignment.choices, assignment.cost, assignment.error, assignment.least_cost)
+}
+
+/// L-GreCo's choice: by `steps` of error, or exactly for 0 of them; `None` are the paper's.
+#[pyfunction]
+#[pyo3(signature = (costs, errors, bound, steps))]
+pub fn adapt_solve(
+    py: Python<'_>,
+    costs: PyReadonlyArray2<'_, f64>,
+    errors: PyReadonlyArray2<'_, f64>,
+    bound: f64,
+    steps: Option<usize>,
+) -> PyResult<Found> {
+    let problem = said(py, problem(&costs, &errors))?;
+    let solved = py.detach(|| match steps {
+        Some(0) => exact(&problem, bound),
+        steps => discrete(&problem, bound, steps.unwrap_or(STEPS)),
+    });
+    said(py, solved).map(found)
+}
+
+/// What given choices cost and lose.
+#[pyfunction]
+#[pyo3(signature = (costs, errors, choices))]
+pub fn adapt_price(
+    py: Python<'_>,
+    costs: PyReadonlyArray2<'_, f64>,
+    errors: PyReadonlyArray2<'_, f64>,
+    choices: Vec<usize>,
+) -> PyResult<Found> {
+    said(py, problem(&costs, &errors).and_then(|problem| problem.price(&choices))).map(found)
+}
+
+/// Error of a table's mean over the squared norm: of (b, g, p), or of the best g and p for the lane; with them.
+#[pyfunction]
+#[pyo3(signature = (bits, granularity, fraction, workers, lane))]
+pub fn adapt_thc_nmse(
+    py: Python<'_>,
+    bits: u8,
+    granularity: Option<u16>,
+    fraction: Option<f64>,
+    workers: u8,
+    lane: u8,
+) -> PyResult<(f64, u16, f64)> {
+    let table = py.detach(|| match (granularity, fraction) {
+        (Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
+        _ => choose(bits, lane, workers.into()).map(|choice| choice.table),
+    });
+    let table = table.map_err(|error| errors::config(py, &error.to_string()))?;
+    Ok((thc::nmse(&table, workers), table.granularity(), table.fraction()))
+}
+
+/// Bytes up and down of a tensor, headers included; RAW for no bits.
+#[pyfunction]
+#[pyo3(signature = (coordinates, bits, lane, block))]
+pub fn adapt_thc_bytes(
+    py: Python<'_>,
+    coordinates: usize,
+    bits: Option<u8>,
+    lane: u8,
+    block: u8,
+) -> PyResult<f64> {
+    if !(10..=20).contains(&block) {
+        return Err(errors::config(py, &format!("block is {block}: it must be 10 to 20")));
+    }
+    match bits {
+        Some(bits) => said(py, thc::bytes(coordinates, bits, lane, block)),
+        None => Ok(thc::raw_bytes(coordinates, block)),
+    }
+}
+
+/// The line of least squares: slope and intercept.
+#[pyfunction]
+#[pyo3(signature = (points))]
+pub fn adapt_fit(py: Python<'_>, points: Vec<(f64, f64)>) -> PyResult<(f64, f64)> {
+    said(py, buckets::fit(&points)).map(|line| (line.slope, line.intercept))
+}
+
+/// Critical regimes.
+#[pyclass(module = "thc._native", frozen)]
+pub struct Accordion(Mutex<accordion::Accordion>);
+
+#[pymethods]
+impl Accordion {
+    #[new]
+    #[pyo3(signature = (eta))]
+    fn new(py: Python<'_>, eta: f64) -> PyResult<Self> {
+        said(py, accordion::Accordion::new(eta)).map(|inner| Self(Mutex::new(inner)))
+    }
+
+    fn look(&self, py: Python<'_>, norms: Vec<f64>) -> PyResult<Vec<bool>> {
+        said(py, locked(&self.0).look(&norms))
+    }
+
+    fn restart(&self) {
+        locked(&self.0).restart();
+    }
+}
+
+/// The communication threshold table.
+#[pyclass(module = "thc._native", frozen)]
+pub struct ThresholdTable(Mutex<threshold::Table>);
+
+#[pymethods]
+impl ThresholdTable {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    fn raw(&self, py: Python<'_>, size: u64, seconds: f64) -> PyResult<()> {
+        said(py, locked(&self.0).raw(size, seconds))
+    }
+
+    fn compressed(&self, py: Python<'_>, size: u64, seconds: f64, processing: f64) -> PyResult<()> {
+        said(py, locked(&self.0).compressed(size, seconds, processing))
+    }
+
+    /// Size, t_c, t_c^q, t_p^q.
+    fn rows(&self) -> Vec<(u64, f64, f64, f64)> {
+        locked(&self.0).rows().map(|row| (row.size, row.raw, row.compressed, row.processing)).collect()
+    }
+
+    fn threshold(&self) -> Option<u64> {
+        locked(&self.0).threshold()
+    }
+
+    fn changed(&self, size: u64, seconds: f64, share: f64) -> bool {
+        locked(&self.0).changed(size, seconds, share)
+    }
+
+    /// The threshold of a group, from its members' tables.
+    #[staticmethod]
+    fn agreed(tables: Vec<PyRef<'_, ThresholdTable>>) -> Option<u64> {
+        let tables: Vec<threshold::Table> = tables.iter().map(|table| locked(&table.0).clone()).collect();
+        threshold::Table::agreed(&tables)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,173 @@
+"""What to compress, and how much: policies without I/O, from measurements to choices.
+
+- :func:`layerwise`: for each layer one of several compressions, so that all together cost the least and lose no more than a
+  bound (L-GreCo, MLSys 2024).
+- :func:`thc_error`, :func:`thc_bytes`: what a lookup table loses and costs, in closed form.
+- :class:`Accordion`: which layers are in a critical regime (Agarwal et al., MLSys 2021).
+- :func:`fit`: what a byte costs in time, by bucket.
+- :class:`ThresholdTable`: from which size on compression pays (SlimGC, section 3.3).
+
+``thc.torch.wrap(model, adapt=True)`` uses them while it trains, and ``thc adapt`` on the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thc import _native
+
+__all__ = [
+    "Accordion",
+    "Assignment",
+    "Line",
+    "TableError",
+    "ThresholdRow",
+    "ThresholdTable",
+    "fit",
+    "layerwise",
+    "price",
+    "thc_bytes",
+    "thc_error",
+]
+
+ETA = 0.5
+"""Accordion's η, as its authors suggest it."""
+
+
+class Assignment(NamedTuple):
+    """A choice for each layer."""
+
+    choices: list[int]
+    """By layer, an index into its choices."""
+    cost: float
+    error: float
+    least_cost: float
+    """No assignment within the bound costs less: this one is the best if it is ``cost``. 0 if nothing was solved."""
+
+
+def _rows(table: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    rows = np.ascontiguousarray(table, dtype=np.float64)
+    return rows if rows.ndim == 2 else rows.reshape(len(rows) if rows.ndim else 1, -1)
+
+
+def layerwise(
+    costs: npt.ArrayLike, errors: npt.ArrayLike, bound: float, *, exact: bool = False, steps: int | None = None
+) -> Assignment:
+    """For each layer the choice with which all together cost the least and lose at most ``bound``.
+
+    ``costs`` and ``errors`` have a row for each layer and a column for each choice; errors are squared L2 norms. By default it
+    is L-GreCo's dynamic program over 10,000 (``steps``) steps of the bound; ``exact`` needs no steps, and bounds what they lose.
+
+    Raises :exc:`~thc.ConfigError` if a number is negative or not finite, or if no choices keep the bound.
+    """
+    return Assignment(*_native.adapt_solve(_rows(costs), _rows(errors), bound, 0 if exact else steps))
+
+
+def price(costs: npt.ArrayLike, errors: npt.ArrayLike, choices: Sequence[int]) -> Assignment:
+    """What given choices cost and lose: with the default ones, the error is L-GreCo's bound."""
+    return Assignment(*_native.adapt_price(_rows(costs), _rows(errors), list(choices)))
+
+
+class TableError(NamedTuple):
+    """What a lookup table loses."""
+
+    nmse: float
+    """Squared error of the mean over all workers, over the squared norm of one's gradient."""
+    granularity: int
+    fraction: float
+
+
+def thc_error(
+    bits: int, workers: int, granularity: int | None = None, fraction: float | None = None, *, lane: int = 8
+) -> TableError:
+    """What the table of (b, g, p) loses with n workers; without g and p the best whose sums fit ``lane`` bits.
+
+    A layer's error is its squared norm times ``nmse``, whatever the layer: after the rotation all look alike.
+    """
+    return TableError(*_native.adapt_thc_nmse(bits, granularity, fraction, workers, lane))
+
+
+def thc_bytes(coordinates: int, bits: int | None, *, lane: int = 8, block: int = 13) -> float:
+    """Bytes that a worker sends and receives for a tensor, headers from IPv4 on included: at ``bits`` per index, or without
+    compression for ``None``."""
+    return _native.adapt_thc_bytes(coordinates, bits, lane, block)
+
+
+class Accordion:
+    """While a layer's gradient changes fast it is critical, and better compressed little."""
+
+    def __init__(self, eta: float = ETA) -> None:
+        self._native = _native.Accordion(eta)
+
+    def look(self, norms: Iterable[float]) -> list[bool]:
+        """Which layers are critical, from the norms of the gradients accumulated since the last look; at first all."""
+        return self._native.look([float(norm) for norm in norms])
+
+    def restart(self) -> None:
+        """All layers are critical at the next look, as after a change of the learning rate."""
+        self._native.restart()
+
+
+class Line(NamedTuple):
+    """Seconds over bytes."""
+
+    slope: float
+    intercept: float
+
+
+def fit(points: Iterable[tuple[float, float]]) -> Line:
+    """The line of least squares through measured (bytes, seconds) of a bucket; its slope is what a byte there costs."""
+    return Line(*_native.adapt_fit([(float(x), float(y)) for x, y in points]))
+
+
+class ThresholdRow(NamedTuple):
+    """Tensors of one size; averages in seconds."""
+
+    size: int
+    raw: float
+    """t_c: not compressed."""
+    compressed: float
+    """t_c^q: on the network, compressed."""
+    processing: float
+    """t_p^q: compressing and decompressing."""
+
+    @property
+    def gain(self) -> float:
+        """Above 1 compression pays."""
+        return self.raw / max(self.compressed + self.processing, 1e-12)
+
+
+class ThresholdTable:
+    """Times of a warm-up, by size of tensor: from which size on compression pays."""
+
+    def __init__(self) -> None:
+        self._native = _native.ThresholdTable()
+
+    def raw(self, size: int, seconds: float) -> None:
+        """A tensor of so many coordinates took so long without compression."""
+        self._native.raw(size, seconds)
+
+    def compressed(self, size: int, seconds: float, processing: float) -> None:
+        """One took so long on the network, and so long to be compressed and decompressed."""
+        self._native.compressed(size, seconds, processing)
+
+    def rows(self) -> list[ThresholdRow]:
+        """The sizes that were seen both ways, smallest first."""
+        return [ThresholdRow(*row) for row in self._native.rows()]
+
+    def threshold(self) -> int | None:
+        """The smallest size whose gain is above 1; ``None`` if compression never pays."""
+        return self._native.threshold()
+
+    def changed(self, size: int, seconds: float, share: float = 0.5) -> bool:
+        """Whether a raw tensor's time is off by more than ``share``: then the link is another one."""
+        return self._native.changed(size, seconds, share)
+
+    @staticmethod
+    def agreed(tables: Sequence[ThresholdTable]) -> int | None:
+        """The threshold of a group: row by row its slowest member's times."""
+        return _native.ThresholdTable.agreed([table._native for table in tables])

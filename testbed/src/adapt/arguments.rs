@@ -1,0 +1,150 @@
+//! The arguments of `thc adapt`, and what they ask for.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use thc_adapt::layerwise::{Problem, STEPS, discrete, exact};
+use thc_adapt::thc;
+use thc_codec::table::choose;
+
+use super::profile::Profile;
+use super::report::{Report, Row};
+use crate::error::{Error, Result};
+
+/// What a layer may get.
+struct Choice {
+    name: String,
+    /// Index and sum bits, and the error over the squared norm; nothing for RAW.
+    table: Option<(u8, u8, f64)>,
+}
+
+/// Choose each layer's compression (L-GreCo).
+#[derive(Args)]
+#[command(
+    after_help = "Chooses for each layer one of several compressions, so that all together cost the fewest bytes and lose \
+                  no more\nthan the default for all would (L-GreCo). What THC loses of a layer follows from its norm.\n\n\
+                  FILE is one of\n  \
+                  gradients.npz    an array for each layer, as numpy.savez writes it\n  \
+                  profile.toml     [[layer]] with name, size (coordinates) and norm\n  \
+                  profile.json     {\"layer\": [{\"name\": …, \"size\": …, \"norm\": …}, …]}\n\
+                  A profile of another compressor has choices = [\"rank 1\", …] and for each layer costs and errors in place of \
+                  norm.\n\n\
+                  Examples:\n  \
+                  python3 -c \"import numpy as n; r = n.random.default_rng(1); \
+                  n.savez('g.npz', conv=r.normal(0, 1, (64, 27)), fc=r.normal(0, .01, (512, 512)))\"\n  \
+                  thc adapt g.npz --workers 4\n  \
+                  thc adapt g.npz --workers 4 --choices 2,3,4,8 --exact --json"
+)]
+pub struct AdaptArgs {
+    /// Gradients by layer (.npz), or a profile (.toml, .json)
+    file: PathBuf,
+    /// Workers whose gradients are averaged
+    #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    workers: u8,
+    /// Bits that a layer may get, and raw: 32-bit integers
+    #[arg(long, value_name = "BITS", value_delimiter = ',', default_value = "2,3,4,8,raw")]
+    choices: Vec<String>,
+    /// The choice for all layers that says how much may be lost
+    #[arg(long, value_name = "CHOICE", default_value = "4")]
+    default: String,
+    /// Lose at most this in all, a squared L2 norm, in place of what the default loses
+    #[arg(long, value_name = "ERROR")]
+    bound: Option<f64>,
+    /// Steps in which the dynamic program counts errors
+    #[arg(long, default_value_t = STEPS, conflicts_with = "exact")]
+    steps: usize,
+    /// Solve without steps, and prove how good the answer is
+    #[arg(long)]
+    exact: bool,
+    /// Coordinates that are transformed together, as a power of two
+    #[arg(long, value_name = "LOG2", default_value_t = 13, value_parser = clap::value_parser!(u8).range(10..=20))]
+    block: u8,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl AdaptArgs {
+    /// Reads the file and chooses.
+    ///
+    /// # Errors
+    /// What cannot be read, and what cannot be chosen.
+    pub fn run(&self) -> Result<Report> {
+        let profile = Profile::read(&self.file)?;
+        let choices = if profile.choices.is_empty() {
+            self.choices.iter().map(|name| self.choice(name)).collect::<Result<Vec<_>>>()?
+        } else {
+            profile.choices.iter().map(|name| Choice { name: name.clone(), table: None }).collect()
+        };
+        let mut costs = Vec::new();
+        let mut errors = Vec::new();
+        for layer in &profile.layers {
+            match (&layer.costs, &layer.errors) {
+                (Some(cost), Some(error)) => {
+                    costs.push(cost.clone());
+                    errors.push(error.clone());
+                }
+                _ => {
+                    let square = layer.norm.unwrap_or_default().powi(2);
+                    costs.push(choices.iter().map(|c| self.bytes(layer.size, c)).collect::<Result<_>>()?);
+                    errors.push(choices.iter().map(|c| c.table.map_or(0.0, |t| t.2 * square)).collect());
+                }
+            }
+        }
+        let problem = Problem::new(&costs, &errors)?;
+        let named = choices.iter().position(|choice| choice.name == self.default);
+        let uniform = named.map(|default| problem.price(&vec![default; problem.layers()])).transpose()?;
+        let bound = match (self.bound, &uniform) {
+            (Some(bound), _) => bound,
+            (None, Some(uniform)) => uniform.error,
+            (None, None) => {
+                let choices = choices.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
+                return Err(Error::DefaultChoice { default: self.default.clone(), choices });
+            }
+        };
+        let found = if self.exact { exact(&problem, bound)? } else { discrete(&problem, bound, self.steps)? };
+        let rows = profile.layers.iter().zip(&found.choices).enumerate();
+        let rows = rows.map(|(at, (layer, &choice))| Row {
+            layer: layer.name.clone(),
+            coordinates: layer.size,
+            norm: layer.norm,
+            choice: choices[choice].name.clone(),
+            error: problem.errors(at)[choice],
+            cost: problem.costs(at)[choice],
+            share: if found.cost > 0.0 { problem.costs(at)[choice] / found.cost } else { 0.0 },
+        });
+        Ok(Report {
+            rows: rows.collect(),
+            default: uniform.as_ref().map(|_| self.default.clone()),
+            default_cost: uniform.map(|uniform| uniform.cost),
+            cost: found.cost,
+            error: found.error,
+            bound,
+            least_cost: found.least_cost,
+        })
+    }
+
+    /// The table for so many bits, with the narrowest sums that it fits.
+    fn choice(&self, name: &str) -> Result<Choice> {
+        if name == "raw" {
+            return Ok(Choice { name: name.to_owned(), table: None });
+        }
+        let bits = name.parse().ok().filter(|bits| [1, 2, 3, 4, 8].contains(bits));
+        let bits: u8 = bits.ok_or_else(|| Error::UnknownChoice { choice: name.to_owned() })?;
+        let (lane, chosen) = match choose(bits, 8, self.workers.into()) {
+            Ok(chosen) => (8, chosen),
+            Err(_) => (16, choose(bits, 16, self.workers.into())?),
+        };
+        Ok(Choice {
+            name: name.to_owned(),
+            table: Some((bits, lane, thc::nmse(&chosen.table, self.workers))),
+        })
+    }
+
+    fn bytes(&self, coordinates: usize, choice: &Choice) -> Result<f64> {
+        match choice.table {
+            Some((bits, lane, _)) => Ok(thc::bytes(coordinates, bits, lane, self.block)?),
+            None => Ok(thc::raw_bytes(coordinates, self.block)),
+        }
+    }
+}
