@@ -6,12 +6,28 @@
 
 That is the one line to change: from then on ``backward`` averages gradients at 4 bits per coordinate. For the
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
-speed: :class:`AsynchronousSGD`.
+speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
+:class:`Adapt`, :func:`plot_plan`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
+from thc.torch.adaptive import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
 from thc.torch.hook import Hook, hook
+from thc.torch.plan import Plan, PlanRow
+from thc.torch.plot import plot_plan
 from thc.torch.synchronize import sync_parameters
 from thc.torch.wrap import hook_of, wrap
 
-__all__ = ["AsynchronousSGD", "Hook", "coordinates", "hook", "hook_of", "sync_parameters", "wrap"]
+__all__ = [
+    "Adapt",
+    "AsynchronousSGD",
+    "Hook",
+    "Plan",
+    "PlanRow",
+    "coordinates",
+    "hook",
+    "hook_of",
+    "plot_plan",
+    "sync_parameters",
+    "wrap",
+]

@@ -9,7 +9,7 @@ import logging
 import time
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,14 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.group import Group
+from thc.torch.adaptive import Adapt, Adaptive
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.feedback import FeedbackStore
 from thc.torch.lane import lane_of
 from thc.torch.layout import Layout, Segment
 from thc.torch.peers import Gathering, Peers
+from thc.torch.plan import Plan
 
 __all__ = ["Hook", "hook"]
 
@@ -57,6 +59,7 @@ class Options:
     feedback: bool
     nonfinite: str
     fallback: bool
+    adapt: Adapt | None
 
     def __post_init__(self) -> None:
         if self.warmup < 0:
@@ -92,8 +95,9 @@ class Hook:
                 f"the process group has {ranks} ranks, but the THC job {group.workers} workers: "
                 "they must be the same processes"
             )
-        if options.exclude and model is None:
-            raise errors.ConfigError("exclude names parameters: give the hook the model, too")
+        for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt)):
+            if wanted and model is None:
+                raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
         self._peers = Peers(process_group)
         self._lane = lane_of(group)
         self._feedback = FeedbackStore(group)
@@ -115,6 +119,41 @@ class Hook:
         if self._board is not None:
             self._lane.when_idle(self)
         self._side_stream: Any = None
+        self._adaptive = None if options.adapt is None else self._adapting(options.adapt, model)
+
+    def _adapting(self, options: Adapt, model: Any) -> Adaptive:
+        module = getattr(model, "module", model)
+        sizes = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
+        raw = [name for name, size in sizes.items() if not self._compresses(name, size)]
+        made = Adaptive(options, self.group, sizes, raw, self._peers.rank, self.options.warmup)
+        prints = [print_ for print_, in self._peers.gather([made.fingerprint()])]
+        other = next((rank for rank, each in enumerate(prints) if each != prints[0]), None)
+        if other is not None:
+            raise errors.ConfigError(
+                f"adapt: rank {other} has another model, or other options, than rank 0: all ranks choose for the same parameters"
+            )
+        return made
+
+    def _compresses(self, name: str, size: int) -> bool:
+        """Whether the options let a parameter be compressed."""
+        return size >= self.options.min_size and not any(
+            fnmatch.fnmatchcase(name, pattern) for pattern in self.options.exclude
+        )
+
+    @property
+    def plans(self) -> Sequence[Plan]:
+        """All choices so far, with ``adapt``."""
+        return () if self._adaptive is None else tuple(self._adaptive.plans)
+
+    @property
+    def plan(self) -> Plan | None:
+        """What each layer gets now; printed, a table. Nothing before the first choice, and without ``adapt``."""
+        return self.plans[-1] if self.plans else None
+
+    @property
+    def adaptive(self) -> Adaptive | None:
+        """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
+        return self._adaptive
 
     @property
     def state(self) -> Hook:
@@ -176,10 +215,7 @@ class Hook:
             for parameter, gradient in zip(parameters, gradients):
                 name = self._names.setdefault(id(parameter), f"p{len(self._names)}")
                 length = gradient.numel()
-                compressed = length >= self.options.min_size and not any(
-                    fnmatch.fnmatchcase(name, pattern) for pattern in self.options.exclude
-                )
-                segments.append(Segment(name, offset, length, compressed))
+                segments.append(Segment(name, offset, length, self._compresses(name, length)))
                 offset += length
             # DDP makes other buckets: what was for the old ones may go.
             for old in self._layouts.values():
@@ -218,9 +254,17 @@ class Hook:
                 self._nobody_has_lost()
         else:
             try:
+                if self._adaptive is not None:
+                    self._adaptive.place(bucket.layout.segments)
+                    if bucket.index == 0:
+                        self._adaptive.begin_step(self.steps)
                 self._through_thc(bucket)
             except LOST as error:
                 self._lose(error)
+            except errors.MismatchError as error:
+                if self._adaptive is not None:
+                    error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
+                raise
         self._held.append(bucket)
         if self._lost is None:
             self._done += 1
@@ -276,9 +320,31 @@ class Hook:
 
     def _average(self, layout: Layout, data: torch.Tensor) -> None:
         """A bucket of f32 on the CPU to its mean."""
+        adaptive = self._adaptive
         if self.steps < self.options.warmup or not layout.kept:
             self._uncompressed(data)
             return
+        if adaptive is None:
+            self._compressed(layout, data)
+            return
+        if adaptive.measures(self.steps):
+            adaptive.look(layout.segments, data)
+        raw = adaptive.raw_now(self.steps, layout.length)
+        computed = self.group.stats().compression if adaptive.warming else 0.0
+        started = time.perf_counter()
+        if raw:
+            if not adaptive.warming:
+                self._feedback.flush(layout, data)
+            self._uncompressed(data)
+        else:
+            self._compressed(layout, data)
+        seconds = time.perf_counter() - started
+        if adaptive.warming:
+            computed = min(seconds, self.group.stats().compression - computed)
+        adaptive.took(self.steps, layout.length, raw, seconds, computed)
+
+    def _compressed(self, layout: Layout, data: torch.Tensor) -> None:
+        """The same for a bucket of which something is compressed."""
         key = None
         if self.options.feedback:
             self._feedback.settle(layout)
@@ -441,6 +507,8 @@ class Hook:
             self._all_know = False
             if works and self._board is not None:
                 self._board.begin_anew()
+            if works and self._adaptive is not None:
+                self._adaptive.restart(self.steps)
             if works:
                 self.error = None
             return works
@@ -461,13 +529,21 @@ class Hook:
         return optimizer
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint, on every rank its own: steps, and error feedback by parameter."""
-        return {"steps": self.steps, "feedback": self._lane.ask(self._feedback.save)}
+        """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices."""
+
+        def save() -> dict[str, Any]:
+            state = {"steps": self.steps, "feedback": self._feedback.save()}
+            return state if self._adaptive is None else state | {"adapt": self._adaptive.state_dict()}
+
+        found: dict[str, Any] = self._lane.ask(save)
+        return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called, also if buckets are others now."""
 
         def load() -> None:
+            if self._adaptive is not None and "adapt" in state:
+                self._adaptive.load_state_dict(state["adapt"], int(state["steps"]))
             self._feedback.load(state["feedback"])
             self.steps = int(state["steps"])
 
@@ -495,6 +571,7 @@ def hook(
     feedback: bool = True,
     nonfinite: str = "nan",
     fallback: bool = True,
+    adapt: Adapt | Mapping[str, Any] | bool | None = None,
 ) -> Hook:
     """A communication hook for ``DistributedDataParallel``; all ranks must make it, in the same order.
 
@@ -512,6 +589,8 @@ def hook(
       :attr:`Hook.skipped` tells, and :meth:`Hook.guard` makes an optimizer skip such steps.
     - ``fallback``: whether training goes on through the process group when the parameter server is lost. It costs
       one packet each way per step.
+    - ``adapt``: ``True``, or a :class:`thc.torch.Adapt` (or its options as a dictionary): whether and how each tensor is compressed
+      is chosen while training, on all ranks alike. :attr:`Hook.plan` shows it.
     """
     options = Options(
         warmup=warmup,
@@ -521,6 +600,7 @@ def hook(
         feedback=feedback,
         nonfinite=nonfinite,
         fallback=fallback,
+        adapt=Adapt.read(adapt),
     )
     return Hook(group, model, process_group, options)
 

@@ -1,0 +1,225 @@
+"""``wrap(model, adapt=…)``: which tensors are compressed, and with what, chosen while training and the same on all ranks."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import rig
+import thc
+import thc.torch
+import torch
+import torch.distributed as dist
+from checks_hook import Books
+from rig import (
+    RANK,
+    SIZE,
+    SIZES,
+    Weights,
+    backward,
+    close,  # noqa: F401 - the rank calls it at the end
+    ddp,
+    error_of,
+    exact_mean,
+    gradients,
+    same_everywhere,
+    server_of_all,
+    wrapped,
+)
+
+SHORT = {"every": 4, "warmup": 4}
+CHOSEN = 6
+"""The step before which a hook with these options makes its first choice: two to settle, four of the warm-up."""
+
+
+def same(thing: Any) -> bool:
+    """Whether all ranks have the same."""
+    every: list[Any] = [None] * SIZE
+    dist.all_gather_object(every, repr(thing))
+    return len(set(every)) == 1
+
+
+def timed(hook: thc.torch.Hook, times: Any) -> None:
+    """Lets the hook believe that a call took ``times(length, raw)`` seconds, on all ranks alike or not."""
+    adaptive = hook.adaptive
+    assert adaptive is not None
+    told = adaptive.took
+
+    def took(step: int, length: int, raw: bool, seconds: float, processing: float) -> None:
+        told(step, length, raw, times(length, raw), 0.0)
+
+    adaptive.took = took  # type: ignore[method-assign]
+
+
+def check_measured_and_agreed() -> None:
+    model, hook = wrapped(adapt=SHORT)
+    books = Books()
+    for step in range(CHOSEN + 3):
+        assert (hook.plan is None) == (step <= CHOSEN)
+        books.step(model, step)
+        books.balance(hook) if step else None
+    adaptive = hook.adaptive
+    assert adaptive is not None and hook.plan is not None
+    assert same((adaptive.threshold, hook.plan.choices(), [(r.error, r.cost) for r in hook.plan.rows]))
+    lengths = {sum(s.length for s in layout.segments) for layout in hook._layouts.values()}
+    assert {row.size for row in adaptive.table.rows()} <= lengths and adaptive.table.rows()
+    assert 0 < adaptive.seconds < 60
+
+
+def check_only_what_pays_is_compressed() -> None:
+    model, hook = wrapped(adapt=SHORT)
+    # Compressing takes 10 ms whatever the size, and one rank's link is slower than the others'.
+    timed(hook, lambda length, raw: length * (4e-8 + 1e-8 * RANK) if raw else 0.0150)
+    books = Books()
+    order = None
+    for step in range(CHOSEN + 2):
+        books.step(model, step, order)
+        if step == CHOSEN - 2:
+            means = backward(model, gradients(99))
+            books.found = [f + m for f, m in zip(books.found, means)]
+            books.exact = [e + m for e, m in zip(books.exact, exact_mean(99))]
+    books.balance(hook)
+    adaptive = hook.adaptive
+    assert adaptive is not None and hook.plan is not None
+    slowest = 4e-8 + 1e-8 * (SIZE - 1)
+    sizes = sorted({row.size for row in adaptive.table.rows()})
+    assert adaptive.threshold == next(size for size in sizes if size * slowest > 0.0150), (sizes, adaptive.threshold)
+    small, large = [s for s in sizes if s < adaptive.threshold], [s for s in sizes if s >= adaptive.threshold]
+    assert small and large, sizes
+    # A small tensor is exact now, but for what had been left out of it before; a large one is not.
+    means, wanted = backward(model, gradients(50)), exact_mean(50)
+    for index, name in enumerate(f"weights.{i}" for i in range(len(SIZES))):
+        raw = adaptive._tensor[name] < adaptive.threshold
+        error = error_of([means[index]], [wanted[index]])
+        assert (error < 1e-12) if raw else error > 1e-4, (name, error)
+        assert (hook.plan.choices()[name] == "raw") == raw
+        assert (name in hook.state_dict()["feedback"]) == (not raw)
+
+
+def check_nothing_pays() -> None:
+    model, hook = wrapped(adapt=SHORT)
+    timed(hook, lambda length, raw: 0.001 if raw else 0.002)
+    for step in range(CHOSEN + 1):
+        backward(model, gradients(step))
+    assert hook.plan is not None and "does not pay" in hook.plan.why
+    backward(model, gradients(CHOSEN + 1))
+    assert error_of(backward(model, gradients(60)), exact_mean(60)) < 1e-12
+
+
+def check_another_link_is_measured_anew() -> None:
+    model, hook = wrapped(adapt=SHORT)
+    slow = [1.0]
+    timed(hook, lambda length, raw: slow[0] * (1e-8 * length if raw else 0.001))
+    for step in range(CHOSEN + 5):
+        backward(model, gradients(step))
+    adaptive = hook.adaptive
+    assert adaptive is not None and not adaptive.warming and adaptive.threshold > 1
+    # The last rank's network has become slow.
+    if RANK == SIZE - 1:
+        slow[0] = 4.0
+    warming = []
+    for step in range(9):
+        backward(model, gradients(step))
+        warming.append(adaptive.warming)
+        assert same(warming)
+    assert any(warming), "nobody noticed"
+
+
+def check_checkpoint() -> None:
+    model, hook = wrapped(adapt=SHORT)
+    timed(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
+    for step in range(CHOSEN + 2):
+        backward(model, gradients(step))
+    file = io.BytesIO()
+    torch.save(hook.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file)
+    again, resumed = wrapped(adapt=SHORT)
+    resumed.load_state_dict(state)
+    assert resumed.adaptive is not None and hook.adaptive is not None and hook.plan is not None
+    assert resumed.adaptive.threshold == hook.adaptive.threshold and not resumed.adaptive.warming
+    assert resumed.plan == hook.plan
+    for step in range(6):
+        assert same_everywhere(backward(again, gradients(step)))
+    assert len(resumed.plans) == len(hook.plans) + 1
+    state["adapt"]["choices"] = {"gone.weight": "4 bits"}
+    try:
+        resumed.load_state_dict(state)
+    except thc.ConfigError as error:
+        assert "gone.weight" in str(error) and "no parameter" in str(error), error
+    else:
+        raise AssertionError("an unknown layer was taken")
+
+
+def check_plan_is_printed_and_plotted() -> str | None:
+    model, hook = wrapped(adapt=SHORT)
+    for step in range(CHOSEN + 5):
+        backward(model, gradients(step))
+    text = str(hook.plan)
+    assert all(f"weights.{i}" in text for i in range(4)) and "300000" in text and "%" in text, text
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return "not run: Python has no matplotlib (Debian: apt-get install python3-matplotlib)"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.svg"
+        thc.torch.plot_plan(hook, path)
+        assert "weights.2" in path.read_text()
+    return None
+
+
+def refused(kind: type[Exception], says: str, work: Any) -> None:
+    try:
+        work()
+    except kind as error:
+        assert says in str(error) and "\n" not in str(error), error
+    else:
+        raise AssertionError(f"no {kind.__name__} that says {says}")
+
+
+def check_mistakes_are_told() -> None:
+    _, hook = wrapped(Weights((100,)))
+
+    def adapting(options: Any, model: Any = None, **others: Any) -> Any:
+        return thc.torch.hook(hook.group, model or Weights((100,)), adapt=options, **others)
+
+    refused(thc.ConfigError, "no option often", lambda: adapting({"often": 3}))
+    refused(thc.ConfigError, "every is 0", lambda: adapting({"every": 0}))
+    refused(thc.ConfigError, "even number", lambda: adapting({"warmup": 3}))
+    refused(thc.ConfigError, "changed", lambda: adapting({"changed": 0}))
+    refused(thc.ConfigError, "write True", lambda: adapting("yes"))
+    refused(thc.ConfigError, "give the hook the model", lambda: thc.torch.hook(hook.group, adapt=True))
+    refused(thc.ConfigError, "default is 7 bits", lambda: adapting({"default": 7}))
+    refused(thc.ConfigError, "choices has 7 bits", lambda: adapting({"choices": [7]}))
+    refused(thc.ConfigError, f"rank {SIZE - 1} has", lambda: adapting({"every": 5 + (RANK == SIZE - 1)}))
+    other = torch.nn.ParameterDict({f"r{RANK}": torch.nn.Parameter(torch.zeros(100))})
+    refused(thc.ConfigError, "rank 1 has another model", lambda: adapting(True, other))
+    refused(thc.ConfigError, "no plan to plot", lambda: thc.torch.plot_plan(hook, "x.svg"))
+
+
+def check_a_job_that_loses_is_refused() -> None:
+    address, server = server_of_all({"policy": "best-effort"})
+    group = rig.join(address)
+    refused(thc.ConfigError, "loses nothing", lambda: thc.torch.wrap(ddp(Weights((100,))), group, adapt=True))
+    group.close()
+    if server is not None:
+        server.kill()
+
+
+def check_ranks_with_different_plans_hear_of_it() -> None:
+    # The last check: a job whose ranks call different all-reduces is of no more use.
+    model, hook = wrapped(adapt=SHORT)
+    timed(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
+    for step in range(CHOSEN + 2):
+        assert same_everywhere(backward(model, gradients(step)))
+    assert hook.adaptive is not None
+    if RANK == SIZE - 1:
+        hook.adaptive.threshold = 0
+    try:
+        backward(model, gradients(99))
+    except RuntimeError as error:  # as DDP hands it on, with a traceback behind
+        assert "MismatchError: workers called different all-reduces" in str(error) and "different plans" in str(error), error
+    else:
+        raise AssertionError("nobody noticed")
