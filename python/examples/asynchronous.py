@@ -54,6 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1200, help="steps of all ranks together (%(default)s)")
     parser.add_argument("--batch", type=int, default=32, help="images of a step (%(default)s)")
+    parser.add_argument("--rate", type=float, default=0.02, help="learning rate (%(default)s)")
     parser.add_argument("--bits", type=int, default=4, help="of a gradient's coordinate; the model has 8 (%(default)s)")
     parser.add_argument("--slow", type=float, default=4.0, help="how much slower the last rank is (%(default)s)")
     parser.add_argument("--delay", type=int, help="no gradient may be older than so many steps: quick ranks wait then")
@@ -79,7 +80,7 @@ def main() -> None:
 
     module = network()
     model = thc.Asynchronous(
-        box[0], thc.torch.coordinates(module), rate=0.05, secret=box[1], worker=rank, workers=size, bits=arguments.bits,
+        box[0], thc.torch.coordinates(module), rate=arguments.rate, secret=box[1], worker=rank, workers=size, bits=arguments.bits,
         delay=arguments.delay, corrected=arguments.correct, epoch=100 if arguments.correct else None,
     )
 
