@@ -10,7 +10,7 @@ use thc_protocol::aggregator::{
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
     Ask, FLAG_NUDGE, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave, MAX_PACKET, Mismatch, Mode, Norm,
-    Nudge, Pending, RefuseReason, Refused, Straggler, VERSION, Welcome,
+    Nudge, Pending, RefuseReason, Refused, Shares, Straggler, VERSION, Welcome,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
@@ -165,6 +165,7 @@ fn welcome(nonce: u64) -> Welcome {
         max_workers: WORKERS,
         credit: 0,
         features: 0,
+        shares: Shares::NONE,
     }
 }
 

@@ -2,12 +2,21 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use std::net::SocketAddrV4;
 use std::time::Duration;
 use thc_protocol::wire::{
     Ask, Change, HEADER_LEN, Header, HeaderError, Join, Kind, Leave, MAX_PACKET, Mismatch, NORM_LEN, Norm,
-    Nudge, Pending, RAW_LEN, RESULT_LEN, RefuseReason, Refused, Straggler, VERSION, Welcome,
+    Nudge, Pending, RAW_LEN, RESULT_LEN, RefuseReason, Refused, Shares, SharesError, Straggler, VERSION,
+    Welcome,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+
+fn any_shares() -> impl Strategy<Value = Shares> {
+    let row = (1u32..0xE000_0000, 1u16..).prop_map(|(ip, port)| SocketAddrV4::new(ip.into(), port));
+    let rows = prop::collection::btree_set(row, 2..=64);
+    let list = rows.prop_map(|rows| Shares::new(&rows.into_iter().collect::<Vec<_>>(), 1).unwrap());
+    prop_oneof![Just(Shares::NONE), list]
+}
 
 fn any_kind() -> impl Strategy<Value = Kind> {
     prop::sample::select(Kind::ALL)
@@ -70,6 +79,7 @@ prop_compose! {
         job_seed in any::<u64>(),
         nonce in any::<u64>(),
         block in 10u8..=20,
+        shares in any_shares(),
     ) -> Welcome {
         Welcome {
             session: Cookie(session),
@@ -78,7 +88,7 @@ prop_compose! {
             quorum: workers,
             lane: if wide { Lane::Bits16 } else { Lane::Bits8 },
             policy: if best_effort { Policy::BestEffort } else { Policy::Reliable },
-            shards,
+            shards: if shares == Shares::NONE { shards } else { 1 },
             deadline: Duration::from_micros(u64::from(micros)),
             table: TableId(table.0),
             bits: table.1,
@@ -93,6 +103,7 @@ prop_compose! {
             max_workers: workers,
             credit: micros,
             features: micros.rotate_left(7),
+            shares,
         }
     }
 }
@@ -209,7 +220,15 @@ proptest! {
     #[test]
     fn welcomes(welcome in any_welcome()) {
         round_trip(&welcome, &welcome.to_bytes(), Welcome::parse);
-        prop_assert_eq!(&welcome.to_bytes()[92..], &[0; 36][..]);
+        let shares = welcome.shares.as_slice().len();
+        prop_assert_eq!(usize::from(welcome.to_bytes()[92]), shares);
+        prop_assert_eq!(&welcome.to_bytes()[93..128], &[0; 35][..]);
+        prop_assert_eq!(welcome.to_bytes().len(), 128 + 8 * shares);
+        // Neither more than the counts say, nor less.
+        let mut other = welcome.to_bytes();
+        other.extend([0; 8]);
+        prop_assert_eq!(Welcome::parse(&other), None);
+        prop_assert_eq!(Welcome::parse(&other[..120 + 8 * shares]), None);
         // Session and nonce make no other job, all else does.
         let other = Welcome { session: Cookie(!welcome.session.0), nonce: !welcome.nonce, ..welcome };
         prop_assert_eq!((welcome.fingerprint(), Change::between(&welcome, &other)), (other.fingerprint(), None));
@@ -354,6 +373,7 @@ fn welcomes_with_impossible_numbers_are_refused() {
         max_workers: 64,
         credit: 0,
         features: 0,
+        shares: Shares::NONE,
     };
     assert!(Welcome::parse(&good.to_bytes()).is_some());
     for bad in [
@@ -379,4 +399,43 @@ fn welcomes_with_impossible_numbers_are_refused() {
         bytes[offset] = byte;
         assert_eq!(Welcome::parse(&bytes), None, "byte {offset}");
     }
+}
+
+#[test]
+fn shares_that_overlap_or_that_nobody_can_have_are_refused() {
+    let list = |text: &str| text.split(' ').map(|at| at.parse().unwrap()).collect::<Vec<SocketAddrV4>>();
+    for (text, shards, says) in [
+        (
+            "10.0.0.1:9000",
+            1,
+            "1 shares of 1 ports each: name 2 shares or more, with at most 64 ports together",
+        ),
+        ("10.0.0.1:9000 10.0.0.2:9000", 33, "2 shares of 33 ports each"),
+        (
+            "10.0.0.1:9000 10.0.0.2:9000 10.0.0.1:9000",
+            1,
+            "shares 0 and 2 overlap: 10.0.0.1:9000 and 10.0.0.1:9000",
+        ),
+        (
+            "10.0.0.1:9000 10.0.0.1:9003",
+            4,
+            "shares 0 and 1 overlap: 10.0.0.1:9000 and 10.0.0.1:9003, each with 4 ports",
+        ),
+        ("10.0.0.1:9000 0.0.0.0:9000", 1, "share 1 is at 0.0.0.0:9000, which is no server's address"),
+        ("10.0.0.1:0 10.0.0.2:9000", 1, "share 0 is at 10.0.0.1:0"),
+        ("10.0.0.1:9000 224.0.0.1:9000", 1, "share 1 is at 224.0.0.1:9000"),
+        ("10.0.0.1:9000 10.0.0.2:65535", 2, "share 1 is at 10.0.0.2:65535"),
+    ] {
+        let error: SharesError = Shares::new(&list(text), shards).unwrap_err();
+        assert!(error.to_string().starts_with(says), "{text}: {error}");
+    }
+    let shares = Shares::new(&list("10.0.0.1:9000 10.0.0.1:9004 10.0.0.2:65532"), 4).unwrap();
+    // The first is where this worker has joined.
+    let ports = shares.ports("127.0.0.1:7000".parse().unwrap(), 4);
+    let expected = "127.0.0.1:7000 10.0.0.1:9004 10.0.0.2:65532 127.0.0.1:7001 10.0.0.1:9005 10.0.0.2:65533";
+    assert_eq!((ports.len(), &ports[..6]), (12, &list(expected)[..]));
+    assert_eq!(
+        Shares::NONE.ports("127.0.0.1:7000".parse().unwrap(), 2),
+        list("127.0.0.1:7000 127.0.0.1:7001")
+    );
 }

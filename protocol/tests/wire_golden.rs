@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use thc_protocol::wire::{
     Ask, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge, Pending, RefuseReason,
-    Refused, Straggler, Welcome,
+    Refused, Shares, Straggler, Welcome,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 
@@ -80,6 +80,13 @@ fn welcome(of: &Value) -> Welcome {
         max_workers: number(of, "max_workers"),
         credit: number(of, "credit"),
         features: number(of, "features"),
+        shares: match of["shares"].as_array() {
+            None => Shares::NONE,
+            Some(rows) => {
+                let rows: Vec<_> = rows.iter().map(|row| row.as_str().unwrap().parse().unwrap()).collect();
+                Shares::new(&rows, number(of, "shards")).unwrap()
+            }
+        },
     }
 }
 
@@ -174,7 +181,8 @@ fn every_packet_of_the_vectors_parses_and_is_emitted_byte_for_byte() {
         let (parsed, payload) = Header::parse(&bytes).unwrap();
         assert_eq!(parsed, header, "{name}");
         let lane = Lane::from_bits(packet["lane"].as_u64().unwrap_or(8) as u8).unwrap();
-        assert_eq!(payload.len(), header.kind.payload_len(lane), "{name}");
+        let lists = 8 * packet["welcome"]["shares"].as_array().map_or(0, Vec::len);
+        assert_eq!(payload.len(), header.kind.payload_len(lane) + lists, "{name}");
         let body = body(packet, header.kind, payload);
         assert_eq!(body, payload, "{name}");
         // Emitting writes every byte, whatever was there before.

@@ -117,13 +117,21 @@ fn join(py: Python<'_>, error: &JoinError, message: &str) -> PyErr {
         JoinError::Refused { reason, .. } => {
             exception(py, "JoinRefusedError", message, |d| d.set_item("reason", reason.to_string()))
         }
-        JoinError::Silent { waited } => {
+        JoinError::ShareRefused { reason, .. } => {
+            exception(py, "JoinRefusedError", message, |d| d.set_item("reason", reason.to_string()))
+        }
+        JoinError::ShareDiffers { change, .. } => {
+            exception(py, "JoinRefusedError", message, |d| d.set_item("reason", change.to_string()))
+        }
+        JoinError::Silent { waited } | JoinError::ShareSilent { waited, .. } => {
             exception(py, "JoinSilentError", message, |d| d.set_item("waited", waited.as_secs_f64()))
         }
-        JoinError::Missing { missing, waited, .. } => exception(py, "JoinMissingError", message, |d| {
-            d.set_item("missing", numbers(*missing))?;
-            d.set_item("waited", waited.as_secs_f64())
-        }),
+        JoinError::Missing { missing, waited, .. } | JoinError::ShareMissing { missing, waited, .. } => {
+            exception(py, "JoinMissingError", message, |d| {
+                d.set_item("missing", numbers(*missing))?;
+                d.set_item("waited", waited.as_secs_f64())
+            })
+        }
     }
 }
 
@@ -136,7 +144,7 @@ fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
             d.set_item("missing", numbers(*missing))?;
             d.set_item("waited", waited.as_secs_f64())
         }),
-        SessionError::Silent { waited } => {
+        SessionError::Silent { waited } | SessionError::ShareSilent { waited, .. } => {
             exception(py, "SilentError", message, |d| d.set_item("waited", waited.as_secs_f64()))
         }
         SessionError::NormLost { partition, .. } => {

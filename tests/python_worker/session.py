@@ -138,6 +138,8 @@ class Worker:
             raise SessionError("the session has ended: all workers must join anew")
         if welcome.features:
             raise SessionError("this worker knows no features")
+        if welcome.shares:
+            raise SessionError("this worker knows one server, not shares")
         if self.welcome and welcome.fingerprint != self.welcome.fingerprint:
             self._is_another_job(welcome)
         self.welcome, self.workers = welcome, header.num_workers

@@ -151,18 +151,26 @@ class Welcome:
     max_workers: int
     credit: int
     features: int
+    shares: tuple = ()  # of address and base port
 
-    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBxII36x")
+    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBxIIB35x")
+    SHARE = struct.Struct(">4sHxx")
 
     @staticmethod
     def parse(payload):
         """None for a payload that does not bear its own fingerprint."""
-        if len(payload) != Welcome.FORM.size:
+        if len(payload) < Welcome.FORM.size:
             return None
-        welcome = Welcome(*Welcome.FORM.unpack(payload))
+        *fields, count = Welcome.FORM.unpack(payload[: Welcome.FORM.size])
+        rows = payload[Welcome.FORM.size :]
+        if len(rows) != count * Welcome.SHARE.size:
+            return None
+        shares = tuple((".".join(map(str, ip)), port) for ip, port in Welcome.SHARE.iter_unpack(rows))
+        welcome = Welcome(*fields, shares)
         return welcome if welcome.fingerprint == fingerprint(payload) else None
 
     def payload(self):
+        rows = [self.SHARE.pack(bytes(map(int, ip.split("."))), port) for ip, port in self.shares]
         return self.FORM.pack(
             self.session,
             self.data_slots,
@@ -186,7 +194,8 @@ class Welcome:
             self.max_workers,
             self.credit,
             self.features,
-        )
+            len(rows),
+        ) + b"".join(rows)
 
 
 def fingerprint(welcome):

@@ -13,8 +13,8 @@ use thc_codec::rht;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
-use thc_protocol::session::{JoinEvent, Joiner};
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm, WELCOME_LEN, Welcome};
+use thc_protocol::session::{JoinEvent, Joiner, Joiners};
+use thc_protocol::wire::{Header, Kind, MAX_PACKET, Mode, Norm, Shares, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
@@ -192,6 +192,7 @@ impl Session {
             max_workers: plan.workers,
             credit: 0,
             features: 0,
+            shares: Shares::NONE,
         };
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
         aggregator.install_table(table, welcome.values).unwrap();
@@ -229,7 +230,7 @@ impl Session {
             count: 0,
         };
         let body = Welcome { nonce: nonce(worker), ..self.welcome }.to_bytes();
-        let mut buffer = [0; HEADER_LEN + WELCOME_LEN];
+        let mut buffer = [0; MAX_PACKET];
         let packet = header.emit_packet(&mut buffer, &body);
         self.welcomes.push(hex(packet));
         let mut joiner = Joiner::new(JOB, WorkerId(worker), CONFIGURED, nonce(worker), 0, Duration::ZERO);
@@ -247,7 +248,7 @@ impl Session {
         };
         let mail = Rc::new(RefCell::new(Mail::default()));
         let io = MailIo(Rc::clone(&mail), at(worker));
-        let engine = Engine::new(io, config, joiner, &welcome, n, MAX_PACKET * 64).unwrap();
+        let engine = Engine::new(io, config, Joiners::new(joiner), &welcome, n, MAX_PACKET * 64).unwrap();
         self.workers.push((engine, mail));
     }
 

@@ -20,11 +20,11 @@ local kinds = {
     [0x16] = { name = "NUDGE", lengths = { 12 } },
     [0x21] = { name = "JOIN", up = true, lengths = { 32 } },
     [0x22] = { name = "LEAVE", up = true, lengths = { 8 } },
-    [0x31] = { name = "WELCOME", lengths = { 128 } },
+    [0x31] = { name = "WELCOME", lengths = { 128 }, lists = true },
     [0x32] = { name = "PENDING", lengths = { 8 } },
     [0x33] = { name = "REFUSED", lengths = { 4 } },
     [0x34] = { name = "BYE", lengths = { 0 } },
-    [0x35] = { name = "DESCRIPTION", lengths = { 128 } },
+    [0x35] = { name = "DESCRIPTION", lengths = { 128 }, lists = true },
     [0x36] = { name = "ASK", lengths = { 8 } },
 }
 
@@ -42,6 +42,7 @@ local reasons = {
     [4] = "worker number in use",
     [5] = "session re-forming",
     [6] = "computes other numbers",
+    [7] = "not the first share",
 }
 
 local f = {
@@ -108,6 +109,9 @@ local f = {
     welcome_max_workers = ProtoField.uint8("thc.welcome.max_workers", "Most workers"),
     welcome_credit = ProtoField.uint32("thc.welcome.credit", "Credit (packets, 0 is no bound)"),
     welcome_features = ProtoField.uint32("thc.welcome.features", "Features needed", base.HEX),
+    welcome_shares = ProtoField.uint8("thc.welcome.shares", "Shares (0: one server)"),
+    welcome_share = ProtoField.ipv4("thc.welcome.share", "Share's address"),
+    welcome_share_port = ProtoField.uint16("thc.welcome.share.port", "Share's base port"),
     ask_nonce = ProtoField.uint64("thc.ask.nonce", "Nonce asked for", base.HEX),
     -- What several packets together say; in brackets in the display.
     seq = ProtoField.uint64("thc.seq", "Sequence number", base.DEC, nil, nil, "round x slots + slot (P8), once WELCOME was seen"),
@@ -223,6 +227,11 @@ local function welcome(tvb, tree, header)
     tree:add(f.welcome_max_workers, tvb(82, 1))
     tree:add(f.welcome_credit, tvb(84, 4))
     tree:add(f.welcome_features, tvb(88, 4))
+    tree:add(f.welcome_shares, tvb(92, 1))
+    for row = 0, tvb(92, 1):uint() - 1 do
+        tree:add(f.welcome_share, tvb(128 + 8 * row, 4))
+        tree:add(f.welcome_share_port, tvb(132 + 8 * row, 2))
+    end
     slots[header.job .. "/" .. tvb(0, 4):uint()] = { data = tvb(4, 4):uint(), norm = tvb(8, 4):uint() }
     return string.format("session 0x%08x, quorum %d, b=%d g=%d, %d slots", tvb(0, 4):uint(), tvb(12, 1):uint(),
         tvb(21, 1):uint(), tvb(22, 2):uint(), tvb(4, 4):uint())
@@ -289,9 +298,14 @@ local payloads = {
     end,
 }
 
-local function fits(kind, length)
+-- Whether a packet is as long as its kind says. Behind WELCOME's fixed part are lists, whose counts are in it (P23).
+local function fits(kind, tvb)
+    local length, more = tvb:reported_len() - HEADER, 0
+    if kind.lists and tvb:captured_len() > HEADER + 92 then
+        more = 8 * tvb(HEADER + 92, 1):uint()
+    end
     for _, right in ipairs(kind.lengths) do
-        if length == right then
+        if length == right + more then
             return true
         end
     end
@@ -417,7 +431,7 @@ function thc.dissector(tvb, pinfo, root)
         pinfo.cols.info = string.format("unknown kind 0x%02x", header.kind)
         return tvb:captured_len()
     end
-    if not fits(kind, length - HEADER) then
+    if not fits(kind, tvb) then
         local right = table.concat(kind.lengths, " or ")
         tree:add_proto_expert_info(e.length,
             string.format("%s with a payload of %d bytes, it has %s (P2)", kind.name, length - HEADER, right))
@@ -463,7 +477,7 @@ local function recognised(tvb, pinfo, root)
     local kind = kinds[tvb(1, 1):uint()]
     local workers = tvb(3, 1):uint()
     local worker = tvb(6, 1):uint()
-    local plausible = kind and fits(kind, tvb:reported_len() - HEADER)
+    local plausible = kind and fits(kind, tvb)
         and workers <= 64 and (worker < 64 or worker == NOBODY) and tvb(19, 1):uint() == 0
     if not plausible then
         return false

@@ -155,7 +155,8 @@ impl Server {
             let shared = Arc::clone(&shared);
             server.spawn("thc-ps-p4rt".to_owned(), move || listener.serve(service, &shared))?;
         }
-        let registry = Registry::new(server.config.jobs.iter().map(crate::JobSetup::to_static));
+        let jobs = server.config.jobs.iter().map(crate::JobSetup::to_static);
+        let registry = if server.config.share == 0 { Registry::new(jobs) } else { Registry::follower(jobs) };
         let control = Control::new(registry, elsewhere, control_packets, forwarding, shards, shared);
         server.spawn("thc-ps-control".to_owned(), move || control.run())?;
         Ok(server)
@@ -189,12 +190,13 @@ impl Server {
     ) -> Result<(), PsError> {
         let capture = self.config.capture.as_ref().map(Capture::create).transpose()?;
         let mut control_port = Some(control_port);
-        for (index, port) in (0u8..).zip(ports) {
+        let slices: Vec<Shard> = self.config.slices().collect();
+        for (index, (port, slice)) in (0u8..).zip(ports.into_iter().zip(slices)) {
             let control = control_port.take();
             match &capture {
-                None => self.spawn_faulty(index, port, control)?,
+                None => self.spawn_faulty(index, slice, port, control)?,
                 Some(capture) => {
-                    self.spawn_faulty(index, CapturedIo::new(port, capture.clone()), control)?;
+                    self.spawn_faulty(index, slice, CapturedIo::new(port, capture.clone()), control)?;
                 }
             }
         }
@@ -205,6 +207,7 @@ impl Server {
     fn spawn_faulty<T: ShardIo + Send + 'static>(
         &mut self,
         index: u8,
+        slice: Shard,
         port: T,
         control: Option<ControlPort>,
     ) -> Result<(), PsError> {
@@ -212,20 +215,20 @@ impl Server {
             Some(mut faults) => {
                 // Each shard its own sequence of faults.
                 faults.seed = faults.seed.wrapping_add(u64::from(index));
-                self.spawn_shard(index, LossyIo::new(port, faults)?, control)
+                self.spawn_shard(index, slice, LossyIo::new(port, faults)?, control)
             }
-            None => self.spawn_shard(index, port, control),
+            None => self.spawn_shard(index, slice, port, control),
         }
     }
 
     fn spawn_shard<T: ShardIo + Send + 'static>(
         &mut self,
         index: u8,
+        slice: Shard,
         io: T,
         control: Option<ControlPort>,
     ) -> Result<(), PsError> {
-        let shard = Shard { index, count: self.config.shards };
-        let aggregator = Aggregator::new(shard, self.config.memory_limit);
+        let aggregator = Aggregator::new(slice, self.config.memory_limit);
         let (sender, commands) = bounded(COMMAND_ROOM);
         self.commands.push(sender);
         let worker = Worker {
@@ -363,7 +366,8 @@ impl Ports {
     fn warn_if_small(&self, config: &ServerConfig) {
         let window =
             |job: &crate::JobSetup| job.config.data_slots as usize / 2 * usize::from(job.config.workers);
-        let under_way = config.jobs.iter().map(window).sum::<usize>() / usize::from(config.shards);
+        let ports = usize::from(config.shards) * usize::from(config.shares.servers());
+        let under_way = config.jobs.iter().map(window).sum::<usize>() / ports;
         let (room, mend) = match self {
             Ports::Udp(ports) => {
                 (ports.iter().map(|port| port.recv_capacity(MAX_PACKET)).min(), "recv_buffer")

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
 use thc_codec::table::LookupTable;
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Welcome};
+use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Shares, Welcome};
 use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer};
@@ -125,6 +125,7 @@ impl Rig {
             max_workers: WORKERS,
             credit: 0,
             features: 0,
+            shares: Shares::NONE,
         };
         // Near enough to normal, as a transformed partition is: sums of uniform numbers, scaled to variance 1.
         let mut state = 1u64;

@@ -138,8 +138,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
     use thc_codec::table::LookupTable;
-    use thc_protocol::session::Joiner;
-    use thc_protocol::wire::Welcome;
+    use thc_protocol::session::{Joiner, Joiners};
+    use thc_protocol::wire::{Shares, Welcome};
     use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
     use thc_transport::{IoStats, Peer};
 
@@ -201,6 +201,7 @@ mod tests {
             max_workers: 2,
             credit: 0,
             features: 0,
+            shares: Shares::NONE,
         };
         let config = EngineConfig {
             ps: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9),
@@ -213,7 +214,7 @@ mod tests {
         };
         let io = Faulty { started: Instant::now(), panics: Arc::clone(panics) };
         let joiner = Joiner::new(JobId(1), WorkerId(0), Cookie(2), 3, 0, Duration::ZERO);
-        Arc::new(Driver::new(Engine::new(io, config, joiner, &welcome, 2, 4096).unwrap()))
+        Arc::new(Driver::new(Engine::new(io, config, Joiners::new(joiner), &welcome, 2, 4096).unwrap()))
     }
 
     fn names_the_bug<T: std::fmt::Debug>(result: Result<T, WorkerError>) {

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thc_codec::definitions;
 use thc_codec::table::LookupTable;
-use thc_protocol::session::{JoinEvent, Joiner};
+use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{MAX_PACKET, Welcome};
 use thc_protocol::worker::Parameters;
 use thc_protocol::{Cookie, JobId, WorkerId};
@@ -37,7 +37,7 @@ impl Group {
             controller.fill(&mut config)?;
         }
         let mut io = AnyIo::open(&config)?;
-        let (joiner, welcome, workers) = rendezvous(&mut io, &config)?;
+        let (joiners, welcome, workers) = rendezvous(&mut io, &config)?;
         let engine_config = EngineConfig {
             ps: config.ps,
             job: JobId(config.job),
@@ -48,7 +48,7 @@ impl Group {
             threads: config.threads,
         };
         let capacity = io.recv_capacity(MAX_PACKET);
-        let engine = Engine::new(io, engine_config, joiner, &welcome, workers, capacity)?;
+        let engine = Engine::new(io, engine_config, joiners, &welcome, workers, capacity)?;
         let driver = Arc::new(Driver::new(engine));
         let for_thread = Arc::clone(&driver);
         let background = std::thread::Builder::new()
@@ -78,9 +78,9 @@ impl Group {
                 controller.clone().fill(&mut config)?;
                 engine.set_ps(config.ps);
             }
-            let (joiner, welcome, workers) = rendezvous(engine.io_mut(), &config)?;
+            let (joiners, welcome, workers) = rendezvous(engine.io_mut(), &config)?;
             let capacity = engine.io_mut().recv_capacity(MAX_PACKET);
-            engine.restart(joiner, &welcome, workers, capacity)
+            engine.restart(joiners, &welcome, workers, capacity)
         })
     }
 
@@ -232,41 +232,50 @@ impl Handle {
     }
 }
 
-/// Joins through `io`: P22, P23.
-fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiner, Welcome, u8), WorkerError> {
-    let now = io.now();
-    let (job, worker, cookie) = (JobId(config.job), WorkerId(config.worker), Cookie(config.cookie));
-    let mut joiner = Joiner::new(job, worker, cookie, random(), definitions::digest(), now);
+/// Joins through `io`: P22, P23. Where the server has shares, all of them (P24).
+fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome, u8), WorkerError> {
+    let started = io.now();
+    let fresh = |now| {
+        let (job, worker, cookie) = (JobId(config.job), WorkerId(config.worker), Cookie(config.cookie));
+        Joiners::new(Joiner::new(job, worker, cookie, random(), definitions::digest(), now))
+    };
+    let mut joiners = fresh(started);
     let mut buffer = [0; 64];
     let mut shown = u64::MAX;
     loop {
         let now = io.now();
-        if let Some(error) = joiner.overdue(now, config.join_timeout) {
+        if let Some(error) = joiners.overdue(now, config.join_timeout) {
             return Err(error.into());
         }
-        if let Some(packet) = joiner.poll(now, &mut buffer) {
-            io.send_run(config.ps, packet, packet.len())?;
+        let at = |joiners: &Joiners, share| match share {
+            0 => config.ps,
+            share => joiners.shares()[share],
+        };
+        while let Some((share, packet)) = joiners.poll(now, &mut buffer) {
+            io.send_run(at(&joiners, share), packet, packet.len())?;
         }
-        let due = joiner
+        let due = joiners
             .deadline()
             .map_or(IDLE, |due| due.saturating_sub(now))
             .clamp(Duration::from_millis(1), NAP * 10);
         io.wait(due)?;
         let mut event = None;
         io.recv_burst(&mut |from, packet| {
-            if from == config.ps
-                && let Some(new) = joiner.handle(now, packet)
+            if let Some(share) = (0..joiners.count()).find(|&share| at(&joiners, share) == from)
+                && let Some(new) = joiners.handle(now, share, packet)
             {
                 event = Some(new);
             }
         })?;
         match event {
-            Some(JoinEvent::Welcome(welcome, workers)) => return Ok((joiner, welcome, workers)),
+            Some(JoinEvent::Welcome(welcome, workers)) => return Ok((joiners, welcome, workers)),
             Some(JoinEvent::Failed(error)) => return Err(error.into()),
             Some(JoinEvent::Pending(joined, workers)) if joined != shown => {
                 shown = joined;
                 tracing::info!("{} of {workers} workers of job {} are here", joined.count_ones(), config.job);
             }
+            // Somebody has restarted while this worker went from share to share.
+            Some(JoinEvent::Reforming(_) | JoinEvent::Changed(_)) => joiners = fresh(now),
             _ => {}
         }
     }

@@ -66,6 +66,13 @@ impl Shard {
         (0..count).map(move |index| Shard { index, count })
     }
 
+    /// The shards of one of several shares that have so many ports each: every so-many-th, so that neighbouring blocks of slots
+    /// are at different hosts (P21).
+    pub fn of_share(share: u8, shares: u8, ports: u8) -> impl Iterator<Item = Shard> {
+        let (shares, ports) = (shares.max(1), ports.max(1));
+        (0..ports).map(move |port| Shard { index: port * shares + share, count: ports * shares })
+    }
+
     /// How many of a job's slots are this shard's.
     #[must_use]
     pub const fn share(self, slots: u32) -> u32 {

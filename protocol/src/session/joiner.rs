@@ -2,6 +2,7 @@
 
 use crate::wire::{Ask, Change, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome};
 use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 /// Time between JOINs that are not answered.
@@ -34,6 +35,54 @@ pub enum JoinError {
         /// How long.
         waited: Duration,
     },
+    /// A share that is not the first does not answer.
+    #[error("share {share} of the parameter server, at {at}, does not answer: check that it runs there and that this host reaches it (waited {} s)", waited.as_secs())]
+    ShareSilent {
+        /// Its number.
+        share: usize,
+        /// Where it should be.
+        at: SocketAddrV4,
+        /// How long.
+        waited: Duration,
+    },
+    /// Not all came to a share.
+    #[error("{} did not reach share {share} of job {job}, at {at}, within {} s: check that their hosts reach that address", super::super::worker::Workers(*missing), waited.as_secs())]
+    ShareMissing {
+        /// The job.
+        job: JobId,
+        /// The share's number.
+        share: usize,
+        /// Where it is.
+        at: SocketAddrV4,
+        /// One bit per worker that is not there.
+        missing: u64,
+        /// How long.
+        waited: Duration,
+    },
+    /// A share has the job configured otherwise.
+    #[error(
+        "share {share} of the parameter server, at {at}, has another job than the first ({change}): configure all alike"
+    )]
+    ShareDiffers {
+        /// Its number.
+        share: usize,
+        /// Where it is.
+        at: SocketAddrV4,
+        /// How its job differs.
+        change: Change,
+    },
+    /// A share says no.
+    #[error(
+        "share {share} of the parameter server, at {at}, refuses: {reason}; give every share the same job"
+    )]
+    ShareRefused {
+        /// Its number.
+        share: usize,
+        /// Where it is.
+        at: SocketAddrV4,
+        /// Why.
+        reason: RefuseReason,
+    },
     /// Not all came.
     #[error("{} did not join job {job} within {} s", super::super::worker::Workers(*missing), waited.as_secs())]
     Missing {
@@ -48,6 +97,7 @@ pub enum JoinError {
 
 /// What a packet meant to a joiner.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, when a session begins")]
 pub enum JoinEvent {
     /// The session has begun, or goes on; the second is n.
     Welcome(Welcome, u8),
@@ -72,7 +122,7 @@ enum State {
 }
 
 /// The worker's side of joining and leaving.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Joiner {
     job: JobId,
     worker: WorkerId,
@@ -113,6 +163,14 @@ impl Joiner {
             heard: false,
             joined: None,
         }
+    }
+
+    /// A joiner of the same worker, for a share that is not the first: it brings the session along that this one has been
+    /// welcomed to.
+    #[must_use]
+    pub fn elsewhere(&self, now: Duration) -> Joiner {
+        let state = State::Joining;
+        Joiner { state, started: now, next: now, heard: false, joined: None, ..self.clone() }
     }
 
     /// The aggregator may have lost its state: introduces this worker again, with its session.

@@ -1,10 +1,13 @@
 //! How workers of a static job find each other (P22–P26): [`Joiner`] is the worker's side,
-//! [`Registry`] the parameter server's. Neither does I/O or reads a clock.
+//! [`Joiners`] that towards all shares of a server, [`Registry`] the parameter server's. Neither does I/O or reads a clock.
 
+mod follower;
 mod guesses;
 mod joiner;
+mod joiners;
 mod present;
 mod registry;
 
 pub use joiner::{JoinError, JoinEvent, Joiner};
+pub use joiners::Joiners;
 pub use registry::{Action, Registry, SessionMember, StaticJob};

@@ -55,19 +55,21 @@ pub struct SessionMember {
 }
 
 #[derive(Debug)]
-struct JobState {
-    job: StaticJob,
+pub(super) struct JobState {
+    pub(super) job: StaticJob,
     /// Cookie of the session that runs.
-    session: Option<Cookie>,
-    present: Vec<Option<Present>>,
+    pub(super) session: Option<Cookie>,
+    pub(super) present: Vec<Option<Present>>,
+    /// At a share that is not the first: who claims a session that does not run here.
+    pub(super) claims: Vec<Option<Present>>,
     /// By worker, the nonce of the incarnation replaced last, and when it was.
     replaced: Vec<Option<(u64, Duration)>>,
     /// The session that a worker's restart has ended, and the members to be told of it.
-    ended: Option<Ended>,
+    pub(super) ended: Option<Ended>,
 }
 
 #[derive(Debug)]
-struct Ended {
+pub(super) struct Ended {
     session: Cookie,
     because_of: WorkerId,
     members: Vec<(WorkerId, SocketAddrV4)>,
@@ -140,7 +142,7 @@ impl JobState {
         actions
     }
 
-    fn header(&self, kind: Kind, worker: WorkerId, cookie: Cookie) -> Header {
+    pub(super) fn header(&self, kind: Kind, worker: WorkerId, cookie: Cookie) -> Header {
         Header {
             kind,
             flags: 0,
@@ -156,10 +158,13 @@ impl JobState {
     }
 
     fn joined(&self) -> u64 {
-        (0u8..).zip(&self.present).filter(|(_, p)| p.is_some()).map(|(w, _)| WorkerId(w).bit()).sum()
+        let bits = |present: &[Option<Present>]| {
+            (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
+        };
+        bits(&self.present) | bits(&self.claims)
     }
 
-    fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
+    pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
         let body = Welcome { session, nonce: present.nonce, ..self.job.welcome }.to_bytes();
         packet(present.addr, &self.header(Kind::Welcome, worker, session), &body)
     }
@@ -189,7 +194,7 @@ impl JobState {
     }
 }
 
-fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
+pub(super) fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
     let mut bytes = vec![0; HEADER_LEN + body.len()];
     header.emit_packet(&mut bytes, body);
     Action::Send(to, bytes)
@@ -200,6 +205,8 @@ fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
 pub struct Registry {
     jobs: BTreeMap<JobId, JobState>,
     guesses: Guesses,
+    /// Whether workers bring their session along from the first share.
+    follows: bool,
 }
 
 impl Registry {
@@ -213,11 +220,19 @@ impl Registry {
         registry
     }
 
+    /// The registry of a share that is not the first (P24).
+    #[must_use]
+    pub fn follower(jobs: impl IntoIterator<Item = StaticJob>) -> Registry {
+        Registry { follows: true, ..Registry::new(jobs) }
+    }
+
     /// Adds a job; one of the same number must have been removed before.
     pub fn insert(&mut self, job: StaticJob) {
         let present = vec![None; usize::from(job.config.workers)];
         let replaced = vec![None; present.len()];
-        self.jobs.insert(job.config.job, JobState { job, session: None, present, replaced, ended: None });
+        let claims = Vec::new();
+        self.jobs
+            .insert(job.config.job, JobState { job, session: None, present, claims, replaced, ended: None });
     }
 
     /// Takes a job away. Its members are told that their session is over; when they join anew they
@@ -347,6 +362,9 @@ impl Registry {
                 Some(other) => refuse_for(RefuseReason::Definitions, other),
                 None => vec![state.description(from, header, &join)],
             };
+        }
+        if self.follows {
+            return state.follow(now, from, header, &join);
         }
         if state.replaced[place]
             .is_some_and(|(nonce, at)| nonce == join.nonce && now.saturating_sub(at) < STALE)

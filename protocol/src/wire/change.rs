@@ -17,6 +17,7 @@ pub enum Field {
     DataSlots,
     NormSlots,
     Shards,
+    Shares,
     Bits,
     Granularity,
     Fraction,
@@ -41,6 +42,7 @@ impl fmt::Display for Field {
             Field::DataSlots => "data slots",
             Field::NormSlots => "norm slots",
             Field::Shards => "shards",
+            Field::Shares => "shares",
             Field::Bits => "bits",
             Field::Granularity => "granularity",
             Field::Fraction => "fraction",
@@ -84,7 +86,7 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Change { field, was, is, others } = *self;
         match field {
-            Field::Values | Field::Seed => write!(f, "other {field}")?,
+            Field::Values | Field::Seed | Field::Shares => write!(f, "other {field}")?,
             Field::Fraction | Field::Threshold => {
                 write!(f, "{field} {} instead of {}", f64::from_bits(is), f64::from_bits(was))?;
             }
@@ -104,7 +106,7 @@ impl fmt::Display for Change {
 }
 
 /// What an operator chooses comes first, what follows from it later.
-fn fields(w: &Welcome) -> [(Field, u64); 19] {
+fn fields(w: &Welcome) -> [(Field, u64); 20] {
     let half = |from: usize| u64::from_be_bytes(super::bytes(&w.values, from));
     [
         (Field::Workers, w.max_workers.into()),
@@ -115,6 +117,7 @@ fn fields(w: &Welcome) -> [(Field, u64); 19] {
         (Field::DataSlots, w.data_slots.into()),
         (Field::NormSlots, w.norm_slots.into()),
         (Field::Shards, w.shards.into()),
+        (Field::Shares, w.shares.digest()),
         (Field::Bits, w.bits.into()),
         (Field::Granularity, w.granularity.into()),
         (Field::Fraction, w.fraction.to_bits()),

@@ -64,7 +64,7 @@ kinds! {
 }
 
 impl Kind {
-    /// Length of the payload in bytes.
+    /// Length of the payload in bytes; of WELCOME and DESCRIPTION that of the part which lists follow.
     #[inline]
     #[must_use]
     pub const fn payload_len(self, lane: Lane) -> usize {

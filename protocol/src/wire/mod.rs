@@ -9,6 +9,7 @@ mod mismatch;
 mod norm;
 mod nudge;
 mod refused;
+mod shares;
 mod straggler;
 mod welcome;
 
@@ -20,6 +21,7 @@ pub use mismatch::{MISMATCH_LEN, Mismatch};
 pub use norm::{Mode, NORM_LEN, Norm};
 pub use nudge::{NUDGE_LEN, Nudge};
 pub use refused::{REFUSED_LEN, RefuseReason, Refused};
+pub use shares::{MAX_SHARES, Shares, SharesError};
 pub use straggler::{STRAGGLER_LEN, Straggler};
 pub use welcome::{BLOCKS, WELCOME_LEN, Welcome};
 

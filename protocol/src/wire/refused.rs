@@ -22,6 +22,8 @@ pub enum RefuseReason {
     Reforming = 5,
     /// Its build computes other numbers than that of the worker named (P26).
     Definitions = 6,
+    /// This server has a share of the slots, but not the first one, where workers join (P24).
+    NotFirst = 7,
 }
 
 impl fmt::Display for RefuseReason {
@@ -35,6 +37,7 @@ impl fmt::Display for RefuseReason {
             RefuseReason::Definitions => {
                 "its build computes other numbers than the others': install the same version everywhere"
             }
+            RefuseReason::NotFirst => "this server is not the job's first share, where workers join",
         })
     }
 }
@@ -60,6 +63,7 @@ impl Refused {
             4 => RefuseReason::WorkerInUse,
             5 => RefuseReason::Reforming,
             6 => RefuseReason::Definitions,
+            7 => RefuseReason::NotFirst,
             _ => return None,
         };
         Some(Refused { reason, worker: WorkerId(p[1]) })

@@ -1,12 +1,13 @@
 //! Payload of WELCOME and DESCRIPTION (P23).
 
 use super::norm::finalize;
+use super::shares::{ROW_LEN, Shares};
 use super::{bytes, put, u16_at, u32_at, u64_at};
 use crate::{Cookie, Lane, MAX_WORKERS, Policy, TableId};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Length in bytes.
+/// Length in bytes of the fixed part, which lists follow.
 pub const WELCOME_LEN: usize = 128;
 /// log₂ of the coordinates that a full partition can have (P4).
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
@@ -58,13 +59,19 @@ pub struct Welcome {
     pub credit: u32,
     /// What a worker must understand or else refuse the job; no bit has a meaning yet.
     pub features: u32,
+    /// Where the shares are that the slots are dealt to, if it is not one server that has them all (P21).
+    pub shares: Shares,
 }
 
 impl Welcome {
     /// Reads a payload; none whose numbers no job can have (P8, P21), or that does not bear its own fingerprint.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Welcome> {
-        let p: &[u8; WELCOME_LEN] = payload.try_into().ok()?;
+        let (p, lists) = payload.split_first_chunk::<WELCOME_LEN>()?;
+        // What is behind the lists, a worker does not know, and so it refuses the job.
+        if lists.len() != usize::from(p[92]) * ROW_LEN {
+            return None;
+        }
         let welcome = Welcome {
             session: Cookie(u32_at(p, 0)),
             data_slots: u32_at(p, 4),
@@ -91,6 +98,7 @@ impl Welcome {
             max_workers: p[82],
             credit: u32_at(p, 84),
             features: u32_at(p, 88),
+            shares: Shares::parse(lists, p[15])?,
         };
         let possible = |slots: u32| (2..=65536).contains(&slots) && slots.is_multiple_of(2);
         let sound = possible(welcome.data_slots)
@@ -100,14 +108,15 @@ impl Welcome {
             && BLOCKS.contains(&welcome.block)
             && (1..=welcome.max_workers).contains(&welcome.min_workers)
             && usize::from(welcome.max_workers) <= MAX_WORKERS
-            && u64_at(p, 72) == digest(p);
+            && u64_at(p, 72) == digest(payload);
         sound.then_some(welcome)
     }
 
     /// The payload. Deadlines beyond 71 minutes are sent as 71 minutes.
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; WELCOME_LEN] {
-        let mut out = [0; WELCOME_LEN];
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let shares = self.shares.as_slice().len();
+        let mut out = vec![0; WELCOME_LEN + shares * ROW_LEN];
         put(&mut out, 0, &self.session.0.to_be_bytes());
         put(&mut out, 4, &self.data_slots.to_be_bytes());
         put(&mut out, 8, &self.norm_slots.to_be_bytes());
@@ -133,6 +142,8 @@ impl Welcome {
         out[82] = self.max_workers;
         put(&mut out, 84, &self.credit.to_be_bytes());
         put(&mut out, 88, &self.features.to_be_bytes());
+        out[92] = shares as u8;
+        self.shares.emit(&mut out[WELCOME_LEN..]);
         let fingerprint = digest(&out);
         put(&mut out, 72, &fingerprint.to_be_bytes());
         out
@@ -143,11 +154,25 @@ impl Welcome {
     pub fn fingerprint(&self) -> u64 {
         digest(&self.to_bytes())
     }
+
+    /// UDP ports that the slots are spread over, of all shares together (P21).
+    #[must_use]
+    pub fn all_shards(&self) -> u8 {
+        self.shards.max(1) * self.shares.servers()
+    }
 }
 
 /// The fingerprint of a payload: SplitMix64's finalizer over its words, one after the other (P23).
-fn digest(payload: &[u8; WELCOME_LEN]) -> u64 {
-    let mut shared = *payload;
-    OWN.into_iter().for_each(|own| shared[own].fill(0));
-    (0..WELCOME_LEN).step_by(8).fold(0, |hash, at| finalize(hash ^ u64_at(&shared, at)).wrapping_add(1))
+fn digest(payload: &[u8]) -> u64 {
+    let words = (0..payload.len()).step_by(8);
+    words.fold(0, |hash, at| {
+        let own = OWN.iter().any(|own| own.contains(&at));
+        // Its first word has the session's cookie and S.
+        let word = match at {
+            0 => u64::from(u32_at(payload, 4)),
+            _ if own => 0,
+            _ => u64_at(payload, at),
+        };
+        finalize(hash ^ word).wrapping_add(1)
+    })
 }

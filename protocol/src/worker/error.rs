@@ -3,6 +3,7 @@
 use crate::wire::{Change, Norm};
 use crate::{Round, SlotId, TableId, WorkerId};
 use std::fmt;
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 /// A call fails on all workers alike; the session goes on.
@@ -71,6 +72,16 @@ pub enum SessionError {
     /// Nothing comes back.
     #[error("the parameter server has not answered for {} s", seconds(*waited))]
     Silent {
+        /// How long.
+        waited: Duration,
+    },
+    /// A share of the server does not answer.
+    #[error("share {share} of the parameter server, at {at}, has not answered for {} s", seconds(*waited))]
+    ShareSilent {
+        /// The share.
+        share: usize,
+        /// Where it is.
+        at: SocketAddrV4,
         /// How long.
         waited: Duration,
     },

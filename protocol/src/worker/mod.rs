@@ -170,6 +170,12 @@ impl Worker {
         now.saturating_sub(self.norm.progress().max(self.data.progress()))
     }
 
+    /// The shard of what has been waited for longest: data, for norms in flight belong to later calls.
+    #[must_use]
+    pub fn waits_at(&self) -> Option<u8> {
+        self.data.waits_at().or(self.norm.waits_at())
+    }
+
     /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
     #[must_use]
     pub fn suspects_restart(&self, now: Duration) -> bool {

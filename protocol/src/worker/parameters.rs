@@ -29,7 +29,7 @@ pub struct Parameters {
     pub deadline: Duration,
     /// The job's table.
     pub table: TableId,
-    /// Ports that share the slots (P21).
+    /// Ports that share the slots, of all shares of the server together (P21).
     pub shards: u8,
     /// How long nothing may move before the session fails.
     pub timeout: Duration,
@@ -58,7 +58,7 @@ impl Parameters {
             policy: welcome.policy,
             deadline: welcome.deadline,
             table: welcome.table,
-            shards: welcome.shards,
+            shards: welcome.all_shards(),
             timeout: Duration::from_secs(30),
             min_rto: Duration::from_millis(20),
             max_rto: Duration::from_secs(1),

@@ -5,5 +5,6 @@ mod joining;
 mod leaving;
 mod parties;
 mod restarting;
+mod shares;
 mod simulation;
 mod usurping;

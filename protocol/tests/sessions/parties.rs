@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{Header, Kind, Welcome};
+use thc_protocol::wire::{Header, Kind, Shares, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
 
 pub const JOB: JobId = JobId(42);
@@ -53,6 +53,7 @@ pub fn static_job(workers: u8) -> StaticJob {
             max_workers: workers,
             credit: 0,
             features: 0,
+            shares: Shares::NONE,
         },
     }
 }

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave, Welcome};
+use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave, Shares, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 
 const JOB: JobId = JobId(7);
@@ -53,6 +53,7 @@ fn job(workers: u8, quorum: u8) -> StaticJob {
             max_workers: workers,
             credit: 0,
             features: 0,
+            shares: Shares::NONE,
         },
     }
 }

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_codec::definitions;
 use thc_codec::feedback::ErrorFeedback;
-use thc_protocol::session::{JoinEvent, Joiner};
+use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::Welcome;
 use thc_protocol::worker::CallError;
 use thc_protocol::{Cookie, WorkerId};
@@ -206,7 +206,9 @@ impl Party {
         ledger.welcomed(welcome, workers);
         let Stage::Joining(io, joiner) = std::mem::replace(&mut self.stage, Stage::Member) else { return };
         match (io, &mut self.engine) {
-            (None, Some(engine)) => engine.restart(*joiner, welcome, workers, CAPACITY).unwrap(),
+            (None, Some(engine)) => {
+                engine.restart(Joiners::new(*joiner), welcome, workers, CAPACITY).unwrap();
+            }
             (Some(io), _) => {
                 let config = EngineConfig {
                     ps: address(0),
@@ -218,7 +220,8 @@ impl Party {
                     threads: 1,
                 };
                 let capacity = if self.rng.u8(..4) == 0 { self.rng.usize(1..40) } else { CAPACITY };
-                self.engine = Some(Engine::new(io, config, *joiner, welcome, workers, capacity).unwrap());
+                self.engine =
+                    Some(Engine::new(io, config, Joiners::new(*joiner), welcome, workers, capacity).unwrap());
             }
             (None, None) => unreachable!("an interface is here or there"),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{BLOCKS, Mode, Welcome};
+use thc_protocol::wire::{BLOCKS, Mode, Shares, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId};
 
 /// The job of every trace.
@@ -117,6 +117,7 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
             max_workers: workers,
             credit: 0,
             features: 0,
+            shares: Shares::NONE,
         },
     }
 }

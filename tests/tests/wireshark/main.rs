@@ -148,6 +148,7 @@ fn decode(packet: &[u8]) -> Fields {
                 ("thc.welcome.max_workers", n(welcome.max_workers)),
                 ("thc.welcome.credit", n(welcome.credit)),
                 ("thc.welcome.features", n(welcome.features)),
+                ("thc.welcome.shares", n(welcome.shares.as_slice().len() as u8)),
             ]);
         }
         Kind::Bye => {}

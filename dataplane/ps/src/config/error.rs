@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use thc_codec::CodecError;
 use thc_protocol::aggregator::ConfigError as JobError;
+use thc_protocol::wire::SharesError;
 use thc_transport::TransportError;
 
 /// Where in a configuration something is.
@@ -87,6 +88,9 @@ pub enum ConfigError {
     /// The network backend is not as it must be, or this program has none of the name.
     #[error(transparent)]
     Io(#[from] TransportError),
+    /// The list of shares is not sound.
+    #[error("shares: {0}")]
+    Shares(#[from] SharesError),
     /// There is nothing to serve.
     #[error(
         "no job is configured: add a [[job]] section, or --job, --workers and --cookie, or --p4runtime for a controller"

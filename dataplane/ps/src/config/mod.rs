@@ -4,6 +4,7 @@
 mod error;
 mod options;
 mod p4runtime;
+mod shares;
 mod text;
 mod tls;
 
@@ -22,9 +23,9 @@ use bytesize::ByteSize;
 use thc_codec::CodecError;
 use thc_codec::partition::DEFAULT_BLOCK;
 use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
-use thc_protocol::aggregator::JobConfig;
+use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{BLOCKS, Welcome};
+use thc_protocol::wire::{BLOCKS, Shares, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, MAX_WORKERS, Policy, TableId};
 use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
 
@@ -61,6 +62,10 @@ pub struct ServerConfig {
     pub listen: SocketAddrV4,
     /// Threads and ports, at least 1.
     pub shards: u8,
+    /// Which share of the slots this server has, and where all are; 0 and none if it has them all.
+    pub share: u8,
+    /// Where all shares are.
+    pub shares: Shares,
     /// Bytes, of each port.
     pub recv_buffer: usize,
     /// Bytes, of each port.
@@ -114,7 +119,10 @@ impl ServerOptions {
         let place = Place::Server;
         // Past the kernel there is no loopback interface to listen on.
         let default = if self.io == Some(IoName::Dpdk) { DEFAULT_DPDK_LISTEN } else { DEFAULT_LISTEN };
-        let listen_text = self.listen.as_deref().unwrap_or(default);
+        let (share, shares) = self.shares()?;
+        let own = shares.get(usize::from(share)).copied();
+        let own_text = own.map(|at| at.to_string());
+        let listen_text = self.listen.as_deref().or(own_text.as_deref()).unwrap_or(default);
         let mut listen: SocketAddrV4 = listen_text.parse().map_err(|_| {
             let mend = "give an IPv4 address and a port, such as 0.0.0.0:9000".to_owned();
             ConfigError::Value { place, key: "listen", value: format!("{listen_text:?}"), mend }
@@ -138,7 +146,17 @@ impl ServerOptions {
             Backend::Dpdk(_) => 1,
             Backend::Udp => default_shards(thread::available_parallelism().map_or(1, NonZero::get)),
         };
+        // Beside a worker, one thread is enough for a share of the slots.
+        let default = if shares.is_empty() || !pin.is_empty() { default } else { 1 };
         let shards = number(place, "shards", self.shards, default, 1..=MAX_SHARDS)? as u8;
+        let shares = match shares.is_empty() {
+            true => Shares::NONE,
+            false => Shares::new(&shares, shards)?,
+        };
+        if let Some(own) = own.filter(|own| own.port() != listen.port()) {
+            let mend = format!("share {share} has port {} in shares, give the same", own.port());
+            return Err(ConfigError::Value { place, key: "listen", value: listen.to_string(), mend });
+        }
         if listen.port() != 0 && usize::from(listen.port()) + usize::from(shards) - 1 > usize::from(u16::MAX)
         {
             let mend =
@@ -160,6 +178,8 @@ impl ServerOptions {
             io,
             listen,
             shards,
+            share,
+            shares,
             recv_buffer: buffer("recv_buffer", self.recv_buffer, DEFAULT_RECV_BUFFER)?,
             send_buffer: buffer("send_buffer", self.send_buffer, DEFAULT_SEND_BUFFER)?,
             memory_limit: self.memory_limit.map_or(DEFAULT_MEMORY_LIMIT, |Size(bytes)| bytes),
@@ -174,7 +194,7 @@ impl ServerOptions {
             return Err(ConfigError::NoJob);
         }
         for (section, job) in self.job.iter().enumerate() {
-            let setup = job.validate(section + 1, shards)?;
+            let setup = job.validate(section + 1, shards, shares)?;
             let number = setup.config.job;
             if config.jobs.iter().any(|other| other.config.job == number) {
                 return Err(ConfigError::Duplicate { job: number.0 });
@@ -182,7 +202,9 @@ impl ServerOptions {
             config.jobs.push(setup);
         }
         config.check_tables()?;
-        let needs: usize = config.jobs.iter().map(|job| job.config.memory_of_all(shards)).sum();
+        let own = || config.slices();
+        let needs: usize =
+            config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
         if needs > config.memory_limit {
             let words = |bytes: usize| ByteSize::b(bytes as u64).to_string();
             return Err(ConfigError::Memory { needs: words(needs), limit: words(config.memory_limit) });
@@ -192,6 +214,11 @@ impl ServerOptions {
 }
 
 impl ServerConfig {
+    /// What each of its ports has of the slots, in order (P21).
+    pub(crate) fn slices(&self) -> impl Iterator<Item = Shard> {
+        Shard::of_share(self.share, self.shares.servers(), self.shards)
+    }
+
     /// Jobs that have an id of a table in common must mean the same table by it.
     fn check_tables(&self) -> Result<(), ConfigError> {
         for (place, job) in self.jobs.iter().enumerate() {
@@ -232,7 +259,7 @@ fn slots(place: Place, key: &'static str, given: Option<u64>, default: u64) -> R
 }
 
 impl JobOptions {
-    fn validate(&self, section: usize, shards: u8) -> Result<JobSetup, ConfigError> {
+    fn validate(&self, section: usize, shards: u8, shares: Shares) -> Result<JobSetup, ConfigError> {
         let missing = |place, key, mend| ConfigError::Missing { place, key, mend };
         let place = Place::Section(section);
         let job = self.job.ok_or_else(|| missing(place, "job", "give the job a number, 0 to 65535"))?;
@@ -268,7 +295,12 @@ impl JobOptions {
             let mend = "use 8 or 16".to_owned();
             ConfigError::Value { place, key: "lane", value: lane.to_string(), mend }
         })?;
-        let data_slots = slots(place, "data_slots", self.data_slots, DEFAULT_DATA_SLOTS)?;
+        if shares != Shares::NONE && u64::from(quorum) < all {
+            let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
+            return Err(ConfigError::Value { place, key: "quorum", value: quorum.to_string(), mend });
+        }
+        let default = default_data_slots(shards * shares.servers());
+        let data_slots = slots(place, "data_slots", self.data_slots, default)?;
         let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
         let block = number(place, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
         let norm_slots = slots(place, "norm_slots", self.norm_slots, default_norm_slots(block))?;
@@ -315,6 +347,7 @@ impl JobOptions {
             max_workers: workers,
             credit: 0,
             features: 0,
+            shares,
         };
         Ok(JobSetup { config, welcome })
     }
@@ -359,6 +392,12 @@ impl JobOptions {
         }
         LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
     }
+}
+
+/// Data slots if none are given: the window has two blocks at least for each port.
+fn default_data_slots(ports: u8) -> u64 {
+    DEFAULT_DATA_SLOTS
+        .max(4 * u64::from(Shard::BLOCK) * u64::from(ports.saturating_sub(1)).next_power_of_two())
 }
 
 /// Norm slots if none are given: the norms of 4 Mi coordinates fit their window, so that those of blocks, however small, wait for

@@ -26,6 +26,12 @@ pub struct ServerOptions {
     /// cores, at most 4; over DPDK 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub shards: Option<u64>,
+    /// Serve a share of the slots alone, such as 1/4 for the second of four; the others are served beside other workers
+    #[arg(long, value_name = "NUMBER/SHARES", help_heading = "Server")]
+    pub share: Option<String>,
+    /// Where all shares are, this one among them, in order; on every share the same
+    #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
+    pub shares: Option<Vec<String>>,
     /// Receive buffer of each port [default: 8MiB]
     #[arg(long, value_name = "BYTES", help_heading = "Server")]
     pub recv_buffer: Option<Size>,
@@ -201,7 +207,7 @@ impl ServerOptions {
         server: ServerOptions,
         job: JobOptions,
     ) -> Result<ServerOptions, ConfigError> {
-        lay_over!(server, self: listen, shards, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
+        lay_over!(server, self: listen, shards, share, shares, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
                   stats_interval, stats_json, pcap, pcap_limit, io, faults);
         self.dpdk = server.dpdk.over(self.dpdk);
         if let Some(p4runtime) = server.p4runtime {

@@ -267,6 +267,37 @@ fn every_mistake_has_its_message() {
             top("listen = \"127.0.0.1:65535\"\nshards = 2"),
             "2 shards need as many ports, give one up to 65534",
         ),
+        (top("share = \"1/2\""), "shares is missing: name the addresses of all shares, in order"),
+        (top("shares = [\"127.0.0.1:1\"]"), "share is missing: say which of the shares this server has"),
+        (top("share = \"1\"\nshares = [\"127.0.0.1:1\"]"), "share is 1: write it like 1/4"),
+        (
+            top("share = \"1/3\"\nshares = [\"127.0.0.1:1\", \"127.0.0.1:2\"]"),
+            "share is 1/3: shares names 2 addresses, name one for each share",
+        ),
+        (
+            top("share = \"2/2\"\nshares = [\"127.0.0.1:1\", \"127.0.0.1:2\"]"),
+            "share is 2/2: the last of 2 shares is 1/2",
+        ),
+        (
+            top("share = \"0/2\"\nshares = [\"127.0.0.1:1\", \"127.0.0.1:1\"]"),
+            "shares: shares 0 and 1 overlap: 127.0.0.1:1 and 127.0.0.1:1, each with 1 ports in a row",
+        ),
+        (
+            top("share = \"0/2\"\nshares = [\"127.0.0.1:1\", \"127.0.0.1:0\"]"),
+            "shares: share 1 is at 127.0.0.1:0, which is no server's address",
+        ),
+        (
+            top("share = \"0/2\"\nshares = [\"127.0.0.1:1\", \"nowhere\"]"),
+            "shares is \"nowhere\": write IPv4 addresses or names with ports",
+        ),
+        (
+            top("share = \"1/2\"\nshares = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nlisten = \"127.0.0.1:3\""),
+            "listen is 127.0.0.1:3: share 1 has port 2 in shares, give the same",
+        ),
+        (
+            format!("share = \"1/2\"\nshares = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n{SMALL}quorum = 1\n"),
+            "job 1: quorum is 1: shares of a server need all workers in every sum, leave quorum out",
+        ),
         (top("shards = 0"), "shards is 0: use 1 to 64"),
         (top("shards = 65"), "shards is 65: use 1 to 64"),
         (top("shards = -1"), "line 1: shards: invalid value: integer `-1`"),

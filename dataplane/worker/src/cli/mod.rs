@@ -1,6 +1,7 @@
 //! The command line of `thc-worker`.
 
 pub mod capture;
+pub mod colocated;
 pub mod doctor;
 pub mod options;
 pub mod output;

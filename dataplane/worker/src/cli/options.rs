@@ -1,5 +1,6 @@
 //! Flags and the TOML file, checked together into a [`Plan`].
 
+use super::colocated;
 use super::doctor::{Known, Visit};
 use bytesize::ByteSize;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use thc_protocol::MAX_WORKERS;
+use thc_ps::ServerConfig;
 use thc_transport::{Backend, CaptureConfig, DpdkOptions, FaultRates, IoName, LossyConfig};
 use thc_worker::{Controller, ControllerUrl, GroupConfig, Mode};
 
@@ -19,6 +21,10 @@ Examples:
     thc-ps --job 1 --workers 2 --cookie 0x1234 &
     thc-worker --worker 0 --cookie 0x1234 --input a.npy --output mean-a.npy &
     thc-worker --worker 1 --cookie 0x1234 --input b.npy --output mean-b.npy
+
+  Four hosts without a server of their own, each with a share of it; host i runs:
+    thc-worker --colocated 10.0.0.1:9000,10.0.0.2:9000,10.0.0.3:9000,10.0.0.4:9000 \\
+        --worker i --cookie 0x1234 --input a.npy --output mean-a.npy
 
   How long 64 MiB take, ten times, without files:
     thc-worker --worker 0 --cookie 0x1234 --coordinates 16777216 --repeat 10 --json
@@ -139,6 +145,13 @@ struct Keys {
     /// given, this worker's number [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
     ps: Option<String>,
+    /// Without a server of its own: the first workers serve a share of the slots each, at these addresses, on every worker
+    /// the same list; worker 0 is at the first of them
+    #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Group")]
+    colocated: Option<Vec<String>>,
+    /// How many workers the job has, with --colocated [default: as many as there are addresses]
+    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
+    workers: Option<u8>,
     /// Authority of the controller's certificate, for thcs://, a PEM file
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
     controller_ca: Option<PathBuf>,
@@ -231,6 +244,8 @@ impl Keys {
         }
         over!(
             ps,
+            colocated,
+            workers,
             controller_ca,
             controller_cert,
             controller_key,
@@ -273,6 +288,8 @@ pub enum Source {
 pub struct Plan {
     /// The group to join.
     pub group: GroupConfig,
+    /// The share of the server to run beside it, if any.
+    pub share: Option<ServerConfig>,
     /// Where packets are written to.
     pub capture: Option<CaptureConfig>,
     /// Whether to begin again in a new session when another worker has restarted.
@@ -317,7 +334,10 @@ impl Keys {
         Ok(GroupConfig {
             ps: match &controller {
                 Some(_) => defaults.ps,
-                None => self.ps.as_deref().map_or(Ok(defaults.ps), resolve)?,
+                None => match self.shares()?.first() {
+                    Some(&first) => first,
+                    None => self.ps.as_deref().map_or(Ok(defaults.ps), |text| resolve("ps", text))?,
+                },
             },
             controller,
             job: self.job.unwrap_or(defaults.job),
@@ -339,6 +359,41 @@ impl Keys {
             faults,
             ..defaults
         })
+    }
+
+    /// Where the shares are, of colocated servers; none of another server.
+    fn shares(&self) -> Result<Vec<SocketAddrV4>, String> {
+        let Some(list) = &self.colocated else {
+            return match self.workers {
+                Some(_) => Err("workers needs colocated: a server knows how many workers a job has".into()),
+                None => Ok(Vec::new()),
+            };
+        };
+        if self.ps.is_some() {
+            return Err(
+                "ps and colocated exclude each other: the first worker's address is the server's".into()
+            );
+        }
+        list.iter().map(|text| resolve("colocated", text)).collect()
+    }
+
+    /// The share of the server that this worker is to run, with the group checked already.
+    fn share(&self, group: &GroupConfig) -> Result<Option<ServerConfig>, String> {
+        let at = self.shares()?;
+        if at.is_empty() {
+            return Ok(None);
+        }
+        if group.io != Backend::Udp {
+            return Err("colocated needs io = \"udp\": start thc-ps with --share for DPDK".into());
+        }
+        let workers = self.workers.unwrap_or(at.len().min(MAX_WORKERS) as u8);
+        if usize::from(workers) < at.len() {
+            return Err(format!("workers is {workers}, but {} shares need as many workers", at.len()));
+        }
+        if group.worker >= workers {
+            return Err(format!("worker is {}: the job's workers are 0 to {}", group.worker, workers - 1));
+        }
+        colocated::plan(group, &at, workers)
     }
 
     /// The controller, if `ps` names one.
@@ -408,6 +463,7 @@ impl Flags {
             (worker, cookie.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?)
         };
         let group = keys.group(worker, cookie, io)?;
+        let share = keys.share(&group)?;
         for (key, path) in [("input", &keys.input), ("output", &keys.output), ("pcap", &keys.pcap)] {
             if path.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
                 return Err(format!("{key} is empty: name a file"));
@@ -441,6 +497,7 @@ impl Flags {
         }
         Ok(Plan {
             group,
+            share,
             capture,
             rejoin: keys.rejoin.unwrap_or(false),
             source,
@@ -516,20 +573,20 @@ fn cookie(text: Option<&str>) -> Result<Option<u32>, String> {
     number.map(Some).map_err(|_| "cookie is no 32-bit number: write it like 0x1234abcd".into())
 }
 
-fn resolve(text: &str) -> Result<SocketAddrV4, String> {
+fn resolve(key: &str, text: &str) -> Result<SocketAddrV4, String> {
     let addresses =
-        text.to_socket_addrs().map_err(|e| format!("ps = {text:?}: {e}; write it like 10.0.0.1:9000"))?;
+        text.to_socket_addrs().map_err(|e| format!("{key} = {text:?}: {e}; write it like 10.0.0.1:9000"))?;
     let v4 = addresses.filter_map(|a| match a {
         SocketAddr::V4(v4) => Some(v4),
         SocketAddr::V6(_) => None,
     });
     let mut v4 = v4;
-    let ps = v4.next().ok_or_else(|| format!("ps = {text:?} has no IPv4 address, and THC speaks IPv4"))?;
+    let ps = v4.next().ok_or_else(|| format!("{key} = {text:?} has no IPv4 address, and THC speaks IPv4"))?;
     if ps.port() == 0 {
-        return Err(format!("ps = {text:?}: port 0 is nobody's port; the usual one is 9000"));
+        return Err(format!("{key} = {text:?}: port 0 is nobody's port; the usual one is 9000"));
     }
     if ps.ip().is_unspecified() || ps.ip().is_broadcast() || ps.ip().is_multicast() {
-        return Err(format!("ps = {text:?}: that is no server's address; on this host it is 127.0.0.1"));
+        return Err(format!("{key} = {text:?}: that is no server's address; on this host it is 127.0.0.1"));
     }
     Ok(ps)
 }
@@ -579,6 +636,24 @@ mod tests {
             (&["--coordinates", "9", "--threads", "0"], "threads is 0"),
             (&["--coordinates", "9", "--threads", "99999999"], "threads is 99999999"),
             (&["--coordinates", "9", "--ps", ""], "ps = \"\""),
+            (&["--coordinates", "9", "--workers", "3"], "workers needs colocated"),
+            (
+                &["--coordinates", "9", "--ps", "127.0.0.1:1", "--colocated", "127.0.0.1:1"],
+                "exclude each other",
+            ),
+            (&["--coordinates", "9", "--colocated", "127.0.0.1:1,nowhere"], "colocated = \"nowhere\""),
+            (
+                &["--coordinates", "9", "--colocated", "127.0.0.1:1"],
+                "worker is 1: the job's workers are 0 to 0",
+            ),
+            (
+                &["--coordinates", "9", "--colocated", "127.0.0.1:1,127.0.0.1:1"],
+                "colocated: shares: shares 0 and 1 overlap: 127.0.0.1:1 and 127.0.0.1:1",
+            ),
+            (
+                &["--coordinates", "9", "--colocated", "127.0.0.1:1,127.0.0.1:2", "--workers", "1"],
+                "workers is 1, but 2 shares need as many workers",
+            ),
             (&["--coordinates", "9", "--ps", "127.0.0.1:0"], "port 0"),
             (&["--coordinates", "9", "--ps", "0.0.0.0:9000"], "no server's address"),
             (&["--coordinates", "9", "--ps", "224.0.0.1:9000"], "no server's address"),

@@ -1,6 +1,7 @@
 //! A run: join, reduce, write, report.
 
 use super::capture;
+use super::colocated;
 use super::options::{Plan, Source};
 use super::output::Output;
 use super::tensors::{self, Tensor};
@@ -10,6 +11,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use thc_codec::signs::SignKey;
 use thc_protocol::worker::SessionError;
+use thc_ps::Server;
 use thc_worker::{CallOptions, Group, Mode, Stats, WorkerError};
 
 /// A tensor to reduce, and room for its mean.
@@ -36,6 +38,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     };
     let mut config = plan.group.clone();
     config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
+    let share = plan.share.clone().map(Server::start).transpose()?;
     let group = Group::join(config)?;
     let workers = group.parameters()?.workers;
     let (job, worker) = (group.job(), group.worker());
@@ -71,6 +74,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     }
     let stats = group.stats()?;
     drop(group);
+    share.into_iter().for_each(colocated::close);
     report(plan, (job, worker, workers), coordinates, &times, &stats)
 }
 

@@ -304,7 +304,7 @@ mod tests {
     use std::time::Duration;
     use thc_codec::partition::MIN_PARTITION;
     use thc_codec::rht;
-    use thc_protocol::wire::Norm;
+    use thc_protocol::wire::{Norm, Shares};
     use thc_protocol::{Cookie, Policy, TableId};
 
     fn compressor(workers: u8, fraction: f64, bits: u8) -> Result<Compressor, WorkerError> {
@@ -331,6 +331,7 @@ mod tests {
             max_workers: workers,
             credit: 0,
             features: 0,
+            shares: Shares::NONE,
         };
         Compressor::new(&welcome, workers, WorkerId(0), None)
     }

@@ -3,28 +3,50 @@
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 use thc_protocol::SlotId;
-use thc_protocol::wire::{Header, MAX_PACKET};
+use thc_protocol::wire::{Header, MAX_PACKET, Welcome};
 use thc_protocol::worker::Tx;
 use thc_transport::PacketIo;
 
 /// Most packets that are answered within one burst; further NUDGEs are asked for again.
 const REPLIES: usize = 64;
 
-/// The ports of a parameter server.
-#[derive(Clone, Copy, Debug)]
+/// The ports of a parameter server, of all its shares together, by the number of the shard.
+#[derive(Clone, Debug)]
 pub(super) struct Ports {
-    base: SocketAddrV4,
-    shards: u8,
+    all: Vec<SocketAddrV4>,
+    shares: usize,
+    /// Who was heard last: packets come in runs.
+    last: usize,
 }
 
 impl Ports {
-    fn of(&self, shard: u8) -> SocketAddrV4 {
-        SocketAddrV4::new(*self.base.ip(), self.base.port().wrapping_add(u16::from(shard)))
+    /// Those of a server whose first share is at `ps`.
+    pub fn new(ps: SocketAddrV4, welcome: &Welcome) -> Ports {
+        let all = welcome.shares.ports(ps, welcome.shards);
+        Ports { all, shares: usize::from(welcome.shares.servers()), last: 0 }
     }
 
-    /// Whether a packet from there is the parameter server's.
-    pub fn serves(&self, from: SocketAddrV4) -> bool {
-        from.ip() == self.base.ip() && from.port().wrapping_sub(self.base.port()) < u16::from(self.shards)
+    /// The port of a shard.
+    pub fn of(&self, shard: u8) -> SocketAddrV4 {
+        self.all[usize::from(shard) % self.all.len()]
+    }
+
+    /// Where a share has its control plane.
+    pub fn base(&self, share: usize) -> SocketAddrV4 {
+        self.all[share % self.shares]
+    }
+
+    /// The shard that a packet from there comes from, if it is the parameter server's.
+    pub fn find(&mut self, from: SocketAddrV4) -> Option<usize> {
+        if self.all[self.last] != from {
+            self.last = self.all.iter().position(|&at| at == from)?;
+        }
+        Some(self.last)
+    }
+
+    /// Which share a shard belongs to; `None` of one server.
+    pub fn share(&self, shard: usize) -> Option<usize> {
+        (self.shares > 1).then_some(shard % self.shares)
     }
 }
 
@@ -40,13 +62,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub fn new(ps: SocketAddrV4, shards: u8) -> Link {
-        Link {
-            ps: Ports { base: ps, shards: shards.max(1) },
-            time: Duration::ZERO,
-            replies: Replies::default(),
-            error: None,
-        }
+    pub fn new(ps: SocketAddrV4, welcome: &Welcome) -> Link {
+        Link { ps: Ports::new(ps, welcome), time: Duration::ZERO, replies: Replies::default(), error: None }
     }
 
     pub fn tx<'a, I: PacketIo>(&'a mut self, io: &'a mut I) -> LinkTx<'a, I> {

@@ -26,7 +26,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thc_protocol::WorkerId;
-use thc_protocol::session::{JoinEvent, Joiner};
+use thc_protocol::session::{JoinEvent, Joiners};
 use thc_protocol::wire::{Mode, Welcome};
 use thc_protocol::worker::{CallSpec, Parameters, Place, SessionError, Worker};
 use thc_transport::PacketIo;
@@ -52,7 +52,7 @@ pub struct Engine<I: PacketIo> {
     io: I,
     config: EngineConfig,
     link: Link,
-    joiner: Joiner,
+    joiners: Joiners,
     worker: Worker,
     compressor: Arc<Compressor>,
     pool: Option<Arc<rayon::ThreadPool>>,
@@ -72,7 +72,7 @@ pub struct Engine<I: PacketIo> {
 }
 
 impl<I: PacketIo> Engine<I> {
-    /// Begins a session that `joiner` has been welcomed to. `capacity` is how many results the
+    /// Begins a session that `joiners` have been welcomed to. `capacity` is how many results the
     /// receive buffer holds.
     ///
     /// # Errors
@@ -80,18 +80,18 @@ impl<I: PacketIo> Engine<I> {
     pub fn new(
         io: I,
         config: EngineConfig,
-        joiner: Joiner,
+        joiners: Joiners,
         welcome: &Welcome,
         workers: u8,
         capacity: usize,
     ) -> Result<Self, WorkerError> {
         let compressor = Compressor::new(welcome, workers, config.worker, config.seed)?;
         let mut engine = Engine {
-            link: Link::new(config.ps, welcome.shards),
+            link: Link::new(config.ps, welcome),
             worker: Worker::new(parameters(&config, workers, welcome), io.now()),
             io,
             config,
-            joiner,
+            joiners,
             compressor: Arc::new(compressor),
             pool: crew::pool(config.threads)?,
             calls: Calls::default(),
@@ -124,7 +124,7 @@ impl<I: PacketIo> Engine<I> {
     /// As [`Self::new`].
     pub fn restart(
         &mut self,
-        joiner: Joiner,
+        joiners: Joiners,
         welcome: &Welcome,
         workers: u8,
         capacity: usize,
@@ -132,10 +132,10 @@ impl<I: PacketIo> Engine<I> {
         self.fold_stats();
         let compressor = Compressor::new(welcome, workers, self.config.worker, self.config.seed)?;
         self.compressor = Arc::new(compressor);
-        self.link = Link::new(self.config.ps, welcome.shards);
+        self.link = Link::new(self.config.ps, welcome);
         self.worker = Worker::new(parameters(&self.config, workers, welcome), self.io.now());
         self.set_limits(capacity);
-        self.joiner = joiner;
+        self.joiners = joiners;
         self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
         self.calls = Calls::default();
         self.ready = 0;
@@ -340,14 +340,14 @@ impl<I: PacketIo> Engine<I> {
             self.burst = got;
             self.heard = now;
         } else if self.calls.len() == 0 && now.saturating_sub(self.heard) > KEEP_ALIVE {
-            self.joiner.resume(now);
+            self.joiners.resume(now);
             self.heard = now;
         }
         let Self { calls, compressor, .. } = self;
         let mut events = CallEvents { calls, compressor, memory };
         self.worker.tick(now, &mut events, &mut self.link.tx(&mut self.io));
         if self.worker.suspects_restart(now) {
-            self.joiner.resume(now);
+            self.joiners.resume(now);
         }
         self.join_traffic(now)?;
         let sent = self.send_ready(memory);
@@ -356,27 +356,39 @@ impl<I: PacketIo> Engine<I> {
             return Err(error.into());
         }
         if let Some(error) = self.worker.failure() {
-            return Err(error.into());
+            return Err(self.placed(error).into());
         }
         Ok(got > 0 || sent)
+    }
+
+    /// Names the share that is silent, where there are several.
+    fn placed(&self, error: SessionError) -> SessionError {
+        let SessionError::Silent { waited } = error else { return error };
+        let ports = &self.link.ps;
+        let shard = self.worker.waits_at().map(usize::from);
+        match shard.and_then(|shard| ports.share(shard)) {
+            Some(share) => SessionError::ShareSilent { share, at: ports.base(share), waited },
+            None => error,
+        }
     }
 
     fn receive(&mut self, memory: &mut Memory<'_>) -> Result<usize, WorkerError> {
         let started = Instant::now();
         let mut first = None;
         let now = self.io.now();
-        let Self { io, worker, calls, compressor, link, joiner, .. } = self;
+        let Self { io, worker, calls, compressor, link, joiners, .. } = self;
         let mut events = CallEvents { calls, compressor, memory };
         let mut control = None;
-        let replies = &mut link.replies;
+        let Link { ps, replies, .. } = link;
         let got = io.recv_burst(&mut |from, packet| {
             first.get_or_insert_with(Instant::now);
-            if !link.ps.serves(from) {
-                return;
-            }
+            let Some(shard) = ps.find(from) else { return };
             // Kind byte: control kinds have bit 5 set (P2).
             if packet.get(1).is_some_and(|kind| kind & 0x20 != 0) {
-                if let Some(event) = joiner.handle(now, packet) {
+                // Control packets come from the first port of a share.
+                if shard < joiners.count()
+                    && let Some(event) = joiners.handle(now, shard, packet)
+                {
                     control = Some(event);
                 }
             } else {
@@ -405,8 +417,8 @@ impl<I: PacketIo> Engine<I> {
 
     fn join_traffic(&mut self, now: Duration) -> Result<(), WorkerError> {
         let mut buffer = [0; 64];
-        if let Some(packet) = self.joiner.poll(now, &mut buffer) {
-            self.io.send_run(self.config.ps, packet, packet.len())?;
+        while let Some((share, packet)) = self.joiners.poll(now, &mut buffer) {
+            self.io.send_run(self.link.ps.base(share), packet, packet.len())?;
         }
         Ok(())
     }
@@ -504,7 +516,7 @@ impl<I: PacketIo> Engine<I> {
     pub fn wait(&mut self, at_most: Duration) {
         let now = self.io.now();
         self.report_waiting(now);
-        let due = [self.worker.deadline(), self.joiner.deadline()].into_iter().flatten().min();
+        let due = self.deadline();
         let timeout = due.map_or(at_most, |due| due.saturating_sub(now).min(at_most));
         if timeout.is_zero() {
             return;
@@ -535,7 +547,7 @@ impl<I: PacketIo> Engine<I> {
     /// When something is due, if anything is.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        [self.worker.deadline(), self.joiner.deadline()].into_iter().flatten().min()
+        [self.worker.deadline(), self.joiners.deadline()].into_iter().flatten().min()
     }
 
     fn report_waiting(&mut self, now: Duration) {
@@ -558,13 +570,13 @@ impl<I: PacketIo> Engine<I> {
 
     /// Begins to leave; [`Self::serve_others`] until [`Self::has_left`].
     pub fn leave(&mut self) {
-        self.joiner.leave(self.io.now());
+        self.joiners.leave(self.io.now());
     }
 
     /// Whether the parameter server knows that all have left, or a second has passed.
     #[must_use]
     pub fn has_left(&self) -> bool {
-        self.joiner.has_left()
+        self.joiners.has_left()
     }
 }
 

@@ -5,4 +5,5 @@ mod best_effort;
 mod feedback;
 mod norms;
 mod results;
+mod shares;
 mod world;

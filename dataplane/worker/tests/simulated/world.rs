@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
-use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::Welcome;
+use thc_protocol::session::{Action, JoinEvent, Joiner, Joiners, Registry, StaticJob};
+use thc_protocol::wire::{Shares, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
 use thc_transport::{PacketIo, SimConfig, SimIo, SimNet};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
@@ -14,8 +14,16 @@ pub const JOB: JobId = JobId(7);
 pub const COOKIE: Cookie = Cookie(0xC00C1E);
 
 pub fn ps_addr() -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000)
+    share_addr(0)
 }
+
+/// Where a share of the server is.
+pub fn share_addr(share: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100 + share), 9000)
+}
+
+/// Does something to the shares beside the first, given the number of turns so far.
+pub type Meddle = Box<dyn FnMut(u64, &mut Vec<Ps>)>;
 
 /// Changes a packet, given where it goes; workers are numbered by their address.
 pub type Tamper = Box<dyn FnMut(SocketAddrV4, &mut Vec<u8>)>;
@@ -52,6 +60,7 @@ pub struct Ps {
     pub aggregator: Aggregator<Scalar>,
     registry: Registry,
     job: StaticJob,
+    share: u8,
     random: u32,
     /// What happens to packets of the aggregator on their way out.
     pub tamper: Option<Tamper>,
@@ -60,14 +69,13 @@ pub struct Ps {
 }
 
 impl Ps {
-    pub fn new(net: &SimNet, job: StaticJob) -> Ps {
-        let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
-        aggregator.install_table(job.welcome.table, job.welcome.values).unwrap();
+    pub fn new(net: &SimNet, job: StaticJob, share: u8) -> Ps {
         Ps {
-            io: net.endpoint(ps_addr()),
-            aggregator,
-            registry: Registry::new([job.clone()]),
+            io: net.endpoint(share_addr(share)),
+            aggregator: Ps::aggregator(&job, share),
+            registry: Ps::registry(&job, share),
             job,
+            share,
             random: 99,
             tamper: None,
             admits: Box::new(|_, _| true),
@@ -76,9 +84,19 @@ impl Ps {
 
     /// A process that was killed and started again: it knows nothing but its configuration.
     pub fn restart(&mut self) {
-        self.aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
-        self.aggregator.install_table(self.job.welcome.table, self.job.welcome.values).unwrap();
-        self.registry = Registry::new([self.job.clone()]);
+        self.aggregator = Ps::aggregator(&self.job, self.share);
+        self.registry = Ps::registry(&self.job, self.share);
+    }
+
+    fn aggregator(job: &StaticJob, share: u8) -> Aggregator<Scalar> {
+        let shard = Shard { index: share, count: job.welcome.shares.servers() };
+        let mut aggregator = Aggregator::new(shard, 1 << 30);
+        aggregator.install_table(job.welcome.table, job.welcome.values).unwrap();
+        aggregator
+    }
+
+    fn registry(job: &StaticJob, share: u8) -> Registry {
+        if share == 0 { Registry::new([job.clone()]) } else { Registry::follower([job.clone()]) }
     }
 
     fn serve(&mut self) -> usize {
@@ -160,6 +178,7 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             max_workers: workers,
             credit: 0,
             features: 0,
+            shares: Shares::NONE,
         },
     }
 }
@@ -167,6 +186,9 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
 pub struct World {
     pub net: SimNet,
     pub ps: Ps,
+    /// The shares beside the first.
+    pub others: Vec<Ps>,
+    pub meddle: Option<Meddle>,
     pub engines: Vec<Engine<SimIo>>,
 }
 
@@ -177,37 +199,46 @@ impl World {
 
     pub fn with_threads(job: StaticJob, faults: SimConfig, threads: usize) -> World {
         let net = SimNet::new(faults);
-        let mut ps = Ps::new(&net, job.clone());
+        let mut ps = Ps::new(&net, job.clone(), 0);
+        let mut others: Vec<_> =
+            (1..job.welcome.shares.servers()).map(|share| Ps::new(&net, job.clone(), share)).collect();
         let mut joining: Vec<_> = (0..job.config.workers)
             .map(|w| {
                 let addr = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, w + 1), 5000);
                 let io = net.endpoint(addr);
                 let joiner = Joiner::new(JOB, WorkerId(w), COOKIE, 1000 + u64::from(w), 0, io.now());
-                (io, joiner, None)
+                (io, Joiners::new(joiner), None)
             })
             .collect();
         let mut buffer = [0; 64];
         while joining.iter().any(|(_, _, welcome)| welcome.is_none()) {
-            for (io, joiner, welcome) in &mut joining {
+            for (io, joiners, welcome) in &mut joining {
                 let now = io.now();
-                if let Some(packet) = joiner.poll(now, &mut buffer) {
-                    io.send_run(ps_addr(), packet, packet.len()).unwrap();
+                while let Some((share, packet)) = joiners.poll(now, &mut buffer) {
+                    io.send_run(share_addr(share as u8), packet, packet.len()).unwrap();
                 }
-                io.recv_burst(&mut |_, packet| {
-                    if let Some(JoinEvent::Welcome(w, n)) = joiner.handle(now, packet) {
+                io.recv_burst(&mut |from, packet| {
+                    let share = usize::from(from.ip().octets()[3] - 100);
+                    if let Some(JoinEvent::Welcome(w, n)) = joiners.handle(now, share, packet) {
                         *welcome = Some((w, n));
                     }
                 })
                 .unwrap();
             }
             ps.serve();
+            for share in &mut others {
+                share.serve();
+            }
             let now = net.now();
             net.advance_to(now + Duration::from_micros(200));
             ps.serve();
+            for share in &mut others {
+                share.serve();
+            }
         }
         let engines = (0u8..)
             .zip(joining)
-            .map(|(w, (io, joiner, welcome))| {
+            .map(|(w, (io, joiners, welcome))| {
                 let (welcome, n) = welcome.unwrap();
                 let config = EngineConfig {
                     ps: ps_addr(),
@@ -218,10 +249,10 @@ impl World {
                     seed: None,
                     threads,
                 };
-                Engine::new(io, config, joiner, &welcome, n, 4096).unwrap()
+                Engine::new(io, config, joiners, &welcome, n, 4096).unwrap()
             })
             .collect();
-        World { net, ps, engines }
+        World { net, ps, others, meddle: None, engines }
     }
 
     /// One all-reduce on every worker; `at` is called with the number of turns so far.
@@ -245,7 +276,11 @@ impl World {
             turn += 1;
             assert!(turn < 3_000_000, "no end: {outcomes:?} at {:?}", self.net.now());
             at(turn, &mut self.ps);
+            if let Some(meddle) = &mut self.meddle {
+                meddle(turn, &mut self.others);
+            }
             let mut busy = self.ps.serve() > 0;
+            self.others.iter_mut().for_each(|share| busy |= share.serve() > 0);
             for (i, engine) in self.engines.iter_mut().enumerate() {
                 let Ok(number) = numbers[i] else { continue };
                 if engine.failure().is_some() {

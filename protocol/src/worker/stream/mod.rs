@@ -308,6 +308,12 @@ impl Stream {
         Finish::First(self.answer(now, index))
     }
 
+    /// The shard of the packet outstanding that was sent for the first time before all others.
+    #[must_use]
+    pub fn waits_at(&self) -> Option<u8> {
+        self.eldest().map(|index| Shard::of(SlotId(index as u16), self.shards))
+    }
+
     /// The packet outstanding that was sent for the first time before all others.
     fn eldest(&self) -> Option<usize> {
         self.is_busy().then_some((self.base % self.slots) as usize)

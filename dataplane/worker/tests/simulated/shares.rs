@@ -1,0 +1,127 @@
+//! The slots of a job dealt to several servers (P21, P24).
+
+use super::world::{Ps, World, gradients, hostile, quiet, seeds, share_addr, static_job};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use thc_protocol::session::StaticJob;
+use thc_protocol::wire::{Kind, Shares};
+use thc_protocol::worker::SessionError;
+use thc_protocol::{Lane, Policy};
+use thc_transport::SimConfig;
+use thc_worker::{CallOptions, WorkerError};
+
+const WORKERS: u8 = 4;
+/// Every share has several blocks of slots of a call.
+const LEN: usize = 600_000;
+
+/// A job whose slots so many shares have; 64 slots each.
+fn job(shares: u8) -> StaticJob {
+    let mut job = static_job(WORKERS, Lane::Bits8, WORKERS, Policy::Reliable);
+    let at: Vec<_> = (0..shares).map(share_addr).collect();
+    job.welcome.shares = if shares > 1 { Shares::new(&at, 1).unwrap() } else { Shares::NONE };
+    job.welcome.data_slots = 64 * 4;
+    job.welcome.norm_slots = 64 * 4;
+    job.welcome.block = 12;
+    job.config.data_slots = job.welcome.data_slots;
+    job.config.norm_slots = job.welcome.norm_slots;
+    job
+}
+
+fn world(shares: u8, faults: SimConfig) -> World {
+    World::new(job(shares), faults)
+}
+
+/// Two all-reduces with error feedback; the means of the second.
+fn means(mut world: World) -> Vec<Vec<f32>> {
+    let options = [CallOptions { feedback: Some(5), ..CallOptions::default() }; WORKERS as usize];
+    let mut data = Vec::new();
+    for call in 0..2 {
+        data = gradients(usize::from(WORKERS), LEN, call);
+        for outcome in world.allreduce(&mut data, &options, |_, _| {}) {
+            outcome.unwrap();
+        }
+    }
+    data
+}
+
+#[test]
+fn shares_give_the_bits_of_one_server_whatever_is_lost() {
+    let one = means(world(1, quiet()));
+    assert!(one.iter().all(|mean| *mean == one[0]));
+    for shares in 2..=4 {
+        assert!(means(world(shares, quiet())) == one, "{shares} shares");
+    }
+    for seed in seeds(6) {
+        let shares = 2 + (seed % 3) as u8;
+        assert!(means(world(shares, hostile(seed))) == one, "{shares} shares, seed {seed}");
+    }
+}
+
+/// Counts the DATA packets that come to a share.
+fn count_data(share: &mut Ps) -> Rc<Cell<u32>> {
+    let count = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&count);
+    share.admits = Box::new(move |_, packet| {
+        counted.set(counted.get() + u32::from(packet[1] == Kind::Data as u8));
+        true
+    });
+    count
+}
+
+#[test]
+fn a_share_that_is_killed_and_started_again_changes_no_bit() {
+    let one = means(world(1, quiet()));
+    for (share, after) in [(0, 1), (1, 100), (2, 150)] {
+        let mut world = world(4, quiet());
+        let data = count_data(&mut world.others[share]);
+        let killed = Rc::new(Cell::new(false));
+        let was_killed = Rc::clone(&killed);
+        world.meddle = Some(Box::new(move |_, others| {
+            if data.get() >= after && !killed.replace(true) {
+                others[share].restart();
+            }
+        }));
+        assert!(means(world) == one, "share {share} after {after}");
+        assert!(was_killed.get());
+    }
+}
+
+#[test]
+fn the_first_share_may_be_killed_and_started_again_too() {
+    let one = means(world(1, quiet()));
+    let mut world = world(3, quiet());
+    let came = count_data(&mut world.ps);
+    let options = [CallOptions { feedback: Some(5), ..CallOptions::default() }; WORKERS as usize];
+    let (mut data, mut killed) = (Vec::new(), false);
+    for call in 0..2 {
+        data = gradients(usize::from(WORKERS), LEN, call);
+        let outcomes = world.allreduce(&mut data, &options, |_, ps| {
+            if came.get() >= 100 && !killed {
+                killed = true;
+                ps.restart();
+            }
+        });
+        outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+    }
+    assert!(killed && data == one);
+}
+
+#[test]
+fn a_share_that_stays_away_is_named() {
+    let mut world = world(4, quiet());
+    let mut left = 50;
+    world.others[1].admits = Box::new(move |_, packet| {
+        left -= i32::from(packet[1] == Kind::Data as u8);
+        left > 0
+    });
+    let mut data = gradients(usize::from(WORKERS), LEN, 0);
+    let outcomes = world.allreduce(&mut data, &[CallOptions::default(); WORKERS as usize], |_, _| {});
+    for outcome in outcomes {
+        let Err(WorkerError::Session(SessionError::ShareSilent { share, at, waited })) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!((share, at), (2, share_addr(2)));
+        assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(22), "{waited:?}");
+    }
+}

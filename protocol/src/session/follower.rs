@@ -1,0 +1,82 @@
+//! A share of the slots beside the first one: workers bring it the session that the first share has let them into (P24).
+
+use super::present::{Asked, Present};
+use super::registry::{Action, JobState, packet};
+use crate::aggregator::{Endpoint, JobConfig};
+use crate::wire::{Header, Join, Kind, Pending, RefuseReason, Refused};
+use crate::{Cookie, WorkerId};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// A claim that is not repeated for so long is forgotten.
+const FORGET: Duration = Duration::from_secs(3);
+
+impl JobState {
+    /// A JOIN with the job's cookie and, if it claims a session, with the fingerprint of this job. Its session's cookie is
+    /// what shows that the first share has let this worker in, and who has which number is decided there.
+    pub(super) fn follow(
+        &mut self,
+        now: Duration,
+        from: SocketAddrV4,
+        header: &Header,
+        join: &Join,
+    ) -> Vec<Action> {
+        let worker = header.worker;
+        let place = usize::from(worker.0);
+        let refuse = |reason| {
+            let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*header };
+            vec![packet(from, &answer, &Refused { reason, worker }.to_bytes())]
+        };
+        if join.session == Cookie(0) {
+            return refuse(RefuseReason::NotFirst);
+        }
+        if self.session == Some(join.session) {
+            return match self.present[place].as_mut() {
+                Some(member) if member.nonce == join.nonce => {
+                    let moved = member.addr != from;
+                    (member.addr, member.heard) = (from, now);
+                    let member = *member;
+                    let moved = moved.then(|| Action::Move(header.job, worker, Endpoint::udp(from)));
+                    moved.into_iter().chain([self.welcome(worker, join.session, &member)]).collect()
+                }
+                _ => refuse(RefuseReason::WorkerInUse),
+            };
+        }
+        self.claims.resize(self.present.len(), None);
+        for claim in &mut self.claims {
+            if claim.is_some_and(|claim| now.saturating_sub(claim.heard) > FORGET) {
+                *claim = None;
+            }
+        }
+        let same = |claim: &Present| claim.session == join.session;
+        if self.claims[place].is_some_and(|claim| same(&claim) && claim.nonce != join.nonce) {
+            return refuse(RefuseReason::WorkerInUse);
+        }
+        self.claims[place] = Some(Present {
+            nonce: join.nonce,
+            session: join.session,
+            definitions: join.definitions,
+            addr: from,
+            since: now,
+            heard: now,
+            left: false,
+            asked: Asked::default(),
+        });
+        if !self.claims.iter().all(|claim| claim.as_ref().is_some_and(same)) {
+            let claims = (0u8..).map(WorkerId).zip(&self.claims);
+            let joined = claims.filter(|(_, claim)| claim.as_ref().is_some_and(same));
+            let body = Pending { joined: joined.map(|(worker, _)| worker.bit()).sum() }.to_bytes();
+            return vec![packet(from, &self.header(Kind::Pending, worker, header.cookie), &body)];
+        }
+        // All members of one session are here: it begins, or goes on, with empty slots, in place of what ran before.
+        self.present = std::mem::take(&mut self.claims);
+        self.session = Some(join.session);
+        self.ended = None;
+        let config = JobConfig { cookie: join.session, ..self.job.config.clone() };
+        let members: Vec<Present> = self.present.iter().flatten().copied().collect();
+        let endpoints = (0u8..).map(WorkerId).zip(members.iter().map(|m| Endpoint::udp(m.addr))).collect();
+        let welcomes =
+            (0u8..).map(WorkerId).zip(&members).map(|(worker, m)| self.welcome(worker, join.session, m));
+        [Action::Install(config, endpoints)].into_iter().chain(welcomes).collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! A worker joins all shares of a server: the first, and with the session from there the others (P22, P24).
+
+use super::{JoinError, JoinEvent, Joiner};
+use crate::wire::{MAX_SHARES, Shares, Welcome};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// The worker's side of joining and leaving, towards every share.
+#[derive(Debug)]
+pub struct Joiners {
+    /// Of the first share, then of the others, once that is in.
+    all: Vec<Joiner>,
+    /// Whether each has welcomed it since it was last asked.
+    welcomed: u64,
+    shares: Shares,
+    /// What the first share said last.
+    session: Option<(Welcome, u8)>,
+}
+
+impl Joiners {
+    /// A worker that is about to join by `first`, at the first share or the only server.
+    #[must_use]
+    pub fn new(first: Joiner) -> Joiners {
+        Joiners { all: vec![first], welcomed: 0, shares: Shares::NONE, session: None }
+    }
+
+    /// How many shares are known by now.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Where the shares are, as the first one has told; empty where there is one server, or before.
+    #[must_use]
+    pub fn shares(&self) -> &[SocketAddrV4] {
+        self.shares.as_slice()
+    }
+
+    /// The aggregator may have lost its state: introduces this worker again everywhere, with its session.
+    pub fn resume(&mut self, now: Duration) {
+        self.all.iter_mut().for_each(|joiner| joiner.resume(now));
+    }
+
+    /// Begins to leave.
+    pub fn leave(&mut self, now: Duration) {
+        self.all.iter_mut().for_each(|joiner| joiner.leave(now));
+    }
+
+    /// Whether every share has said BYE, or leaving has taken long enough.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.all.iter().all(Joiner::has_left)
+    }
+
+    /// The error if joining some share has taken `limit` already.
+    #[must_use]
+    pub fn overdue(&self, now: Duration, limit: Duration) -> Option<JoinError> {
+        let late = |(share, joiner): (usize, &Joiner)| Some((share, joiner.overdue(now, limit)?));
+        self.all.iter().enumerate().find_map(late).map(|(share, error)| self.at(share, error))
+    }
+
+    /// An error of a share, with where that is.
+    fn at(&self, share: usize, error: JoinError) -> JoinError {
+        let Some(&at) = self.shares().get(share).filter(|_| share > 0) else { return error };
+        match error {
+            JoinError::Silent { waited } => JoinError::ShareSilent { share, at, waited },
+            JoinError::Missing { job, missing, waited } => {
+                JoinError::ShareMissing { job, share, at, missing, waited }
+            }
+            JoinError::Refused { reason, .. } => JoinError::ShareRefused { share, at, reason },
+            other => other,
+        }
+    }
+
+    /// When [`Self::poll`] has something to send.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        self.all.iter().filter_map(Joiner::deadline).min()
+    }
+
+    /// A packet that is due and the share it goes to, written to `buffer`. There may be more.
+    pub fn poll<'a>(&mut self, now: Duration, buffer: &'a mut [u8]) -> Option<(usize, &'a [u8])> {
+        let due = |joiner: &Joiner| joiner.deadline().is_some_and(|due| due <= now);
+        for share in 0..self.all.len() {
+            if due(&self.all[share]) {
+                // Leaving that has taken long enough is due once more, with nothing to send.
+                if let Some(len) = self.all[share].poll(now, buffer).map(<[u8]>::len) {
+                    return Some((share, &buffer[..len]));
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a control packet of a share. WELCOME is told when every share has sent it.
+    pub fn handle(&mut self, now: Duration, share: usize, packet: &[u8]) -> Option<JoinEvent> {
+        match self.all.get_mut(share)?.handle(now, packet)? {
+            JoinEvent::Welcome(welcome, n) => {
+                if share == 0 {
+                    if self.session.is_none_or(|(before, _)| before.session != welcome.session) {
+                        let others = 1..usize::from(welcome.shares.servers());
+                        self.all.truncate(1);
+                        let first = &self.all[0];
+                        let others: Vec<Joiner> = others.map(|_| first.elsewhere(now)).collect();
+                        self.all.extend(others);
+                        self.welcomed = 0;
+                        self.shares = welcome.shares;
+                    }
+                    self.session = Some((welcome, n));
+                }
+                self.welcomed |= 1 << share;
+                let all = u64::MAX >> (MAX_SHARES - self.all.len());
+                if self.welcomed == all { self.session.map(|(w, n)| JoinEvent::Welcome(w, n)) } else { None }
+            }
+            // All may have left one share, and not yet have been heard at another.
+            JoinEvent::Bye if !self.has_left() => None,
+            // Only the first share decides who is in the session.
+            JoinEvent::Pending(..) if share > 0 => None,
+            JoinEvent::Changed(change) if share > 0 && self.welcomed & (1 << share) == 0 => {
+                let at = *self.shares().get(share)?;
+                Some(JoinEvent::Failed(JoinError::ShareDiffers { share, at, change }))
+            }
+            JoinEvent::Failed(error) => Some(JoinEvent::Failed(self.at(share, error))),
+            event => Some(event),
+        }
+    }
+}

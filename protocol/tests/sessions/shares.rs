@@ -1,0 +1,250 @@
+//! A job whose slots several servers share: its session is the first one's (P24).
+
+use super::parties::{COOKIE, JOB, Packets, Server, address, ms, static_job};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+use thc_protocol::session::{JoinError, JoinEvent, Joiner, Joiners, Registry, StaticJob};
+use thc_protocol::wire::{Field, Header, Kind, RefuseReason, Shares, Welcome};
+use thc_protocol::{Cookie, WorkerId};
+
+const SHARES: usize = 3;
+
+fn at(share: usize) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 2, 0, share as u8), 9000)
+}
+
+fn job(workers: u8) -> StaticJob {
+    let mut job = static_job(workers);
+    let all: Vec<_> = (0..SHARES).map(at).collect();
+    job.welcome.shares = Shares::new(&all, job.welcome.shards).unwrap();
+    job
+}
+
+struct Worker {
+    at: SocketAddrV4,
+    joiners: Joiners,
+    events: Vec<JoinEvent>,
+}
+
+impl Worker {
+    fn new(worker: u8, process: u16, now: Duration) -> Worker {
+        let nonce = (u64::from(worker) << 32 | u64::from(process)) + 1;
+        let joiners = Joiners::new(Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, 0, now));
+        Worker { at: address(worker, process), joiners, events: Vec::new() }
+    }
+
+    fn session(&self) -> Option<Cookie> {
+        self.events.iter().rev().find_map(|event| match event {
+            JoinEvent::Welcome(welcome, _) => Some(welcome.session),
+            _ => None,
+        })
+    }
+}
+
+struct World {
+    now: Duration,
+    servers: Vec<Server>,
+    workers: Vec<Worker>,
+}
+
+impl World {
+    fn new(workers: u8) -> World {
+        let job = job(workers);
+        let mut servers: Vec<_> = (0..SHARES).map(|_| Server::of(job.clone(), 1000)).collect();
+        servers[1..].iter_mut().for_each(|server| server.registry = Registry::follower([job.clone()]));
+        let workers = (0..workers).map(|worker| Worker::new(worker, 0, Duration::ZERO)).collect();
+        World { now: Duration::ZERO, servers, workers }
+    }
+
+    /// Everything that is due is sent and arrives at once, but what `lost` says of worker and share.
+    fn exchange(&mut self, lost: impl Fn(usize, usize) -> bool) {
+        for i in 0..self.workers.len() {
+            let mut buffer = [0; 64];
+            let mut packets: Vec<(usize, Vec<u8>)> = Vec::new();
+            while let Some((share, packet)) = self.workers[i].joiners.poll(self.now, &mut buffer) {
+                packets.push((share, packet.to_vec()));
+            }
+            for (share, packet) in packets {
+                if !lost(i, share) {
+                    let answers = self.servers[share].take(self.now, self.workers[i].at, &packet);
+                    self.deliver(share, answers);
+                }
+            }
+        }
+        self.now += ms(10);
+    }
+
+    fn deliver(&mut self, share: usize, packets: Packets) {
+        for (to, packet) in packets {
+            for worker in self.workers.iter_mut().filter(|worker| worker.at == to) {
+                worker.events.extend(worker.joiners.handle(self.now, share, &packet));
+            }
+        }
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.exchange(|_, _| false);
+        }
+    }
+
+    fn sessions(&self) -> Vec<Option<Cookie>> {
+        self.servers.iter().map(|server| server.installed.as_ref().map(|(session, _)| *session)).collect()
+    }
+}
+
+#[test]
+fn a_session_of_the_first_share_is_brought_to_the_others() {
+    let mut world = World::new(3);
+    world.run(ms(250));
+    let sessions = world.sessions();
+    assert!(sessions[0].is_some() && sessions.iter().all(|session| *session == sessions[0]), "{sessions:?}");
+    for worker in &world.workers {
+        let Some(JoinEvent::Welcome(welcome, 3)) = worker.events.last() else {
+            panic!("{:?}", worker.events)
+        };
+        assert_eq!(welcome.shares.as_slice(), [at(0), at(1), at(2)]);
+    }
+    for server in &world.servers {
+        let members: Vec<_> = server.installed.as_ref().unwrap().1.iter().map(|(_, at)| at.addr).collect();
+        assert_eq!(members, world.workers.iter().map(|worker| worker.at).collect::<Vec<_>>());
+    }
+    // All leave every share.
+    let now = world.now;
+    world.workers.iter_mut().for_each(|worker| worker.joiners.leave(now));
+    world.run(ms(100));
+    assert_eq!(world.sessions(), [None; SHARES]);
+    assert!(world.workers.iter().all(|worker| worker.joiners.has_left()));
+}
+
+#[test]
+fn a_worker_is_welcome_when_every_share_says_so() {
+    let mut world = World::new(2);
+    for _ in 0..100 {
+        world.exchange(|worker, share| worker == 1 && share == 2);
+    }
+    assert_eq!(world.sessions()[2], None);
+    assert!(world.workers.iter().all(|worker| worker.session().is_none()));
+    // The share says who is missing, to whom it can.
+    let error = world.workers[0].joiners.overdue(world.now, ms(900)).unwrap();
+    assert!(matches!(error, JoinError::ShareMissing { share: 2, missing: 0b10, .. }), "{error:?}");
+    let error = world.workers[1].joiners.overdue(world.now, ms(900)).unwrap();
+    assert_eq!(
+        error.to_string(),
+        "share 2 of the parameter server, at 10.2.0.2:9000, does not answer: check that it runs there and that this \
+         host reaches it (waited 1 s)"
+    );
+    world.run(ms(250));
+    assert!(world.workers.iter().all(|worker| worker.session().is_some()));
+}
+
+#[test]
+fn a_worker_that_restarts_takes_all_shares_to_a_new_session() {
+    let mut world = World::new(3);
+    world.run(ms(250));
+    let before = world.sessions()[0];
+    let old = std::mem::replace(&mut world.workers[1], Worker::new(1, 0, world.now));
+    // From the same address, so that nobody is asked (P24), with another nonce.
+    world.workers[1].joiners = Joiners::new(Joiner::new(JOB, WorkerId(1), COOKIE, 77, 0, world.now));
+    world.run(ms(20));
+    for worker in [0, 2] {
+        let reforming = JoinEvent::Reforming(WorkerId(1));
+        assert!(world.workers[worker].events.contains(&reforming), "{:?}", world.workers[worker].events);
+        world.workers[worker] = Worker::new(worker as u8, 0, world.now);
+        world.workers[worker].joiners =
+            Joiners::new(Joiner::new(JOB, WorkerId(worker as u8), COOKIE, 77 + worker as u64, 0, world.now));
+    }
+    world.run(ms(500));
+    let after = world.sessions();
+    assert!(after[0] != before && after.iter().all(|session| *session == after[0]), "{before:?} {after:?}");
+    assert!(world.workers.iter().all(|worker| worker.session() == after[0]));
+    // A JOIN of the old session that was long under way changes nothing.
+    let mut stale = old.joiners;
+    stale.resume(world.now);
+    let mut buffer = [0; 64];
+    while let Some((share, packet)) = stale.poll(world.now, &mut buffer) {
+        let packet = packet.to_vec();
+        let answers = world.servers[share].take(world.now, old.at, &packet);
+        assert!(share == 0 || answers.iter().all(|(_, a)| a[1] == Kind::Pending as u8), "{answers:?}");
+    }
+    assert_eq!(world.sessions(), after);
+}
+
+#[test]
+fn a_share_that_restarts_takes_the_session_up_again() {
+    let mut world = World::new(3);
+    world.run(ms(250));
+    let session = world.sessions();
+    for share in [2, 0] {
+        let job = job(3);
+        let registry = if share == 0 { Registry::new([job.clone()]) } else { Registry::follower([job]) };
+        world.servers[share].registry = registry;
+        world.servers[share].installed = None;
+        let now = world.now;
+        world.workers.iter_mut().for_each(|worker| worker.joiners.resume(now));
+        world.run(ms(250));
+        assert_eq!(world.sessions(), session);
+        assert!(world.workers.iter().all(|w| !w.events.iter().any(|e| matches!(e, JoinEvent::Reforming(_)))));
+    }
+}
+
+#[test]
+fn a_share_that_is_not_the_first_begins_no_session() {
+    let mut server = Server::of(job(1), 0);
+    server.registry = Registry::follower([job(1)]);
+    let mut joiner = Joiner::new(JOB, WorkerId(0), COOKIE, 7, 0, ms(0));
+    let mut buffer = [0; 64];
+    let packet = joiner.poll(ms(0), &mut buffer).unwrap().to_vec();
+    let answers = server.take(ms(0), address(0, 0), &packet);
+    let reason = RefuseReason::NotFirst;
+    let expected = JoinError::Refused { job: JOB, worker: WorkerId(0), reason };
+    assert_eq!(joiner.handle(ms(0), &answers[0].1), Some(JoinEvent::Failed(expected)));
+    assert_eq!(server.installed, None);
+}
+
+#[test]
+fn a_share_with_another_job_is_named() {
+    let mut world = World::new(2);
+    let mut other = job(2);
+    other.welcome.job_seed += 1;
+    world.servers[1].registry = Registry::follower([other]);
+    world.run(ms(50));
+    let Some(JoinEvent::Failed(error)) = world.workers[0].events.last() else { panic!() };
+    assert!(matches!(error, JoinError::ShareDiffers { share: 1, change, .. } if change.field == Field::Seed));
+    assert_eq!(
+        error.to_string(),
+        "share 1 of the parameter server, at 10.2.0.1:9000, has another job than the first (other seed): configure \
+         all alike"
+    );
+}
+
+#[test]
+fn a_stranger_with_the_number_of_a_member_is_refused() {
+    let mut world = World::new(2);
+    world.run(ms(250));
+    let session = world.sessions()[1].unwrap();
+    let welcome = Welcome { session, nonce: 99, ..job(2).welcome };
+    let mut stranger = Joiner::new(JOB, WorkerId(0), COOKIE, 99, 0, world.now);
+    let header = Header {
+        kind: Kind::Welcome,
+        flags: 0,
+        num_workers: 2,
+        job: JOB,
+        worker: WorkerId(0),
+        table: thc_protocol::TableId(0),
+        cookie: session,
+        round: thc_protocol::Round(0),
+        slot: thc_protocol::SlotId(0),
+        count: 0,
+    };
+    let mut packet = [0; 1044];
+    assert!(stranger.handle(world.now, header.emit_packet(&mut packet, &welcome.to_bytes())).is_some());
+    let mut elsewhere = stranger.elsewhere(world.now);
+    let mut buffer = [0; 64];
+    let join = elsewhere.poll(world.now, &mut buffer).unwrap().to_vec();
+    let before = world.servers[1].installed.clone();
+    let answers = world.servers[1].take(world.now, address(9, 9), &join);
+    assert_eq!((answers[0].1[1], answers[0].1[20]), (Kind::Refused as u8, RefuseReason::WorkerInUse as u8));
+    assert_eq!(world.servers[1].installed, before);
+}

@@ -1,0 +1,149 @@
+//! A server in shares: beside the workers (`thc-worker --colocated`), or in processes of their own (`thc-ps --share`).
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thc_codec::table::choose;
+use thc_tests::followed::Followed;
+use thc_tests::{COOKIE, Finished, Ps, Worker, free_ports, write_gradients};
+
+const WORKERS: u8 = 4;
+const REPEAT: &str = "12";
+
+/// Where so many shares are on this machine.
+fn places(count: u16) -> Vec<SocketAddrV4> {
+    let first = free_ports(count);
+    (first..first + count).map(|port| SocketAddrV4::new([127, 0, 0, 1].into(), port)).collect()
+}
+
+fn list(places: &[SocketAddrV4]) -> String {
+    places.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// What a worker does: means with error feedback.
+fn work(number: u8, input: &Path) -> Vec<String> {
+    let output = input.with_extension("out");
+    let (input, output, number) = (input.to_str().unwrap(), output.to_str().unwrap(), number.to_string());
+    let flags = ["--cookie", COOKIE, "--worker", &number, "--input", input, "--output", output];
+    flags.iter().chain(&["--repeat", REPEAT, "--error-feedback"]).map(|&flag| flag.to_owned()).collect()
+}
+
+/// The means of these inputs, by workers with these flags before their work.
+fn means(inputs: &[PathBuf], flags: &[&str]) -> Vec<Vec<u8>> {
+    let start = |(number, input): (u8, &PathBuf)| {
+        let work = work(number, input);
+        let all: Vec<&str> = flags.iter().copied().chain(work.iter().map(String::as_str)).collect();
+        Worker::with(None, &all)
+    };
+    let workers: Vec<Worker> = (0u8..).zip(inputs).map(start).collect();
+    let ends: Vec<Finished> = workers.into_iter().map(Worker::finish).collect();
+    read(inputs, &ends)
+}
+
+fn read(inputs: &[PathBuf], ends: &[Finished]) -> Vec<Vec<u8>> {
+    ends.iter().for_each(|end| assert_eq!(end.code, Some(0), "{end:?}"));
+    inputs.iter().map(|input| std::fs::read(input.with_extension("out")).unwrap()).collect()
+}
+
+/// The table that a server chooses for so many workers, as flags.
+fn table() -> [String; 4] {
+    let table = choose(4, 8, WORKERS.into()).unwrap().table;
+    [
+        "--granularity".into(),
+        table.granularity().to_string(),
+        "--fraction".into(),
+        table.fraction().to_string(),
+    ]
+}
+
+/// The means that one server gives without faults.
+fn reference(inputs: &[PathBuf]) -> Vec<u8> {
+    let table = table();
+    let ps = Ps::start(WORKERS, &table.each_ref().map(String::as_str));
+    let means = means(inputs, &["--ps", &ps.addr.to_string()]);
+    assert!(means.iter().all(|mean| *mean == means[0]));
+    means.into_iter().next().unwrap()
+}
+
+#[test]
+fn servers_beside_the_workers_change_no_bit_whatever_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), WORKERS, 700_001);
+    let one = reference(&inputs);
+    for (count, more) in [(4, &[][..]), (3, &["--inject", "loss=0.01,duplicate=0.01,reorder=0.01"])] {
+        let at = list(&places(count));
+        let workers = WORKERS.to_string();
+        let flags = [&["--colocated", &at, "--workers", &workers], more].concat();
+        assert!(means(&inputs, &flags).iter().all(|mean| *mean == one), "{count} shares");
+    }
+}
+
+fn shares(places: &[SocketAddrV4]) -> Vec<Ps> {
+    let (at, table) = (list(places), table());
+    let start = |(share, &place): (usize, &SocketAddrV4)| {
+        let share = format!("{share}/{}", places.len());
+        let mut flags = vec!["--share", &share, "--shares", &at];
+        flags.extend(table.iter().map(String::as_str));
+        Ps::start_on(None, place, WORKERS, &flags)
+    };
+    places.iter().enumerate().map(start).collect()
+}
+
+#[test]
+fn a_killed_and_restarted_share_changes_no_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), WORKERS, 3_000_000);
+    let one = reference(&inputs);
+    let places = places(3);
+    let mut servers = shares(&places);
+    let start = |(number, input): (u8, &PathBuf)| {
+        let to = ["--ps".to_owned(), places[0].to_string()];
+        Followed::start(None, &[&to[..], &work(number, input)].concat())
+    };
+    let mut workers: Vec<Followed> = (0u8..).zip(&inputs).map(start).collect();
+    workers.iter().for_each(Followed::until_first_step);
+    let mut kills = 0;
+    for (share, pause) in [(2, 5), (0, 60), (1, 40)] {
+        std::thread::sleep(Duration::from_millis(pause));
+        if workers.iter_mut().all(|worker| worker.ended().is_some()) {
+            break;
+        }
+        servers[share].kill_and_restart();
+        kills += 1;
+    }
+    let ends: Vec<Finished> = workers.into_iter().map(Followed::finish).collect();
+    assert!(kills > 0);
+    assert!(read(&inputs, &ends).iter().all(|mean| *mean == one), "{kills} kills");
+}
+
+#[test]
+fn a_share_that_is_gone_is_named_within_the_time_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), WORKERS, 3_000_000);
+    let places = places(3);
+    let mut servers = shares(&places);
+    let start = |(number, input): (u8, &PathBuf)| {
+        let to = ["--ps", &places[0].to_string(), "--timeout", "2s"].map(str::to_owned);
+        Followed::start(None, &[&to[..], &work(number, input)].concat())
+    };
+    let workers: Vec<Followed> = (0u8..).zip(&inputs).map(start).collect();
+    workers.iter().for_each(Followed::until_first_step);
+    servers[1].kill();
+    for end in workers.into_iter().map(Followed::finish) {
+        let said = format!(
+            "thc-worker: share 1 of the parameter server, at {}, has not answered for 2.0 s",
+            places[1]
+        );
+        assert_eq!((end.code, end.last_error()), (Some(1), said.as_str()), "{end:?}");
+    }
+}
+
+#[test]
+fn a_worker_that_asks_the_wrong_share_is_told() {
+    let places = places(2);
+    let servers = shares(&places);
+    let end = Worker::start(servers[1].addr, 0, &["--coordinates", "9"]).finish();
+    let says = "not the job's first share, where workers join";
+    assert!(end.code == Some(1) && end.last_error().contains(says), "{end:?}");
+}
