@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz soak hostile kills bench bench-torch bench-allreduce bench-async p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test fuzz soak hostile kills bench bench-torch bench-allreduce bench-async bench-adapt p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -40,7 +40,7 @@ FEATURES = $$(.ci/features)
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce and bench-async), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async and bench-adapt), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --release --package thc-testbed --package thc-ps --package thc-worker \
@@ -87,6 +87,9 @@ bench-allreduce: toolchain ## One all-reduce of 64 MiB, THC against gloo: 10 Gb/
 
 bench-async: toolchain ## Train with PyTorch, one worker 4 times slower: synchronous THC against asynchronous (ARGS=--help)
 	python/bench/unequal $(ARGS)
+
+bench-adapt: toolchain ## L-GreCo against uniform compression: QSGD, TopK, PowerSGD, THC, on two small models (15 minutes; ARGS=--help)
+	python/bench/run adapt $(ARGS)
 
 hostile: toolchain ## 5 million hostile packets at a running job: same bits, goodput against noise (4 minutes; ARGS=--help)
 	cargo build --release --package thc-ps --package thc-worker --bins

@@ -9,28 +9,10 @@ import argparse
 import importlib.util
 import json
 import os
-import platform
 import signal
 import sys
 import time
-from datetime import datetime, timezone
 from pathlib import Path
-
-
-def machine() -> dict[str, object]:
-    """What it ran on."""
-    cpu = "unknown"
-    with open("/proc/cpuinfo") as file:
-        for line in file:
-            if line.startswith("model name"):
-                cpu = line.partition(":")[2].strip()
-    with open("/proc/meminfo") as file:
-        memory = int(file.readline().split()[1]) / 2**20
-    import torch
-
-    return {"cpu": cpu, "cores": os.cpu_count(), "memory_gib": round(memory), "kernel": platform.release(),
-            "python": platform.python_version(), "torch": torch.__version__, "load_before": os.getloadavg()[0],
-            "date": datetime.now(timezone.utc).isoformat(timespec="seconds")}
 
 
 def main() -> int:
@@ -38,6 +20,10 @@ def main() -> int:
         import allreduce
 
         return allreduce.main(sys.argv[2:])
+    if sys.argv[1:2] == ["adapt"]:
+        from adapt import command
+
+        return command.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 processes, 1 and 10 Gb/s, few steps: 2 to 3 minutes")
@@ -91,6 +77,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
             return None
     os.environ["BENCH_BUCKET_MB"] = str(arguments.bucket_mb)
     import links
+    from machine import machine
     from campaign import Campaign
     from crew import find_server
     from plan import FULL, QUICK, TARGETS

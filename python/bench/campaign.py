@@ -125,6 +125,7 @@ class Campaign:
                 "slowest_ms": 1e3 * seconds[-1], "steps": steps,
                 "cpu_ms": 1e3 * statistics.mean(one["cpu"] for one in each) / steps,
                 "server_cpu_ms": 1e3 * each[0]["server_cpu"] / steps,
+                "adapt": each[0].get("adapt"),
                 "stats_per_step": {k: v / each[0]["steps_with_warmup"] for k, v in each[0]["stats"].items()},
             }
             self.results["pace"].append(record)
@@ -147,7 +148,7 @@ class Campaign:
         first = answers[0]
         record = {"model": model, "workers": crew.workers, "link": name, "method": method, "seed": seed,
                   "points": first["points"], "final": first["points"][-1][2], "in_step": first["in_step"],
-                  "reached": reached(first["points"], TARGETS[model]), "stats": first["stats"]}
+                  "reached": reached(first["points"], TARGETS[model]), "adapt": first.get("adapt"), "stats": first["stats"]}
         self.results["training"].append(record)
         when = record["reached"]
         target = f"{TARGETS[model]} after {when['step']:.0f} steps, {when['seconds']:.1f} s" if when else "target not reached"

@@ -18,10 +18,15 @@ METHODS = {
     "powersgd4": "torch's PowerSGD hook, rank 4",
     "thc": "THC, reliable",
     "thc-best-effort": "THC, best-effort",
+    "thc-adapt": "THC, each tensor's compression chosen while training",
+    "thc-raw": "THC's server, nothing compressed",
 }
 
 #: The job of the server that a method uses.
-JOBS = {"thc": 1, "thc-best-effort": 2}
+JOBS = {"thc": 1, "thc-best-effort": 2, "thc-raw": 1, "thc-adapt": 3}
+
+#: What a method gives the hook besides.
+OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}
 
 
 def powersgd_in_turn(state: PowerSGDState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -42,7 +47,7 @@ class Averaging:
 
     server: str | None
     cookie: int
-    groups: dict[str, Any] = field(default_factory=dict)
+    groups: dict[int, Any] = field(default_factory=dict)
 
     def attach(self, method: str, ddp: DistributedDataParallel, dense_steps: int) -> None:
         """Registers the hook of `method`. PowerSGD averages the first `dense_steps` without compression, as its
@@ -56,7 +61,7 @@ class Averaging:
         elif method in JOBS:
             import thc.torch
 
-            thc.torch.wrap(ddp, self.group(method))
+            thc.torch.wrap(ddp, self.group(method), **OPTIONS.get(method, {}))
         elif method != "gloo":
             raise ValueError(f"no method {method!r}: one of {', '.join(METHODS)}")
 
@@ -64,14 +69,14 @@ class Averaging:
         """The `thc.Group` of a method, joined when first asked for."""
         import thc
 
-        if method not in self.groups:
-            self.groups[method] = thc.Group(ps=self.server, job=JOBS[method], worker=int(os.environ["RANK"]),
-                                            cookie=self.cookie)
-        return self.groups[method]
+        job = JOBS[method]
+        if job not in self.groups:
+            self.groups[job] = thc.Group(ps=self.server, job=job, worker=int(os.environ["RANK"]), cookie=self.cookie)
+        return self.groups[job]
 
     def stats(self, method: str) -> dict[str, Any]:
         """The totals of the method's group, if it has one."""
-        group = self.groups.get(method)
+        group = self.groups.get(JOBS.get(method, 0))
         if group is None:
             return {}
         stats = group.stats()

@@ -45,7 +45,7 @@ class Plan:
     # By model and number of processes.
     training: dict[tuple[str, int], Training]
     memory_steps: int
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = tuple(method for method in METHODS if method != "thc-raw")
 
 
 #: Held-out loss, nats per byte, that counts as reached.

@@ -13,6 +13,8 @@ NAMES = {
     "powersgd4": "PowerSGD, rank 4",
     "thc": "**THC**, reliable",
     "thc-best-effort": "**THC**, best-effort",
+    "thc-adapt": "**THC**, `adapt`",
+    "thc-raw": "THC's server, nothing compressed",
 }
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
@@ -150,6 +152,21 @@ def loss_table(results: Results) -> list[str]:
                     "parameters equal on all processes"], rows)]
 
 
+def threshold_tables(results: Results) -> list[str]:
+    """SlimGC's communication threshold table of each link (its Fig. 6)."""
+    lines: list[str] = []
+    for record in results.all["pace"]:
+        found = record.get("adapt")
+        if not found or not found["rows"]:
+            continue
+        rows = [[f"{size:,}", *(f"{1e3 * each:.1f}" for each in (raw, compressed, processing, compressed + processing)), f"{gain:.2f}"]
+                for size, raw, compressed, processing, gain in found["rows"]]
+        threshold = "nothing is compressed" if found["threshold"] >= 0xFFFF_FFFF else f"threshold {found['threshold']:,} coordinates"
+        lines += [f"{record['model']} model, {record['workers']} processes, {record['link']}: {threshold}.", "",
+                  *table(["coordinates", "t_c", "t_c^q", "t_p^q", "t^q", "t_c / t^q"], rows)]
+    return ["### Communication threshold table (SlimGC's Fig. 6), ms, rank 0's", "", *lines] if lines else []
+
+
 def cpu_table(results: Results) -> list[str]:
     """Where the time of a step goes."""
     lines: list[str] = []
@@ -201,7 +218,18 @@ def aims(results: Results) -> list[str]:
         def seconds(link: str, method: str) -> float | None:
             return results.seconds_to_target("heavy", workers, link, method)
 
-        for method in [m for m in results.methods if m.startswith("thc")]:
+        own, base = seconds("1 Gb/s", "thc-adapt"), seconds("1 Gb/s", "thc")
+        if own and base:
+            judge(f"{NAMES['thc-adapt']}, {workers} processes, 1 Gb/s: target loss ≥ 1.15 × faster than 4 bits for all", base / own >= 1.15,
+                  f"{base / own:.2f} ×")
+        for link in results.links("heavy", workers):
+            paces = {m: results.pace("heavy", workers, link, m) for m in ("thc-adapt", "thc", "thc-raw")}
+            steps = {m: pace["median_ms"] for m, pace in paces.items() if pace}
+            if len(steps) == 3:
+                least = min(steps["thc"], steps["thc-raw"])
+                judge(f"{NAMES['thc-adapt']}, {workers} processes, {link}: a step as fast as all compressed and as all raw",
+                      steps["thc-adapt"] <= 1.02 * least, f"{steps['thc-adapt']:.0f} ms against {steps['thc']:.0f} and {steps['thc-raw']:.0f}")
+        for method in [m for m in results.methods if m in ("thc", "thc-best-effort")]:
             name = f"{NAMES[method]}, {workers} processes"
             own, base = seconds("1 Gb/s", method), seconds("1 Gb/s", "gloo")
             if own and base:
@@ -235,7 +263,7 @@ def markdown(raw: dict[str, Any]) -> str:
     for model in results.models():
         for workers in results.workers():
             lines += pace_tables(results, model, workers)
-    lines += loss_table(results) + cpu_table(results) + memory_table(results)
+    lines += threshold_tables(results) + loss_table(results) + cpu_table(results) + memory_table(results)
     if raw["links"]:
         ways = list(raw["links"][0]["achieved"])
         lines += ["### What the links carry", "", "A TCP stream, Gb/s of payload.", "",

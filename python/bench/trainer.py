@@ -47,6 +47,29 @@ class Run:
         self.done += 1
         return float(loss.detach())
 
+    def settle(self) -> None:
+        """With a hook that chooses: measures the link and lets it choose."""
+        import thc.torch
+
+        hook = thc.torch.hook_of(self.ddp)
+        hook.adapt_anew()
+        plans = len(hook.plans)
+        while len(hook.plans) == plans:
+            self.step()
+
+    def adapted(self) -> dict[str, Any] | None:
+        """What such a hook has measured and chosen."""
+        import thc.torch
+
+        try:
+            hook = thc.torch.hook_of(self.ddp)
+        except ValueError:
+            return None
+        if hook.adaptive is None or hook.plan is None:
+            return None
+        return {"threshold": hook.adaptive.threshold, "rows": [[*row, row.gain] for row in hook.adaptive.table.rows()],
+                "plan": hook.plan.as_dict(), "seconds": hook.adaptive.seconds, "steps": hook.steps}
+
     def held_out(self) -> float:
         """Loss on the part of the text that is not trained on."""
         module: nn.Module = self.ddp.module
@@ -159,11 +182,16 @@ class Trainer:
         """Durations of steps. Methods take turns, so that what else happens on the machine hits all alike."""
         shape = SHAPES[model]
         for method in methods:
+            if method == "thc-adapt" and (model, method) in self.paced:
+                # Another link: it measures anew.
+                self.paced[model, method].settle()
             if (model, method) not in self.paced:
                 run = self.paced[model, method] = Run(self.averaging, self.text, method, shape, 0, 2)
                 # Two steps before PowerSGD compresses and DDP has its final buckets, one with both.
                 for _ in range(3):
                     run.step()
+                if method == "thc-adapt":
+                    run.settle()
         out: dict[str, dict[str, Any]] = {m: {"seconds": [], "cpu": 0.0, "server_cpu": 0.0} for m in methods}
         before = {method: self.averaging.stats(method) for method in methods}
         for turn in range(rounds):
@@ -184,6 +212,7 @@ class Trainer:
             after = self.averaging.stats(method)
             out[method]["stats"] = {k: v - before[method].get(k, 0) for k, v in after.items()}
             out[method]["steps_with_warmup"] = rounds * (warmup + steps)
+            out[method]["adapt"] = self.paced[model, method].adapted()
         return out
 
     def train(self, model: str, method: str, seed: int, steps: int, every: int) -> dict[str, Any]:
@@ -207,9 +236,10 @@ class Trainer:
         dist.all_reduce(low, dist.ReduceOp.MIN)
         dist.all_reduce(high, dist.ReduceOp.MAX)
         after = self.averaging.stats(method)
+        adapted = run.adapted() if method == "thc-adapt" else None
         del run
         gc.collect()
-        return {"points": points, "losses": losses, "in_step": bool(low == high),
+        return {"points": points, "losses": losses, "in_step": bool(low == high), "adapt": adapted,
                 "stats": {k: v - before.get(k, 0) for k, v in after.items()}}
 
     def allreduce(self, coordinates: int, turn: int, feedback: bool, options: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import time
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +22,8 @@ from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.feedback import FeedbackStore
 from thc.torch.lane import lane_of
-from thc.torch.layout import Layout, Segment
+from thc.torch.layout import Layout, Segment, scatter
+from thc.torch.options import Options
 from thc.torch.peers import Gathering, Peers
 from thc.torch.plan import Plan
 
@@ -46,30 +46,6 @@ LOST = (
 
 _scopes: weakref.WeakKeyDictionary[Group, itertools.count[int]] = weakref.WeakKeyDictionary()
 """Hooks of one group are counted, in the same order on all ranks: their keys must differ."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a hook works; see :func:`hook`."""
-
-    warmup: int
-    min_size: int
-    exclude: Sequence[str]
-    uncompressed: str
-    feedback: bool
-    nonfinite: str
-    fallback: bool
-    adapt: Adapt | None
-
-    def __post_init__(self) -> None:
-        if self.warmup < 0:
-            raise errors.ConfigError(f"warmup is {self.warmup}: give a number of steps, 0 or more")
-        if self.uncompressed not in ("raw", "process-group"):
-            raise errors.ConfigError(
-                f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'
-            )
-        if self.nonfinite not in ("nan", "zero"):
-            raise errors.ConfigError(f'nonfinite is {self.nonfinite!r}: write "nan" or "zero"')
 
 
 class Hook:
@@ -357,12 +333,12 @@ class Hook:
         if layout.gathers:
             kept = torch.cat([data[place] for place in layout.kept])
             self.group.allreduce(kept.numpy(), feedback=key)
-            _scatter(kept, data, layout.kept)
+            scatter(kept, data, layout.kept)
         else:
             for place in layout.aside:
                 data[place] = 0.0
             self.group.allreduce(data.numpy(), feedback=key)
-        _scatter(aside, data, layout.aside)
+        scatter(aside, data, layout.aside)
 
     def _uncompressed(self, data: torch.Tensor) -> None:
         if self.options.uncompressed == "raw":
@@ -515,6 +491,14 @@ class Hook:
 
         return bool(self._lane.ask(join))
 
+    def adapt_anew(self) -> None:
+        """With ``adapt``: all defaults from the next step on, and another warm-up, as after a change of the network. All ranks must
+        call this between the same steps."""
+        adaptive = self._adaptive
+        if adaptive is None:
+            raise errors.ConfigError("this hook does not adapt: make it with adapt=True")
+        self._lane.ask(lambda: adaptive.restart(self.steps))
+
     def guard(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """Makes ``optimizer.step`` do nothing after a backward pass whose gradients were not finite on some
         rank. Returns the optimizer. Not needed with a ``GradScaler``, which does the same."""
@@ -617,11 +601,3 @@ def _names_of(model: torch.nn.Module | None) -> tuple[dict[int, str], bool]:
         # A plain module does not tell how DDP treats it.
         unused = True
     return {id(parameter): name for name, parameter in model.named_parameters()}, unused
-
-
-def _scatter(source: torch.Tensor, target: torch.Tensor, places: Sequence[slice]) -> None:
-    at = 0
-    for place in places:
-        length = place.stop - place.start
-        target[place] = source[at : at + length]
-        at += length

@@ -10,7 +10,7 @@ import torch
 
 from thc.group import feedback_key
 
-__all__ = ["Layout", "Segment"]
+__all__ = ["Layout", "Segment", "scatter"]
 
 GATHER_FROM = 0.5
 """From this share of opted-out coordinates on, the others are gathered; below, those opted out are zeroed in
@@ -95,3 +95,12 @@ class Layout:
     def forget_staging(self) -> None:
         """Frees that memory; the next bucket gets other."""
         self._staging = None
+
+
+def scatter(source: torch.Tensor, target: torch.Tensor, places: Sequence[slice]) -> None:
+    """Puts what was gathered back."""
+    at = 0
+    for place in places:
+        length = place.stop - place.start
+        target[place] = source[at : at + length]
+        at += length

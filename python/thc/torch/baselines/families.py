@@ -67,6 +67,7 @@ class QSGD:
 
     def __init__(self, seed: int = 0) -> None:
         self._generator = torch.Generator().manual_seed(seed)
+        self._known: dict[tuple[int, ...], torch.Tensor] = {}
 
     def choices(self, default: float) -> list[float]:
         return [float(bits) for bits in range(max(2, int(default) // 2), min(8, 2 * int(default)) + 1)]
@@ -75,66 +76,103 @@ class QSGD:
         length = _length(shape)
         return 4 * -(-length // self.BUCKET) + -(-length * self._bits(parameter) // 8)
 
-    def errors(self, gradient: torch.Tensor, parameters: Sequence[float]) -> list[float]:
-        flat = gradient.reshape(-1)
-        return [float((flat - self._decode(*self._encode(flat, p), flat.numel(), p)).square().sum()) for p in parameters]
-
     @staticmethod
     def _bits(parameter: float) -> int:
         if parameter not in range(2, 9):
             raise ConfigError(f"QSGD has no {parameter:g} bits: give 2 to 8")
         return int(parameter)
 
-    def _encode(self, flat: torch.Tensor, parameter: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def errors(self, gradient: torch.Tensor, parameters: Sequence[float]) -> list[float]:
+        buckets = self._in_buckets([gradient])
+        found = []
+        for parameter in parameters:
+            largest, codes = self._encode(buckets, parameter)
+            found.append(float((buckets - self._decode(largest, codes, parameter)).square().sum()))
+        return found
+
+    def _in_buckets(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Gradients one after the other, each filled up with zeros to whole buckets."""
+        padded = torch.zeros(sum(-(-g.numel() // self.BUCKET) for g in gradients) * self.BUCKET)
+        at = 0
+        for gradient in gradients:
+            padded[at : at + gradient.numel()] = gradient.reshape(-1)
+            at += -(-gradient.numel() // self.BUCKET) * self.BUCKET
+        return padded.view(-1, self.BUCKET)
+
+    def _places(self, lengths: tuple[int, ...]) -> torch.Tensor:
+        """Where coordinates are in buckets: zeros that fill up are not sent."""
+        if lengths not in self._known:
+            starts = np.cumsum([0, *(-(-length // self.BUCKET) * self.BUCKET for length in lengths)])
+            self._known[lengths] = torch.cat([torch.arange(n) + int(at) for n, at in zip(lengths, starts)])
+        return self._known[lengths]
+
+    def _encode(self, buckets: torch.Tensor, parameter: float) -> tuple[torch.Tensor, torch.Tensor]:
         """The largest of each bucket, and codes of 0 to 2·levels."""
         levels = (1 << (self._bits(parameter) - 1)) - 1
-        padded = torch.nn.functional.pad(flat, (0, -flat.numel() % self.BUCKET)).view(-1, self.BUCKET)
-        largest = padded.abs().amax(1, keepdim=True)
-        scaled = padded / largest.clamp_min(1e-38) * levels
+        largest = buckets.abs().amax(1, keepdim=True)
+        scaled = buckets * (levels / largest.clamp_min(1e-38))
         codes = (scaled + torch.rand(scaled.shape, generator=self._generator)).floor_().clamp_(-levels, levels) + levels
-        return largest.reshape(-1), codes.view(-1)[: flat.numel()].to(torch.uint8)
+        return largest, codes.to(torch.uint8)
 
-    def _decode(self, largest: torch.Tensor, codes: torch.Tensor, length: int, parameter: float) -> torch.Tensor:
+    def _decode(self, largest: torch.Tensor, codes: torch.Tensor, parameter: float) -> torch.Tensor:
         levels = (1 << (self._bits(parameter) - 1)) - 1
-        padded = torch.nn.functional.pad(codes.float() - levels, (0, -length % self.BUCKET)).view(-1, self.BUCKET)
-        return (padded * (largest[:, None] / levels)).view(-1)[:length]
+        return (codes.float() - levels) * (largest / levels)
 
     def average(self, layers: Sequence[Any], parameters: Sequence[float], carrier: Carrier) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        parts, own = [], []
-        for layer, parameter in zip(layers, parameters):
-            flat = layer.gradient.reshape(-1)
-            largest, codes = self._encode(flat, parameter)
-            own.append(self._decode(largest, codes, flat.numel(), parameter))
-            parts += [largest.numpy().view(np.uint8), _pack(codes.numpy(), self._bits(parameter))]
+        # Layers of the same width are quantized together.
+        together = {p: [i for i, each in enumerate(parameters) if each == p] for p in sorted(set(parameters))}
+        parts, own = [], {}
+        for parameter, members in together.items():
+            gradients = [layers[i].gradient for i in members]
+            largest, codes = self._encode(self._in_buckets(gradients), parameter)
+            own[parameter] = self._decode(largest, codes, parameter)
+            sent = codes.view(-1)[self._places(tuple(g.numel() for g in gradients))]
+            parts += [largest.numpy().reshape(-1).view(np.uint8), _pack(sent.numpy(), self._bits(parameter))]
         every = [each.numpy() for each in carrier.gather(torch.from_numpy(np.concatenate(parts)))]
-        found, at = [], 0
-        for layer, parameter, mine in zip(layers, parameters, own):
-            length, bits = layer.gradient.numel(), self._bits(parameter)
-            scales = 4 * -(-length // self.BUCKET)
-            packed = -(-length * bits // 8)
-            mean = torch.zeros(length)
+        found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        at = 0
+        for parameter, members in together.items():
+            lengths, bits = tuple(layers[i].gradient.numel() for i in members), self._bits(parameter)
+            scales, packed = 4 * len(own[parameter]), -(-sum(lengths) * bits // 8)
+            mean = torch.zeros_like(own[parameter])
             for theirs in every:
-                largest = torch.from_numpy(theirs[at : at + scales].copy().view(np.float32))
-                codes = torch.from_numpy(_unpack(theirs[at + scales : at + scales + packed], bits, length))
-                mean += self._decode(largest, codes, length, parameter)
+                largest = torch.from_numpy(theirs[at : at + scales].copy().view(np.float32))[:, None]
+                codes = torch.zeros(mean.shape, dtype=torch.uint8)
+                sent = torch.from_numpy(_unpack(theirs[at + scales : at + scales + packed], bits, sum(lengths)))
+                codes.view(-1)[self._places(lengths)] = sent
+                mean += self._decode(largest, codes, parameter)
             at += scales + packed
-            shape = layer.gradient.shape
-            found.append(((mean / carrier.size).view(shape), mine.view(shape)))
-        return found
+            mean /= carrier.size
+            begin = 0
+            for i in members:
+                shape, length = layers[i].gradient.shape, layers[i].gradient.numel()
+                found[i] = tuple(t.view(-1)[begin : begin + length].view(shape) for t in (mean, own[parameter]))
+                begin += -(-length // self.BUCKET) * self.BUCKET
+        return [found[i] for i in range(len(layers))]
 
 
 def _pack(codes: Any, bits: int) -> Any:
-    """Codes to bytes, ``bits`` each."""
-    if bits == 8:
-        return codes
-    return np.packbits((codes[:, None] >> np.arange(bits, dtype=np.uint8)) & 1, axis=None)
+    """Codes to bytes, ``bits`` each: eight codes are ``bits`` bytes, the first in the lowest bits."""
+    length = codes.size
+    groups = np.zeros((-(-length // 8), 8), dtype=np.uint8)
+    groups.reshape(-1)[:length] = codes
+    words = np.zeros(len(groups), dtype="<u8")
+    for place in range(8):
+        words |= groups[:, place].astype("<u8") << np.uint64(bits * place)
+    packed = words.view(np.uint8).reshape(-1, 8)[:, :bits].reshape(-1)
+    return packed[: -(-length * bits // 8)]
 
 
 def _unpack(packed: Any, bits: int, length: int) -> Any:
-    if bits == 8:
-        return packed.copy()
-    spread = np.unpackbits(packed, count=length * bits).reshape(length, bits)
-    return (spread << np.arange(bits, dtype=np.uint8)).sum(1, dtype=np.uint8)
+    padded = np.zeros((-(-length // 8), bits), dtype=np.uint8)
+    padded.reshape(-1)[: packed.size] = packed
+    wide = np.zeros((len(padded), 8), dtype=np.uint8)
+    wide[:, :bits] = padded
+    words = wide.reshape(-1).view("<u8")
+    codes = np.empty((len(padded), 8), dtype=np.uint8)
+    for place in range(8):
+        codes[:, place] = (words >> np.uint64(bits * place)) & np.uint64((1 << bits) - 1)
+    return codes.reshape(-1)[:length]
 
 
 class TopK:

@@ -60,7 +60,7 @@ class LayerwiseHook:
 
     - ``default``: the parameter that all layers have at first, and whose error is the bound: bits of QSGD, share of TopK, rank of
       PowerSGD.
-    - ``every``: so often, in steps, rank 0 chooses anew (L-GreCo), from gradients accumulated since last time; 0: all layers keep
+    - ``every``: so often, in steps, rank 0 chooses anew (L-GreCo), from its gradients accumulated since last time; 0: all layers keep
       the default.
     - ``choices``: parameters to choose from, by default the paper's range around the default.
     - ``accordion``: the parameters (much, little compression) between which Accordion decides before each choice; the bound is
@@ -162,6 +162,9 @@ class LayerwiseHook:
         layers = []
         for parameter, gradient in zip(bucket.parameters(), gradients):
             name = self._names[id(parameter)]
+            if self._every and self._rank == 0:
+                held = self._accumulated.get(name)
+                self._accumulated[name] = gradient.clone() if held is None else held.add_(gradient)
             left = self._left.get(name) if self.family.feedback else None
             layers.append(Layer(name, gradient.clone() if left is None else gradient + left))
         parameters = [self._chosen[layer.name] for layer in layers]
@@ -171,9 +174,6 @@ class LayerwiseHook:
                 self._left[layer.name] = layer.gradient - own
             gradient.copy_(mean)
             self.sent += self.family.cost(layer.gradient.shape, parameter)
-            if self._every and self._rank == 0:
-                held = self._accumulated.get(layer.name)
-                self._accumulated[layer.name] = mean.clone() if held is None else held.add_(mean)
 
     def _choose(self) -> None:
         """Rank 0 solves and tells the others."""

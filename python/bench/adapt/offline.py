@@ -1,0 +1,158 @@
+"""What one process can tell: how a layer's error and its effect on the loss go together, and what the solvers' steps lose."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from thc import adapt
+from thc.torch.baselines import QSGD, PowerSGD, TopK
+from torch import Tensor, nn
+
+from adapt.tasks import TASKS
+
+PERIOD = 40
+"""Steps of which gradients are accumulated."""
+RATE, SHORT_RATE = 0.3, 0.03
+"""Learning rates of the training and of the short runs: low in these, so that what is seen is the layer's error and not chaos."""
+
+
+class Alone:
+    """Carries nothing: one rank is all there is."""
+
+    size = 1
+
+    def mean(self, tensor: Tensor, whole: bool = False) -> None:
+        pass
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        return [tensor]
+
+
+class Piece:
+    """A layer's gradient."""
+
+    def __init__(self, name: str, gradient: Tensor) -> None:
+        self.name, self.gradient = name, gradient
+
+
+def step(task: Any, model: nn.Module, optimizer: Any, number: int, seed: int = 0) -> Tensor:
+    """A backward pass; the loss before it."""
+    loss = task.loss(model, seed, number, 0)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    return loss.detach()
+
+
+def accumulated(task: Any, model: nn.Module, optimizer: Any, first: int) -> dict[str, Tensor]:
+    """The next steps of a training, and the sums of their gradients."""
+    sums: dict[str, Tensor] = {}
+    for number in range(first, first + PERIOD):
+        step(task, model, optimizer, number)
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            sums[name] = sums[name] + parameter.grad if name in sums else parameter.grad.clone()
+        optimizer.step()
+    return sums
+
+
+def correlation(x: list[float], y: list[float]) -> float:
+    """Pearson's."""
+    a, b = torch.tensor(x, dtype=torch.float64), torch.tensor(y, dtype=torch.float64)
+    a, b = a - a.mean(), b - b.mean()
+    return float((a @ b) / (a.norm() * b.norm()).clamp_min(1e-300))
+
+
+def ranks_of(x: list[float]) -> list[float]:
+    """For Spearman's."""
+    order = sorted(range(len(x)), key=lambda i: x[i])
+    found = [0.0] * len(x)
+    for rank, i in enumerate(order):
+        found[i] = float(rank)
+    return found
+
+
+def sensitivity(say: Callable[[str], None]) -> dict[str, Any]:
+    """The paper's Fig. 7a: from checkpoints of an uncompressed training, short runs in which one layer alone is compressed by PowerSGD;
+    how the change of the loss goes with the error of that layer, over all layers of one rank."""
+    task = TASKS["transformer"]()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = task.model()
+    optimizer = torch.optim.SGD(model.parameters(), RATE)
+    found: dict[str, Any] = {"task": task.name, "points": []}
+    for checkpoint, ranks in ((PERIOD, (1, 2, 4)), (4 * PERIOD, (1, 2, 4))):
+        while_training = 0 if checkpoint == PERIOD else PERIOD * 2
+        for number in range(while_training, checkpoint - PERIOD):
+            step(task, model, optimizer, number)
+            optimizer.step()
+        sums = accumulated(task, model, optimizer, checkpoint - PERIOD)
+        layers = [name for name, gradient in sums.items() if gradient.dim() > 1]
+        batches = range(checkpoint, checkpoint + 10)
+        base = _after(task, model, None, 0, batches)
+        for rank in ranks:
+            errors, changes = [], []
+            for name in layers:
+                errors.append(PowerSGD().errors(sums[name], [rank])[0])
+                changes.append(_after(task, model, name, rank, batches) - base)
+            both = [(e, c) for e, c in zip(errors, changes)]
+            point = {"step": checkpoint, "rank": rank, "layers": layers, "errors": errors, "changes": changes,
+                     "correlation": correlation([e for e, _ in both], [c for _, c in both]),
+                     "spearman": correlation(ranks_of(errors), ranks_of(changes))}
+            found["points"].append(point)
+            say(f"sensitivity after {checkpoint} steps, rank {rank}: correlation {point['correlation']:.3f}, of ranks {point['spearman']:.3f}")
+    return found
+
+
+def _after(task: Any, model: nn.Module, compressed: str | None, rank: int, batches: range) -> float:
+    """The mean loss of the batches that follow some steps, with one layer's gradient compressed in each."""
+    own = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(own.parameters(), SHORT_RATE)
+    for number in batches:
+        step(task, own, optimizer, number)
+        if compressed is not None:
+            parameter = own.get_parameter(compressed)
+            assert parameter.grad is not None
+            (averaged, _), = PowerSGD().average([Piece(compressed, parameter.grad)], [rank], Alone())
+            parameter.grad.copy_(averaged)
+        optimizer.step()
+    with torch.no_grad():
+        # Of the batches it was trained on: what the layer's error did to what was to be learned.
+        return float(sum(task.loss(own, 0, number, 0) for number in batches) / len(batches))
+
+
+def solvers(say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The dynamic program of 10,000 steps against the exact solver, and what a choice takes, on gradients of both trainings."""
+    found = []
+    for name, make in TASKS.items():
+        task = make()
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        model = task.model()
+        optimizer = task.optimizer(model)
+        for round_ in range(3):
+            sums = accumulated(task, model, optimizer, round_ * PERIOD)
+            for family, default in ((QSGD(), 4.0), (TopK(), 0.01), (TopK(), 0.1), (PowerSGD(), 4.0), (PowerSGD(), 8.0)):
+                choices = family.choices(default)
+                costs = [[family.cost(g.shape, c) for c in choices] for g in sums.values()]
+                started = time.perf_counter()
+                errors = [family.errors(g, choices) for g in sums.values()]
+                simulated = time.perf_counter() - started
+                uniform = adapt.price(costs, errors, [min(range(len(choices)), key=lambda i: abs(choices[i] - default))] * len(costs))
+                started = time.perf_counter()
+                stepped = adapt.layerwise(costs, errors, uniform.error * (1 + 1e-9))
+                middle = time.perf_counter()
+                exact = adapt.layerwise(costs, errors, uniform.error * (1 + 1e-9), exact=True)
+                found.append({"task": name, "family": family.name, "default": default, "step": (round_ + 1) * PERIOD,
+                              "uniform": uniform.cost, "steps": stepped.cost, "exact": exact.cost, "least": exact.least_cost,
+                              "simulation_seconds": simulated, "steps_seconds": middle - started,
+                              "exact_seconds": time.perf_counter() - middle, "layers": len(costs), "choices": len(choices)})
+        worst = max(each["steps"] / each["exact"] for each in found if each["task"] == name)
+        gap = max(each["exact"] / each["least"] for each in found if each["task"] == name)
+        say(f"solvers on {name}: steps cost at most {worst:.5f} of the exact choice, which is within {gap:.6f} of the least possible")
+        assert math.isfinite(worst)
+    return found
