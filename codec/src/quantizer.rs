@@ -8,17 +8,17 @@
 //! scale = g / (hi − lo)            in f64, rounded to f32, at most f32::MAX
 //! bias  = −lo · scale              in f64, rounded to f32
 //! step  = (hi − lo) / g            in f64, rounded to f32
-//! q     = x · scale + bias, clamped to [0, g]           position on the grid (NaN becomes 0)
+//! q     = x · scale + bias, rounded once, clamped to [0, g]   position on the grid (NaN becomes 0)
 //! z     = largest index with T[z] ≤ ⌊q⌋
-//! slope = 2^16 / (T[z+1] − T[z])                        in f64, rounded to f32; 0 for the last index
-//! start = 2^23 − T[z] · slope                           in f64, rounded to f32; 0 for the last index
-//! t     = q · slope + start                             2^23 + (q − T[z]) / (T[z+1] − T[z]) · 2^16, a whole number
-//! index = z + 1 if 2^23 + the coordinate's draw is below t, else z
+//! slope = 1 / (T[z+1] − T[z])                           in f64, rounded to f32; 0 for the last index
+//! start = 1 − T[z] · slope                              in f64, rounded to f32; 0 for the last index
+//! t     = q · slope + start, rounded once               1 + (q − T[z]) / (T[z+1] − T[z])
+//! index = z + 1 if 1 + the coordinate's draw / 2^23 is below t, else z
 //! value = T[index] · step + lo
 //! x     := x − value               the residual, of the coordinate before clamping
 //! ```
 //!
-//! Between 2^23 and 2^24 floats are whole numbers, so that a draw becomes a float by setting bits. The mean of `value` over
+//! Between 1 and 2 floats are multiples of 2^-23, so that a draw becomes a float by setting bits. The mean of `value` over
 //! the draws is x clamped to [lo, hi], up to 2^-15 of a gap. The residual feeds error
 //! feedback: the transform is linear, so the inverse transform of the residual is exactly what
 //! quantization lost (paper Algorithm 3, line 21).
@@ -34,11 +34,12 @@ use crate::table::LookupTable;
 /// Largest magnitude of either end of the range: keeps hi − lo and its reciprocal normal floats.
 const MAX_END: f32 = 2.0e37;
 
-/// Number of different draws.
-const DRAWS: f64 = 65_536.0;
+/// The bits of 1.0: a draw sets those of the mantissa.
+pub(crate) const ONE: u32 = 1.0_f32.to_bits();
 
-/// 2^23: a draw is added to it by setting bits of the mantissa.
-pub(crate) const WHOLE: f32 = 8_388_608.0;
+/// The bits of a draw.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) const DRAW: u32 = 0x7F_FFFF;
 
 /// Granularities below this have tables by cell.
 pub(crate) const FEW: u8 = 32;
@@ -52,9 +53,9 @@ pub(crate) struct Grid {
     pub lower: [u8; 256],
     /// `T[z]` as a float, zero past the end.
     pub point: [f32; 256],
-    /// 2^16 / (T[z+1] − T[z]), zero for the last index and past the end.
+    /// 1 / (T[z+1] − T[z]), zero for the last index and past the end.
     pub slope: [f32; 256],
-    /// 2^23 − T[z] · slope, zero for the last index and past the end.
+    /// 1 − T[z] · slope, zero for the last index and past the end.
     pub start: [f32; 256],
     /// `slope` and `start` of the index of a grid cell, for granularities below `FEW`.
     pub slope_of_cell: [f32; FEW as usize],
@@ -102,7 +103,7 @@ impl Span {
         })
     }
 
-    fn symmetric(range: f32, granularity: u8) -> Result<Self, CodecError> {
+    pub(crate) fn symmetric(range: f32, granularity: u8) -> Result<Self, CodecError> {
         if range > 0.0 {
             Self::new(-range, range, granularity)
         } else {
@@ -138,9 +139,8 @@ impl Quantizer {
             grid.lower[usize::from(value)..].fill(z as u8);
             grid.point[z] = f32::from(value);
             if let Some(next) = values.get(z + 1) {
-                let slope = DRAWS / f64::from(next - value);
-                grid.slope[z] = slope as f32;
-                grid.start[z] = (f64::from(WHOLE) - f64::from(value) * f64::from(grid.slope[z])) as f32;
+                grid.slope[z] = (1.0 / f64::from(next - value)) as f32;
+                grid.start[z] = (1.0 - f64::from(value) * f64::from(grid.slope[z])) as f32;
             }
         }
         for (cell, z) in grid.lower.iter().enumerate() {
@@ -165,7 +165,6 @@ impl Quantizer {
         u32::from(self.grid.granularity)
     }
 
-    #[cfg(test)]
     pub(crate) fn grid(&self) -> &Grid {
         &self.grid
     }
@@ -214,6 +213,17 @@ impl Quantizer {
         Ok(())
     }
 
+    /// The span to pack `coordinates` indices on, if so many bytes are right for them.
+    pub(crate) fn packing(&self, coordinates: usize, range: f32, bytes: usize) -> Result<Span, CodecError> {
+        let span = Span::symmetric(range, self.grid.granularity)?;
+        if self.bits > 4 {
+            return Err(CodecError::Bits { bits: self.bits, supported: "1 to 4" });
+        }
+        CodecError::check_multiple("the slice of coordinates", 2, coordinates)?;
+        CodecError::check_len("packed indices", coordinates / 2, bytes)?;
+        Ok(span)
+    }
+
     /// Like [`quantize`](Self::quantize), packed as on the wire: two indices per byte, the first
     /// coordinate in the high nibble.
     ///
@@ -227,19 +237,14 @@ impl Quantizer {
         first: u64,
         out: &mut [u8],
     ) -> Result<(), CodecError> {
-        let span = Span::symmetric(range, self.grid.granularity)?;
-        if self.bits > 4 {
-            return Err(CodecError::Bits { bits: self.bits, supported: "1 to 4" });
-        }
-        CodecError::check_multiple("the slice of coordinates", 2, x.len())?;
-        CodecError::check_len("packed indices", x.len() / 2, out.len())?;
+        let span = self.packing(x.len(), range, out.len())?;
         arch::quantize::packed4(Isa::current(), &self.grid, &span, x, *rounding, first, out);
         Ok(())
     }
 }
 
 /// Width of one unit of a sum over `count` workers: (hi − lo) / (g · count), in f64 rounded to f32.
-fn sum_step(lo: f32, hi: f32, count: u32, granularity: u32) -> Result<f32, CodecError> {
+pub(crate) fn sum_step(lo: f32, hi: f32, count: u32, granularity: u32) -> Result<f32, CodecError> {
     // The ends obey the same limits as when quantizing.
     Span::new(lo, hi, 1)?;
     if count == 0 || granularity == 0 {
@@ -249,7 +254,7 @@ fn sum_step(lo: f32, hi: f32, count: u32, granularity: u32) -> Result<f32, Codec
     Ok((width / (f64::from(granularity) * f64::from(count))) as f32)
 }
 
-fn symmetric(range: f32) -> Result<(f32, f32), CodecError> {
+pub(crate) fn symmetric(range: f32) -> Result<(f32, f32), CodecError> {
     if range > 0.0 { Ok((-range, range)) } else { Err(CodecError::Range { lo: -range, hi: range }) }
 }
 

@@ -3,7 +3,7 @@
 //! Workers must round independently of each other so that their errors average out (paper A.2).
 //! The stream is a pure function of (private seed, round, partition, coordinate), so a partition
 //! quantized in chunks gives the same indices as in one go. It consists of 32-bit words, computed only with 32-bit lane
-//! operations because every SIMD instruction set has those; a word serves two coordinates 16 apart, so that vectors of
+//! operations because every SIMD instruction set has those; a word serves four coordinates 16 apart, so that vectors of
 //! 4, 8 or 16 coordinates take their draws from vectors of words without moving them between lanes:
 //!
 //! ```text
@@ -14,8 +14,11 @@
 //!          x ^= x >> 11; x += k1; x *= 0xAC4C1B51;
 //!          x ^= x >> 15; x *= 0x31848BAB;
 //!          x ^= x >> 14                                  (wrapping 32-bit arithmetic)
-//! draw(i) = word(16 ⌊i / 32⌋ + i mod 16), its low 16 bits if i mod 32 < 16, else its high 16 bits
+//! draw(i) = word(16 ⌊i / 64⌋ + i mod 16), rotated right by 8 · (⌊i / 16⌋ mod 4) bits, its low 23 bits
 //! ```
+//!
+//! The leading eight bits of the four draws of a word are its four bytes, so a draw has the resolution of a float's mantissa,
+//! and depends on another of its word by no more than 2^-8: that of one says where in its last 256th the other lies.
 //!
 //! Quantizing coordinate i uses `draw(i)`. [`Rounding::uniform`], a whole word per number, is for those who need more bits.
 //!
@@ -58,12 +61,12 @@ impl Rounding {
         x ^ (x >> 14)
     }
 
-    /// The 16 random bits that round coordinate `i`.
+    /// The 23 random bits that round coordinate `i`.
     #[inline]
     #[must_use]
-    pub const fn draw(self, i: u64) -> u16 {
-        let word = self.word(i / 32 * 16 + i % 16);
-        if i % 32 < 16 { word as u16 } else { (word >> 16) as u16 }
+    pub const fn draw(self, i: u64) -> u32 {
+        let word = self.word(i / 64 * 16 + i % 16);
+        word.rotate_right((i / 16 % 4 * 8) as u32) & 0x7F_FFFF
     }
 
     /// A number in [0, 1), a multiple of 2^-24, from word `i`.
@@ -145,14 +148,16 @@ mod tests {
     fn draws_are_uniform_and_independent_of_their_neighbours() {
         for seed in 0..10 {
             let r = Rounding::new(seed, 0, 0);
-            let mut low = [0_u32; 256];
+            let (mut low, mut high) = ([0_u32; 256], [0_u32; 256]);
             for i in 0..1 << 18 {
-                low[usize::from(r.draw(i) & 255)] += 1;
+                low[r.draw(i) as usize & 255] += 1;
+                high[r.draw(i) as usize >> 15] += 1;
             }
             assert!(deviation(&low, 1 << 18).abs() < 5.0, "seed {seed}");
-            let high = |i| u32::from(r.draw(i)) << 16;
-            // 16 coordinates away is the other half of the same word, or of another.
-            for lag in [1, 2, 8, 15, 16, 17, 32, 48, 1024, 65_536] {
+            assert!(deviation(&high, 1 << 18).abs() < 5.0, "seed {seed}");
+            let high = |i| r.draw(i) << 9;
+            // 16, 32 and 48 coordinates away are other bits of the same word, or of another.
+            for lag in [1, 2, 8, 15, 16, 17, 32, 48, 64, 1024, 65_536] {
                 let d = pair_deviation(1 << 18, |i| (high(i), high(i + lag)));
                 assert!(d.abs() < 5.5, "seed {seed} lag {lag}: {d}");
             }

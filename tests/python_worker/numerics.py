@@ -90,6 +90,11 @@ def float_of(bits):
     return struct.unpack(">f", struct.pack(">I", bits))[0]
 
 
+def fused(a, b, c):
+    """a · b + c of f32, rounded once: the product of two is exact in f64, and so is all but the last bits of the sum."""
+    return (a.astype(np.float64) * b + c).astype(np.float32)
+
+
 class Table:
     """A lookup table and what follows from it (P6, P31)."""
 
@@ -100,8 +105,8 @@ class Table:
         # By cell of the grid, the greatest index whose value is not above it.
         self.lower = np.searchsorted(self.values, np.arange(self.granularity + 1), side="right") - 1
         gaps = np.append(np.diff(self.values), 1)
-        self.slope = ((1 << 16) / gaps).astype(np.float32)
-        self.start = ((1 << 23) - self.values * self.slope.astype(np.float64)).astype(np.float32)
+        self.slope = (1 / gaps).astype(np.float32)
+        self.start = (1 - self.values * self.slope.astype(np.float64)).astype(np.float32)
         self.slope[-1] = self.start[-1] = 0
 
     def range(self, maximum, d):
@@ -109,14 +114,14 @@ class Table:
         return np.float32(self.t_p / math.sqrt(d) * float(maximum))
 
     def indices(self, x, m, u):
-        """What is sent for transformed coordinates; u are random numbers below 2^16."""
+        """What is sent for transformed coordinates; u are random numbers below 2^23."""
         width = 2.0 * float(m)
         scale = np.float32(min(self.granularity / width, float(np.finfo(np.float32).max)))
         bias = np.float32(float(m) * float(scale))
-        q = np.clip(x * scale + bias, np.float32(0), np.float32(self.granularity))
+        q = np.clip(fused(x, scale, bias), np.float32(0), np.float32(self.granularity))
         z = self.lower[q.astype(np.int64)]
-        t = q * self.slope[z] + self.start[z]
-        return (z + (np.float32(1 << 23) + u.astype(np.float32) < t)).astype(np.uint8)
+        t = fused(q, self.slope[z], self.start[z])
+        return (z + (1 + u / (1 << 23) < t)).astype(np.uint8)
 
     def residual(self, x, m, indices):
         """What indices do not send of transformed coordinates, for error feedback."""

@@ -369,7 +369,7 @@ class Worker:
                     continue
                 m = self.table.range(maxima[index], d)
                 y = numerics.forward(x[offset : offset + length], d, keys[index])
-                indices = self.table.indices(y, m, self.rng.integers(0, 1 << 16, d))
+                indices = self.table.indices(y, m, self.rng.integers(0, 1 << 23, d))
                 estimates[index], missing[index] = np.zeros(d, np.float32), d // per_packet
                 for first in range(0, d, per_packet):
                     payload = numerics.pack(indices[first : first + per_packet])

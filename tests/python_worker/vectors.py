@@ -185,7 +185,7 @@ def check_compressed(call, number_of_call, worker, workers, welcome, up, down):
         for first in range(0, d, per_packet):
             indices = numerics.unpack(next(data))
             coordinates = y[first : first + per_packet]
-            below, above = (table.indices(coordinates, m, np.full(per_packet, u)) for u in ((1 << 16) - 1, 0))
+            below, above = (table.indices(coordinates, m, np.full(per_packet, u)) for u in ((1 << 23) - 1, 0))
             assert np.all((indices == below) | (indices == above)), "a neighbour on the grid"
             header, payload = next(sums)
             means = table.estimates(numerics.sums(payload, welcome.lane), m, header.count)

@@ -1,7 +1,7 @@
 //! Groups of coordinates that share words of the rounding stream.
 
-/// Coordinates that share 16 words: `crate::rounding` gives word j of a group to its coordinates j and j + 16.
-pub(super) const GROUP: usize = 32;
+/// Coordinates that share 16 words: `crate::rounding` gives word j of a group to its coordinates j, j + 16, j + 32 and j + 48.
+pub(super) const GROUP: usize = 64;
 
 /// A run of coordinates, where their indices go, and the number of the first.
 type Run<'a> = (&'a mut [f32], &'a mut [u8], u64);

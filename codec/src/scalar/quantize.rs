@@ -1,18 +1,18 @@
 //! Scalar stochastic quantization and its inverse. `crate::quantizer` documents the arithmetic.
 
-use crate::quantizer::{Grid, Span, WHOLE};
+use crate::quantizer::{Grid, ONE, Span};
 use crate::rounding::Rounding;
 
 /// Quantizes one coordinate: its index and its value's residual.
 #[inline(always)]
-fn one(grid: &Grid, span: &Span, x: f32, draw: u16) -> (u8, f32) {
-    let q = x * span.scale + span.bias;
+fn one(grid: &Grid, span: &Span, x: f32, draw: u32) -> (u8, f32) {
+    let q = x.mul_add(span.scale, span.bias);
     // Comparisons, not `clamp`: they send NaN to the lower end.
     let q = if q > 0.0 { q } else { 0.0 };
     let q = if q < span.end { q } else { span.end };
     let lower = grid.lower[usize::from(q as u8)];
-    let threshold = q * grid.slope[usize::from(lower)] + grid.start[usize::from(lower)];
-    let index = lower + u8::from(WHOLE + f32::from(draw) < threshold);
+    let threshold = q.mul_add(grid.slope[usize::from(lower)], grid.start[usize::from(lower)]);
+    let index = lower + u8::from(f32::from_bits(ONE | draw) < threshold);
     let value = grid.point[usize::from(index)] * span.step + span.lo;
     (index, x - value)
 }

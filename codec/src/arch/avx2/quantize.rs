@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::arch::groups::{GROUP, split, word};
-use crate::quantizer::{Grid, Span, WHOLE};
+use crate::quantizer::{DRAW, Grid, ONE, Span};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
@@ -78,17 +78,38 @@ fn words(c: &Constants, x: __m256i) -> __m256i {
     _mm256_xor_si256(x, _mm256_srli_epi32::<14>(x))
 }
 
-/// 2^23 + draws of a group, and the counter of the next.
+/// 1 + draws of a group, and the counter of the next.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn draws(c: &Constants, at: __m256i) -> ([__m256; 4], __m256i) {
+fn draws(c: &Constants, at: __m256i) -> ([__m256; 8], __m256i) {
     let eight = _mm256_set1_epi32(LANES as i32);
     let then = _mm256_add_epi32(at, eight);
     let (a, b) = (words(c, at), words(c, then));
-    let whole = _mm256_set1_epi32(WHOLE.to_bits() as i32);
-    let low = |w| _mm256_castsi256_ps(_mm256_or_si256(_mm256_and_si256(w, _mm256_set1_epi32(0xFFFF)), whole));
-    let high = |w| _mm256_castsi256_ps(_mm256_or_si256(_mm256_srli_epi32::<16>(w), whole));
-    ([low(a), low(b), high(a), high(b)], _mm256_add_epi32(then, eight))
+    let (draw, one) = (_mm256_set1_epi32(DRAW as i32), _mm256_set1_epi32(ONE as i32));
+    let float = |w| _mm256_castsi256_ps(_mm256_or_si256(_mm256_and_si256(w, draw), one));
+    // Rotates words by bytes: the order of those of the first, the others follow it.
+    let rotated = |w, order: i32| {
+        let order = _mm256_add_epi32(_mm256_set1_epi32(order), words_of_lanes());
+        float(_mm256_shuffle_epi8(w, order))
+    };
+    let draws = [
+        float(a),
+        float(b),
+        rotated(a, 0x0003_0201),
+        rotated(b, 0x0003_0201),
+        rotated(a, 0x0100_0302),
+        rotated(b, 0x0100_0302),
+        rotated(a, 0x0201_0003),
+        rotated(b, 0x0201_0003),
+    ];
+    (draws, _mm256_add_epi32(then, eight))
+}
+
+/// Where each word of a lane of 16 bytes begins, in each of its bytes.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn words_of_lanes() -> __m256i {
+    _mm256_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0C0C_0C0C, 0, 0x0404_0404, 0x0808_0808, 0x0C0C_0C0C)
 }
 
 /// `if_set` in the lanes where bit `BIT` of `index` is set, else `if_clear`. `UP` is 31 − BIT.
@@ -133,7 +154,7 @@ fn look_up(entries: Entries, index: __m256i) -> __m256 {
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn quantize<const SMALL: bool>(c: &Constants, x: __m256, draw: __m256) -> (__m256i, __m256) {
-    let q = _mm256_add_ps(_mm256_mul_ps(x, c.scale), c.bias);
+    let q = _mm256_fmadd_ps(x, c.scale, c.bias);
     // max returns its second operand for NaN, as the definition does.
     let q = _mm256_min_ps(_mm256_max_ps(q, _mm256_setzero_ps()), c.end);
     let cell = _mm256_cvttps_epi32(q);
@@ -141,21 +162,21 @@ fn quantize<const SMALL: bool>(c: &Constants, x: __m256, draw: __m256) -> (__m25
     let shift = _mm256_and_si256(_mm256_slli_epi32::<2>(cell), _mm256_set1_epi32(28));
     let lower = _mm256_srlv_epi32(lower_word::<SMALL>(c, cell), shift);
     let lower = _mm256_and_si256(lower, _mm256_set1_epi32(15));
-    let threshold = _mm256_add_ps(_mm256_mul_ps(q, look_up(c.slope, lower)), look_up(c.start, lower));
+    let threshold = _mm256_fmadd_ps(q, look_up(c.slope, lower), look_up(c.start, lower));
     let up = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LT_OQ>(draw, threshold));
     // True is −1 in every lane.
     let index = _mm256_sub_epi32(lower, up);
     (index, _mm256_sub_ps(x, look_up(c.value, index)))
 }
 
-/// Indices of a group, which becomes the residual: byte 16l + 4v + i belongs to coordinate 8v + 4l + i.
+/// Indices of a group, which becomes the residual, by halves: byte 16l + 4v + i belongs to coordinate 8v + 4l + i.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m256i) -> __m256i {
+fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m256i) -> [__m256i; 2] {
     assert!(x.len() == GROUP);
     let draws;
     (draws, *at) = self::draws(c, *at);
-    let mut index = [_mm256_setzero_si256(); 4];
+    let mut index = [_mm256_setzero_si256(); 8];
     for ((index, x), draw) in index.iter_mut().zip(x.chunks_exact_mut(LANES)).zip(draws) {
         // SAFETY: the chunk has eight floats.
         unsafe {
@@ -164,7 +185,11 @@ fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m256i) -> __
             _mm256_storeu_ps(x.as_mut_ptr(), residual);
         }
     }
-    _mm256_packus_epi16(_mm256_packus_epi32(index[0], index[1]), _mm256_packus_epi32(index[2], index[3]))
+    let [a, b, c, d, e, f, g, h] = index;
+    [
+        _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d)),
+        _mm256_packus_epi16(_mm256_packus_epi32(e, f), _mm256_packus_epi32(g, h)),
+    ]
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -195,9 +220,12 @@ pub(crate) fn indices(
 fn indices_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m256i, out: &mut [u8]) {
     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP)) {
-        let index = _mm256_permutevar8x32_epi32(step::<SMALL>(c, x, &mut at), order);
-        // SAFETY: the chunk has 32 bytes.
-        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), index) };
+        let indices = step::<SMALL>(c, x, &mut at);
+        for (index, out) in indices.into_iter().zip(out.chunks_exact_mut(GROUP / 2)) {
+            let index = _mm256_permutevar8x32_epi32(index, order);
+            // SAFETY: the chunk has 32 bytes.
+            unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), index) };
+        }
     }
 }
 
@@ -229,12 +257,14 @@ pub(crate) fn packed4(
 fn packed4_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m256i, out: &mut [u8]) {
     let order = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
     for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP / 2)) {
-        let index = step::<SMALL>(c, x, &mut at);
-        // Each pair of bytes becomes 16 times the first plus the second.
-        let pairs = _mm256_maddubs_epi16(index, _mm256_set1_epi16(1 << 8 | 16));
-        let pairs = _mm_packus_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
-        // SAFETY: the chunk has 16 bytes.
-        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_shuffle_epi8(pairs, order)) };
+        let indices = step::<SMALL>(c, x, &mut at);
+        for (index, out) in indices.into_iter().zip(out.chunks_exact_mut(GROUP / 4)) {
+            // Each pair of bytes becomes 16 times the first plus the second.
+            let pairs = _mm256_maddubs_epi16(index, _mm256_set1_epi16(1 << 8 | 16));
+            let pairs = _mm_packus_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
+            // SAFETY: the chunk has 16 bytes.
+            unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_shuffle_epi8(pairs, order)) };
+        }
     }
 }
 

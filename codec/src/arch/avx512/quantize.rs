@@ -2,16 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use crate::arch::groups::{split, word};
-use crate::quantizer::{FEW, Grid, Span, WHOLE};
+use crate::arch::groups::{GROUP, split, word};
+use crate::quantizer::{DRAW, FEW, Grid, ONE, Span};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
 /// Coordinates per vector.
 const LANES: usize = 16;
-
-/// Coordinates per step.
-const STEP: usize = 4 * LANES;
 
 /// Everything that stays in registers over a slice.
 struct Constants {
@@ -85,23 +82,23 @@ fn words(c: &Constants, x: __m512i) -> __m512i {
     _mm512_xor_si512(x, _mm512_srli_epi32::<14>(x))
 }
 
-/// 2^23 + draws of the 32 coordinates of a group.
+/// 1 + draws of the 64 coordinates of a group.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn draws(c: &Constants, counter: __m512i) -> [__m512; 2] {
+fn draws(c: &Constants, counter: __m512i) -> [__m512; 4] {
     let words = words(c, counter);
-    let whole = _mm512_set1_epi32(WHOLE.to_bits() as i32);
-    // (words AND 0xFFFF) OR whole.
-    let low = _mm512_ternarylogic_epi32::<0xEA>(words, _mm512_set1_epi32(0xFFFF), whole);
-    let high = _mm512_or_si512(_mm512_srli_epi32::<16>(words), whole);
-    [_mm512_castsi512_ps(low), _mm512_castsi512_ps(high)]
+    let (draw, one) = (_mm512_set1_epi32(DRAW as i32), _mm512_set1_epi32(ONE as i32));
+    let rotated =
+        [words, _mm512_ror_epi32::<8>(words), _mm512_ror_epi32::<16>(words), _mm512_ror_epi32::<24>(words)];
+    // (rotated AND draw) OR one.
+    rotated.map(|r| _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xEA>(r, draw, one)))
 }
 
 /// Indices and residuals of 16 coordinates. `SMALL`: the granularity is below `FEW`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn quantize<const SMALL: bool>(c: &Constants, x: __m512, draw: __m512) -> (__m512i, __m512) {
-    let q = _mm512_add_ps(_mm512_mul_ps(x, c.scale), c.bias);
+    let q = _mm512_fmadd_ps(x, c.scale, c.bias);
     // max returns its second operand for NaN, as the definition does.
     let q = _mm512_min_ps(_mm512_max_ps(q, _mm512_setzero_ps()), c.end);
     let cell = _mm512_cvttps_epi32(q);
@@ -118,7 +115,7 @@ fn quantize<const SMALL: bool>(c: &Constants, x: __m512, draw: __m512) -> (__m51
         let lower = _mm512_and_si512(lower, _mm512_set1_epi32(15));
         (lower, _mm512_permutexvar_ps(lower, c.slope[0]), _mm512_permutexvar_ps(lower, c.start[0]))
     };
-    let threshold = _mm512_add_ps(_mm512_mul_ps(q, slope), start);
+    let threshold = _mm512_fmadd_ps(q, slope, start);
     let up = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(draw, threshold);
     let index = _mm512_mask_add_epi32(lower, up, lower, _mm512_set1_epi32(1));
     (index, _mm512_sub_ps(x, _mm512_permutexvar_ps(index, c.value)))
@@ -128,18 +125,16 @@ fn quantize<const SMALL: bool>(c: &Constants, x: __m512, draw: __m512) -> (__m51
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m512i) -> __m512i {
-    assert!(x.len() == STEP);
+    assert!(x.len() == GROUP);
     let mut index = [_mm512_setzero_si512(); 4];
-    for (index, x) in index.chunks_exact_mut(2).zip(x.chunks_exact_mut(2 * LANES)) {
-        let draws = draws(c, *at);
-        *at = _mm512_add_epi32(*at, _mm512_set1_epi32(LANES as i32));
-        for ((index, x), draw) in index.iter_mut().zip(x.chunks_exact_mut(LANES)).zip(draws) {
-            // SAFETY: the chunk has 16 floats.
-            unsafe {
-                let residual;
-                (*index, residual) = quantize::<SMALL>(c, _mm512_loadu_ps(x.as_ptr()), draw);
-                _mm512_storeu_ps(x.as_mut_ptr(), residual);
-            }
+    let draws = draws(c, *at);
+    *at = _mm512_add_epi32(*at, _mm512_set1_epi32(LANES as i32));
+    for ((index, x), draw) in index.iter_mut().zip(x.chunks_exact_mut(LANES)).zip(draws) {
+        // SAFETY: the chunk has 16 floats.
+        unsafe {
+            let residual;
+            (*index, residual) = quantize::<SMALL>(c, _mm512_loadu_ps(x.as_ptr()), draw);
+            _mm512_storeu_ps(x.as_mut_ptr(), residual);
         }
     }
     _mm512_packus_epi16(_mm512_packus_epi32(index[0], index[1]), _mm512_packus_epi32(index[2], index[3]))
@@ -157,7 +152,7 @@ pub(crate) fn indices(
     if !grid.narrow() {
         return scalar::indices(grid, span, x, rounding, first, out);
     }
-    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, STEP);
+    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, GROUP);
     scalar::indices(grid, span, x0, rounding, first, out0);
     let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
     match grid.granularity {
@@ -172,7 +167,7 @@ pub(crate) fn indices(
 #[inline]
 fn indices_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    for (x, out) in x.chunks_exact_mut(STEP).zip(out.chunks_exact_mut(STEP)) {
+    for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP)) {
         let index = _mm512_permutexvar_epi32(order, step::<SMALL>(c, x, &mut at));
         // SAFETY: the chunk has 64 bytes.
         unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), index) };
@@ -191,7 +186,7 @@ pub(crate) fn packed4(
     if !grid.narrow() {
         return scalar::packed4(grid, span, x, rounding, first, out);
     }
-    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 2, first, STEP);
+    let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 2, first, GROUP);
     scalar::packed4(grid, span, x0, rounding, first, out0);
     let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
     match grid.granularity {
@@ -206,7 +201,7 @@ pub(crate) fn packed4(
 #[inline]
 fn packed4_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
     let order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    for (x, out) in x.chunks_exact_mut(STEP).zip(out.chunks_exact_mut(STEP / 2)) {
+    for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP / 2)) {
         let index = step::<SMALL>(c, x, &mut at);
         // Each pair of bytes becomes 16 times the first plus the second.
         let pairs = _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(index, _mm512_set1_epi16(1 << 8 | 16)));

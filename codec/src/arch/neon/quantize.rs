@@ -4,7 +4,7 @@
 use std::arch::aarch64::*;
 
 use crate::arch::groups::{GROUP, split, word};
-use crate::quantizer::{Grid, Span, WHOLE};
+use crate::quantizer::{DRAW, Grid, ONE, Span};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
@@ -83,43 +83,54 @@ fn look_up(entries: uint8x16x4_t, index: uint32x4_t) -> float32x4_t {
     vreinterpretq_f32_u8(vqtbl4q_u8(entries, vreinterpretq_u8_u32(at)))
 }
 
-/// Indices and residuals of four coordinates; `draw` is 2^23 + their draws.
+/// Indices and residuals of four coordinates; `draw` is 1 + their draws.
 #[target_feature(enable = "neon")]
 #[inline]
 fn quantize(c: &Constants, x: float32x4_t, draw: float32x4_t) -> (uint32x4_t, float32x4_t) {
-    let q = vaddq_f32(vmulq_f32(x, c.scale), c.bias);
+    let q = vfmaq_f32(c.bias, x, c.scale);
     // maxnm prefers a number to NaN, as the definition does.
     let q = vminnmq_f32(vmaxnmq_f32(q, vdupq_n_f32(0.0)), c.end);
     // Zero bytes of the cell look up the first entry, which is 0.
     let cell = vreinterpretq_u8_u32(vcvtq_u32_f32(q));
     let lower = vreinterpretq_u32_u8(vqtbl4q_u8(c.lower, cell));
-    let threshold = vaddq_f32(vmulq_f32(q, look_up(c.slope, lower)), look_up(c.start, lower));
+    let threshold = vfmaq_f32(look_up(c.start, lower), q, look_up(c.slope, lower));
     // True is −1 in every lane.
     let index = vsubq_u32(lower, vcltq_f32(draw, threshold));
     (index, vsubq_f32(x, look_up(c.value, index)))
 }
 
+/// `v` with each word rotated right by `BITS`; `LEFT` is 32 less that.
+#[target_feature(enable = "neon")]
+#[inline]
+fn rotated<const BITS: i32, const LEFT: i32>(v: uint32x4_t) -> uint32x4_t {
+    vsriq_n_u32::<BITS>(vshlq_n_u32::<LEFT>(v), v)
+}
+
 /// Indices of a group, which becomes the residual, one per byte.
 #[target_feature(enable = "neon")]
 #[inline]
-fn step(c: &Constants, x: &mut [f32], at: &mut uint32x4_t) -> [uint8x16_t; 2] {
+fn step(c: &Constants, x: &mut [f32], at: &mut uint32x4_t) -> [uint8x16_t; 4] {
     assert!(x.len() == GROUP);
     let mut words = [vdupq_n_u32(0); 4];
     for words in &mut words {
         *words = self::words(c, *at);
         *at = vaddq_u32(*at, vdupq_n_u32(LANES as u32));
     }
-    let whole = vdupq_n_u32(WHOLE.to_bits());
-    let low = words.map(|w| vandq_u32(w, vdupq_n_u32(0xFFFF)));
-    let high = words.map(|w| vshrq_n_u32::<16>(w));
-    let mut bytes = [vdupq_n_u8(0); 2];
-    for ((bytes, x), draws) in bytes.iter_mut().zip(x.chunks_exact_mut(GROUP / 2)).zip([low, high]) {
+    let (draw_bits, one) = (vdupq_n_u32(DRAW), vdupq_n_u32(ONE));
+    let draws = [
+        words,
+        words.map(|w| rotated::<8, 24>(w)),
+        words.map(|w| rotated::<16, 16>(w)),
+        words.map(|w| rotated::<24, 8>(w)),
+    ];
+    let mut bytes = [vdupq_n_u8(0); 4];
+    for ((bytes, x), draws) in bytes.iter_mut().zip(x.chunks_exact_mut(GROUP / 4)).zip(draws) {
         let mut index = [vdupq_n_u32(0); 4];
         for ((index, x), draw) in index.iter_mut().zip(x.chunks_exact_mut(LANES)).zip(draws) {
             // SAFETY: the chunk has four floats.
             unsafe {
                 let residual;
-                let draw = vreinterpretq_f32_u32(vorrq_u32(draw, whole));
+                let draw = vreinterpretq_f32_u32(vorrq_u32(vandq_u32(draw, draw_bits), one));
                 (*index, residual) = quantize(c, vld1q_f32(x.as_ptr()), draw);
                 vst1q_f32(x.as_mut_ptr(), residual);
             }
@@ -146,11 +157,10 @@ pub(crate) fn indices(
     scalar::indices(grid, span, x0, rounding, first, out0);
     let (c, mut at) = (constants(grid, span, rounding), counter(at, rounding));
     for (x, out) in x1.chunks_exact_mut(GROUP).zip(out1.chunks_exact_mut(GROUP)) {
-        let [low, high] = step(&c, x, &mut at);
-        // SAFETY: the chunk has 32 bytes.
-        unsafe {
-            vst1q_u8(out.as_mut_ptr(), low);
-            vst1q_u8(out.as_mut_ptr().add(16), high);
+        let bytes = step(&c, x, &mut at);
+        for (bytes, out) in bytes.into_iter().zip(out.chunks_exact_mut(16)) {
+            // SAFETY: the chunk has 16 bytes.
+            unsafe { vst1q_u8(out.as_mut_ptr(), bytes) };
         }
     }
     scalar::indices(grid, span, x2, rounding, rest, out2);
@@ -172,10 +182,12 @@ pub(crate) fn packed4(
     scalar::packed4(grid, span, x0, rounding, first, out0);
     let (c, mut at) = (constants(grid, span, rounding), counter(at, rounding));
     for (x, out) in x1.chunks_exact_mut(GROUP).zip(out1.chunks_exact_mut(GROUP / 2)) {
-        let [low, high] = step(&c, x, &mut at);
-        let (first, second) = (vuzp1q_u8(low, high), vuzp2q_u8(low, high));
-        // SAFETY: the chunk has 16 bytes.
-        unsafe { vst1q_u8(out.as_mut_ptr(), vorrq_u8(vshlq_n_u8::<4>(first), second)) };
+        let [a, b, c, d] = step(&c, x, &mut at);
+        for ((low, high), out) in [(a, b), (c, d)].into_iter().zip(out.chunks_exact_mut(GROUP / 4)) {
+            let (first, second) = (vuzp1q_u8(low, high), vuzp2q_u8(low, high));
+            // SAFETY: the chunk has 16 bytes.
+            unsafe { vst1q_u8(out.as_mut_ptr(), vorrq_u8(vshlq_n_u8::<4>(first), second)) };
+        }
     }
     scalar::packed4(grid, span, x2, rounding, rest, out2);
 }
