@@ -12,6 +12,8 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512vbmi;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod blocks;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod groups;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod hadamard;
@@ -35,6 +37,7 @@ macro_rules! kernels {
             use crate::isa::{Isa, Level};
             #[allow(unused_imports)]
             use crate::{
+                block::{Compressing, Estimating, Fed},
                 lattice::Lattice,
                 quantizer::{Grid, Span},
                 rounding::Rounding,
@@ -85,6 +88,10 @@ kernels! {
         packed4(grid: &Grid, span: &Span, x: &mut [f32], rounding: Rounding, first: u64, out: &mut [u8]);
         dequantize8(sums: &[u8], step: f32, lo: f32, out: &mut [f32]);
         dequantize16(sums: &[u8], step: f32, lo: f32, out: &mut [f32]);
+    }
+    block {
+        compress(how: &Compressing<'_>, x: &[f32], fed: Fed<'_>, next: [&[f32]; 2], work: &mut [f32], out: &mut [u8]);
+        decompress(how: &Estimating<'_>, next: &[f32], out: &mut [f32]);
     }
     lattice {
         codes(lattice: &Lattice, x: &[f32], rounding: Rounding, first: u64, out: &mut [u16]);

@@ -14,11 +14,14 @@
 //! [`MIN_PARTITION`]: crate::partition::MIN_PARTITION
 //! [`MAX_PARTITION`]: crate::partition::MAX_PARTITION
 
+use crate::arch;
 use crate::error::CodecError;
-use crate::quantizer::{Quantizer, dequantize8, dequantize16};
+use crate::isa::Isa;
+use crate::partition::MIN_PARTITION;
+use crate::quantizer::{Grid, Quantizer, Span, sum_step, symmetric};
 use crate::rht;
 use crate::rounding::Rounding;
-use crate::signs::SignKey;
+use crate::signs::{SignKey, Signs};
 
 /// What compressing and decompressing one block of one round takes.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +34,36 @@ pub struct Block<'a> {
     pub rounding: Rounding,
     /// M: t_p/√d times the largest norm of the workers' blocks; positive, at most 2e37.
     pub range: f32,
+    /// Coordinates that the next block reads, gradient and feedback, or writes, its mean: they are brought closer meanwhile.
+    /// That changes no bit, only time; they may be empty.
+    pub next: [&'a [f32]; 2],
+}
+
+/// Where error feedback is, before and after.
+pub(crate) enum Fed<'a> {
+    Without,
+    InPlace(&'a mut [f32]),
+    Beside(&'a [f32], &'a mut [f32]),
+}
+
+/// What kernels compress a block with.
+pub(crate) struct Compressing<'a> {
+    pub grid: &'a Grid,
+    pub span: Span,
+    pub rounding: Rounding,
+    pub scale: f32,
+    pub signs: Signs,
+}
+
+/// Sums and what kernels make the mean of them with.
+pub(crate) struct Estimating<'a> {
+    pub sums: &'a [u8],
+    /// Whether sums have 16 bits.
+    pub wide: bool,
+    pub step: f32,
+    pub lo: f32,
+    pub scale: f32,
+    pub signs: Signs,
 }
 
 impl Block<'_> {
@@ -49,17 +82,7 @@ impl Block<'_> {
         work: &mut [f32],
         out: &mut [u8],
     ) -> Result<(), CodecError> {
-        match feedback {
-            Some(feedback) => {
-                rht::forward_sum(x, feedback, work, self.key)?;
-                self.quantizer.quantize_packed4(work, self.range, &self.rounding, 0, out)?;
-                rht::inverse_into(work, feedback, self.key)
-            }
-            None => {
-                rht::forward_into(x, work, self.key)?;
-                self.quantizer.quantize_packed4(work, self.range, &self.rounding, 0, out)
-            }
-        }
+        self.compress_fed(x, feedback.map_or(Fed::Without, Fed::InPlace), work, out)
     }
 
     /// [`compress`](Self::compress) with the new feedback beside the old: of `(kept, left)`, both as long as `x`, the former is
@@ -71,17 +94,55 @@ impl Block<'_> {
         work: &mut [f32],
         out: &mut [u8],
     ) -> Result<(), CodecError> {
-        let Some((kept, left)) = feedback else { return self.compress(x, None, work, out) };
-        CodecError::check_len("new error feedback", x.len(), left.len())?;
-        rht::forward_sum(x, kept, work, self.key)?;
+        let fed = feedback.map_or(Fed::Without, |(kept, left)| Fed::Beside(kept, left));
+        self.compress_fed(x, fed, work, out)
+    }
+
+    fn compress_fed(
+        &self,
+        x: &[f32],
+        fed: Fed<'_>,
+        work: &mut [f32],
+        out: &mut [u8],
+    ) -> Result<(), CodecError> {
+        rht::check(work.len())?;
+        rht::check_fits(x, work)?;
+        match &fed {
+            Fed::Without => {}
+            Fed::InPlace(feedback) => CodecError::check_len("error feedback", x.len(), feedback.len())?,
+            Fed::Beside(kept, left) => {
+                CodecError::check_len("error feedback", x.len(), kept.len())?;
+                CodecError::check_len("new error feedback", x.len(), left.len())?;
+            }
+        }
+        let span = self.quantizer.packing(work.len(), self.range, out.len())?;
+        if x.len() == work.len() && x.len() >= MIN_PARTITION {
+            let how = Compressing {
+                grid: self.quantizer.grid(),
+                span,
+                rounding: self.rounding,
+                scale: rht::scale(x.len()),
+                signs: self.key.signs(),
+            };
+            arch::block::compress(Isa::current(), &how, x, fed, self.next, work, out);
+            return Ok(());
+        }
+        match &fed {
+            Fed::Without => rht::forward_into(x, work, self.key)?,
+            Fed::InPlace(e) => rht::forward_sum(x, e, work, self.key)?,
+            Fed::Beside(kept, _) => rht::forward_sum(x, kept, work, self.key)?,
+        }
         self.quantizer.quantize_packed4(work, self.range, &self.rounding, 0, out)?;
-        rht::inverse_into(work, left, self.key)
+        match fed {
+            Fed::Without => Ok(()),
+            Fed::InPlace(left) | Fed::Beside(_, left) => rht::inverse_into(work, left, self.key),
+        }
     }
 
     /// 8-bit sums over `count` workers to the mean gradient.
     ///
-    /// `sums` has one byte for every coordinate of the block, `out` room for those of them that exist, `work`, which
-    /// matters only if these are fewer, for all.
+    /// `sums` has one byte for every coordinate of the block, `out` room for those of them that exist. Only if these are fewer,
+    /// `work` must be memory for all.
     pub fn decompress8(
         &self,
         sums: &[u8],
@@ -89,7 +150,7 @@ impl Block<'_> {
         work: &mut [f32],
         out: &mut [f32],
     ) -> Result<(), CodecError> {
-        self.back(work, out, |x| dequantize8(sums, count, self.quantizer.granularity(), self.range, x))
+        self.decompress(sums, false, count, work, out)
     }
 
     /// [`decompress8`](Self::decompress8) for 16-bit sums, big endian.
@@ -100,21 +161,34 @@ impl Block<'_> {
         work: &mut [f32],
         out: &mut [f32],
     ) -> Result<(), CodecError> {
-        self.back(work, out, |x| dequantize16(sums, count, self.quantizer.granularity(), self.range, x))
+        CodecError::check_multiple("16-bit sums", 2, sums.len())?;
+        self.decompress(sums, true, count, work, out)
     }
 
-    /// What `estimate` fills, rotated back to `out`: in place, unless there is more of it than `out` takes.
-    fn back(
+    fn decompress(
         &self,
+        sums: &[u8],
+        wide: bool,
+        count: u32,
         work: &mut [f32],
         out: &mut [f32],
-        estimate: impl FnOnce(&mut [f32]) -> Result<(), CodecError>,
     ) -> Result<(), CodecError> {
-        if work.len() == out.len() {
-            estimate(out)?;
-            return rht::inverse(out, self.key);
+        let len = if wide { sums.len() / 2 } else { sums.len() };
+        rht::check(len)?;
+        let (lo, hi) = symmetric(self.range)?;
+        let step = sum_step(lo, hi, count, self.quantizer.granularity())?;
+        if out.len() == len && len >= MIN_PARTITION {
+            let (scale, signs) = (rht::scale(out.len()), self.key.signs());
+            let how = Estimating { sums, wide, step, lo, scale, signs };
+            arch::block::decompress(Isa::current(), &how, self.next[0], out);
+            return Ok(());
         }
-        estimate(work)?;
+        CodecError::check_len("work memory", len, work.len())?;
+        if wide {
+            arch::quantize::dequantize16(Isa::current(), sums, step, lo, work);
+        } else {
+            arch::quantize::dequantize8(Isa::current(), sums, step, lo, work);
+        }
         rht::inverse_into(work, out, self.key)
     }
 }
@@ -155,7 +229,13 @@ mod tests {
         }
 
         fn block(&self, range: f32) -> Block<'_> {
-            Block { quantizer: &self.quantizer, key: self.key, rounding: self.rounding, range }
+            Block {
+                quantizer: &self.quantizer,
+                key: self.key,
+                rounding: self.rounding,
+                range,
+                next: [&[]; 2],
+            }
         }
     }
 

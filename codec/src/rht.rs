@@ -28,7 +28,7 @@ pub fn scale(d: usize) -> f32 {
     (1.0 / (d as f64).sqrt()) as f32
 }
 
-fn check(len: usize) -> Result<(), CodecError> {
+pub(crate) fn check(len: usize) -> Result<(), CodecError> {
     if len.is_power_of_two() && len <= MAX_LEN {
         Ok(())
     } else {
@@ -37,7 +37,7 @@ fn check(len: usize) -> Result<(), CodecError> {
 }
 
 /// A vector to be padded fits its output.
-fn check_fits(x: &[f32], out: &[f32]) -> Result<(), CodecError> {
+pub(crate) fn check_fits(x: &[f32], out: &[f32]) -> Result<(), CodecError> {
     if x.len() <= out.len() {
         return Ok(());
     }

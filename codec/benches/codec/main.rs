@@ -89,7 +89,7 @@ fn key(block: usize) -> SignKey {
 }
 
 fn block(quantizer: &Quantizer, number: usize, range: f32) -> Block<'_> {
-    Block { quantizer, key: key(number), rounding: Rounding::new(3, 2, number as u32), range }
+    Block { quantizer, key: key(number), rounding: Rounding::new(3, 2, number as u32), range, next: [&[]; 2] }
 }
 
 /// Forward and inverse of all blocks of `d` of a partition.

@@ -1,6 +1,7 @@
 //! Kernels for AVX2 with FMA (Haswell and later, Zen).
 
 pub(super) mod aggregate;
+pub(super) mod block;
 pub(super) mod lattice;
 pub(super) mod norm;
 pub(super) mod peak {

@@ -5,6 +5,7 @@
 //! first, so that all stages of a block follow each other while it is in cache: a transform of 2^20 coordinates moves 4 MiB
 //! through the second-level cache twice. Every element sees its stages in the order that `crate::rht` defines.
 
+use super::prefetch;
 use crate::signs::Signs;
 
 /// A vector of floats.
@@ -296,25 +297,19 @@ pub(super) const fn leaf_len<V: Vector, const R: usize>() -> usize {
     len
 }
 
-/// Forward transform of `len` floats from `source` to `x`, which may be the source.
-///
-/// # Safety
-///
-/// `len` must be a power of two of at least [`leaf_len`], all pointers valid for `len` floats, and
-/// the caller must have V's features.
+/// The outermost pass of a forward transform, of 2^outer streams.
 #[inline(always)]
-pub(super) unsafe fn forward<V: Vector, const R: usize, const WIDE: bool>(
+unsafe fn begin<V: Vector>(
+    outer: u32,
     source: Source,
     x: *mut f32,
     len: usize,
     scale: f32,
     signs: Signs,
+    minus: V,
 ) {
-    let leaf_len = leaf_len::<V, R>();
-    let (outer, inner) = radices::<WIDE>((len / leaf_len).ilog2());
-    // SAFETY: blocks are aligned parts of the `len` floats; the rest is passed on.
+    // SAFETY: passed on.
     unsafe {
-        let minus = minus::<V>();
         match outer {
             0 => first_pass::<V, 1>(source, x, len, scale, signs, minus),
             1 => first_pass::<V, 2>(source, x, len, scale, signs, minus),
@@ -322,64 +317,14 @@ pub(super) unsafe fn forward<V: Vector, const R: usize, const WIDE: bool>(
             3 => first_pass::<V, 8>(source, x, len, scale, signs, minus),
             _ => first_pass::<V, 16>(source, x, len, scale, signs, minus),
         }
-        let block = len >> outer;
-        let mut at = 0;
-        while at < len {
-            let mut part = block;
-            while part > leaf_len << inner {
-                if at & (part - 1) == 0 {
-                    pass::<V, 8>(x.add(at), part, true, minus);
-                }
-                part >>= 3;
-            }
-            if part > leaf_len && at & (part - 1) == 0 {
-                match inner {
-                    3 => pass::<V, 8>(x.add(at), part, true, minus),
-                    _ => pass::<V, 16>(x.add(at), part, true, minus),
-                }
-            }
-            leaf::<V, R>(x.add(at), true, scale, minus);
-            at += leaf_len;
-        }
     }
 }
 
-/// Inverse transform of `len` floats at `x`, the result to `out`, which may be `x`.
-///
-/// # Safety
-///
-/// As for [`forward`].
+/// The outermost pass of an inverse transform.
 #[inline(always)]
-pub(super) unsafe fn inverse<V: Vector, const R: usize, const WIDE: bool>(
-    x: *mut f32,
-    out: *mut f32,
-    len: usize,
-    scale: f32,
-    signs: Signs,
-) {
-    let leaf_len = leaf_len::<V, R>();
-    let (outer, inner) = radices::<WIDE>((len / leaf_len).ilog2());
-    let block = len >> outer;
-    // SAFETY: as in `forward`.
+unsafe fn end<V: Vector>(outer: u32, x: *const f32, out: *mut f32, len: usize, signs: Signs, minus: V) {
+    // SAFETY: passed on.
     unsafe {
-        let minus = minus::<V>();
-        let mut at = 0;
-        while at < len {
-            leaf::<V, R>(x.add(at), false, scale, minus);
-            at += leaf_len;
-            let mut part = leaf_len << inner;
-            if inner > 0 && part <= block && at & (part - 1) == 0 {
-                match inner {
-                    3 => pass::<V, 8>(x.add(at - part), part, false, minus),
-                    _ => pass::<V, 16>(x.add(at - part), part, false, minus),
-                }
-            }
-            part <<= 3;
-            while part <= block && at & (part - 1) == 0 {
-                pass::<V, 8>(x.add(at - part), part, false, minus);
-                part <<= 3;
-            }
-        }
         match outer {
             0 => last_pass::<V, 1>(x, out, len, signs, minus),
             1 => last_pass::<V, 2>(x, out, len, signs, minus),
@@ -389,6 +334,116 @@ pub(super) unsafe fn inverse<V: Vector, const R: usize, const WIDE: bool>(
         }
     }
 }
+
+/// The innermost pass, of 2^inner streams, over a group of leaves.
+#[inline(always)]
+unsafe fn innermost<V: Vector>(inner: u32, x: *mut f32, len: usize, descending: bool, minus: V) {
+    // SAFETY: passed on.
+    unsafe {
+        match inner {
+            3 => pass::<V, 8>(x, len, descending, minus),
+            _ => pass::<V, 16>(x, len, descending, minus),
+        }
+    }
+}
+
+/// Forward transform of `len` floats from `source` to `x`, which may be the source; what `between` does to them; inverse
+/// transform, the result to `target`, which may be `x`. Without a source or a target that part is left out.
+///
+/// `between` gets groups of coordinates, one after the other, by the number of the first and how many there are. It follows
+/// directly on their forward transform, and their inverse on it: nothing leaves the first cache meanwhile. At each
+/// leaf as many floats of each slice in `next` are brought closer.
+///
+/// # Safety
+///
+/// `len` must be a power of two of at least [`leaf_len`], all pointers valid for `len` floats, and
+/// the caller must have V's features.
+#[inline(always)]
+pub(super) unsafe fn through<V: Vector, const R: usize, const WIDE: bool>(
+    source: Option<Source>,
+    x: *mut f32,
+    target: Option<*mut f32>,
+    len: usize,
+    (scale, signs): (f32, Signs),
+    next: [&[f32]; 2],
+    mut between: impl FnMut(usize, usize),
+) {
+    let leaf_len = leaf_len::<V, R>();
+    let (outer, inner) = radices::<WIDE>((len / leaf_len).ilog2());
+    let block = len >> outer;
+    // Small transforms have no passes between the outermost and the leaves.
+    let passes = block > leaf_len;
+    let group = if passes { leaf_len << inner } else { len };
+    // SAFETY: blocks, groups and leaves are aligned parts of the `len` floats; the rest is passed on.
+    unsafe {
+        let minus = minus::<V>();
+        if let Some(source) = source {
+            begin(outer, source, x, len, scale, signs, minus);
+        }
+        let mut at = 0;
+        while at < len {
+            let then = at + group;
+            if source.is_some() {
+                let mut part = block;
+                while part > group {
+                    if at & (part - 1) == 0 {
+                        pass::<V, 8>(x.add(at), part, true, minus);
+                    }
+                    part >>= 3;
+                }
+                if passes {
+                    innermost(inner, x.add(at), group, true, minus);
+                }
+                let mut at = at;
+                while at < then {
+                    leaf::<V, R>(x.add(at), true, scale, minus);
+                    closer(next, at, leaf_len);
+                    at += leaf_len;
+                }
+            }
+            between(at, group);
+            if let Some(out) = target {
+                let mut leaf_at = at;
+                while leaf_at < then {
+                    leaf::<V, R>(x.add(leaf_at), false, scale, minus);
+                    if source.is_none() {
+                        closer(next, leaf_at, leaf_len);
+                    }
+                    if !std::ptr::eq(out, x) {
+                        // The last pass writes there.
+                        prefetch::to_second(out.add(leaf_at), leaf_len);
+                    }
+                    leaf_at += leaf_len;
+                }
+                if passes {
+                    innermost(inner, x.add(at), group, false, minus);
+                }
+                let mut part = group << 3;
+                while part <= block && then & (part - 1) == 0 {
+                    pass::<V, 8>(x.add(then - part), part, false, minus);
+                    part <<= 3;
+                }
+            }
+            at = then;
+        }
+        if let Some(out) = target {
+            end(outer, x, out, len, signs, minus);
+        }
+    }
+}
+
+/// Brings `len` floats from `at` on of each slice closer, as far as there are so many.
+#[inline(always)]
+fn closer(next: [&[f32]; 2], at: usize, len: usize) {
+    for memory in next {
+        if let Some(part) = memory.get(at..at + len) {
+            prefetch::to_second(part.as_ptr(), len);
+        }
+    }
+}
+
+/// Nothing is to come closer.
+pub(super) const NOTHING: [&[f32]; 2] = [&[]; 2];
 
 /// Defines the transform's kernels for one instruction set, with leaves of `$leaf` vectors.
 macro_rules! kernels {
@@ -403,7 +458,15 @@ macro_rules! kernels {
             // SAFETY: the length is a power of two (the caller checked) of at least the minimum;
             // this function has the vector's features.
             unsafe {
-                $crate::arch::hadamard::forward::<$vector, $leaf, $wide>(source, p, len, scale, signs);
+                $crate::arch::hadamard::through::<$vector, $leaf, $wide>(
+                    Some(source),
+                    p,
+                    None,
+                    len,
+                    (scale, signs),
+                    $crate::arch::hadamard::NOTHING,
+                    |_, _| {},
+                );
             }
         }
 
@@ -418,7 +481,15 @@ macro_rules! kernels {
             let p = out.as_mut_ptr();
             // SAFETY: as in `forward`; x is as long as out.
             unsafe {
-                $crate::arch::hadamard::forward::<$vector, $leaf, $wide>(source, p, len, scale, signs);
+                $crate::arch::hadamard::through::<$vector, $leaf, $wide>(
+                    Some(source),
+                    p,
+                    None,
+                    len,
+                    (scale, signs),
+                    $crate::arch::hadamard::NOTHING,
+                    |_, _| {},
+                );
             }
         }
 
@@ -440,7 +511,15 @@ macro_rules! kernels {
             let p = out.as_mut_ptr();
             // SAFETY: as in `forward`; x and e are as long as out.
             unsafe {
-                $crate::arch::hadamard::forward::<$vector, $leaf, $wide>(source, p, len, scale, signs);
+                $crate::arch::hadamard::through::<$vector, $leaf, $wide>(
+                    Some(source),
+                    p,
+                    None,
+                    len,
+                    (scale, signs),
+                    $crate::arch::hadamard::NOTHING,
+                    |_, _| {},
+                );
             }
         }
 
@@ -452,7 +531,15 @@ macro_rules! kernels {
             let (p, len) = (x.as_mut_ptr(), x.len());
             // SAFETY: as in `forward`.
             unsafe {
-                $crate::arch::hadamard::inverse::<$vector, $leaf, $wide>(p, p, len, scale, signs);
+                $crate::arch::hadamard::through::<$vector, $leaf, $wide>(
+                    None,
+                    p,
+                    Some(p),
+                    len,
+                    (scale, signs),
+                    $crate::arch::hadamard::NOTHING,
+                    |_, _| {},
+                );
             }
         }
 
@@ -467,7 +554,15 @@ macro_rules! kernels {
             let (p, q) = (x.as_mut_ptr(), out.as_mut_ptr());
             // SAFETY: as in `forward`; out is as long as x.
             unsafe {
-                $crate::arch::hadamard::inverse::<$vector, $leaf, $wide>(p, q, len, scale, signs);
+                $crate::arch::hadamard::through::<$vector, $leaf, $wide>(
+                    None,
+                    p,
+                    Some(q),
+                    len,
+                    (scale, signs),
+                    $crate::arch::hadamard::NOTHING,
+                    |_, _| {},
+                );
             }
         }
     };

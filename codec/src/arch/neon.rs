@@ -1,6 +1,7 @@
 //! Kernels for NEON, which every 64-bit ARM processor has.
 
 pub(super) mod aggregate;
+pub(super) mod block;
 pub(super) mod lattice;
 pub(super) mod norm;
 pub(super) mod peak {

@@ -27,6 +27,27 @@ pub fn prefetch(memory: &[u8]) {
     }
 }
 
+/// Has the processor bring `len` coordinates from `from` on to its second cache, where it is told caches apart.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+pub(super) fn to_second(from: *const f32, len: usize) {
+    for first in (0..len).step_by(LINE / size_of::<f32>()) {
+        let at = from.wrapping_add(first);
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: as above.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast()) };
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            // SAFETY: as above.
+            unsafe {
+                std::arch::asm!("prfm pldl2keep, [{at}]", at = in(reg) at, options(nostack, preserves_flags, readonly));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

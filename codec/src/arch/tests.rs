@@ -5,7 +5,8 @@
 
 use proptest::prelude::*;
 
-use super::{aggregate, lattice, norm, quantize, rht};
+use super::{aggregate, block, lattice, norm, quantize, rht};
+use crate::block::{Compressing, Estimating, Fed};
 use crate::isa::Isa;
 use crate::lattice::Lattice;
 use crate::quantizer::{Quantizer, Span};
@@ -96,6 +97,47 @@ fn check_rht(isa: Isa, log: u32, seed: u64, offset: usize) {
         let mut got = vec![7.0; d];
         rht::forward_sum(isa, x.get(), e.get(), &mut got, scale, signs);
         assert_eq!(bits(&want), bits(&got), "forward_sum {len} of 2^{log}");
+    }
+}
+
+fn check_block(isa: Isa, log: u32, seed: u64, offset: usize) {
+    let d = 1 << log;
+    let (x, e) = (floats(d, seed), floats(d, !seed));
+    let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+    let quantizer = Quantizer::new(&table);
+    let how = Compressing {
+        grid: quantizer.grid(),
+        span: Span::new(-1.5, 1.5, 30).unwrap(),
+        rounding: Rounding::new(seed, 3, 1),
+        scale: crate::rht::scale(d),
+        signs: signs(seed),
+    };
+    // What is brought closer may be of any length.
+    let next = [&e[..d / 2 + 1], &x[..]];
+    let (mut gradient, mut kept) = (Misaligned::new(&x, offset), Misaligned::new(&e, offset + 2));
+    for feedback in [false, true] {
+        let (mut want, mut left) = (vec![0; d / 2], vec![0.0; d]);
+        let fed = if feedback { Fed::Beside(&e, &mut left) } else { Fed::Without };
+        scalar::block::compress(&how, &x, fed, next, &mut vec![0.0; d], &mut want);
+
+        let (mut got, mut out) = (vec![0; d / 2], Misaligned::new(&vec![7.0; d], offset));
+        let fed = if feedback { Fed::Beside(kept.get(), out.get()) } else { Fed::Without };
+        block::compress(isa, &how, gradient.get(), fed, next, &mut vec![7.0; d], &mut got);
+        assert_eq!(want, got, "2^{log}");
+        if feedback {
+            assert_eq!(bits(&left), bits(out.get()), "feedback of 2^{log}");
+            block::compress(isa, &how, &x, Fed::InPlace(kept.get()), [&[]; 2], &mut vec![7.0; d], &mut got);
+            assert_eq!((&want, bits(&left)), (&got, bits(kept.get())), "in place, 2^{log}");
+        }
+    }
+    let sums = bytes(2 * d, seed);
+    for wide in [false, true] {
+        let sums = if wide { &sums } else { &sums[..d] };
+        let how = Estimating { sums, wide, step: 0.1, lo: -1.5, scale: how.scale, signs: how.signs };
+        let (mut want, mut got) = (vec![0.0; d], Misaligned::new(&vec![7.0; d], offset));
+        scalar::block::decompress(&how, &[], &mut want);
+        block::decompress(isa, &how, &x[..d - 1], got.get());
+        assert_eq!(bits(&want), bits(got.get()), "mean of 2^{log}");
     }
 }
 
@@ -268,6 +310,17 @@ macro_rules! suite {
                 }
                 check_rht(isa, 20, 20, 0);
                 check_rht(isa, 22, 22, 1);
+            }
+
+            #[test]
+            fn blocks_of_every_size() {
+                let Some(isa) = isa() else { return };
+                for log in 10..=17 {
+                    for offset in [0, 1, 13] {
+                        check_block(isa, log, u64::from(log), offset);
+                    }
+                }
+                check_block(isa, 20, 3, 0);
             }
 
             #[test]

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use crate::arch::hadamard::{self, Vector};
 
 /// Vectors in a leaf: half of the registers.
-const LEAF: usize = 16;
+pub(in crate::arch) const LEAF: usize = 16;
 
 #[derive(Clone, Copy)]
 pub(in crate::arch) struct Floats(__m512);

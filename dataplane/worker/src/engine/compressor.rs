@@ -131,24 +131,26 @@ impl Compressor {
             key: SignKey { job_seed: self.job_seed, round: call, partition: at.part.index },
             rounding: Rounding::new(self.private_seed, call, at.part.index),
             range: self.range(at.norm, at.part.padded),
+            next: [&[]; 2],
         }
     }
 
     /// A partition to the indices of all its packets, and `kept`, its error feedback, to `left`, what it is after the call.
-    /// `work` is memory for the partition, which keeps nothing of use.
+    /// `work` is memory for the partition, which keeps nothing of use; `next` the gradient and error feedback of the next one,
+    /// if that is known.
     ///
     /// # Errors
     /// If the norm gives no range to quantize on.
     pub fn compress(
         &self,
-        call: u64,
-        at: &Measured,
+        (call, at): (u64, &Measured),
         x: &[f32],
         feedback: Option<(&[f32], &mut [f32])>,
+        next: [&[f32]; 2],
         work: &mut [f32],
         packed: &mut [u8],
     ) -> Result<(), CodecError> {
-        self.block(call, at).compress_beside(x, feedback, work, packed)
+        Block { next, ..self.block(call, at) }.compress_beside(x, feedback, work, packed)
     }
 
     /// The same up to the indices: `work` becomes the residual in the rotated domain, which [`Self::feed_back`] ends with.
@@ -157,8 +159,7 @@ impl Compressor {
     /// As [`Self::compress`].
     pub fn rotate(
         &self,
-        call: u64,
-        at: &Measured,
+        (call, at): (u64, &Measured),
         x: &[f32],
         kept: &[f32],
         work: &mut [f32],
@@ -194,8 +195,7 @@ impl Compressor {
     /// None with memory of the right length.
     pub fn feed_back(
         &self,
-        call: u64,
-        at: &Measured,
+        (call, at): (u64, &Measured),
         residual: &mut [f32],
         left: &mut [f32],
     ) -> Result<(), CodecError> {
@@ -203,20 +203,28 @@ impl Compressor {
     }
 
     /// The results of a partition to its mean. `counts` has how many workers are in the sums of each packet, 0 where they are
-    /// lost; `sums` those of one packet after the other. `work` is memory for the partition, used if it is padded.
+    /// lost; `sums` those of one packet after the other. `work` is memory for the partition, used if it is padded; `next` what
+    /// the next one's mean goes to, if that is known.
     ///
     /// # Errors
     /// If the norm gives no range.
     pub fn finish(
         &self,
-        call: u64,
-        at: &Measured,
+        (call, at): (u64, &Measured),
         counts: &[u8],
         sums: &[u8],
+        next: &[f32],
         work: &mut [f32],
         out: &mut [f32],
     ) -> Result<(), CodecError> {
-        let block = self.block(call, at);
+        let block = Block { next: [next, &[]], ..self.block(call, at) };
+        if counts[0] > 0 && counts.iter().all(|&count| count == counts[0]) {
+            let work = work.get_mut(..at.part.padded).unwrap_or_default();
+            return match self.lane {
+                Lane::Bits8 => block.decompress8(sums, u32::from(counts[0]), work, out),
+                Lane::Bits16 => block.decompress16(sums, u32::from(counts[0]), work, out),
+            };
+        }
         let estimate = |counts: &[u8], sums: &[u8], x: &mut [f32]| {
             let count = u32::from(counts[0]);
             let granularity = self.quantizer.granularity();
@@ -230,9 +238,6 @@ impl Compressor {
             }
         };
         let estimates = |x: &mut [f32]| {
-            if counts.iter().all(|&count| count == counts[0]) {
-                return estimate(counts, sums, x);
-            }
             let packets = counts.chunks(1).zip(sums.chunks(RESULT_LEN));
             let mut packets = packets.zip(x.chunks_mut(self.lane.coordinates()));
             packets.try_for_each(|((count, sums), x)| estimate(count, sums, x))
@@ -393,26 +398,27 @@ mod tests {
                     rht::inverse(&mut x, compressor.block(0, &at).key).unwrap();
                     let kept = vec![0.0; padded];
                     let (mut residual, mut packed) = (vec![0.0; padded], vec![0; padded / 2]);
-                    compressor.rotate(0, &at, &x, &kept, &mut residual, &mut packed).unwrap();
+                    compressor.rotate((0, &at), &x, &kept, &mut residual, &mut packed).unwrap();
                     let (mut left, mut work, mut again) = (kept.clone(), kept.clone(), packed.clone());
-                    compressor.compress(0, &at, &x, Some((&kept, &mut left)), &mut work, &mut again).unwrap();
+                    let fed = Some((&kept[..], &mut left[..]));
+                    compressor.compress((0, &at), &x, fed, [&x, &kept], &mut work, &mut again).unwrap();
                     assert!(again == packed && left.iter().chain(&residual).all(|v| v.is_finite()));
                     let n = compressor.coordinates(Mode::Compressed);
                     compressor.add_sent(&at, &packed, &mut residual[..n]).unwrap();
                     assert!((residual[5] / norm - 1.0).abs() < 1e-4, "{} {norm}", residual[5]);
-                    compressor.feed_back(0, &at, &mut residual, &mut left).unwrap();
+                    compressor.feed_back((0, &at), &mut residual, &mut left).unwrap();
                     assert!(left.iter().all(|v| v.is_finite()));
                     // All sums at the upper end: the inverse transform gathers them in one coordinate.
                     let sum = 64 * u16::from(u8::try_from(compressor.table.granularity()).unwrap());
                     let sums: Vec<u8> = (0..padded).flat_map(|_| sum.to_be_bytes()).collect();
                     let (mut mean, mut counts) = (vec![0.0; padded], vec![64; padded / n]);
-                    compressor.finish(0, &at, &counts, &sums, &mut [], &mut mean).unwrap();
+                    compressor.finish((0, &at), &counts, &sums, &[], &mut [], &mut mean).unwrap();
                     assert!(mean.iter().all(|v| v.is_finite()), "p = {fraction:e}, d = {padded}");
                     assert!(compressor.range(at.norm, padded).is_normal());
                     // A packet less, and one of fewer workers.
                     counts[0] = 0;
                     counts[padded / n - 1] = 32;
-                    compressor.finish(0, &at, &counts, &sums, &mut work, &mut mean[1..]).unwrap();
+                    compressor.finish((0, &at), &counts, &sums, &[], &mut work, &mut mean[1..]).unwrap();
                     assert!(mean.iter().all(|v| v.is_finite()), "p = {fraction:e}, d = {padded}");
                 }
             }
@@ -428,8 +434,14 @@ mod tests {
         let (x, mut work, mut packed) = ([1.0; 1024], [0.0; 1024], [0; 512]);
         for norm in [0, f32::INFINITY.to_bits(), f32::NAN.to_bits(), 0x8000_0000, f32::MAX.to_bits()] {
             let at = measured(1024, norm);
-            assert!(compressor.compress(0, &at, &x, None, &mut work, &mut packed).is_err(), "{norm:#x}");
-            assert!(compressor.finish(0, &at, &[2, 2], &[0; 2048], &mut [], &mut work).is_err(), "{norm:#x}");
+            assert!(
+                compressor.compress((0, &at), &x, None, [&[]; 2], &mut work, &mut packed).is_err(),
+                "{norm:#x}"
+            );
+            assert!(
+                compressor.finish((0, &at), &[2, 2], &[0; 2048], &[], &mut [], &mut work).is_err(),
+                "{norm:#x}"
+            );
         }
     }
 }

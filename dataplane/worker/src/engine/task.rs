@@ -76,7 +76,10 @@ impl Work<'_> {
                 }));
             }
             Work::Compress { fed, holds, work, packed } => {
-                for at in parts {
+                for (i, at) in parts.iter().enumerate() {
+                    let next = parts.get(i + 1).map_or([&[][..]; 2], |next| {
+                        [&x[place(next)], fed.as_ref().map_or(&[], |fed| &fed.kept[place(next)])]
+                    });
                     let mut fed =
                         fed.as_mut().map(|Fed { kept, left }| (&kept[place(at)], &mut left[place(at)]));
                     if at.norm == 0 {
@@ -90,23 +93,24 @@ impl Work<'_> {
                     let packed = &mut packed[halves(padded(at))];
                     match fed {
                         Some((kept, _)) if *holds => {
-                            compressor.rotate(call, at, x, kept, &mut work[padded(at)], packed)?;
+                            compressor.rotate((call, at), x, kept, &mut work[padded(at)], packed)?;
                         }
                         fed => {
                             let work = &mut work[..at.part.padded];
-                            compressor.compress(call, at, x, fed, work, packed)?;
+                            compressor.compress((call, at), x, fed, next, work, packed)?;
                         }
                     }
                 }
             }
             Work::FeedBack { residual, left } => {
                 for at in parts.iter().filter(|at| at.norm != 0) {
-                    compressor.feed_back(call, at, &mut residual[padded(at)], &mut left[place(at)])?;
+                    compressor.feed_back((call, at), &mut residual[padded(at)], &mut left[place(at)])?;
                 }
             }
             Work::Finish { sums, work } => {
-                for at in parts {
-                    let x = &mut x[place(at)];
+                for (i, at) in parts.iter().enumerate() {
+                    let (x, after) = x[place(at).start..].split_at_mut(at.part.len);
+                    let next = parts.get(i + 1).map_or(&[][..], |next| &after[..next.part.len]);
                     match sums {
                         _ if at.norm == 0 => x.fill(0.0),
                         Some(Sums { bytes, counts }) => {
@@ -114,7 +118,7 @@ impl Work<'_> {
                             let place = padded(at);
                             let packets = place.start / per_packet..place.end / per_packet;
                             let bytes = &bytes[packets.start * RESULT_LEN..packets.end * RESULT_LEN];
-                            compressor.finish(call, at, &counts[packets], bytes, work, x)?;
+                            compressor.finish((call, at), &counts[packets], bytes, next, work, x)?;
                         }
                         None => {}
                     }

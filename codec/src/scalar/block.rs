@@ -1,0 +1,34 @@
+//! Whole blocks: one step after the other. `crate::block` says what they are.
+
+use super::{quantize, rht};
+use crate::block::{Compressing, Estimating, Fed};
+
+/// Transform, indices, and the residual transformed back.
+pub(crate) fn compress(
+    how: &Compressing<'_>,
+    x: &[f32],
+    fed: Fed<'_>,
+    _: [&[f32]; 2],
+    work: &mut [f32],
+    out: &mut [u8],
+) {
+    match &fed {
+        Fed::Without => rht::forward_into(x, work, how.scale, how.signs),
+        Fed::InPlace(e) => rht::forward_sum(x, e, work, how.scale, how.signs),
+        Fed::Beside(kept, _) => rht::forward_sum(x, kept, work, how.scale, how.signs),
+    }
+    quantize::packed4(how.grid, &how.span, work, how.rounding, 0, out);
+    if let Fed::InPlace(left) | Fed::Beside(_, left) = fed {
+        rht::inverse_into(work, left, how.scale, how.signs);
+    }
+}
+
+/// Estimates, transformed back.
+pub(crate) fn decompress(how: &Estimating<'_>, _: &[f32], out: &mut [f32]) {
+    if how.wide {
+        quantize::dequantize16(how.sums, how.step, how.lo, out);
+    } else {
+        quantize::dequantize8(how.sums, how.step, how.lo, out);
+    }
+    rht::inverse(out, how.scale, how.signs);
+}
