@@ -55,7 +55,7 @@ def end(process: subprocess.Popen[Any], patience: float = 3.0) -> None:
 
 
 class Server:
-    """thc-ps with a job for each policy, and one for hooks that choose. `keys` are further ones of its configuration file."""
+    """thc-ps with a job for each policy, one for hooks that choose, and one for what is not compressed. `keys` are further ones of its configuration file."""
 
     #: Keys of jobs; others are the server's.
     JOB_KEYS = ("data_slots", "norm_slots", "bits", "granularity", "fraction", "lane", "quorum")
@@ -66,7 +66,7 @@ class Server:
         each = "".join(f"{key} = {value}\n" for key, value in keys.items() if key in self.JOB_KEYS)
         jobs = "".join(
             f'[[job]]\njob = {job}\ncookie = "{cookie:#x}"\nworkers = {workers}\npolicy = "{policy}"\n{each}'
-            for job, policy in ((1, "reliable"), (2, "best-effort"), (3, "reliable")))
+            for job, policy in ((1, "reliable"), (2, "best-effort"), (3, "reliable"), (4, "reliable")))
         name = f"thc-ps-{address.rpartition(':')[2]}"
         config = folder / f"{name}.toml"
         config.write_text(f'listen = "{address}"\n{own}{jobs}')

@@ -23,7 +23,7 @@ METHODS = {
 }
 
 #: The job of the server that a method uses.
-JOBS = {"thc": 1, "thc-best-effort": 2, "thc-raw": 1, "thc-adapt": 3}
+JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4}
 
 #: What a method gives the hook besides.
 OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}

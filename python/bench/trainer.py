@@ -248,6 +248,37 @@ class Trainer:
             self.allreduces = AllReduces(self.settings, coordinates, feedback, options)
         return self.allreduces.turn(turn)
 
+    def thresholds(self, sizes: list[int], rounds: int) -> dict[str, Any]:
+        """SlimGC's warm-up on tensors of these sizes: even rounds compressed, odd ones raw; the table and the threshold of all."""
+        from thc import adapt
+
+        group = self.averaging.group("thc")
+        mine = adapt.ThresholdTable()
+        work = {size: torch.randn(size, generator=torch.Generator().manual_seed(size)).numpy() for size in sizes}
+        for turn in range(2 + 2 * rounds):
+            for size in sizes:
+                dist.barrier()
+                computed, started = group.stats().compression, time.perf_counter()
+                group.allreduce(work[size], mode="raw" if turn % 2 else "compressed")
+                seconds = time.perf_counter() - started
+                computed = min(seconds, group.stats().compression - computed)
+                if turn < 2:
+                    continue
+                if turn % 2:
+                    mine.raw(size, seconds)
+                else:
+                    mine.compressed(size, seconds - computed, computed)
+        every: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(every, [tuple(row) for row in mine.rows()])
+        tables = []
+        for rows in every:
+            table = adapt.ThresholdTable()
+            for size, raw, compressed, processing in rows:
+                table.raw(size, raw)
+                table.compressed(size, compressed, processing)
+            tables.append(table)
+        return {"rows": [[*row, row.gain] for row in mine.rows()], "threshold": adapt.ThresholdTable.agreed(tables)}
+
     def memory(self, model: str, method: str, steps: int) -> dict[str, Any]:
         """Memory of this process in MiB after `steps`: the peak, what it is then, and what it was before there was
         a model."""

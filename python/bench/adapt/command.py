@@ -16,7 +16,7 @@ from typing import Any
 
 from arguments import among, number
 
-PARTS = ("tables", "dynamics", "sensitivity", "solvers")
+PARTS = ("tables", "dynamics", "factors", "sensitivity", "solvers", "thresholds")
 FAMILIES = ("QSGD", "TopK", "PowerSGD", "THC")
 TASKS = ("convolutions", "transformer")
 #: The uniform default of a family, as in the paper's tables; ranks in proportion to the models.
@@ -44,6 +44,13 @@ def runs_of_dynamics() -> list[dict[str, Any]]:
             {**base, "layerwise": False, "accordion": [4, 16], "name": "Accordion"},
             {**base, "layerwise": True, "name": "L-GreCo"},
             {**base, "layerwise": True, "accordion": [4, 16], "choices": list(range(2, 33)), "name": "L-GreCo + Accordion"}]
+
+
+def runs_of_factors(tasks: list[str]) -> list[dict[str, Any]]:
+    """PowerSGD's factors by gloo, and through THC as integers and compressed once more."""
+    return [{"part": "factors", "task": task, "family": "PowerSGD", "layerwise": False, "seed": 0, "default": DEFAULTS["PowerSGD", task],
+             "name": name, **more}
+            for task in tasks for name, more in (("gloo", {}), ("THC, raw", {"mode": "raw"}), ("THC, compressed", {"mode": "compressed"}))]
 
 
 def key(run: dict[str, Any]) -> str:
@@ -105,6 +112,8 @@ def measure(arguments: argparse.Namespace, results: dict[str, Any], save: Callab
         runs += runs_of_tables(arguments.tasks, arguments.families, arguments.seeds)
     if "dynamics" in arguments.parts:
         runs += runs_of_dynamics()
+    if "factors" in arguments.parts:
+        runs += runs_of_factors(arguments.tasks)
     if arguments.steps:
         runs = [{**run, "steps": arguments.steps} for run in runs]
     if arguments.missing:
@@ -117,11 +126,13 @@ def measure(arguments: argparse.Namespace, results: dict[str, Any], save: Callab
             save()
             say(f"{run['part']}: {run['task']}, {run['family']}, {run.get('name', 'L-GreCo' if run['layerwise'] else 'uniform')}, "
                 f"seed {run['seed']}: loss {run['final']:.4f}, {run.get('ratio', 1):.1f} × fewer bytes, {run['seconds']:.0f} s")
-    for part in ("sensitivity", "solvers"):
+    for part in ("sensitivity", "solvers", "thresholds"):
         if part in arguments.parts and time.monotonic() < until:
-            from adapt import offline
+            from adapt import offline, thresholds
 
-            results[part] = getattr(offline, part)(say)
+            found = thresholds.measure(arguments.workers, arguments.out, say) if part == "thresholds" else getattr(offline, part)(say)
+            if found is not None:
+                results[part] = found
             save()
         elif part in arguments.parts:
             say(f"not run: {part}: time is up")

@@ -44,6 +44,7 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
                              choices=run.get("choices"), accordion=run.get("accordion"), layerwise=run["layerwise"],
                              exact=run.get("exact", False), group=group() if run.get("mode") else None,
                              mode=run.get("mode", "raw"))
+        moved = group().stats().bytes if "mode" in run else 0
         ddp.register_comm_hook(hook.state, hook.fn)
     optimizer = task.optimizer(ddp)
     points = []
@@ -67,6 +68,9 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
         answer["ratio"] = 2 * dense / answer["bytes"]
         answer["overhead"] = hook.adaptive.seconds / seconds if hook.adaptive else 0.0
     elif hook is not None:
+        if "mode" in run:
+            # Both ways, headers in; the dense steps went through the process group.
+            answer["moved"] = group().stats().bytes - moved
         answer["bytes"] = hook.sent - 4.0 * answer["parameters"] * DENSE_STEPS
         answer["ratio"] = dense / answer["bytes"]
         answer["overhead"] = sum(plan.seconds for plan in hook.plans) / seconds

@@ -25,7 +25,8 @@ SCORES = {"convolutions": "accuracy", "transformer": "perplexity"}
 def write(results: dict[str, Any], out: Path, docs: Path | None) -> list[Path]:
     """The files made."""
     runs = list(results["runs"].values())
-    lines = [*_machine(results), *_tables(runs), *_dynamics(runs), *_sensitivity(results.get("sensitivity")), *_solvers(results.get("solvers"))]
+    lines = [*_machine(results), *_tables(runs), *_dynamics(runs), *_factors(runs), *_sensitivity(results.get("sensitivity")), *_solvers(results.get("solvers")),
+             *_thresholds(results.get("thresholds"))]
     text = "\n".join(lines).rstrip() + "\n"
     (out / "adapt.md").write_text(text)
     made = [out / "adapt.md"]
@@ -107,6 +108,21 @@ def _dynamics(runs: list[dict[str, Any]]) -> list[str]:
             "![Each layer's rank over steps](adapt-choices.svg)", ""]
 
 
+def _factors(runs: list[dict[str, Any]]) -> list[str]:
+    own = [run for run in runs if run["part"] == "factors"]
+    if not own:
+        return []
+    rows = []
+    for run in own:
+        # Among two processes a ring moves each byte once each way.
+        moved = run.get("moved", 2 * run["bytes"])
+        rows.append([f"{run['task']}, rank {run['default']}, {run['name']}", f"{run['final']:.3f}", f"{run['score']:.3f}", f"{moved / 1e6:.1f}"])
+    return ["### PowerSGD's factors through THC", "",
+            "Both factors are linear in the gradients, so they may go through a job of THC: as 32-bit integers, or compressed once more. "
+            "Bytes of a rank both ways, in MB, headers of THC's in.", "",
+            *table(["", "held-out loss", "score", "MB"], rows)]
+
+
 def _sensitivity(found: dict[str, Any] | None) -> list[str]:
     if not found:
         return []
@@ -135,6 +151,20 @@ def _solvers(found: list[dict[str, Any]] | None) -> list[str]:
     return ["### The dynamic program of 10,000 steps against the exact solver", "",
             "Worst of three rounds of 40 steps; times are medians, in ms.", "",
             *table(["", "layers × choices", "steps over exact", "exact over least possible", "simulating errors", "steps", "exact"], rows)]
+
+
+def _thresholds(found: list[dict[str, Any]] | None) -> list[str]:
+    if not found:
+        return []
+    lines = ["### Communication threshold table (SlimGC's Fig. 6)", "",
+             "Tensors one by one between 2 workers and a server, every second time compressed; means over ten rounds, in ms, of rank 0. "
+             "Published, compressing on a CPU: gains of 0.93 at 1 MB to 1.65 at 4 MB, threshold 2.2 MB.", ""]
+    for each in found:
+        rows = [[f"{size:,}", *(f"{1e3 * t:.2f}" for t in (raw, compressed, processing, compressed + processing)), f"{gain:.2f}"]
+                for size, raw, compressed, processing, gain in each["rows"]]
+        threshold = "compression never pays" if each["threshold"] is None else f"threshold {each['threshold']:,} coordinates"
+        lines += [f"{each['rate']:g} Gb/s: {threshold}.", "", *table(["coordinates", "t_c", "t_c^q", "t_p^q", "t^q", "t_c / t^q"], rows)]
+    return lines
 
 
 def _begin(width: float, height: float, columns: int = 1) -> Any:
