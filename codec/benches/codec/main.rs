@@ -67,14 +67,24 @@ impl Worker {
         }
     }
 
-    /// Gradient and feedback to packed indices and new feedback.
-    fn compress(&mut self, rounding: &Rounding) -> f32 {
-        let norm = norm::l2_add(&mut self.feedback, &self.gradient).unwrap();
-        rht::forward(&mut self.feedback, KEY).unwrap();
-        let range = self.table.t_p() as f32 * rht::scale(LEN) * norm;
-        self.quantizer.quantize_packed4(&mut self.feedback, range, rounding, 0, &mut self.packed).unwrap();
-        rht::inverse(&mut self.feedback, KEY).unwrap();
-        range
+    /// Gradient and, if it is to `feed` that, feedback to packed indices and new feedback, in blocks of as many coordinates as
+    /// `work` has.
+    fn compress(&mut self, work: &mut [f32], feed: bool) {
+        let d = work.len();
+        let range = self.table.t_p() as f32 * rht::scale(d) * norm::l2(&self.gradient[..d]);
+        let Worker { gradient, feedback, packed, quantizer, .. } = self;
+        let parts =
+            gradient.chunks_exact(d).zip(feedback.chunks_exact_mut(d)).zip(packed.chunks_exact_mut(d / 2));
+        for (i, ((x, e), out)) in parts.enumerate() {
+            let e = if feed {
+                black_box(norm::l2_sum(x, e));
+                Some(e)
+            } else {
+                black_box(norm::l2(x));
+                None
+            };
+            block(quantizer, i, range).compress(x, e, work, out).unwrap();
+        }
     }
 }
 
@@ -137,27 +147,12 @@ fn blocks(figures: &mut Vec<Figure>, d: usize) {
     let rounding = Rounding::new(3, 2, 0);
     let mut work = Buffer::zeroed(d);
     let range = worker.table.t_p() as f32 * rht::scale(d) * norm::l2(&worker.gradient[..d]);
-    let compress = |worker: &mut Worker, work: &mut [f32], feed: bool| {
-        let Worker { gradient, feedback, packed, quantizer, .. } = worker;
-        let parts =
-            gradient.chunks_exact(d).zip(feedback.chunks_exact_mut(d)).zip(packed.chunks_exact_mut(d / 2));
-        for (i, ((x, e), out)) in parts.enumerate() {
-            let e = if feed {
-                black_box(norm::l2_sum(x, e));
-                Some(e)
-            } else {
-                black_box(norm::l2(x));
-                None
-            };
-            block(quantizer, i, range).compress(x, e, work, out).unwrap();
-        }
-    };
     let decompress = |worker: &Worker, sums: &[u8], work: &mut [f32], out: &mut [f32]| {
         for (i, (sums, out)) in sums.chunks_exact(d).zip(out.chunks_exact_mut(d)).enumerate() {
             block(&worker.quantizer, i, range).decompress8(black_box(sums), 1, work, out).unwrap();
         }
     };
-    compress(&mut worker, &mut work, true);
+    worker.compress(&mut work, true);
     let mut sums = vec![0; LEN];
     aggregate::lookup_set4(&mut sums, &worker.table.values16(), &worker.packed).unwrap();
     let mut out = Buffer::zeroed(LEN);
@@ -168,11 +163,10 @@ fn blocks(figures: &mut Vec<Figure>, d: usize) {
 
     let over = format!("2^20 in blocks of 2^{log}, over memcpy of 4 MiB");
     let name = format!("compress with feedback, {over}");
-    figures
-        .push(against(name, (7.0, 16.0), true, one(copy_of(LEN)), || compress(&mut worker, &mut work, true)));
+    figures.push(against(name, (7.0, 16.0), true, one(copy_of(LEN)), || worker.compress(&mut work, true)));
     let name = format!("compress without feedback, {over}");
     figures.push(against(name, (5.0, 12.0), true, one(copy_of(LEN)), || {
-        compress(&mut worker, &mut work, false);
+        worker.compress(&mut work, false);
     }));
     let name = format!("decompress, {over}");
     figures.push(against(name, (3.0, 7.0), true, one(copy_of(LEN)), || {
@@ -184,7 +178,7 @@ fn blocks(figures: &mut Vec<Figure>, d: usize) {
     let operations = roofline::NORM + 2.0 * roofline::transform(d) + 1.0 + roofline::QUANTIZE;
     let whole = roofline::Work { len: LEN, bytes: 12.5, operations };
     let name = format!("compress with feedback, {over}");
-    figures.push(against(name, (2.0, 5.0), true, whole.bounds(), || compress(&mut worker, &mut work, true)));
+    figures.push(against(name, (2.0, 5.0), true, whole.bounds(), || worker.compress(&mut work, true)));
     let operations = roofline::transform(d) + roofline::DEQUANTIZE;
     let whole = roofline::Work { len: LEN, bytes: 5.0, operations };
     let name = format!("decompress, {over}");
@@ -226,14 +220,15 @@ fn cold(figures: &mut Vec<Figure>, d: usize) {
     let quantizer = Quantizer::new(&table);
     let mut tensor = Buffer::zeroed(len);
     tensor.chunks_exact_mut(LEN).for_each(|part| part.copy_from_slice(&gradient(5)));
-    let (mut feedback, mut other) = (Buffer::zeroed(len), Buffer::zeroed(len));
+    let (mut kept, mut left, mut other) = (Buffer::zeroed(len), Buffer::zeroed(len), Buffer::zeroed(len));
     let (mut packed, mut work) = (vec![0; len / 2], Buffer::zeroed(d));
     let sums: Vec<u8> = (0..len as u64).map(|i| (mix(i) % 31) as u8).collect();
     let range = table.t_p() as f32 * rht::scale(d) * norm::l2(&tensor[..d]);
     let block = |i| block(&quantizer, i, range);
+    let at = |i: usize| i * d..(i + 1) * d;
     let mut run = |feed: bool| {
         if feed {
-            for (x, e) in tensor.chunks_exact(d).zip(feedback.chunks_exact(d)) {
+            for (x, e) in tensor.chunks_exact(d).zip(kept.chunks_exact(d)) {
                 black_box(norm::l2_sum(x, e));
             }
         } else {
@@ -241,17 +236,24 @@ fn cold(figures: &mut Vec<Figure>, d: usize) {
                 black_box(norm::l2(x));
             });
         }
-        let parts =
-            tensor.chunks_exact(d).zip(feedback.chunks_exact_mut(d)).zip(packed.chunks_exact_mut(d / 2));
-        for (i, ((x, e), out)) in parts.enumerate() {
-            block(i).compress(x, feed.then_some(e), &mut work, out).unwrap();
+        for (i, out) in packed.chunks_exact_mut(d / 2).enumerate() {
+            let fed = feed.then(|| (&kept[at(i)], &mut left[at(i)]));
+            let next = [&tensor, &kept].map(|x| x.get(at(i + 1)).unwrap_or_default());
+            let block = Block { next: if feed { next } else { [next[0], &[]] }, ..block(i) };
+            block.compress_beside(&tensor[at(i)], fed, &mut work, out).unwrap();
+        }
+        if feed {
+            std::mem::swap(&mut kept, &mut left);
         }
         // Into another tensor, so that all repetitions compress the same.
-        for (i, (sums, out)) in sums.chunks_exact(d).zip(other.chunks_exact_mut(d)).enumerate() {
-            block(i).decompress8(sums, 1, &mut work, out).unwrap();
+        for (i, sums) in sums.chunks_exact(d).enumerate() {
+            let (out, next) = other[i * d..].split_at_mut(d);
+            let block = Block { next: [&next[..d.min(next.len())], &[]], ..block(i) };
+            block.decompress8(sums, 1, &mut work, out).unwrap();
         }
     };
-    let (from, mut to) = (Buffer::zeroed(len), Buffer::zeroed(len));
+    // Written, since pages that never were are all the same page.
+    let (from, mut to) = (tensor.clone(), Buffer::zeroed(len));
     let mut copy = || {
         to.copy_from_slice(black_box(&from));
         black_box(&mut to);
@@ -270,12 +272,12 @@ fn threads(figures: &mut Vec<Figure>) {
         println!("not run: two threads need two cores");
         return;
     }
-    let rounding = Rounding::new(3, 2, 0);
     let mut halves = [Worker::new(), Worker::new()];
     let mut alone = [Worker::new(), Worker::new()];
     let some = |worker: &mut Worker| {
+        let mut work = Buffer::zeroed(BLOCK);
         for _ in 0..EACH {
-            black_box(worker.compress(black_box(&rounding)));
+            worker.compress(&mut work, true);
         }
     };
     let serial = |workers: &mut [Worker; 2]| workers.iter_mut().for_each(some);
@@ -291,7 +293,7 @@ fn threads(figures: &mut Vec<Figure>) {
     assert!(halves.iter().zip(&alone).all(|(a, b)| a.packed == b.packed && a.feedback == b.feedback));
     let (serial, parallel) = (|| serial(&mut alone), || parallel(&mut halves));
     figures.push(against(
-        "compress on two threads over one thread",
+        "compress with feedback in blocks of 2^13, two threads over one",
         (0.53, 0.7),
         true,
         one(serial),
