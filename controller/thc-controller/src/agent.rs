@@ -162,8 +162,6 @@ impl Agent {
                     Event::Packet(_) => {}
                     Event::Primary(now) => {
                         if now && !primary {
-                            // What the controller before this one did is in the file, if they share one.
-                            self.shared.book().reread()?;
                             self.take_over(&mut target).await?;
                         } else if !now {
                             self.stand_by(&target);

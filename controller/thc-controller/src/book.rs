@@ -6,14 +6,13 @@ use crate::error::ControllerError;
 use crate::live::JobCounted;
 use crate::refusal::Refusal;
 use crate::spec::{Hidden, Spec, fraction_text};
+use crate::store::Store;
 use crate::tables::Mac;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::Write;
 use std::net::SocketAddrV4;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_control_proto::v1;
 
@@ -120,8 +119,9 @@ pub struct Book {
     epoch: u32,
     /// The serial number used last.
     serial: u64,
+    /// Where it is kept.
     #[serde(skip)]
-    path: Option<PathBuf>,
+    store: Arc<Mutex<Store>>,
 }
 
 /// Seconds since 1970.
@@ -134,52 +134,61 @@ impl Book {
     /// Reads the file, if there is one.
     ///
     /// # Errors
-    /// [`ControllerError::Read`], [`ControllerError::State`].
+    /// As [`Store::read`].
     pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
-        let mut book = match path {
-            None => Book::default(),
-            Some(path) => match fs::read(path) {
-                Ok(text) => serde_json::from_slice(&text).map_err(|error| ControllerError::State {
-                    path: path.to_owned(),
-                    message: error.to_string(),
-                })?,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Book::default(),
-                Err(cause) => return Err(ControllerError::Read { path: path.to_owned(), cause }),
-            },
-        };
-        book.path = path.map(Path::to_owned);
+        let mut book = Book { store: Arc::new(Mutex::new(Store::new(path))), ..Book::default() };
+        book.reread()?;
         Ok(book)
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        // Nobody panics while holding it, and if somebody did, it would be whole.
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the file again: another controller may have written it.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// As [`Store::read`].
     pub fn reread(&mut self) -> Result<(), ControllerError> {
-        if let Some(path) = self.path.clone() {
-            *self = Book::open(Some(&path))?;
-        }
+        let read: Book = {
+            let mut store = self.store();
+            if !store.has_file() {
+                return Ok(());
+            }
+            store.read()?
+        };
+        *self = Book { store: Arc::clone(&self.store), ..read };
         Ok(())
     }
 
-    /// Writes the file: whole or not at all, readable by nobody else, since cookies are in it.
+    /// Becomes the one that writes the file, if nobody else is, and reads what that one has left: true if it is now.
     ///
     /// # Errors
-    /// [`ControllerError::State`].
+    /// As [`Store::take`] and [`Store::read`].
+    pub fn take_over(&mut self) -> Result<bool, ControllerError> {
+        let was = self.store().is_writer();
+        let is = self.store().take()?;
+        if is && !was {
+            self.reread()?;
+        }
+        Ok(is)
+    }
+
+    /// Why nothing may be changed here, if so.
+    ///
+    /// # Errors
+    /// [`ControllerError::StandsBy`].
+    pub fn may_change(&self) -> Result<(), ControllerError> {
+        self.store().may_write()
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
     pub fn save(&self) -> Result<(), ControllerError> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let failed = |error: &dyn std::error::Error| ControllerError::State {
-            path: path.clone(),
-            message: error.to_string(),
-        };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(0o600)).map_err(|error| failed(&error))?;
-        let text = serde_json::to_vec_pretty(self).map_err(|error| failed(&error))?;
-        file.write_all(&text).map_err(|error| failed(&error))?;
-        file.as_file().sync_data().map_err(|error| failed(&error))?;
-        file.persist(path).map_err(|error| failed(&error))?;
-        Ok(())
+        self.store().write(self)
     }
 
     /// The lowest number on the wire that no job has, from 1.
@@ -404,23 +413,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_everything_from_others_eyes() {
+    fn a_file_keeps_everything() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.json");
         let mut book = Book::open(Some(&path)).unwrap();
+        book.may_change().unwrap_err();
+        assert!(book.take_over().unwrap());
         add(&mut book, "a", 16).unwrap();
         let member = Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
         book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), BTreeMap::from([(0, 5)]));
         book.save().unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let again = Book::open(Some(&path)).unwrap();
         assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;
         again.begin("a", "s1", 78, BTreeMap::new(), BTreeMap::new());
         assert!(again.jobs["a"].places["s1"].session.clone().unwrap().epoch > before);
-        fs::write(&path, "{").unwrap();
-        let error = Book::open(Some(&path)).unwrap_err().to_string();
-        assert!(error.contains("state.json"), "{error}");
     }
 }

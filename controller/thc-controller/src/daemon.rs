@@ -7,10 +7,11 @@ use crate::desk::Desk;
 use crate::error::ControllerError;
 use crate::service::Service;
 use crate::shared::{Handle, Shared};
-use crate::{tls, web};
+use crate::{standby, tls, web};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use thc_control_proto::v1::JobSpec;
 use thc_control_proto::v1::control_server::ControlServer;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -66,11 +67,11 @@ impl Daemon {
         }
         let shared = Arc::new(Shared::new(book, handles));
         let desk = Desk::new(Arc::clone(&shared));
-        desk.create_configured(&config.jobs).map_err(|refusal| ControllerError::Value {
-            key: "job".to_owned(),
-            value: "impossible".to_owned(),
-            mend: refusal.message,
-        })?;
+        // At once, if it can be: whoever asks when this is ready finds the jobs.
+        let first = shared.book().take_over()?;
+        if first {
+            configured(&desk, &config.jobs)?;
+        }
 
         let (listener, listen) = bind(config.listen).await?;
         let page = match config.http {
@@ -79,10 +80,30 @@ impl Daemon {
         };
         let (stopping, stopped) = watch::channel(false);
         let mut tasks = tokio::task::JoinSet::new();
-        for (target, queue) in queues {
-            let agent = Agent::new(target, Arc::clone(&shared));
-            tasks.spawn(agent.run(queue, stopped.clone()));
-        }
+        let (unusable, mut broken) = mpsc::channel(1);
+        let (first_desk, mut end) = (desk.clone(), stopped.clone());
+        tasks.spawn(async move {
+            let shared = first_desk.shared();
+            let turn = async {
+                standby::until_first(shared).await?;
+                if first { Ok(()) } else { configured(&first_desk, &config.jobs) }
+            };
+            let turn = tokio::select! {
+                _ = end.wait_for(|stop| *stop) => return,
+                turn = turn => turn,
+            };
+            if let Err(error) = turn {
+                // There is room for one, and one is sent.
+                let _ = unusable.send(error).await;
+                return;
+            }
+            let mut agents = tokio::task::JoinSet::new();
+            for (target, queue) in queues {
+                let agent = Agent::new(target, Arc::clone(shared));
+                agents.spawn(agent.run(queue, end.clone()));
+            }
+            while agents.join_next().await.is_some() {}
+        });
         let (sampled, mut end) = (desk.clone(), stopped.clone());
         tasks.spawn(async move {
             tokio::select! {
@@ -112,17 +133,25 @@ impl Daemon {
         ready(Addresses { listen, http });
         tokio::pin!(serving);
         tokio::pin!(stop);
-        let failed = tokio::select! {
-            () = &mut stop => None,
-            result = &mut serving => result.err(),
+        let ended = tokio::select! {
+            () = &mut stop => Ok(()),
+            Some(error) = broken.recv() => Err(error),
+            result = &mut serving => result
+                .map_err(|error| ControllerError::Listen { address: listen, message: error.to_string() }),
         };
         let _ = stopping.send(true);
         while tasks.join_next().await.is_some() {}
-        match failed {
-            Some(error) => Err(ControllerError::Listen { address: listen, message: error.to_string() }),
-            None => Ok(()),
-        }
+        ended
     }
+}
+
+/// Makes the jobs of the configuration.
+fn configured(desk: &Desk, jobs: &[JobSpec]) -> Result<(), ControllerError> {
+    desk.create_configured(jobs).map_err(|refusal| ControllerError::Value {
+        key: "job".to_owned(),
+        value: "impossible".to_owned(),
+        mend: refusal.message,
+    })
 }
 
 async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ControllerError> {

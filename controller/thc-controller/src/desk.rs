@@ -1,8 +1,9 @@
 //! What operators and workers ask, done: jobs, tables, joins, counters.
 
-use crate::book::{Given, seconds};
+use crate::book::{Book, Given, seconds};
 use crate::capacity::Capacity;
 use crate::diagnose;
+use crate::error::ControllerError;
 use crate::live::CARRIER;
 use crate::refusal::Refusal;
 use crate::shared::{Reported, Shared};
@@ -27,12 +28,26 @@ pub struct Desk {
     shared: Arc<Shared>,
 }
 
-fn save(shared: &Shared) -> Result<(), Refusal> {
-    shared.book().save().map_err(|error| Refusal { code: tonic::Code::Internal, message: error.to_string() })
+fn unwritten(error: ControllerError) -> Refusal {
+    let code = match error {
+        ControllerError::StandsBy { .. } => tonic::Code::Unavailable,
+        _ => tonic::Code::Internal,
+    };
+    Refusal { code, message: error.to_string() }
 }
 
 fn no_job(name: &str) -> Refusal {
     Refusal::missing(format!("there is no job {name:?}: `job list` shows those there are"))
+}
+
+fn put_down(book: &mut Book, asked: &v1::JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+    if book.jobs.contains_key(&asked.name) {
+        let text = format!("there is a job {:?} already: delete it, or take another name", asked.name);
+        return Err(Refusal::exists(text));
+    }
+    let number = book.free_number();
+    let spec = Spec::of(asked, number)?;
+    book.add(spec, rooms)
 }
 
 /// Whether every packet of every worker of a job comes into a sum: only then does their number say who is behind.
@@ -53,27 +68,42 @@ impl Desk {
         &self.shared
     }
 
+    /// Only the controller that has the file changes anything.
+    fn may_change(&self) -> Result<(), Refusal> {
+        self.shared.book().may_change().map_err(unwritten)
+    }
+
+    /// A change of the book: in the file before it is in effect, or not made.
+    fn change<T>(&self, change: impl FnOnce(&mut Book) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        let mut book = self.shared.book();
+        book.may_change().map_err(unwritten)?;
+        let mut next = book.clone();
+        let done = change(&mut next)?;
+        next.save().map_err(unwritten)?;
+        *book = next;
+        Ok(done)
+    }
+
     /// Makes a job on all its targets, or on none.
     ///
     /// # Errors
     /// It cannot be, there is one, there is no room, a target is away or refuses.
     pub async fn create_job(&self, asked: &v1::JobSpec) -> Result<v1::Job, Refusal> {
         let _one = self.shared.changing.lock().await;
+        self.may_change()?;
         let rooms = self.rooms(&asked.targets)?;
         let names: Vec<String> = rooms.iter().map(|(name, _)| name.clone()).collect();
         // What is away cannot take it: better known before anything is written.
         for name in &names {
             self.connected(name)?;
         }
-        self.put_down(asked, &rooms)?;
+        self.change(|book| put_down(book, asked, &rooms))?;
         let name = &asked.name;
-        let written = match save(&self.shared) {
-            Ok(()) => self.shared.sync(&names).await,
-            failed => failed,
-        };
-        if let Err(refusal) = written {
-            self.shared.book().remove(name);
-            save(&self.shared)?;
+        if let Err(refusal) = self.shared.sync(&names).await {
+            self.change(|book| {
+                book.remove(name);
+                Ok(())
+            })?;
             // A target that cannot be written to now gets rid of it when it is back.
             if let Err(error) = self.shared.sync(&names).await {
                 tracing::warn!("job {name}: taking it back: {}", error.message);
@@ -90,24 +120,14 @@ impl Desk {
     /// # Errors
     /// They cannot be.
     pub fn create_configured(&self, jobs: &[v1::JobSpec]) -> Result<(), Refusal> {
-        for asked in jobs {
-            if !self.shared.book().jobs.contains_key(&asked.name) {
-                let rooms = self.rooms(&asked.targets)?;
-                self.put_down(asked, &rooms)?;
+        self.change(|book| {
+            for asked in jobs {
+                if !book.jobs.contains_key(&asked.name) {
+                    put_down(book, asked, &self.rooms(&asked.targets)?)?;
+                }
             }
-        }
-        save(&self.shared)
-    }
-
-    fn put_down(&self, asked: &v1::JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
-        let mut book = self.shared.book();
-        if book.jobs.contains_key(&asked.name) {
-            let text = format!("there is a job {:?} already: delete it, or take another name", asked.name);
-            return Err(Refusal::exists(text));
-        }
-        let number = book.free_number();
-        let spec = Spec::of(asked, number)?;
-        book.add(spec, rooms)
+            Ok(())
+        })
     }
 
     /// The named targets, or all.
@@ -186,8 +206,7 @@ impl Desk {
     /// There is none of the name, or a target refuses.
     pub async fn delete_job(&self, name: &str) -> Result<(), Refusal> {
         let _one = self.shared.changing.lock().await;
-        let job = self.shared.book().remove(name).ok_or_else(|| no_job(name))?;
-        save(&self.shared)?;
+        let job = self.change(|book| book.remove(name).ok_or_else(|| no_job(name)))?;
         self.shared.reports().retain(|(job, _), _| job != name);
         tracing::info!("job {name}: deleted");
         let there: Vec<String> =
@@ -220,15 +239,13 @@ impl Desk {
         };
         let _one = self.shared.changing.lock().await;
         let room = self.shared.targets.iter().map(|target| target.config.capacity.tables).min().unwrap_or(0);
-        let id = {
-            let mut book = self.shared.book();
+        let id = self.change(|book| {
             let id = book.table(bits, table.granularity(), table.fraction(), table.values16(), room)?;
             if let Some(table) = book.tables.get_mut(&id) {
                 table.installed = true;
             }
-            id
-        };
-        save(&self.shared)?;
+            Ok(id)
+        })?;
         self.sync_connected().await?;
         self.table(id)
     }
@@ -266,8 +283,7 @@ impl Desk {
                 shown.jobs.join(", ")
             )));
         }
-        self.shared.book().tables.remove(&(id as u8));
-        save(&self.shared)?;
+        self.change(|book| Ok(book.tables.remove(&(id as u8))))?;
         self.sync_connected().await
     }
 
@@ -393,6 +409,7 @@ impl Desk {
     /// # Errors
     /// There is no such job, no place, or no target.
     pub fn join(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
+        self.may_change()?;
         let target = self.active(&asked.job)?;
         let mut book = self.shared.book();
         let heard = {
@@ -482,6 +499,7 @@ impl Desk {
     /// # Errors
     /// It is no worker of the job.
     pub fn report(&self, asked: v1::ReportRequest) -> Result<(), Refusal> {
+        self.may_change()?;
         let worker = {
             let mut book = self.shared.book();
             let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;

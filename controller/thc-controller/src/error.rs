@@ -54,6 +54,14 @@ pub enum ControllerError {
         /// What to do.
         mend: &'static str,
     },
+    /// Another controller writes the file of jobs.
+    #[error("this controller stands by: {writer} has the jobs of {}; ask that one", path.display())]
+    StandsBy {
+        /// The file.
+        path: PathBuf,
+        /// Who writes it.
+        writer: String,
+    },
     /// A target is another controller's.
     #[error("target {target}: {NOT_PRIMARY}")]
     NotPrimary {
@@ -77,7 +85,7 @@ pub enum ControllerError {
         message: String,
     },
     /// The file of jobs is unusable.
-    #[error("{}: {message}; mend it, or move it away to begin without jobs", path.display())]
+    #[error("{}: {message}; restore it, or move it away to begin without jobs", path.display())]
     State {
         /// The file.
         path: PathBuf,

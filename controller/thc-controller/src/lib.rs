@@ -25,6 +25,8 @@ mod schema;
 mod service;
 mod shared;
 mod spec;
+mod standby;
+mod store;
 pub mod tables;
 mod target;
 mod tls;

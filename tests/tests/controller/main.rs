@@ -6,10 +6,11 @@ mod certificates;
 mod site;
 
 use site::{Kind, Site};
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 use thc_control_proto::v1::{InstallTableRequest, JobSpec};
 use thc_tests::{Ps, Worker, write_gradient};
-use tonic::Code;
+use tonic::{Code, Status};
 
 fn spec(name: &str, workers: u32) -> JobSpec {
     JobSpec {
@@ -146,20 +147,71 @@ fn controller_restarts(site: &mut Site) {
 
 fn controllers_compete(site: &mut Site) {
     site.create(&spec("train", 2)).unwrap();
+    // Also one with a higher election id does not write beside the one that has the file.
     let second = site.second_controller(2);
-    site.until("the first to stand by", |site| {
-        let refused = site.create(&JobSpec { name: "x".into(), workers: 2, ..JobSpec::default() }).err()?;
-        (refused.code() == Code::Unavailable && refused.message().contains("another controller"))
-            .then_some(())
-    });
-    second.until("the second to be primary", |second| {
+    let stands_by = |refused: Status| {
+        assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+        assert!(refused.message().contains("stands by: process "), "{refused}");
+    };
+    stands_by(second.create(&small("other".into())).unwrap_err());
+    stands_by(second.delete("train").unwrap_err());
+    stands_by(
+        second
+            .install_table(InstallTableRequest { bits: 4, workers: Some(4), ..Default::default() })
+            .unwrap_err(),
+    );
+    assert!(!second.job("train").unwrap().places[0].connected, "it knows the job, and has no target");
+    site.create(&small("more".into())).unwrap();
+    second.until("what the first does", |second| second.job("more").ok());
+    site.stop_controller();
+    second.until("the second to take over", |second| {
         second.job("train").ok().filter(|job| job.places[0].connected)
     });
-    second.create(&JobSpec { name: "other".into(), workers: 2, ..JobSpec::default() }).unwrap();
+    second.create(&small("other".into())).unwrap();
+    second.delete("more").unwrap();
+    // The first, back, stands by now.
+    site.restart_controller();
+    stands_by(site.create(&small("x".into())).unwrap_err());
     drop(second);
-    // The first takes over again, and knows what the second did.
     site.until("the first to take over", |site| site.job("other").ok().filter(|job| job.places[0].connected));
+    assert_eq!(site.job("more").unwrap_err().code(), Code::NotFound);
     site.all_reduce(1000, &[]);
+}
+
+/// Whichever of a pair is killed, whenever: the other has every job that somebody was told of, and the target's rows are
+/// the book's.
+fn pair_is_killed(site: &mut Site) {
+    let (rounds, step) =
+        if site.is_slow() { (5, Duration::from_millis(60)) } else { (16, Duration::from_micros(1500)) };
+    let mut second = site.second_controller(1);
+    let pair = [site, &mut second];
+    let mut jobs: BTreeSet<String> = BTreeSet::new();
+    let connected = |site: &Site| site.targets()[0].connected.then_some(());
+    for round in 0..rounds {
+        let (active, other) = (round % 2, 1 - round % 2);
+        pair[active].until("the turn", connected);
+        let name = format!("job{round}");
+        // Killed at another moment of the creation each time; after the last of them it is done.
+        let created =
+            pair[active].killed_while(step * round as u32, |active| active.create(&small(name.clone())));
+        if created.is_ok() {
+            jobs.insert(name.clone());
+        }
+        pair[other].until("the other one", connected);
+        let names = pair[other].jobs().into_iter().map(|job| job.spec.unwrap_or_default().name);
+        let there: BTreeSet<String> = names.collect();
+        assert!(jobs.is_subset(&there), "{jobs:?} were made, there are {there:?}");
+        assert!(there.iter().all(|job| jobs.contains(job) || *job == name), "{there:?}");
+        jobs = there;
+        assert_eq!(pair[0].rows_of(0, "job_tables"), jobs.len());
+        if round % 4 == 3
+            && let Some(oldest) = jobs.pop_first()
+        {
+            pair[other].delete(&oldest).unwrap();
+        }
+        pair[active].restart_controller();
+    }
+    assert!(!jobs.is_empty(), "some creation was done in time");
 }
 
 fn all_or_none(site: &mut Site) {
@@ -282,6 +334,7 @@ on_each_aggregator!(
     target_restarts,
     controller_restarts,
     controllers_compete,
+    pair_is_killed,
     all_or_none,
     many_jobs,
     jobs_come_and_go,

@@ -248,6 +248,31 @@ impl Site {
         second
     }
 
+    /// SIGKILL.
+    pub fn stop_controller(&mut self) {
+        self.controller.as_mut().unwrap().kill();
+    }
+
+    /// Asks the controller something, which is killed so long after.
+    pub fn killed_while<T>(&mut self, delay: Duration, question: impl FnOnce(&Site) -> T) -> T {
+        let mut controller = self.controller.take().unwrap();
+        let (answer, controller) = std::thread::scope(|scope| {
+            let killer = scope.spawn(move || {
+                std::thread::sleep(delay);
+                controller.kill();
+                controller
+            });
+            (question(self), killer.join().unwrap())
+        });
+        self.controller = Some(controller);
+        answer
+    }
+
+    /// Whether a change takes tens of milliseconds.
+    pub fn is_slow(&self) -> bool {
+        self.kind == Kind::Bmv2
+    }
+
     /// SIGKILL, and a new one with the same configuration.
     pub fn restart_controller(&mut self) {
         self.controller.as_mut().unwrap().kill();
@@ -328,7 +353,12 @@ impl Site {
             .unwrap()
     }
 
-    fn targets(&self) -> Vec<thc_control_proto::v1::Target> {
+    pub fn jobs(&self) -> Vec<Job> {
+        let request = thc_control_proto::v1::ListJobsRequest {};
+        self.ask(async |mut client| Ok(client.list_jobs(request).await?.into_inner().jobs)).unwrap()
+    }
+
+    pub fn targets(&self) -> Vec<thc_control_proto::v1::Target> {
         let request = thc_control_proto::v1::ListTargetsRequest {};
         self.ask(async |mut client| Ok(client.list_targets(request).await?.into_inner().targets)).unwrap()
     }
