@@ -50,6 +50,8 @@ fn gradient(seed: u64) -> Buffer {
 struct Worker {
     gradient: Buffer,
     feedback: Buffer,
+    /// What the feedback is to be.
+    left: Buffer,
     packed: Vec<u8>,
     quantizer: Quantizer,
     table: LookupTable,
@@ -61,6 +63,7 @@ impl Worker {
         Self {
             gradient: gradient(1),
             feedback: Buffer::zeroed(LEN),
+            left: Buffer::zeroed(LEN),
             packed: vec![0; LEN / 2],
             quantizer: Quantizer::new(&table),
             table,
@@ -68,22 +71,21 @@ impl Worker {
     }
 
     /// Gradient and, if it is to `feed` that, feedback to packed indices and new feedback, in blocks of as many coordinates as
-    /// `work` has.
+    /// `work` has, as a task of `thc-worker` does.
     fn compress(&mut self, work: &mut [f32], feed: bool) {
         let d = work.len();
         let range = self.table.t_p() as f32 * rht::scale(d) * norm::l2(&self.gradient[..d]);
-        let Worker { gradient, feedback, packed, quantizer, .. } = self;
-        let parts =
-            gradient.chunks_exact(d).zip(feedback.chunks_exact_mut(d)).zip(packed.chunks_exact_mut(d / 2));
-        for (i, ((x, e), out)) in parts.enumerate() {
-            let e = if feed {
-                black_box(norm::l2_sum(x, e));
-                Some(e)
-            } else {
-                black_box(norm::l2(x));
-                None
-            };
-            block(quantizer, i, range).compress(x, e, work, out).unwrap();
+        let Worker { gradient, feedback, left, packed, quantizer, .. } = self;
+        let at = |i: usize| i * d..(i + 1) * d;
+        for (i, (left, out)) in left.chunks_exact_mut(d).zip(packed.chunks_exact_mut(d / 2)).enumerate() {
+            let (x, kept) = (&gradient[at(i)], &feedback[at(i)]);
+            black_box(if feed { norm::l2_sum(x, kept) } else { norm::l2(x) });
+            let next = [gradient.get(at(i + 1)), feedback.get(at(i + 1)).filter(|_| feed)];
+            let block = Block { next: next.map(Option::unwrap_or_default), ..block(quantizer, i, range) };
+            block.compress_beside(x, feed.then_some((kept, left)), work, out).unwrap();
+        }
+        if feed {
+            std::mem::swap(&mut self.feedback, &mut self.left);
         }
     }
 }
