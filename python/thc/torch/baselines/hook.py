@@ -65,7 +65,7 @@ class LayerwiseHook:
     - ``choices``: parameters to choose from, by default the paper's range around the default.
     - ``accordion``: the parameters (much, little compression) between which Accordion decides before each choice; the bound is
       then the error of what it decides. With ``layerwise=False`` its decision is taken as it is.
-    - ``exact``: solve without steps. ``warmup``: so many first steps are averaged without compression.
+    - ``exact``: solve without steps. ``warmup``: so many first steps are averaged without compression; the first choice follows.
     - ``group``, ``mode``: means of factors go through this job of THC, ``"raw"`` or ``"compressed"``.
     """
 
@@ -142,9 +142,15 @@ class LayerwiseHook:
 
     def reduce(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """Averages a bucket, one after the other: callbacks that wait for further calls would hang on gloo (pytorch issue 48478)."""
-        if bucket.index() == 0 and self._every and self.steps > self._warmup and (self.steps - self._warmup) % self._every == 0:
+        since = self.steps - self._warmup
+        if bucket.index() == 0 and self._every and self.steps > 0 and since >= 0 and since % self._every == 0:
             self._choose()
         buffer: torch.Tensor = bucket.buffer()
+        if self._every and self._rank == 0:
+            for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
+                name = self._names[id(parameter)]
+                held = self._accumulated.get(name)
+                self._accumulated[name] = gradient.clone() if held is None else held.add_(gradient)
         self.dense += 4 * buffer.numel()
         if self.steps < self._warmup:
             self._plain.mean(buffer)
@@ -162,9 +168,6 @@ class LayerwiseHook:
         layers = []
         for parameter, gradient in zip(bucket.parameters(), gradients):
             name = self._names[id(parameter)]
-            if self._every and self._rank == 0:
-                held = self._accumulated.get(name)
-                self._accumulated[name] = gradient.clone() if held is None else held.add_(gradient)
             left = self._left.get(name) if self.family.feedback else None
             layers.append(Layer(name, gradient.clone() if left is None else gradient + left))
         parameters = [self._chosen[layer.name] for layer in layers]
