@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     reasons = {report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])}
     for reason in sorted(reasons):
         terminalreporter.write_line(reason)
+    # `make test` lists them at its end, with those of other parts.
+    if reasons and (listed := os.environ.get("THC_NOT_RUN")):
+        with open(listed, "a") as file:
+            file.writelines(f"{reason}\n" for reason in sorted(reasons))
 
 
 def needs(*modules: str) -> None:
