@@ -74,6 +74,9 @@ impl Daemon {
         }
 
         let (listener, listen) = bind(config.listen).await?;
+        if let Some(warning) = exposed(listen, config.tls.as_ref().map(|tls| tls.client_ca.is_some())) {
+            tracing::warn!("{warning}");
+        }
         let page = match config.http {
             Some(address) => Some(bind(address).await?),
             None => None,
@@ -154,9 +157,38 @@ fn configured(desk: &Desk, jobs: &[JobSpec]) -> Result<(), ControllerError> {
     })
 }
 
+/// What to say if strangers may ask the service. `tls` says whether clients need certificates, if it has any.
+fn exposed(listen: SocketAddr, tls: Option<bool>) -> Option<String> {
+    let (what, way) = match tls {
+        _ if listen.ip().is_loopback() => return None,
+        None => ("jobs' secrets travel readably, and whoever reaches it", "give [controller.tls]"),
+        Some(false) => ("whoever reaches it", "give client_ca in [controller.tls]"),
+        Some(true) => return None,
+    };
+    Some(format!(
+        "listening on {listen}: {what} may join, create and delete jobs; {way}, or listen on the loopback"
+    ))
+}
+
 async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ControllerError> {
     let failed = |error: std::io::Error| ControllerError::Listen { address, message: error.to_string() };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
     Ok((listener, local))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_to_all_without_certificates_is_warned() {
+        let (all, own) = ("0.0.0.0:9700".parse().unwrap(), "127.0.0.1:9700".parse().unwrap());
+        assert!(exposed(all, None).unwrap().contains("give [controller.tls]"));
+        assert!(exposed(all, Some(false)).unwrap().contains("give client_ca"));
+        for (at, tls) in [(all, Some(true)), (own, None), (own, Some(false))] {
+            assert_eq!(exposed(at, tls), None, "{at} {tls:?}");
+        }
+    }
 }
