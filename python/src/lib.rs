@@ -44,7 +44,7 @@ mod _native {
     #[pymodule_export]
     use super::model::{Model, ModelServer};
     #[pymodule_export]
-    use super::server::Server;
+    use super::server::{Reserved, Server};
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -18,6 +18,39 @@ pub struct Server {
     address: String,
 }
 
+/// A port for a share of a server, open before it is known where the others are.
+#[pyclass(module = "thc._native", frozen)]
+pub struct Reserved {
+    inner: Mutex<Option<OwnedByProcess<thc_ps::Reserved>>>,
+    address: String,
+}
+
+#[pymethods]
+impl Reserved {
+    #[new]
+    #[pyo3(signature = (listen, *, recv_buffer=None, send_buffer=None))]
+    fn new(
+        py: Python<'_>,
+        listen: &str,
+        recv_buffer: Option<usize>,
+        send_buffer: Option<usize>,
+    ) -> PyResult<Self> {
+        let listen = listen.parse().map_err(|_| {
+            errors::config(py, &format!("{listen:?} is no IPv4 address and port, such as \"10.0.0.1:0\""))
+        })?;
+        let reserved = thc_ps::Reserved::open(listen, recv_buffer, send_buffer)
+            .map_err(|error| errors::server(py, &error.to_string()))?;
+        let address = reserved.local().to_string();
+        Ok(Reserved { inner: Mutex::new(Some(OwnedByProcess::new(reserved))), address })
+    }
+
+    /// Where it is, "address:port".
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+}
+
 /// A fraction as text or as a number.
 #[derive(FromPyObject)]
 pub enum Fraction {
@@ -33,7 +66,7 @@ impl Server {
     #[pyo3(signature = (*, workers, cookie, job, listen, quorum=None, bits=None, granularity=None, fraction=None,
                         lane=None, slots=None, norm_slots=None, block=None, policy=None, deadline=None, seed=None,
                         shards=None, pin=None, busy_poll=None, recv_buffer=None, send_buffer=None,
-                        memory_limit=None, inject=None, inject_seed=None))]
+                        memory_limit=None, inject=None, inject_seed=None, share=None, shares=None, reserved=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -60,6 +93,9 @@ impl Server {
         memory_limit: Option<usize>,
         inject: Option<&str>,
         inject_seed: Option<u64>,
+        share: Option<usize>,
+        shares: Option<Vec<String>>,
+        reserved: Option<PyRef<'_, Reserved>>,
     ) -> PyResult<Self> {
         let config = || {
             let fraction = fraction.map(|fraction| match fraction {
@@ -93,6 +129,8 @@ impl Server {
             };
             let options = ServerOptions {
                 listen: Some(listen),
+                share: share.map(|share| format!("{share}/{}", shares.as_ref().map_or(0, Vec::len))),
+                shares,
                 // It shares its host with a worker, and the ports behind its own may be others'.
                 shards: shards.or(pin.is_none().then_some(1)),
                 pin,
@@ -107,7 +145,16 @@ impl Server {
             options.validate().map_err(|error| error.to_string())
         };
         let config = config().map_err(|message| errors::config(py, &message))?;
-        let server = py.detach(|| thc_ps::Server::start(config));
+        let reserved = reserved
+            .map(|reserved| {
+                let taken = reserved.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+                taken.and_then(OwnedByProcess::into_inner).ok_or_else(|| errors::closed(py, "port"))
+            })
+            .transpose()?;
+        let server = py.detach(|| match reserved {
+            Some(reserved) => thc_ps::Server::start_reserved(reserved, config),
+            None => thc_ps::Server::start(config),
+        });
         let server = server.map_err(|error| errors::server(py, &error.to_string()))?;
         let address = server.local().to_string();
         Ok(Server { inner: Mutex::new(Some(OwnedByProcess::new(server))), address })

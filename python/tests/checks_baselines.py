@@ -144,7 +144,7 @@ def check_accordion_gives_the_bound() -> None:
 
 
 def check_factors_through_thc() -> None:
-    group = thc.Group.local(RANK, SIZE, store=rig.thc.torch.wrap.__globals__["_Broadcast"](None), join_timeout=20)
+    group = thc.Group.local(RANK, SIZE, store=rig.thc.torch.wrap.__globals__["_Gather"](None), join_timeout=20)
     rig._made.append(group)
     plain, _ = equipped(PowerSGD(), default=2)
     raw, _ = equipped(PowerSGD(), default=2, group=group, mode="raw")

@@ -178,6 +178,68 @@ def test_a_server_inside_rank_0_found_through_a_store() -> None:
     together(*[group.close for group in groups])
 
 
+def hosts(addresses: list[str], **options: Any) -> list[thc.Group]:
+    """A group of as many ranks, each on the host of that address."""
+    import thc.rendezvous
+
+    store = Store()
+    thc.rendezvous._groups = iter([0] * len(addresses))  # type: ignore[assignment]
+    join = lambda rank, at: thc.Group.local(  # noqa: E731
+        rank, len(addresses), store=store, address=at, cookie=5, join_timeout=10, **options
+    )
+    try:
+        return together(*[lambda rank=rank, at=at: join(rank, at) for rank, at in enumerate(addresses)])
+    finally:
+        thc.rendezvous._groups = itertools.count()
+
+
+def means(groups: list[thc.Group]) -> list[np.ndarray[Any, Any]]:
+    arrays = [np.random.default_rng(rank).standard_normal(700_001).astype(np.float32) for rank in range(len(groups))]
+    together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, arrays)])
+    return arrays
+
+
+def test_several_hosts_have_a_share_of_the_server_each_and_the_bits_of_one() -> None:
+    # All of 127.0.0.0/8 is this machine.
+    addresses = ["127.0.0.1", "127.0.0.2", "127.0.0.2", "127.0.0.3"]
+    one = hosts(addresses, colocated=False)
+    assert [group.server is not None for group in one] == [True, False, False, False]
+    wanted = means(one)
+    together(*[group.close for group in one])
+    shared = hosts(addresses, inject="loss=0.01")
+    assert [group.server is not None for group in shared] == [True, True, False, True]
+    found = means(shared)
+    assert all(np.array_equal(mean, wanted[0]) for mean in [*wanted, *found])
+    results = [group.server.stats()["jobs"][0]["results"] for group in shared if group.server is not None]
+    assert all(count > 100 for count in results), results
+    together(*[group.close for group in shared])
+
+
+def test_a_quorum_has_one_server_and_so_has_one_host() -> None:
+    groups = hosts(["127.0.0.1", "127.0.0.2"], server={"quorum": 1})
+    assert [group.server is not None for group in groups] == [True, False]
+    together(*[group.close for group in groups])
+    with pytest.raises(thc.ConfigError, match="quorum is 1 of 2"):
+        hosts(["127.0.0.1", "127.0.0.2"], server={"quorum": 1}, colocated=True)
+    with pytest.raises(thc.ConfigError, match="all ranks are on one host"):
+        hosts(["127.0.0.1", "127.0.0.1"], colocated=True)
+    with pytest.raises(thc.ConfigError, match="need a store"):
+        thc.Group.local(0, 2, port=9, colocated=True)
+
+
+def test_a_host_tells_the_others_why_its_share_does_not_start() -> None:
+    import thc.rendezvous
+
+    store = Store()
+    thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
+    # Of the network for documentation, which no host has.
+    join = lambda rank, at: thc.Group.local(rank, 2, store=store, address=at)  # noqa: E731
+    found = outcomes(lambda: join(0, "127.0.0.1"), lambda: join(1, "192.0.2.77"))
+    thc.rendezvous._groups = itertools.count()
+    assert [type(error) for error in found] == [thc.ServerError] * 2
+    assert "rank 1" in str(found[0]) and "192.0.2.77" in str(found[0])
+
+
 def test_rank_0_tells_the_others_why_its_server_does_not_start(jobs: ParameterServer) -> None:
     import thc.rendezvous
 

@@ -48,6 +48,12 @@ class Handle:
     def wait(self, out: npt.NDArray[np.float32]) -> None: ...
 
 @final
+class Reserved:
+    def __new__(cls, listen: str, *, recv_buffer: int | None = None, send_buffer: int | None = None) -> Reserved: ...
+    @property
+    def address(self) -> str: ...
+
+@final
 class Server:
     def __new__(
         cls,
@@ -75,6 +81,9 @@ class Server:
         memory_limit: int | None = None,
         inject: str | None = None,
         inject_seed: int | None = None,
+        share: int | None = None,
+        shares: Sequence[str] | None = None,
+        reserved: Reserved | None = None,
     ) -> Server: ...
     @property
     def address(self) -> str: ...

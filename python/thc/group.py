@@ -205,35 +205,38 @@ class Group:
         rank: int | None = None,
         world_size: int | None = None,
         *,
-        store: rendezvous.Store | None = None,
+        store: rendezvous.Store | rendezvous.Gather | None = None,
         address: str | None = None,
         port: int | None = None,
         cookie: int | str | None = None,
         server: dict[str, Any] | None = None,
+        colocated: bool | None = None,
         **options: Any,
     ) -> Group:
-        """Joins a group whose parameter server runs inside rank 0, on threads of that process.
+        """Joins a group whose parameter server the ranks run themselves, on threads of their processes.
 
-        ``rank`` and ``world_size`` are by default the variables of torchrun. The ranks find the server
+        ``rank`` and ``world_size`` are by default the variables of torchrun. The ranks find each other
 
-        - through ``store``, a ``torch.distributed.Store``: any free port, a random cookie; or
-        - at ``MASTER_ADDR``, on the UDP port of the number ``MASTER_PORT`` (the next one for each further
-          group of the process), with a cookie made of these and torchrun's run id.
+        - through ``store``, a ``torch.distributed.Store``: any free ports, a random cookie. If they are on several hosts,
+          which their addresses show, the first rank of each serves a share of the slots; otherwise, or with
+          ``colocated=False`` or a quorum, rank 0 all; or
+        - at ``MASTER_ADDR``, where rank 0 has the server, on the UDP port of the number ``MASTER_PORT`` (the next one for each
+          further group of the process), with a cookie made of these and torchrun's run id.
 
-        ``address`` (or ``THC_ADDRESS``) is rank 0's address as the other hosts see it, ``port`` the server's
+        ``address`` (or ``THC_ADDRESS``) is this host's address as the other hosts see it, ``port`` the servers'
         UDP port. ``server`` holds options of :class:`~thc.Server`, such as ``{"policy": "best-effort"}``;
         further options are those of :class:`Group`. Closing the group stops the server once all have left.
         """
         if options.get("io") == "dpdk" and address is None:
             raise ConfigError(
-                'io = "dpdk", but rank 0\'s own parameter server listens on kernel UDP: start a thc-ps and name it '
-                "(THC_PS), or give address=, where these devices reach rank 0's kernel"
+                'io = "dpdk", but the ranks\' own parameter server listens on kernel UDP: start a thc-ps and name it '
+                "(THC_PS), or give address=, where these devices reach the hosts' kernels"
             )
         rank = environment.number("RANK", rank, 0)
         world_size = environment.number("WORLD_SIZE", world_size, 1)
         if not 0 <= rank < world_size <= 64:
             raise ConfigError(f"rank {rank} of {world_size}: ranks are 0 to world_size - 1, at most 64")
-        meeting = rendezvous.meet(rank, world_size, store, address, port, cookie, server or {})
+        meeting = rendezvous.meet(rank, world_size, store, address, port, cookie, colocated, server or {})
         try:
             group = cls(meeting.ps, meeting.job, rank, meeting.cookie, **options)
         except BaseException:
@@ -250,7 +253,7 @@ class Group:
 
     @property
     def server(self) -> Server | None:
-        """The parameter server inside this process, if :meth:`local` has started one here."""
+        """The parameter server inside this process, or its share of one, if :meth:`local` has started one here."""
         return self._server
 
     @property

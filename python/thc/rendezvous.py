@@ -1,4 +1,4 @@
-"""How ranks find the parameter server that rank 0 has started."""
+"""How ranks find the parameter server that they have started: rank 0, or a rank of each host."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import json
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from thc import _native
 from thc.errors import ConfigError, ServerError, ThcError
 from thc.server import Server
 
-__all__ = ["Meeting", "Store", "meet"]
+__all__ = ["Gather", "Meeting", "Store", "meet"]
 
 _groups = itertools.count()
 """Every rank makes its local groups in the same order: so the count tells them apart."""
@@ -28,6 +30,13 @@ class Store(Protocol):
     def get(self, key: str) -> bytes: ...
 
 
+@runtime_checkable
+class Gather(Protocol):
+    """In place of a store: what gives every rank what all gave, by rank."""
+
+    def gather(self, value: str) -> list[str]: ...
+
+
 @dataclass(frozen=True)
 class Meeting:
     """Where to join."""
@@ -36,53 +45,126 @@ class Meeting:
     job: int
     cookie: int | str
     server: Server | None
-    """On rank 0."""
+    """On ranks that run one, or a share of one."""
 
 
 def meet(
     rank: int,
     world_size: int,
-    store: Store | None,
+    store: Store | Gather | None,
     address: str | None,
     port: int | None,
     cookie: int | str | None,
+    colocated: bool | None,
     options: dict[str, Any],
 ) -> Meeting:
-    """Rank 0 starts the server, the others learn where it is."""
+    """The ranks start the server, or rank 0 does, and all learn where it is."""
     index = next(_groups)
     job = int(options.get("job", 1))
     if cookie is None:
         cookie = os.environ.get("THC_COOKIE")
+    if "lane" not in options and world_size * 15 > 255:
+        # More workers than lanes of 8 bits can add up.
+        options = {**options, "lane": 16}
     master = os.environ.get("MASTER_ADDR", "127.0.0.1")
     address = address or os.environ.get("THC_ADDRESS")
     if store is None:
+        if colocated:
+            raise ConfigError("colocated servers need a store, by which the hosts learn of each other: give store=")
         port = port if port is not None else _derived_port(index)
         cookie = cookie if cookie is not None else _derived_cookie(master, index)
         if rank > 0:
             return Meeting(f"{address or master}:{port}", job, cookie, None)
         own = address or _own_address(master)
-        return _start(world_size, own, port, job, cookie, options)
-    key = f"thc/local/{index}"
-    if rank > 0:
-        found = json.loads(store.get(key))
-        if "error" in found:
-            raise ServerError(f"rank 0 could not start the parameter server: {found['error']}")
-        return Meeting(found["ps"], job, found["cookie"], None)
-    cookie = cookie if cookie is not None else secrets.randbits(32)
-    try:
-        own = address or _own_address(master)
-        meeting = _start(world_size, own, port or 0, job, cookie, options)
-    except ThcError as error:
-        store.set(key, json.dumps({"error": str(error)}))
-        raise
-    store.set(key, json.dumps({"ps": meeting.ps, "cookie": cookie}))
-    return meeting
+        return _start(world_size, f"{own}:{port}", job, cookie, options)
+    ranks = _Ranks(store, index, rank, world_size)
+    own = ranks.tell(lambda: {"address": address or _own_address(master), "cookie": cookie or secrets.randbits(32)})
+    cookie = own[0]["cookie"]
+    addresses = [each["address"] for each in own]
+    hosts = [first for first, each in enumerate(addresses) if each not in addresses[:first]]
+    quorum = options.get("quorum")
+    possible = len(hosts) > 1 and (quorum is None or quorum == world_size)
+    if colocated is None:
+        colocated = possible
+    elif colocated and not possible:
+        why = "all ranks are on one host" if len(hosts) < 2 else f"quorum is {quorum} of {world_size}"
+        raise ConfigError(f"the servers cannot be colocated: {why}")
+    if not colocated:
+        listen = f"{addresses[0]}:{port or 0}"
+        meetings: list[Meeting] = []
+
+        def start() -> dict[str, Any]:
+            if rank == 0:
+                meetings.append(_start(world_size, listen, job, cookie, options))
+            return {"ps": meetings[0].ps} if meetings else {}
+
+        return _found(ranks.tell(start)[0]["ps"], job, cookie, meetings)
+    return _colocated(ranks, hosts, f"{addresses[rank]}:{port or 0}", job, cookie, options)
 
 
-def _start(
-    world_size: int, own: str, port: int, job: int, cookie: int | str, options: dict[str, Any]
+def _colocated(
+    ranks: _Ranks, hosts: list[int], listen: str, job: int, cookie: int | str, options: dict[str, Any]
 ) -> Meeting:
-    options = {"listen": f"{own}:{port}", **options, "job": job}
+    """The first rank of each host serves a share of the slots."""
+    ports: list[_native.Reserved] = []
+
+    def reserve() -> dict[str, Any]:
+        if ranks.rank in hosts:
+            buffers = {key: options[key] for key in ("recv_buffer", "send_buffer") if options.get(key)}
+            ports.append(_native.Reserved(options.get("listen", listen), **buffers))
+        return {"share": ports[0].address} if ports else {}
+
+    shares = [each["share"] for each in ranks.tell(reserve) if "share" in each]
+    meetings: list[Meeting] = []
+
+    def start() -> dict[str, Any]:
+        if ports:
+            share = {"share": hosts.index(ranks.rank), "shares": shares, "reserved": ports[0], "shards": 1}
+            address = ports[0].address
+            meetings.append(_start(ranks.size, address, job, cookie, {**options, **share, "listen": address}))
+        return {}
+
+    ranks.tell(start)
+    return _found(shares[0], job, cookie, meetings)
+
+
+def _found(ps: str, job: int, cookie: int | str, started: list[Meeting]) -> Meeting:
+    """The server at ``ps``, of which this rank may have started something."""
+    return Meeting(ps, job, cookie, started[0].server if started else None)
+
+
+class _Ranks:
+    """The ranks that meet. What they tell each other goes through the store."""
+
+    def __init__(self, store: Store | Gather, group: int, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self._store, self._group, self._turn = store, group, itertools.count()
+
+    def tell(self, work: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
+        """Tells the others what this rank has done; returns what all did, by rank. If one failed, all do."""
+        failed: ThcError | None = None
+        try:
+            said = work()
+        except ThcError as error:
+            failed, said = error, {"error": str(error)}
+        every = [json.loads(each) for each in self._gather(json.dumps(said))]
+        if failed is not None:
+            raise failed
+        for rank, each in enumerate(every):
+            if "error" in each:
+                raise ServerError(f"rank {rank} could not start the parameter server: {each['error']}")
+        return every
+
+    def _gather(self, value: str) -> list[str]:
+        if isinstance(self._store, Gather):
+            return self._store.gather(value)
+        prefix = f"thc/local/{self._group}/{next(self._turn)}"
+        self._store.set(f"{prefix}/{self.rank}", value)
+        return [self._store.get(f"{prefix}/{rank}").decode() for rank in range(self.size)]
+
+
+def _start(world_size: int, listen: str, job: int, cookie: int | str, options: dict[str, Any]) -> Meeting:
+    options = {"listen": listen, **options, "job": job}
     server = Server(world_size, cookie, **options)
     return Meeting(server.address, job, cookie, server)
 
@@ -111,7 +193,7 @@ def _source_towards(host: str) -> str:
 
 
 def _own_address(master: str) -> str:
-    """Rank 0's address as the other ranks see it."""
+    """This host's address as the other ranks see it."""
     several_hosts = os.environ.get("LOCAL_WORLD_SIZE", "") != os.environ.get("WORLD_SIZE", "")
     try:
         own = _source_towards(master)

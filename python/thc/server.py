@@ -17,7 +17,8 @@ class Server:
 
     ``workers`` is how many the job has, ``cookie`` the secret with which they join. The rest are the keys of
     ``thc-ps``, in the same units: ``fraction`` is a number or text like ``"1/32"``, ``deadline`` seconds or text
-    like ``"200ms"``, buffers and ``memory_limit`` bytes. ``inject`` is for tests: ``"loss=0.01"``.
+    like ``"200ms"``, buffers and ``memory_limit`` bytes. With ``shares``, the addresses of as many servers, it serves the
+    slots of number ``share`` alone. ``inject`` is for tests: ``"loss=0.01"``.
     """
 
     def __init__(
@@ -46,6 +47,9 @@ class Server:
         memory_limit: int | None = None,
         inject: str | None = None,
         inject_seed: int | None = None,
+        share: int | None = None,
+        shares: Sequence[str] | None = None,
+        reserved: _native.Reserved | None = None,
     ) -> None:
         self._native = _native.Server(
             workers=workers,
@@ -71,6 +75,9 @@ class Server:
             memory_limit=memory_limit,
             inject=inject,
             inject_seed=inject_seed,
+            share=share,
+            shares=shares,
+            reserved=reserved,
         )
 
     @property

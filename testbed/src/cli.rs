@@ -13,6 +13,7 @@ use thc_transport::IoName;
 use crate::adapt::AdaptArgs;
 use crate::asynchronous;
 use crate::asynchronous::arguments::{AsyncArgs, ORDER};
+use crate::bench::{self, BenchArgs};
 use crate::demo::plan::{Plan, WorkerPlan};
 use crate::demo::{exact, model, processes, run, shared};
 use crate::distribution::Distribution;
@@ -57,11 +58,16 @@ enum Subcommands {
     Figures(FiguresArgs),
     /// Choose each layer's compression from its gradient: the fewest bytes at a bounded error
     Adapt(AdaptArgs),
+    /// Measure an all-reduce in real processes, on links of a given rate, against others
+    Bench(BenchArgs),
     /// Train asynchronously with double quantization, and compare with full precision
     Async(AsyncArgs),
     /// A worker process of `thc async demo`
     #[command(hide = true)]
     AsyncWorker(AsyncWorkerArgs),
+    /// A process of `thc bench`
+    #[command(hide = true)]
+    BenchPart,
     /// A worker process of the demo
     #[command(hide = true)]
     DemoWorker(ChildArgs),
@@ -326,6 +332,8 @@ fn execute(command: Subcommands) -> Result<()> {
             };
             print(&experiment.run()?, args.json)
         }
+        Subcommands::Bench(args) => args.run(),
+        Subcommands::BenchPart => bench::part::run(),
         Subcommands::Async(args) => args.run(),
         Subcommands::AsyncWorker(args) => {
             processes::tie_to_parent(args.parent)?;

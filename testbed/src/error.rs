@@ -52,6 +52,20 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A measurement did not give what it should.
+    #[error("{0}")]
+    Measured(String),
+    /// A process of a measurement has ended.
+    #[error("{name}: {reason}")]
+    Part {
+        /// What it was.
+        name: String,
+        /// What it said last.
+        reason: String,
+    },
+    /// Servers beside one worker.
+    #[error("one worker has nobody to share a server with: use --workers 2 or more, or --place switch")]
+    OneWorker,
     /// A file that says nothing usable about layers.
     #[error("{}: {reason}", path.display())]
     Profile {
@@ -274,6 +288,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::WhichTable
+            | Self::OneWorker
             | Self::NoDpdk
             | Self::SwitchWith { .. }
             | Self::ControllerOverDpdk

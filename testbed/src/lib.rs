@@ -2,6 +2,7 @@
 
 mod adapt;
 mod asynchronous;
+pub mod bench;
 pub mod cli;
 pub mod demo;
 pub mod distribution;

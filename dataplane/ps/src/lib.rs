@@ -50,5 +50,5 @@ pub use error::PsError;
 pub use exchange::{Exchange, Handler};
 pub use kernels::Simd;
 pub use outbox::{Outbox, SendFailure};
-pub use server::Server;
+pub use server::{Reserved, Server};
 pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};

@@ -18,7 +18,7 @@ use thc_transport::{
     UdpConfig, UdpIo,
 };
 
-use crate::config::ServerConfig;
+use crate::config::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
 use crate::control::{Control, ControlCounters, ControlPort, SessionView};
 use crate::error::PsError;
 use crate::forwarding::{Lanes, SharedForwarding, StaticRows};
@@ -125,6 +125,19 @@ impl Server {
     pub fn start(config: ServerConfig) -> Result<Server, PsError> {
         check_cores(&config.pin)?;
         let ports = Ports::open(&config)?;
+        Server::start_on(ports, config)
+    }
+
+    /// The same on a port that is open already: with one shard, over kernel UDP.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_reserved(reserved: Reserved, config: ServerConfig) -> Result<Server, PsError> {
+        check_cores(&config.pin)?;
+        Server::start_on(Ports::Udp(vec![reserved.0]), config)
+    }
+
+    fn start_on(ports: Ports, config: ServerConfig) -> Result<Server, PsError> {
         let local = ports.local();
         ports.warn_if_small(&config);
         let jobs = config.jobs.iter().map(|job| job.config.job).collect();
@@ -340,6 +353,31 @@ impl Drop for Server {
     }
 }
 
+/// A port that is open before all is known of the server that will have it: shares must know where all the others are.
+pub struct Reserved(UdpIo);
+
+impl Reserved {
+    /// Opens a port, any free one for port 0, with buffers of so many bytes or the usual ones.
+    ///
+    /// # Errors
+    /// [`PsError::Transport`].
+    pub fn open(
+        listen: SocketAddrV4,
+        recv_buffer: Option<usize>,
+        send_buffer: Option<usize>,
+    ) -> Result<Reserved, PsError> {
+        let recv_buffer = recv_buffer.unwrap_or(DEFAULT_RECV_BUFFER);
+        let send_buffer = send_buffer.unwrap_or(DEFAULT_SEND_BUFFER);
+        Ok(Reserved(open_port(listen, recv_buffer, send_buffer)?))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn local(&self) -> SocketAddrV4 {
+        self.0.local()
+    }
+}
+
 /// A port per shard, one behind the other (P21).
 enum Ports {
     Udp(Vec<UdpIo>),
@@ -398,14 +436,7 @@ fn open_udp(config: &ServerConfig) -> Result<Vec<UdpIo>, PsError> {
 }
 
 fn open_udp_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<UdpIo>, TransportError> {
-    let bind = |addr| {
-        UdpIo::bind(UdpConfig {
-            recv_buffer: config.recv_buffer,
-            send_buffer: config.send_buffer,
-            answer_as_asked: true,
-            ..UdpConfig::new(addr)
-        })
-    };
+    let bind = |addr| open_port(addr, config.recv_buffer, config.send_buffer);
     let first = bind(base)?;
     let local = first.local();
     let mut ports = vec![first];
@@ -415,6 +446,10 @@ fn open_udp_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<UdpIo>
         ports.push(bind(addr)?);
     }
     Ok(ports)
+}
+
+fn open_port(at: SocketAddrV4, recv_buffer: usize, send_buffer: usize) -> Result<UdpIo, TransportError> {
+    UdpIo::bind(UdpConfig { recv_buffer, send_buffer, answer_as_asked: true, ..UdpConfig::new(at) })
 }
 
 /// No other process shares the address, so every port is free and 0 becomes the usual one.

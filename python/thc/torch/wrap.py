@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import weakref
 from typing import Any
 
@@ -28,30 +27,19 @@ _GROUP_OPTIONS = frozenset(
         "controller_ca controller_cert controller_key"
     ).split()
 )
-_LOCAL_OPTIONS = frozenset("address port cookie server".split())
+_LOCAL_OPTIONS = frozenset("address port cookie server colocated".split())
 
 
-class _Broadcast:
-    """A store that hands one value from rank 0 to all, by a collective that torch offers to everybody."""
+class _Gather:
+    """Hands what each rank says to all, by a collective that torch offers to everybody."""
 
     def __init__(self, process_group: Any) -> None:
         self._group = process_group
-        self._source = 0 if process_group is None else dist.get_global_rank(process_group, 0)
 
-    def _send(self, value: str | None) -> str:
-        box = [value]
-        dist.broadcast_object_list(box, src=self._source, group=self._group)
-        assert box[0] is not None
-        return box[0]
-
-    def set(self, key: str, value: str) -> None:
-        self._send(json.dumps([key, value]))
-
-    def get(self, key: str) -> bytes:
-        found, value = json.loads(self._send(None))
-        if found != key:
-            raise ConfigError("the ranks make their groups in different orders")
-        return bytes(value, "utf-8")
+    def gather(self, value: str) -> list[str]:
+        every: list[Any] = [None] * dist.get_world_size(self._group)
+        dist.all_gather_object(every, value, group=self._group)
+        return every
 
 
 def wrap(
@@ -60,10 +48,11 @@ def wrap(
     """Makes a DDP model average its gradients through THC, and returns it. All ranks must do it alike.
 
     Without a ``group`` it joins one: that of the environment if ``THC_PS`` or ``THC_CONFIG`` is set
-    (:meth:`thc.Group.from_env`), otherwise one whose parameter server runs in rank 0 (:meth:`thc.Group.local`).
+    (:meth:`thc.Group.from_env`), otherwise one whose parameter server the ranks run themselves (:meth:`thc.Group.local`):
+    a share of it on each host, or rank 0 all of it where all ranks are on one.
     ``options`` are those of :func:`thc.torch.hook`, and without a ``group`` also those of
     :class:`thc.Group`, ``server={...}`` for the options of an embedded :class:`thc.Server`, and ``address``, ``port``,
-    ``cookie`` of :meth:`thc.Group.local`. :func:`hook_of` finds the hook.
+    ``cookie``, ``colocated`` of :meth:`thc.Group.local`. :func:`hook_of` finds the hook.
     """
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(ddp).__name__}")
@@ -82,7 +71,7 @@ def wrap(
             group = Group.local(
                 dist.get_rank(ddp.process_group),
                 dist.get_world_size(ddp.process_group),
-                store=_Broadcast(_given(ddp)),
+                store=_Gather(_given(ddp)),
                 **embedded,
                 **joining,
             )

@@ -48,6 +48,16 @@ impl Network {
     /// # Errors
     /// Why there can be none, for `not run: …`.
     pub fn star(hosts: u8) -> Result<Network, String> {
+        let network = Network::lan(hosts)?;
+        network.hosts.iter().try_for_each(Host::without_offloads)?;
+        Ok(network)
+    }
+
+    /// The same with offloads as they are: runs of packets in one piece, as most NICs take them.
+    ///
+    /// # Errors
+    /// Why there can be none, for `not run: …`.
+    pub fn lan(hosts: u8) -> Result<Network, String> {
         sweep();
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let bridge = Namespace::new(name(number, "bridge"))?;
@@ -87,7 +97,26 @@ impl Network {
             )?;
             network.hosts.push(Host::new(host, namespace, port)?);
         }
+        network.hosts.iter().try_for_each(Host::without_offloads)?;
         Ok(network)
+    }
+
+    /// Bounds the `n`-th host's cable to so many bits a second, each way, with a queue of 2 MB as a small switch has.
+    ///
+    /// # Errors
+    /// What `tc` says.
+    pub fn shape(&self, n: usize, bits: u64) -> Result<(), String> {
+        // A run of packets in one piece has 64 KiB, and must fit the bucket.
+        let burst = if bits > 5_000_000_000 { "1mb" } else { "256kb" };
+        let shape = format!("root tbf rate {bits}bit burst {burst} limit 2mb");
+        let host = &self.hosts[n].namespace.0;
+        let port = format!("port{}", n + 1);
+        let ends = [Some((host, "eth0")), self.bridge.as_ref().map(|bridge| (&bridge.0, port.as_str()))];
+        for (namespace, device) in ends.into_iter().flatten() {
+            let words = format!("-n {namespace} qdisc add dev {device} {shape}");
+            run("tc", &words.split(' ').collect::<Vec<_>>())?;
+        }
+        Ok(())
     }
 
     /// The hosts.
@@ -123,8 +152,11 @@ impl Host {
     fn new(host: u8, namespace: Namespace, port: String) -> Result<Host, String> {
         namespace.ip("link set lo up")?;
         namespace.ip("link set eth0 up")?;
-        namespace.run("ethtool", "-K eth0 tx off rx off gso off gro off tso off")?;
         Ok(Host { namespace, address: Ipv4Addr::new(10, 77, 0, host), mac: mac(host), port })
+    }
+
+    fn without_offloads(&self) -> Result<(), String> {
+        self.namespace.run("ethtool", "-K eth0 tx off rx off gso off gro off tso off")
     }
 
     /// A command that runs on this host, in its own process.

@@ -33,8 +33,8 @@ use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
 /// The same over DPDK: the address is that of the `[dpdk]` section.
 const DEFAULT_DPDK_LISTEN: &str = "0.0.0.0:9000";
-const DEFAULT_RECV_BUFFER: usize = 8 << 20;
-const DEFAULT_SEND_BUFFER: usize = 4 << 20;
+pub(crate) const DEFAULT_RECV_BUFFER: usize = 8 << 20;
+pub(crate) const DEFAULT_SEND_BUFFER: usize = 4 << 20;
 const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
 const DEFAULT_BITS: u64 = 4;
 const DEFAULT_LANE: u64 = 8;

@@ -1,0 +1,11 @@
+//! `thc bench`: what an all-reduce takes, in real processes on links of a given rate.
+
+mod arguments;
+mod chart;
+mod crew;
+pub mod part;
+mod place;
+mod report;
+mod run;
+
+pub use arguments::BenchArgs;

@@ -1,0 +1,31 @@
+"""A process of `thc bench allreduce --against gloo`: told what to do line by line, it answers in lines of JSON."""
+
+import datetime
+import json
+import os
+import sys
+import time
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError as error:
+    sys.exit(f"{sys.executable} has no torch: {error} (Debian: apt-get install python3-torch, or set THC_PYTHON)")
+
+part = json.loads(sys.stdin.readline())
+os.environ.update({key: str(value) for key, value in part["environment"].items()})
+torch.set_num_threads(1)
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+original = torch.rand(part["coordinates"]) * 2 - 1
+data = original.clone()
+print("{}", flush=True)
+for line in sys.stdin:
+    if line.strip() == "fill":
+        data.copy_(original)
+        print("{}", flush=True)
+        continue
+    cpu, began = time.process_time(), time.monotonic_ns()
+    for _ in range(part["calls"]):
+        dist.all_reduce(data)
+    ended = time.monotonic_ns()
+    print(json.dumps({"began": began, "ended": ended, "cpu": time.process_time() - cpu}), flush=True)

@@ -1,0 +1,161 @@
+//! One process of a measurement: a worker, with its share of the server if it has one, or a server.
+
+use std::io::{BufRead, Write};
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use thc_codec::signs::SignKey;
+use thc_ps::{Server, ServerOptions};
+use thc_worker::{CallOptions, Group, GroupConfig};
+
+use crate::error::{Error, Result};
+
+/// How long a server waits at its end for workers that have not left.
+const LINGER: Duration = Duration::from_secs(8);
+/// Coordinates whose exact mean is known everywhere.
+const CHECKED: usize = 4096;
+/// The key of the tensor's error feedback.
+const KEY: u64 = 1;
+
+/// What a process is to be; the first line that it is told.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Part {
+    /// The server's configuration, as TOML, if there is one in this process.
+    pub server: Option<String>,
+    /// The worker, if it is one.
+    pub worker: Option<WorkerPart>,
+}
+
+/// What a worker is to do.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct WorkerPart {
+    /// Its number.
+    pub number: u8,
+    /// n.
+    pub workers: u8,
+    /// Where it joins.
+    pub ps: SocketAddrV4,
+    /// The job's secret.
+    pub cookie: u32,
+    /// Of the tensor.
+    pub coordinates: usize,
+    /// All-reduces in a row that are timed together.
+    pub calls: u32,
+    /// Threads that compute; nothing for the library's default.
+    pub threads: Option<u16>,
+    /// Whether error feedback is kept.
+    pub feedback: bool,
+}
+
+/// Nanoseconds of a clock.
+fn clock(which: ClockId) -> u64 {
+    let time = clock_gettime(which);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// CPU seconds of this process so far.
+fn cpu() -> f64 {
+    clock(ClockId::ProcessCPUTime) as f64 / 1e9
+}
+
+fn say(answer: &Value) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(Error::Output)
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Measured(error.to_string())
+}
+
+/// A number in (−1, 1): the same everywhere for a worker and a coordinate.
+fn value(worker: u8, index: usize) -> f32 {
+    let key = SignKey { job_seed: 0xBE7C, round: u64::from(worker), partition: (index >> 10) as u32 };
+    let word = key.signs().word((index & 1023) as u64);
+    (word >> 40) as f32 / (1 << 23) as f32 - 1.0
+}
+
+/// Does what the lines on stdin say, until they end.
+pub fn run() -> Result<()> {
+    let mut lines = std::io::stdin().lock().lines().map_while(std::result::Result::ok);
+    let Some(first) = lines.next() else { return Ok(()) };
+    let part: Part = serde_json::from_str(&first).map_err(Error::Event)?;
+    let server = match &part.server {
+        None => None,
+        Some(text) => {
+            let options = ServerOptions::parse(text).map_err(failed)?;
+            Some(Server::start(options.validate().map_err(failed)?).map_err(failed)?)
+        }
+    };
+    match part.worker {
+        None => {
+            say(&json!({}))?;
+            for _ in lines {
+                say(&json!({ "cpu": cpu() }))?;
+            }
+        }
+        Some(worker) => work(&worker, lines)?,
+    }
+    if let Some(server) = server {
+        let began = Instant::now();
+        while began.elapsed() < LINGER && server.stats().jobs.iter().any(|job| !job.joined.is_empty()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    Ok(())
+}
+
+fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
+    let mut config = GroupConfig {
+        ps: part.ps,
+        worker: part.number,
+        cookie: part.cookie,
+        timeout: Duration::from_secs(60),
+        ..GroupConfig::default()
+    };
+    config.threads = part.threads.map_or(config.threads, usize::from);
+    let group = Group::join(config).map_err(failed)?;
+    let original: Vec<f32> = (0..part.coordinates).map(|index| value(part.number, index)).collect();
+    let mean = |index| {
+        let sum: f64 = (0..part.workers).map(|worker| f64::from(value(worker, index))).sum();
+        sum / f64::from(part.workers)
+    };
+    let exact: Vec<f64> = (0..CHECKED.min(part.coordinates)).map(mean).collect();
+    let options = CallOptions { feedback: part.feedback.then_some(KEY), ..CallOptions::default() };
+    let mut data = original.clone();
+    say(&json!({}))?;
+    for order in lines {
+        if order == "fill" {
+            data.copy_from_slice(&original);
+            say(&json!({}))?;
+            continue;
+        }
+        let (cpu_before, before) = (cpu(), group.stats().map_err(failed)?);
+        let began = clock(ClockId::Monotonic);
+        for _ in 0..part.calls {
+            group.allreduce_with(&mut data, options).map_err(failed)?;
+        }
+        let ended = clock(ClockId::Monotonic);
+        let after = group.stats().map_err(failed)?;
+        // More than one call is a mean of means, whose error grows: only the first is checked against theory elsewhere.
+        let error: f64 = data.iter().zip(&exact).map(|(x, mean)| (f64::from(*x) - mean).powi(2)).sum();
+        let norm: f64 = exact.iter().map(|mean| mean * mean).sum();
+        let bits =
+            data.iter().fold(0u64, |h, x| (h ^ u64::from(x.to_bits())).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        say(&json!({
+            "began": began,
+            "ended": ended,
+            "cpu": cpu() - cpu_before,
+            "again": after.retransmissions - before.retransmissions,
+            "compression": (after.compression - before.compression).as_secs_f64(),
+            "network": (after.network - before.network).as_secs_f64(),
+            "waiting": (after.waiting - before.waiting).as_secs_f64(),
+            "nmse": if norm > 0.0 { error / norm } else { 0.0 },
+            "checksum": format!("{bits:016x}"),
+        }))?;
+    }
+    drop(group);
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! What was measured, as a table, JSON and a picture.
+
+use std::io::Write;
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::arguments::{AllreduceArgs, Rate};
+use super::chart;
+use super::place::Place;
+use super::run::{Turn, bytes};
+use crate::error::{Error, Result};
+
+/// One setting's figures. Seconds are of one all-reduce.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// n.
+    pub workers: u8,
+    /// Of the tensor.
+    pub bytes: u64,
+    /// Bits a second of a host's link; none for the loopback interface.
+    pub rate: Option<u64>,
+    /// Where the aggregator was.
+    pub place: Place,
+    /// Repetitions.
+    pub repeat: usize,
+    /// The median.
+    pub seconds: f64,
+    /// The shortest and the longest.
+    pub spread: [f64; 2],
+    /// The median of what it was compared with.
+    pub against_seconds: Option<f64>,
+    /// Its shortest and longest.
+    pub against_spread: Option<[f64; 2]>,
+    /// In which the bytes that must cross the busiest link can.
+    pub limit_seconds: Option<f64>,
+    /// CPU time of all processes, servers included, for each GiB of one worker's tensor.
+    pub cpu_seconds_per_gib: f64,
+    /// Packets sent again by all workers, in the mean of the repetitions.
+    pub retransmissions: f64,
+    /// Of the mean of one all-reduce, the worst.
+    pub nmse: f64,
+}
+
+/// The middle one, or the upper of two.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn spread(turns: &[Turn]) -> [f64; 2] {
+    let seconds = || turns.iter().map(|turn| turn.seconds);
+    [seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max)]
+}
+
+impl Measured {
+    /// Of the turns of a setting, and those of what it is compared with.
+    pub fn new(
+        workers: u8,
+        bytes: u64,
+        rate: Rate,
+        place: Place,
+        turns: &[Turn],
+        against: &[Turn],
+        limit_seconds: Option<f64>,
+    ) -> Self {
+        let compared = !against.is_empty();
+        Self {
+            workers,
+            bytes,
+            rate: rate.0,
+            place,
+            repeat: turns.len(),
+            seconds: median(turns.iter().map(|turn| turn.seconds)),
+            spread: spread(turns),
+            against_seconds: compared.then(|| median(against.iter().map(|turn| turn.seconds))),
+            against_spread: compared.then(|| spread(against)),
+            limit_seconds,
+            cpu_seconds_per_gib: median(turns.iter().map(|turn| turn.cpu)) / bytes as f64
+                * (1u64 << 30) as f64,
+            retransmissions: turns.iter().map(|turn| turn.again).sum::<f64>() / turns.len().max(1) as f64,
+            nmse: turns.iter().map(|turn| turn.nmse).fold(0.0, f64::max),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let ms = |seconds: f64| format!("{:.*}", if seconds < 0.01 { 2 } else { 1 }, seconds * 1e3);
+        let against = self.against_seconds;
+        vec![
+            self.workers.to_string(),
+            bytes(self.bytes),
+            Rate(self.rate).name(),
+            self.place.name().to_owned(),
+            format!("{} ({} to {})", ms(self.seconds), ms(self.spread[0]), ms(self.spread[1])),
+            against.map_or(String::new(), ms),
+            against.map_or(String::new(), |against| format!("{:.2} ×", against / self.seconds)),
+            self.limit_seconds.map_or(String::new(), ms),
+            self.limit_seconds
+                .map_or(String::new(), |limit| format!("{:.0} %", 100.0 * limit / self.seconds)),
+            format!("{:.2}", self.cpu_seconds_per_gib),
+            format!("{:.0}", self.retransmissions),
+        ]
+    }
+
+    /// It in a line.
+    pub fn line(&self) -> String {
+        let cells = self.cells();
+        let mut line =
+            format!("{} workers, {}, {}, {}: {} ms", cells[0], cells[1], cells[2], cells[3], cells[4]);
+        if self.against_seconds.is_some() {
+            line += &format!(", against {} ms: {}", cells[5], cells[6]);
+        }
+        if self.limit_seconds.is_some() {
+            line += &format!(", {} of the link's limit of {} ms", cells[8], cells[7]);
+        }
+        line
+    }
+}
+
+/// Draws if that is wanted, and prints.
+pub fn show(args: &AllreduceArgs, found: &[Measured]) -> Result<()> {
+    if let Some(path) = &args.plot {
+        let text = chart::of(found)?;
+        std::fs::write(path, text).map_err(|source| Error::File { path: path.clone(), source })?;
+    }
+    let text = if args.json {
+        serde_json::to_string_pretty(found).map_err(Error::Event)?
+    } else {
+        table(found).to_string()
+    };
+    writeln!(std::io::stdout(), "{text}").map_err(Error::Output)
+}
+
+fn table(found: &[Measured]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "workers",
+        "size",
+        "link",
+        "place",
+        "ms: median (spread)",
+        "against",
+        "faster",
+        "limit",
+        "of it",
+        "CPU s/GiB",
+        "sent again",
+    ]);
+    for measured in found {
+        table.add_row(
+            measured.cells().into_iter().map(|text| Cell::new(text).set_alignment(CellAlignment::Right)),
+        );
+    }
+    table
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_those_of_medians() {
+        let turns = [0.2, 0.1, 0.4].map(|seconds| Turn { seconds, cpu: 0.5, again: 3.0, nmse: 0.01 });
+        let against = [0.8, 0.9, 0.7].map(|seconds| Turn { seconds, cpu: 0.1, again: 0.0, nmse: 0.0 });
+        let rate = Rate(Some(1_000_000_000));
+        let measured = Measured::new(4, 64 << 20, rate, Place::Colocated, &turns, &against, Some(0.15));
+        assert_eq!(
+            measured.line(),
+            "4 workers, 64 MiB, 1 Gb/s, colocated: 200.0 (100.0 to 400.0) ms, against 800.0 ms: 4.00 ×, 75 % of the \
+             link's limit of 150.0 ms"
+        );
+        let fields = serde_json::to_value(&measured).unwrap();
+        for (key, value) in [
+            ("seconds", 0.2),
+            ("against_seconds", 0.8),
+            ("limit_seconds", 0.15),
+            ("cpu_seconds_per_gib", 8.0),
+            ("retransmissions", 3.0),
+        ] {
+            assert!((fields[key].as_f64().unwrap() - value).abs() < 1e-9, "{key}: {fields}");
+        }
+        assert!(chart::of(&[measured]).unwrap().contains("colocated"));
+    }
+}
