@@ -90,8 +90,8 @@ bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json 
 bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's hooks (20 to 25 minutes; ARGS=--quick: 3)
 	python/bench/run $(ARGS)
 
-bench-allreduce: toolchain ## One all-reduce of 64 MiB, THC against gloo: 10 Gb/s and loopback, 2 and 4 processes (3 minutes; ARGS=--help)
-	python/bench/run allreduce $(ARGS)
+bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 1 Gb/s, colocated, against gloo (ARGS=--help)
+	cargo run --quiet --release --package thc-testbed -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
 
 bench-async: toolchain ## Train with PyTorch, one worker 4 times slower: synchronous THC against asynchronous (ARGS=--help)
 	python/bench/unequal $(ARGS)

@@ -16,10 +16,6 @@ from pathlib import Path
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["allreduce"]:
-        import allreduce
-
-        return allreduce.main(sys.argv[2:])
     if sys.argv[1:2] == ["adapt"]:
         from adapt import command
 

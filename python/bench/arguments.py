@@ -42,12 +42,3 @@ def among(names: Collection[str]) -> Callable[[str], list[str]]:
         return chosen
 
     return read
-
-
-def pairs(text: str) -> dict[str, str]:
-    """``key=value``, separated by commas."""
-    parts = [part.partition("=") for part in text.split(",") if part]
-    for key, equals, _ in parts:
-        if not key or not equals:
-            raise argparse.ArgumentTypeError(f"{text!r}: write KEY=VALUE, separated by commas")
-    return {key: value for key, _, value in parts}

@@ -9,7 +9,6 @@ import os
 import sys
 import time
 import traceback
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -95,86 +94,12 @@ def status(key: str) -> float:
     raise KeyError(key)
 
 
-class AllReduces:
-    """A tensor that is averaged again and again, by gloo and through servers."""
-
-    def __init__(self, settings: dict[str, Any], coordinates: int, feedback: bool, options: dict[str, Any]) -> None:
-        import thc
-
-        self.rank, self.workers = dist.get_rank(), dist.get_world_size()
-        self.feedback = "tensor" if feedback else None
-        self.servers = settings["servers"]
-        names = ["thc"] if len(self.servers) == 1 else [f"thc{number}" for number in range(len(self.servers))]
-        self.groups = {name: thc.Group(ps=server["address"], worker=self.rank, cookie=settings["cookie"], **options)
-                       for name, server in zip(names, self.servers)}
-        self.pids = {name: server["pid"] for name, server in zip(names, self.servers)}
-
-        def tensor(rank: int) -> torch.Tensor:
-            return torch.randn(coordinates, generator=torch.Generator().manual_seed(rank + 1))
-
-        self.own = tensor(self.rank)
-        self.mean = torch.zeros(coordinates)
-        for rank in range(self.workers):
-            self.mean += tensor(rank) / self.workers
-        self.power = float(self.mean.square().sum(dtype=torch.float64))
-        self.work = torch.empty(coordinates)
-
-    def turn(self, turn: int) -> dict[str, Any]:
-        """Each once."""
-        methods = ["gloo", *self.groups]
-        first = turn % len(methods)
-        return {method: self.once(method) for method in methods[first:] + methods[:first]}
-
-    def once(self, method: str) -> dict[str, Any]:
-        """One all-reduce: seconds, and whether it gave the mean."""
-        group = self.groups.get(method)
-        self.work.copy_(self.own)
-        before = vars(group.stats()) if group else {}
-        dist.barrier()
-        cpu, server_cpu = time.process_time(), cpu_seconds(self.pids.get(method))
-        started = time.perf_counter()
-        if group is None:
-            dist.all_reduce(self.work)
-        else:
-            group.allreduce(self.work.numpy(), feedback=self.feedback)
-        seconds = time.perf_counter() - started
-        cpu = time.process_time() - cpu
-        dist.barrier()
-        server_cpu = cpu_seconds(self.pids.get(method)) - server_cpu
-        if group is None:
-            self.work /= self.workers
-        nmse = float((self.work - self.mean).square().sum(dtype=torch.float64)) / self.power
-        # Error feedback adds what was left out before; one call alone is then farther from the mean.
-        if nmse > (1e-10 if group is None else 0.1 if self.feedback else 0.03):
-            raise ValueError(f"{method}: this is not the mean: NMSE {nmse:.3g}")
-        answer = {"seconds": seconds, "nmse": nmse, "cpu": cpu, "server_cpu": server_cpu}
-        if group is not None:
-            after = vars(group.stats())
-            kept = ("compression", "network", "waiting", "retransmissions")
-            answer |= {key: after[key] - before[key] for key in kept}
-        # All processes have the same bits.
-        digest = torch.tensor([zlib.crc32(self.work.numpy())], dtype=torch.int64)
-        low, high = digest.clone(), digest.clone()
-        dist.all_reduce(low, dist.ReduceOp.MIN)
-        dist.all_reduce(high, dist.ReduceOp.MAX)
-        if group is not None and low != high:
-            raise ValueError(f"{method}: processes have different means")
-        return answer
-
-    def close(self) -> None:
-        """Leaves all groups."""
-        for group in self.groups.values():
-            group.close()
-
-
 class Trainer:
     """Carries out commands."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.averaging = Averaging(settings["server"], settings["cookie"])
         self.server_pid: int | None = settings["server_pid"]
-        self.settings = settings
-        self.allreduces: AllReduces | None = None
         self.text = Text()
         self.paced: dict[tuple[str, str], Run] = {}
 
@@ -242,12 +167,6 @@ class Trainer:
         return {"points": points, "losses": losses, "in_step": bool(low == high), "adapt": adapted,
                 "stats": {k: v - before.get(k, 0) for k, v in after.items()}}
 
-    def allreduce(self, coordinates: int, turn: int, feedback: bool, options: dict[str, Any]) -> dict[str, Any]:
-        """One all-reduce of a plain tensor by gloo and by each server, in an order that changes from turn to turn."""
-        if self.allreduces is None:
-            self.allreduces = AllReduces(self.settings, coordinates, feedback, options)
-        return self.allreduces.turn(turn)
-
     def thresholds(self, sizes: list[int], rounds: int) -> dict[str, Any]:
         """SlimGC's warm-up on tensors of these sizes: even rounds compressed, odd ones raw; the table and the threshold of all."""
         from thc import adapt
@@ -314,8 +233,6 @@ def main() -> None:
         if "error" in answer:
             os._exit(1)
     trainer.averaging.close()
-    if trainer.allreduces is not None:
-        trainer.allreduces.close()
     # The others may have ended already; there is nothing to agree on any more.
     os._exit(0)
 
