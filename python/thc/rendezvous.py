@@ -78,9 +78,9 @@ def meet(
         own = address or _own_address(master)
         return _start(world_size, f"{own}:{port}", job, cookie, options)
     ranks = _Ranks(store, index, rank, world_size)
-    own = ranks.tell(lambda: {"address": address or _own_address(master), "cookie": cookie or secrets.randbits(32)})
-    cookie = own[0]["cookie"]
-    addresses = [each["address"] for each in own]
+    met = ranks.tell(lambda: {"address": address or _own_address(master), "cookie": cookie or secrets.randbits(32)})
+    cookie = met[0]["cookie"]
+    addresses = [each["address"] for each in met]
     hosts = [first for first, each in enumerate(addresses) if each not in addresses[:first]]
     quorum = options.get("quorum")
     possible = len(hosts) > 1 and (quorum is None or quorum == world_size)
