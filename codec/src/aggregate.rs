@@ -52,6 +52,39 @@ pub fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Re
     Ok(())
 }
 
+/// [`lookup_set4`] for lanes of 4 bits, two a byte, the first in its high half. `lanes` must be as long as `packed`.
+#[inline]
+pub fn lookup_set4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
+    CodecError::check_len("lanes", packed.len(), lanes.len())?;
+    arch::aggregate::lookup_set4_half(Isa::current(), lanes, table, packed);
+    Ok(())
+}
+
+/// [`lookup_add4`] for lanes of 4 bits, two a byte, the first in its high half. `lanes` must be as long as `packed`. Sums that do
+/// not fit are carried into the lane before.
+#[inline]
+pub fn lookup_add4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
+    CodecError::check_len("lanes", packed.len(), lanes.len())?;
+    arch::aggregate::lookup_add4_half(Isa::current(), lanes, table, packed);
+    Ok(())
+}
+
+/// Sets big-endian 16-bit lanes to values of one byte. `lanes` must be twice as long as `values`.
+#[inline]
+pub fn set8_wide(lanes: &mut [u8], values: &[u8]) -> Result<(), CodecError> {
+    CodecError::check_len("lanes", 2 * values.len(), lanes.len())?;
+    arch::aggregate::set8_wide(Isa::current(), lanes, values);
+    Ok(())
+}
+
+/// Adds values of one byte to big-endian 16-bit lanes. `lanes` must be twice as long as `values`.
+#[inline]
+pub fn add8_wide(lanes: &mut [u8], values: &[u8]) -> Result<(), CodecError> {
+    CodecError::check_len("lanes", 2 * values.len(), lanes.len())?;
+    arch::aggregate::add8_wide(Isa::current(), lanes, values);
+    Ok(())
+}
+
 /// Sets big-endian 32-bit lanes to the words of an uncompressed payload. Lengths must agree and
 /// be a multiple of 4.
 pub fn raw_set(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {

@@ -106,6 +106,15 @@ kernels! {
         squares_add(sum: &mut [f32], x: &[f32]) -> f64;
         max_abs_bits(x: &[f32]) -> u32;
     }
+    pack {
+        narrow1(nibbles: &[u8], out: &mut [u8]);
+        narrow2(nibbles: &[u8], out: &mut [u8]);
+        narrow3(nibbles: &[u8], out: &mut [u8]);
+        widen1(packed: &[u8], out: &mut [u8]);
+        widen2(packed: &[u8], out: &mut [u8]);
+        widen3(packed: &[u8], out: &mut [u8]);
+        spread4(packed: &[u8], out: &mut [u8]);
+    }
     peak {
         run(rounds: u32) -> f32;
     }
@@ -114,6 +123,10 @@ kernels! {
         lookup_add4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
         lookup_set4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
         lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
+        lookup_set4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
+        lookup_add4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
+        set8_wide(lanes: &mut [u8], values: &[u8]);
+        add8_wide(lanes: &mut [u8], values: &[u8]);
         raw_add(lanes: &mut [u8], payload: &[u8]);
         max_u32(lanes: &mut [u8], payload: &[u8]);
     }

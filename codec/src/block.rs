@@ -17,16 +17,21 @@
 use crate::arch;
 use crate::error::CodecError;
 use crate::isa::Isa;
+use crate::packing::{narrow, packed_len, spread4};
 use crate::partition::MIN_PARTITION;
-use crate::quantizer::{Grid, Quantizer, Span, sum_step, symmetric};
+use crate::quantizer::{Grid, Quantizer, Span, dequantize4, sum_step, symmetric};
 use crate::rht;
 use crate::rounding::Rounding;
 use crate::signs::{SignKey, Signs};
 
+/// Most coordinates of a block whose narrow indices, or sums of 4 bits, are worked on at their usual width in between, in the
+/// first cache.
+const NARROW: usize = 1 << 14;
+
 /// What compressing and decompressing one block of one round takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
-    /// Table to quantize with, of at most 4 bits.
+    /// Table to quantize with, and the width of its indices.
     pub quantizer: &'a Quantizer,
     /// Signs, the same for all workers.
     pub key: SignKey,
@@ -71,9 +76,8 @@ impl Block<'_> {
     ///
     /// `work` is memory for one block, whose length it defines: a power of two of at most
     /// [`MAX_LEN`](rht::MAX_LEN); use the same for all blocks, so that it stays in the cache. `x` may be shorter, as in the
-    /// last block of a tensor, and is padded with zeros; `feedback`, if there is any, is as long as `x`. `out` takes two
-    /// indices per byte, half as many bytes as `work` has coordinates, as
-    /// [`quantize_packed4`](Quantizer::quantize_packed4) writes them. `work` keeps nothing of use. After an error so
+    /// last block of a tensor, and is padded with zeros; `feedback`, if there is any, is as long as `x`. `out` takes
+    /// the indices as [`quantize_packed`](Quantizer::quantize_packed) writes them: of 4 bits, half as many bytes as `work` has coordinates. `work` keeps nothing of use. After an error so
     /// does `out`; `feedback` is then as it was.
     pub fn compress(
         &self,
@@ -115,8 +119,12 @@ impl Block<'_> {
                 CodecError::check_len("new error feedback", x.len(), left.len())?;
             }
         }
-        let span = self.quantizer.packing(work.len(), self.range, out.len())?;
-        if x.len() == work.len() && x.len() >= MIN_PARTITION {
+        let width = self.quantizer.width();
+        CodecError::check_len("packed indices", packed_len(width, work.len()), out.len())?;
+        let (mut nibbles, halves) = ([0; NARROW / 2], work.len() / 2);
+        let fused = x.len() == work.len() && x.len() >= MIN_PARTITION;
+        if fused && (width == 4 || width < 4 && x.len() <= NARROW) {
+            let span = self.quantizer.packing(work.len(), self.range, halves)?;
             let how = Compressing {
                 grid: self.quantizer.grid(),
                 span,
@@ -124,15 +132,21 @@ impl Block<'_> {
                 scale: rht::scale(x.len()),
                 signs: self.key.signs(),
             };
-            arch::block::compress(Isa::current(), &how, x, fed, self.next, work, out);
-            return Ok(());
+            let isa = Isa::current();
+            if width == 4 {
+                arch::block::compress(isa, &how, x, fed, self.next, work, out);
+                return Ok(());
+            }
+            let nibbles = &mut nibbles[..halves];
+            arch::block::compress(isa, &how, x, fed, self.next, work, nibbles);
+            return narrow(width, nibbles, out);
         }
         match &fed {
             Fed::Without => rht::forward_into(x, work, self.key)?,
             Fed::InPlace(e) => rht::forward_sum(x, e, work, self.key)?,
             Fed::Beside(kept, _) => rht::forward_sum(x, kept, work, self.key)?,
         }
-        self.quantizer.quantize_packed4(work, self.range, &self.rounding, 0, out)?;
+        self.quantizer.quantize_packed(work, self.range, &self.rounding, 0, out)?;
         match fed {
             Fed::Without => Ok(()),
             Fed::InPlace(left) | Fed::Beside(_, left) => rht::inverse_into(work, left, self.key),
@@ -151,6 +165,29 @@ impl Block<'_> {
         out: &mut [f32],
     ) -> Result<(), CodecError> {
         self.decompress(sums, false, count, work, out)
+    }
+
+    /// [`decompress8`](Self::decompress8) for sums of 4 bits, two a byte.
+    pub fn decompress4(
+        &self,
+        sums: &[u8],
+        count: u32,
+        work: &mut [f32],
+        out: &mut [f32],
+    ) -> Result<(), CodecError> {
+        let len = 2 * sums.len();
+        let mut bytes = [0; NARROW];
+        if let Some(bytes) = bytes.get_mut(..len) {
+            spread4(sums, bytes)?;
+            return self.decompress8(bytes, count, work, out);
+        }
+        let granularity = self.quantizer.granularity();
+        if out.len() == len {
+            dequantize4(sums, count, granularity, self.range, out)?;
+            return rht::inverse(out, self.key);
+        }
+        dequantize4(sums, count, granularity, self.range, work)?;
+        rht::inverse_into(work, out, self.key)
     }
 
     /// [`decompress8`](Self::decompress8) for 16-bit sums, big endian.

@@ -1,6 +1,8 @@
 //! Indices and sums as they are on the wire: most significant bit first, big endian.
 
+use crate::arch;
 use crate::error::CodecError;
+use crate::isa::Isa;
 
 /// Bytes that `count` indices of `bits` bits take.
 #[must_use]
@@ -9,14 +11,14 @@ pub const fn packed_len(bits: u8, count: usize) -> usize {
 }
 
 fn check_bits(bits: u8) -> Result<(), CodecError> {
-    if matches!(bits, 2 | 3 | 4 | 8) {
+    if matches!(bits, 1..=4 | 8) {
         Ok(())
     } else {
-        Err(CodecError::Bits { bits, supported: "2, 3, 4 or 8" })
+        Err(CodecError::Bits { bits, supported: "1, 2, 3, 4 or 8" })
     }
 }
 
-/// Packs indices of 2, 3, 4 or 8 bits, one per byte in `indices`, the first index in the most
+/// Packs indices of 1, 2, 3, 4 or 8 bits, one per byte in `indices`, the first index in the most
 /// significant bits of the first byte. Unused bits of the last byte are 0; bits of an index above
 /// its width are ignored. `out` must have [`packed_len`] bytes.
 pub fn pack(bits: u8, indices: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
@@ -26,6 +28,7 @@ pub fn pack(bits: u8, indices: &[u8], out: &mut [u8]) -> Result<(), CodecError> 
         8 => out.copy_from_slice(indices),
         3 => pack3(indices, out),
         2 => pack_within_bytes::<4>(indices, out),
+        1 => pack_within_bytes::<8>(indices, out),
         _ => pack_within_bytes::<2>(indices, out),
     }
     Ok(())
@@ -58,6 +61,7 @@ pub fn unpack(bits: u8, packed: &[u8], indices: &mut [u8]) -> Result<(), CodecEr
         8 => indices.copy_from_slice(packed),
         3 => unpack3(packed, indices),
         2 => unpack_within_bytes::<4>(packed, indices),
+        1 => unpack_within_bytes::<8>(packed, indices),
         _ => unpack_within_bytes::<2>(packed, indices),
     }
     Ok(())
@@ -82,6 +86,54 @@ fn unpack3(packed: &[u8], indices: &mut [u8]) {
             *z = (word >> (29 - 3 * i) & 7) as u8;
         }
     }
+}
+
+/// Indices that [`narrow`] and [`widen`] take at a time.
+const GROUP: usize = 16;
+
+fn check_groups(bits: u8, packed: usize, nibbles: usize) -> Result<(), CodecError> {
+    if !(1..=4).contains(&bits) {
+        return Err(CodecError::Bits { bits, supported: "1 to 4" });
+    }
+    CodecError::check_multiple("the indices of 4 bits", GROUP / 2, nibbles)?;
+    CodecError::check_len("packed indices", nibbles / 4 * usize::from(bits), packed)
+}
+
+/// Packs indices that lie packed at 4 bits, as [`pack`] does, at `bits` of 1 to 4. They are a multiple of 16, and `out` has
+/// [`packed_len`] bytes; bits of an index above its width are ignored.
+#[inline]
+pub fn narrow(bits: u8, nibbles: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    check_groups(bits, out.len(), nibbles.len())?;
+    let isa = Isa::current();
+    match bits {
+        1 => arch::pack::narrow1(isa, nibbles, out),
+        2 => arch::pack::narrow2(isa, nibbles, out),
+        3 => arch::pack::narrow3(isa, nibbles, out),
+        _ => out.copy_from_slice(nibbles),
+    }
+    Ok(())
+}
+
+/// Undoes [`narrow`].
+#[inline]
+pub fn widen(bits: u8, packed: &[u8], nibbles: &mut [u8]) -> Result<(), CodecError> {
+    check_groups(bits, packed.len(), nibbles.len())?;
+    let isa = Isa::current();
+    match bits {
+        1 => arch::pack::widen1(isa, packed, nibbles),
+        2 => arch::pack::widen2(isa, packed, nibbles),
+        3 => arch::pack::widen3(isa, packed, nibbles),
+        _ => nibbles.copy_from_slice(packed),
+    }
+    Ok(())
+}
+
+/// Indices or sums of 4 bits to one a byte. `out` must be twice as long as `packed`.
+#[inline]
+pub fn spread4(packed: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    CodecError::check_len("output", 2 * packed.len(), out.len())?;
+    arch::pack::spread4(Isa::current(), packed, out);
+    Ok(())
 }
 
 /// Widens 8-bit sums. Lengths must agree.
@@ -129,15 +181,36 @@ mod tests {
     fn wrong_arguments_are_errors() {
         assert!(matches!(pack(5, &[], &mut []), Err(CodecError::Bits { bits: 5, .. })));
         assert!(pack(4, &[0; 3], &mut [0; 1]).is_err());
+        assert!(matches!(narrow(5, &[], &mut []), Err(CodecError::Bits { bits: 5, .. })));
+        assert!(narrow(2, &[0; 7], &mut [0; 3]).is_err() && narrow(3, &[0; 8], &mut [0; 5]).is_err());
+        assert!(widen(1, &[0; 3], &mut [0; 8]).is_err() && spread4(&[0; 3], &mut [0; 5]).is_err());
         assert!(unpack(3, &[0; 3], &mut [0; 9]).is_err());
         assert!(unpack_sums8(&[0; 3], &mut [0; 2]).is_err());
         assert!(unpack_sums16(&[0; 3], &mut [0; 2]).is_err());
     }
 
     proptest! {
+        /// By way of 4 bits it is the same.
+        #[test]
+        fn narrow_is_pack_and_widen_undoes_it(bits in 1_u8..=4, raw in prop::collection::vec(any::<u8>(), 0..9)) {
+            let indices: Vec<u8> = raw.iter().flat_map(|seed| (0..16).map(move |i| seed.wrapping_mul(i) >> (8 - bits))).collect();
+            let (mut nibbles, mut back) = (vec![0; indices.len() / 2], vec![0xFF; indices.len() / 2]);
+            pack(4, &indices, &mut nibbles).unwrap();
+            let mut want = vec![0xFF; packed_len(bits, indices.len())];
+            let mut got = want.clone();
+            pack(bits, &indices, &mut want).unwrap();
+            narrow(bits, &nibbles, &mut got).unwrap();
+            prop_assert_eq!(&want, &got);
+            widen(bits, &got, &mut back).unwrap();
+            prop_assert_eq!(&nibbles, &back);
+            let mut spread = vec![0xFF; indices.len()];
+            spread4(&back, &mut spread).unwrap();
+            prop_assert_eq!(indices, spread);
+        }
+
         #[test]
         fn round_trip(
-            bits in prop::sample::select(vec![2_u8, 3, 4, 8]),
+            bits in prop::sample::select(vec![1_u8, 2, 3, 4, 8]),
             raw in prop::collection::vec(any::<u8>(), 0..100),
         ) {
             let mask = (1_u16 << bits).wrapping_sub(1) as u8;

@@ -28,6 +28,7 @@
 use crate::arch;
 use crate::error::CodecError;
 use crate::isa::Isa;
+use crate::packing::{narrow, packed_len, spread4};
 use crate::rounding::Rounding;
 use crate::table::LookupTable;
 
@@ -40,6 +41,9 @@ pub(crate) const ONE: u32 = 1.0_f32.to_bits();
 /// The bits of a draw.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) const DRAW: u32 = 0x7F_FFFF;
+
+/// Coordinates that are packed at a time where that takes two passes: they stay in the first cache.
+const CHUNK: usize = 2048;
 
 /// Granularities below this have tables by cell.
 pub(crate) const FEW: u8 = 32;
@@ -116,6 +120,8 @@ impl Span {
 #[derive(Debug, Clone)]
 pub struct Quantizer {
     bits: u8,
+    /// Bits per index as [`Quantizer::quantize_packed`] writes them.
+    width: u8,
     grid: Grid,
 }
 
@@ -150,7 +156,28 @@ impl Quantizer {
                 grid.start_of_cell[cell] = grid.start[usize::from(*z)];
             }
         }
-        Self { bits: table.bits(), grid }
+        Self { bits: table.bits(), width: if grid.narrow() { 4 } else { 8 }, grid }
+    }
+
+    /// Has [`Self::quantize_packed`] write indices of so many bits, 1 to 4 or 8; without it they are 4, or 8 of a table of more
+    /// bits.
+    ///
+    /// # Errors
+    /// [`CodecError::Bits`] if there is no such width, or the table has more bits.
+    pub fn with_width(self, width: u8) -> Result<Self, CodecError> {
+        if !matches!(width, 1..=4 | 8) {
+            return Err(CodecError::Bits { bits: width, supported: "1, 2, 3, 4 or 8" });
+        }
+        if width < self.bits {
+            return Err(CodecError::Bits { bits: self.bits, supported: "no more than indices have" });
+        }
+        Ok(Self { width, ..self })
+    }
+
+    /// Bits per index as [`Self::quantize_packed`] writes them.
+    #[must_use]
+    pub fn width(&self) -> u8 {
+        self.width
     }
 
     /// Bit budget of the table.
@@ -243,6 +270,37 @@ impl Quantizer {
     }
 }
 
+impl Quantizer {
+    /// Like [`quantize`](Self::quantize), packed at this quantizer's [`width`](Self::width) as
+    /// [`pack`](crate::packing::pack) does.
+    ///
+    /// `x` must be a multiple of 16 long, `out` have [`packed_len`] bytes.
+    pub fn quantize_packed(
+        &self,
+        x: &mut [f32],
+        range: f32,
+        rounding: &Rounding,
+        first: u64,
+        out: &mut [u8],
+    ) -> Result<(), CodecError> {
+        match self.width {
+            4 => return self.quantize_packed4(x, range, rounding, first, out),
+            8 => return self.quantize(x, range, rounding, first, out),
+            _ => {}
+        }
+        CodecError::check_multiple("the slice of coordinates", 16, x.len())?;
+        CodecError::check_len("packed indices", packed_len(self.width, x.len()), out.len())?;
+        let mut nibbles = [0; CHUNK / 2];
+        let outs = out.chunks_mut(packed_len(self.width, CHUNK));
+        for ((at, x), out) in (first..).step_by(CHUNK).zip(x.chunks_mut(CHUNK)).zip(outs) {
+            let nibbles = &mut nibbles[..x.len() / 2];
+            self.quantize_packed4(x, range, rounding, at, nibbles)?;
+            narrow(self.width, nibbles, out)?;
+        }
+        Ok(())
+    }
+}
+
 /// Width of one unit of a sum over `count` workers: (hi − lo) / (g · count), in f64 rounded to f32.
 pub(crate) fn sum_step(lo: f32, hi: f32, count: u32, granularity: u32) -> Result<f32, CodecError> {
     // The ends obey the same limits as when quantizing.
@@ -284,6 +342,24 @@ pub fn dequantize8_between(
     let step = sum_step(lo, hi, count, granularity)?;
     CodecError::check_len("output", sums.len(), out.len())?;
     arch::quantize::dequantize8(Isa::current(), sums, step, lo, out);
+    Ok(())
+}
+
+/// [`dequantize8`] for sums of 4 bits, two a byte, the first in its high half.
+pub fn dequantize4(
+    sums: &[u8],
+    count: u32,
+    granularity: u32,
+    range: f32,
+    out: &mut [f32],
+) -> Result<(), CodecError> {
+    CodecError::check_len("output", 2 * sums.len(), out.len())?;
+    let mut bytes = [0; CHUNK];
+    for (sums, out) in sums.chunks(CHUNK / 2).zip(out.chunks_mut(CHUNK)) {
+        let bytes = &mut bytes[..out.len()];
+        spread4(sums, bytes)?;
+        dequantize8(bytes, count, granularity, range, out)?;
+    }
     Ok(())
 }
 
@@ -352,6 +428,52 @@ mod tests {
         q.quantize(&mut x, range, &Rounding::new(1, 2, 3), 0, &mut indices).unwrap();
         assert!(x.iter().all(|r| r.abs() < 1e-6), "{x:?}");
         assert_eq!(indices.to_vec(), (0..16).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn indices_are_packed_at_their_width() {
+        let mut random = crate::signs::mix(9);
+        let x: Vec<f32> = (0..5008)
+            .map(|i| {
+                random = crate::signs::mix(random ^ i);
+                (random >> 40) as f32 / 8_388_608.0 - 1.0
+            })
+            .collect();
+        let rounding = Rounding::new(1, 2, 3);
+        let identity: Vec<u8> = (0..=255).collect();
+        for (bits, widths) in [(1, &[1, 2, 3, 4][..]), (2, &[2, 3, 4]), (3, &[3, 4]), (4, &[4]), (8, &[8])] {
+            let table = match bits {
+                8 => LookupTable::from_values(&identity, 0.01).unwrap(),
+                bits => LookupTable::solve(bits, 3 << bits, 0.01).unwrap(),
+            };
+            let (mut want, mut indices) = (x.clone(), vec![0; x.len()]);
+            Quantizer::new(&table).quantize(&mut want, 1.1, &rounding, 32, &mut indices).unwrap();
+            for &width in widths {
+                let quantizer = Quantizer::new(&table).with_width(width).unwrap();
+                let mut expected = vec![0; packed_len(width, x.len())];
+                crate::packing::pack(width, &indices, &mut expected).unwrap();
+                let (mut residual, mut out) = (x.clone(), vec![0xAA; expected.len()]);
+                quantizer.quantize_packed(&mut residual, 1.1, &rounding, 32, &mut out).unwrap();
+                assert!(out == expected, "{bits} bits at {width}");
+                assert_eq!(residual, want);
+                assert!(
+                    quantizer.quantize_packed(&mut residual[..32], 1.1, &rounding, 0, &mut out[..1]).is_err()
+                );
+            }
+            assert!(widths[0] == 1 || Quantizer::new(&table).with_width(widths[0] - 1).is_err());
+            assert!(Quantizer::new(&table).with_width(5).is_err());
+        }
+    }
+
+    #[test]
+    fn sums_of_4_bits_are_as_those_of_8() {
+        let packed: Vec<u8> = (0..=255).cycle().take(1600).collect();
+        let sums: Vec<u8> = packed.iter().flat_map(|byte| [byte >> 4, byte & 15]).collect();
+        let (mut want, mut got) = (vec![0.0; 3200], vec![1.0; 3200]);
+        dequantize8(&sums, 3, 5, 0.7, &mut want).unwrap();
+        dequantize4(&packed, 3, 5, 0.7, &mut got).unwrap();
+        assert_eq!(want, got);
+        assert!(dequantize4(&packed, 3, 5, 0.7, &mut got[1..]).is_err());
     }
 
     #[test]

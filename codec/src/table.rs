@@ -148,13 +148,12 @@ impl LookupTable {
         &self.values
     }
 
-    /// The values as a switch or a SIMD shuffle wants them, unused entries 0. For at most 4 bits:
-    /// of a wider table these are only the first 16 values.
+    /// The values as a switch or a SIMD shuffle wants them, unused entries 0: of a table of more than 4 bits, which has more, all.
     #[must_use]
     pub fn values16(&self) -> [u8; 16] {
         let mut out = [0; 16];
-        for (out, value) in out.iter_mut().zip(&self.values) {
-            *out = *value;
+        if let Some(out) = out.get_mut(..self.values.len()) {
+            out.copy_from_slice(&self.values);
         }
         out
     }

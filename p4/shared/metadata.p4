@@ -69,6 +69,9 @@ struct metadata_t {
     bit<WORKER_BITS> worker;
     // T[0] in the highest byte.
     bit<128> table_values;
+    // Bits per index and per sum of DATA.
+    bit<8> width;
+    bit<8> lane;
     bit<PASS_BITS> pass;
     // Where the packet came in, in whatever pass it is.
     @field_list(0) bit<16> ingress_port;

@@ -10,6 +10,9 @@
 #define LOOK_UP(n) hdr.sums.w##n = (bit<16>)VALUE(hdr.indices.i##n[7:4]) ++ (bit<16>)VALUE(hdr.indices.i##n[3:0]);
 #endif
 
+// Indices of 8 bits are their own values, in lanes of 16 (P6).
+#define TAKE_INDICES(n) hdr.sums.w##n = (bit<16>)hdr.indices.i##n[15:8] ++ (bit<16>)hdr.indices.i##n[7:0];
+
 #define TAKE(n) hdr.sums.w##n = hdr.words.w##n;
 
 // Overwrite, add or only read, by two masks. Lanes of 8 or 16 bits do not carry into each other, because
@@ -35,6 +38,12 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
     action look_up() {
         ALL_WORDS(LOOK_UP)
     }
+
+#if LANE_BITS == 8
+    action take_indices() {
+        ALL_WORDS(TAKE_INDICES)
+    }
+#endif
 
     action take_words() {
         ALL_WORDS(TAKE)
@@ -74,7 +83,15 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
 
             hdr.sums.setValid();
             if (hdr.thc.kind == KIND_DATA) {
+#if LANE_BITS == 8
+                if (meta.width == 8) {
+                    take_indices();
+                } else {
+                    look_up();
+                }
+#else
                 look_up();
+#endif
             } else {
                 take_words();
             }

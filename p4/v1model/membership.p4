@@ -71,12 +71,20 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
         size = MAX_JOB_TABLES;
     }
 
-    // A lookup table: 16 values, T[0] in the highest byte.
+    // A lookup table: 16 values, T[0] in the highest byte, and the form of packets that name it: bits per index and per sum.
     @name(".set_values")
-    action set_values(bit<128> values) {
+    action set_values(bit<128> values, bit<8> width, bit<8> lane) {
         meta.table_values = values;
+        meta.width = width;
+        meta.lane = lane;
     }
 
+    // The forms that the program does: width/lane.
+#if LANE_BITS == 8
+    @forms("4/8 8/16")
+#else
+    @forms("4/16")
+#endif
     @name(".lookup")
     table lookup {
         key = { hdr.thc.table_id: exact @name("table"); }
@@ -112,7 +120,9 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
             }
             bool table_known = true;
             if (hdr.thc.kind == KIND_DATA) {
-                table_known = lookup.apply().hit;
+                // Forms whose lanes are twice as wide as their indices lie in the same bytes of every pass.
+                table_known = lookup.apply().hit && ((meta.width == 4 && meta.lane == LANE_BITS)
+                    || (meta.width == 8 && meta.lane == 16 && LANE_BITS == 8));
                 if (table_known && !later) {
                     table_known = job_tables.apply().hit;
                 }

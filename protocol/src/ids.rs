@@ -85,18 +85,21 @@ impl fmt::Debug for Cookie {
 /// Width of one summed coordinate downstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// 8 bits: n·g ≤ 255, 1024 coordinates a packet.
+    /// 4 bits: n·g ≤ 15.
+    Bits4,
+    /// 8 bits: n·g ≤ 255.
     #[default]
     Bits8,
-    /// 16 bits: n·g ≤ 65535, 512 coordinates a packet.
+    /// 16 bits: n·g ≤ 65535.
     Bits16,
 }
 
 impl Lane {
-    /// 8 or 16.
+    /// 4, 8 or 16.
     #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
+            Lane::Bits4 => 4,
             Lane::Bits8 => 8,
             Lane::Bits16 => 16,
         }
@@ -106,6 +109,7 @@ impl Lane {
     #[must_use]
     pub const fn from_bits(bits: u8) -> Option<Lane> {
         match bits {
+            4 => Some(Lane::Bits4),
             8 => Some(Lane::Bits8),
             16 => Some(Lane::Bits16),
             _ => None,
@@ -115,25 +119,7 @@ impl Lane {
     /// The largest sum that fits.
     #[must_use]
     pub const fn max_sum(self) -> u32 {
-        match self {
-            Lane::Bits8 => u8::MAX as u32,
-            Lane::Bits16 => u16::MAX as u32,
-        }
-    }
-
-    /// Coordinates in one DATA packet and its RESULT.
-    #[must_use]
-    pub const fn coordinates(self) -> usize {
-        match self {
-            Lane::Bits8 => 1024,
-            Lane::Bits16 => 512,
-        }
-    }
-
-    /// Bytes of a DATA payload: two indices a byte.
-    #[must_use]
-    pub const fn data_len(self) -> usize {
-        self.coordinates() / 2
+        (1 << self.bits()) - 1
     }
 }
 

@@ -5,10 +5,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
-use thc_protocol::wire::{Mode, Norm};
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
-use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Scalar, Shard, Sink};
+use thc_protocol::wire::{Choice, Form, Norm, Table, Tables};
+use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
 
 thread_local! {
     /// Allocations of this thread, and the bytes it holds.
@@ -144,7 +144,7 @@ impl Group {
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
         let mut values = [0; 16];
         (0u8..).zip(&mut values).for_each(|(i, value)| *value = i);
-        aggregator.install_table(TableId(1), values).unwrap();
+        aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values }).unwrap();
         let config = JobConfig {
             job: JobId(7),
             cookie: Cookie(99),
@@ -153,7 +153,6 @@ impl Group {
             skip: JobConfig::may_skip(policy, quorum, WORKERS),
             data_slots: 256,
             norm_slots: 16,
-            lane: Lane::Bits8,
             tables: vec![TableId(1)],
         };
         aggregator.install_job(config).unwrap();
@@ -166,10 +165,9 @@ impl Group {
             quorum,
             data_slots: 256,
             norm_slots: 16,
-            lane: Lane::Bits8,
             policy,
             deadline: Duration::from_millis(5),
-            table: TableId(1),
+            tables: Tables::one(Table { id: TableId(1), ..Table::default() }),
             shards: 1,
             timeout: Duration::from_secs(30),
             min_rto: Duration::from_millis(20),
@@ -195,12 +193,12 @@ impl Group {
     }
 
     /// One call on all workers, to its end. The aggregator forgets its slots after `forget` rounds.
-    fn call(&mut self, mode: Mode, norm: u32, forget: Option<u32>) {
-        let packets = [300, 1, 40];
+    fn call(&mut self, choice: Choice, norm: u32, forget: Option<u32>) {
+        let packets = [(300, norm), (1, norm), (40, 0)];
         for (w, (worker, _)) in (0u8..).zip(&mut self.workers) {
-            let spec =
-                CallSpec { mode, length: 341 * 1024, key: 1, packets: &packets, norms: &[norm, norm, 0] };
-            worker.submit(self.now, &spec, &mut Up(&mut self.up, w));
+            let part = |(packets, norm)| PartSpec { choice, length: 341 * 1024, packets, norm };
+            let parts = packets.map(part);
+            worker.submit(self.now, &CallSpec { key: 1, parts: &parts }, &mut Up(&mut self.up, w));
         }
         let mut rounds = 0;
         while self.workers.iter().any(|(worker, _)| worker.pending() > 0) {
@@ -244,10 +242,10 @@ impl Group {
 }
 
 fn one_of_each(group: &mut Group) {
-    group.call(Mode::Compressed, 1f32.to_bits(), None);
-    group.call(Mode::Raw, 1f32.to_bits(), None);
-    group.call(Mode::Compressed, 0, None);
-    group.call(Mode::Compressed, Norm::non_finite(WorkerId(2)), None);
+    group.call(Choice::Table(TableId(1)), 1f32.to_bits(), None);
+    group.call(Choice::Raw, 1f32.to_bits(), None);
+    group.call(Choice::Table(TableId(1)), 0, None);
+    group.call(Choice::Table(TableId(1)), Norm::non_finite(WorkerId(2)), None);
 }
 
 #[test]
@@ -266,7 +264,7 @@ fn nothing_is_allocated_per_packet_and_nothing_grows() {
             for repetition in 0..5 {
                 one_of_each(&mut group);
                 if quorum == WORKERS {
-                    group.call(Mode::Compressed, 2f32.to_bits(), Some(3 + repetition));
+                    group.call(Choice::Table(TableId(1)), 2f32.to_bits(), Some(3 + repetition));
                 }
             }
         }
@@ -300,14 +298,13 @@ fn a_job_takes_the_memory_that_it_is_said_to_take() {
             skip: false,
             data_slots,
             norm_slots,
-            lane: Lane::Bits8,
             tables: vec![TableId(1)],
         };
         let limit = config.memory_of_all(shards);
         let mut all: Vec<Aggregator<Scalar>> =
             Shard::all(shards).map(|shard| Aggregator::new(shard, limit)).collect();
         for one in &mut all {
-            one.install_table(TableId(1), [1; 16]).unwrap();
+            one.install_table(TableId(1), Lookup { form: Form::USUAL, values: [1; 16] }).unwrap();
         }
         let before = HELD.get();
         for one in &mut all {

@@ -5,15 +5,15 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_protocol::aggregator::{
-    Aggregator, DropReason, Endpoint, Event, JobConfig, Outcome, Scalar, Shard, Sink,
+    Aggregator, DropReason, Endpoint, Event, JobConfig, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
-    Ask, FLAG_NUDGE, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave, MAX_PACKET, Mismatch, Mode, Norm,
-    Nudge, Pending, RefuseReason, Refused, Shares, Straggler, VERSION, Welcome,
+    Ask, Choice, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave, MAX_PACKET, Mismatch,
+    Norm, Nudge, Pending, RefuseReason, Refused, Shares, Straggler, Table, Tables, VERSION, Welcome,
 };
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
-use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 
 const PACKETS: u64 = 200_000;
 const JOB: JobId = JobId(3);
@@ -72,7 +72,7 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         Kind::Norm | Kind::NormResult => any_norm(rng).to_bytes().to_vec(),
         Kind::Data | Kind::Raw | Kind::Result | Kind::RawResult => {
             let byte = rng.next() as u8;
-            vec![byte; kind.payload_len(Lane::Bits8)]
+            vec![byte; kind.payload_len(Form::USUAL)]
         }
         Kind::Straggler => Straggler { kind: held, current: Round(rng.below(4) as u32) }.to_bytes().to_vec(),
         Kind::Mismatch => Mismatch { slot: any_norm(rng), refused: any_norm(rng) }.to_bytes().to_vec(),
@@ -148,18 +148,20 @@ fn welcome(nonce: u64) -> Welcome {
         data_slots: u32::from(SLOTS),
         norm_slots: u32::from(NORMS),
         quorum: WORKERS,
-        lane: Lane::Bits8,
         policy: Policy::Reliable,
         shards: 1,
         deadline: Duration::from_millis(10),
-        table: TableId(1),
-        bits: 4,
-        granularity: 15,
-        fraction: 0.1,
-        values: [0; 16],
+        tables: Tables::one(Table {
+            id: TableId(1),
+            bits: 4,
+            form: Form::USUAL,
+            granularity: 15,
+            fraction: 0.1,
+            t_p: 1.64,
+            values: [0; 16],
+        }),
         job_seed: 1,
         nonce,
-        t_p: 1.64,
         block: 20,
         min_workers: WORKERS,
         max_workers: WORKERS,
@@ -178,7 +180,6 @@ fn config(quorum: u8) -> JobConfig {
         skip: quorum < WORKERS,
         data_slots: u32::from(SLOTS),
         norm_slots: u32::from(NORMS),
-        lane: Lane::Bits8,
         tables: vec![TableId(1)],
     }
 }
@@ -195,7 +196,7 @@ impl Answers {
     fn check(&mut self, packet: &[u8]) {
         let (header, payload) = Header::parse(packet).unwrap();
         assert!(!header.kind.is_control() && header.kind.result().is_none());
-        assert_eq!(payload.len(), header.kind.payload_len(Lane::Bits8));
+        assert_eq!(payload.len(), header.kind.payload_len(Form::USUAL));
         assert_eq!((header.job, header.cookie, header.flags), (JOB, SESSION, 0));
         self.0 += 1;
     }
@@ -233,7 +234,7 @@ fn aggregator() {
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 20);
         let mut values = [0; 16];
         (0u8..).zip(&mut values).for_each(|(i, value)| *value = i * 5);
-        aggregator.install_table(TableId(1), values).unwrap();
+        aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values }).unwrap();
         aggregator.install_job(config(quorum)).unwrap();
         for worker in 0..WORKERS {
             aggregator.set_member(JOB, WorkerId(worker), Endpoint::udp(at(u64::from(worker)))).unwrap();
@@ -310,7 +311,7 @@ impl Tx for Quiet {
         assert_eq!(shard, 0);
         for packet in contents.chunks(segment) {
             let (header, payload) = Header::parse(packet).unwrap();
-            assert_eq!(payload.len(), header.kind.payload_len(Lane::Bits8));
+            assert_eq!(payload.len(), header.kind.payload_len(Form::USUAL));
             assert_eq!((header.job, header.cookie, header.worker), (JOB, SESSION, WorkerId(0)));
         }
     }
@@ -342,11 +343,15 @@ fn worker() {
             Worker::new(Parameters { timeout: Duration::from_secs(5), ..parameters }, now)
         });
         while worker.pending() < 3 {
-            let mode = if rng.below(3) == 0 { Mode::Raw } else { Mode::Compressed };
+            let choice = if rng.below(3) == 0 { Choice::Raw } else { Choice::Table(TableId(1)) };
             let own = if rng.below(10) == 0 { 0x7FC0_0000 } else { 2f32.to_bits() };
-            let norms = [1f32.to_bits(), own];
-            let spec = CallSpec { mode, length: 4096, key: 5, packets: &[3, 2], norms: &norms };
-            worker.submit(now, &spec, &mut tx);
+            let parts = [(3, 1f32.to_bits()), (2, own)].map(|(packets, norm)| PartSpec {
+                choice,
+                length: 4096,
+                packets,
+                norm,
+            });
+            worker.submit(now, &CallSpec { key: 5, parts: &parts }, &mut tx);
         }
         let stats = worker.stats();
         let (data, norm) =
@@ -408,7 +413,7 @@ fn joiner() {
                 if let Some(sent) = joiner.poll(now, &mut buffer) {
                     let (header, payload) = Header::parse(sent).unwrap();
                     assert!(matches!(header.kind, Kind::Join | Kind::Leave));
-                    assert_eq!(payload.len(), header.kind.payload_len(Lane::Bits8));
+                    assert_eq!(payload.len(), header.kind.payload_len(Form::USUAL));
                 }
             }
             _ => {}
@@ -465,7 +470,7 @@ fn registry() {
                 Action::Send(_, bytes) => {
                     let (header, payload) = Header::parse(bytes).unwrap();
                     assert!(header.kind as u8 >= 0x31);
-                    assert_eq!(payload.len(), header.kind.payload_len(Lane::Bits8));
+                    assert_eq!(payload.len(), header.kind.payload_len(Form::USUAL));
                 }
             }
         }
@@ -475,7 +480,7 @@ fn registry() {
         let control = Header::parse(&bytes).is_ok_and(|(header, payload)| {
             matches!(header.kind, Kind::Join | Kind::Leave)
                 && header.job == JOB
-                && payload.len() == header.kind.payload_len(Lane::Bits8)
+                && payload.len() == header.kind.payload_len(Form::USUAL)
         });
         assert!(control || before == after, "a packet that is none for it changed the registry");
         drop(named);

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, Change, HEADER_LEN, Header, HeaderError, Join, Kind, Leave, MAX_PACKET, Mismatch, NORM_LEN, Norm,
-    Nudge, Pending, RAW_LEN, RESULT_LEN, RefuseReason, Refused, Shares, SharesError, Straggler, VERSION,
-    Welcome,
+    Ask, Change, Form, HEADER_LEN, Header, HeaderError, Join, Kind, Leave, MAX_PACKET, Mismatch, NORM_LEN,
+    Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, RefuseReason, Refused, Shares, SharesError, Straggler, Table,
+    Tables, TablesError, VERSION, Welcome,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 
@@ -65,17 +65,37 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn any_table()(
+        form in prop::sample::select(&Form::ALL[..]),
+        narrower in any::<u8>(),
+        granularity in any::<u16>(),
+        fraction in 0.0f64..1.0,
+        values in any::<[u8; 16]>(),
+    ) -> Table {
+        let bits = if form.is_identity() { 8 } else { 1 + narrower % form.width() };
+        Table { id: TableId(0), bits, form, granularity, fraction, t_p: fraction + 1.0, values }
+    }
+}
+
+prop_compose! {
+    fn any_tables()(tables in prop::collection::vec(any_table(), 1..=16), first in any::<u8>()) -> Tables {
+        let numbered = (0u8..).zip(tables);
+        let id = |i: u8| TableId(first.wrapping_add(i).max(1));
+        let tables: Vec<Table> = numbered.map(|(i, table)| Table { id: id(i), ..table }).collect();
+        // Two have the number 1 where they wrap.
+        Tables::new(&tables).unwrap_or(Tables::one(tables[0]))
+    }
+}
+
+prop_compose! {
     fn any_welcome()(
         session in any::<u32>(),
         slots in (1u32..=32768, 1u32..=32768),
         workers in 1u8..=64,
-        wide in any::<bool>(),
         best_effort in any::<bool>(),
         shards in 1u8..,
         micros in any::<u32>(),
-        table in any::<(u8, u8, u16)>(),
-        fraction in 0.0f64..1.0,
-        values in any::<[u8; 16]>(),
+        tables in any_tables(),
         job_seed in any::<u64>(),
         nonce in any::<u64>(),
         block in 10u8..=20,
@@ -86,18 +106,12 @@ prop_compose! {
             data_slots: slots.0 * 2,
             norm_slots: slots.1 * 2,
             quorum: workers,
-            lane: if wide { Lane::Bits16 } else { Lane::Bits8 },
             policy: if best_effort { Policy::BestEffort } else { Policy::Reliable },
             shards: if shares == Shares::NONE { shards } else { 1 },
             deadline: Duration::from_micros(u64::from(micros)),
-            table: TableId(table.0),
-            bits: table.1,
-            granularity: table.2,
-            fraction,
-            values,
+            tables,
             job_seed,
             nonce,
-            t_p: fraction + 1.0,
             block,
             min_workers: 1,
             max_workers: workers,
@@ -220,15 +234,14 @@ proptest! {
     #[test]
     fn welcomes(welcome in any_welcome()) {
         round_trip(&welcome, &welcome.to_bytes(), Welcome::parse);
-        let shares = welcome.shares.as_slice().len();
-        prop_assert_eq!(usize::from(welcome.to_bytes()[92]), shares);
-        prop_assert_eq!(&welcome.to_bytes()[93..128], &[0; 35][..]);
-        prop_assert_eq!(welcome.to_bytes().len(), 128 + 8 * shares);
+        let (shares, tables) = (welcome.shares.as_slice().len(), welcome.tables.len() - 1);
+        let bytes = welcome.to_bytes();
+        prop_assert_eq!((usize::from(bytes[92]), usize::from(bytes[93])), (shares, tables));
+        prop_assert_eq!(&bytes[94..128], &[0; 34][..]);
+        prop_assert_eq!(bytes.len(), 128 + 8 * shares + 40 * tables);
         // Neither more than the counts say, nor less.
-        let mut other = welcome.to_bytes();
-        other.extend([0; 8]);
-        prop_assert_eq!(Welcome::parse(&other), None);
-        prop_assert_eq!(Welcome::parse(&other[..120 + 8 * shares]), None);
+        prop_assert_eq!(Welcome::parse(&[&bytes[..], &[0; 8]].concat()), None);
+        prop_assert_eq!(Welcome::parse(&bytes[..bytes.len() - 8]), None);
         // Session and nonce make no other job, all else does.
         let other = Welcome { session: Cookie(!welcome.session.0), nonce: !welcome.nonce, ..welcome };
         prop_assert_eq!((welcome.fingerprint(), Change::between(&welcome, &other)), (other.fingerprint(), None));
@@ -317,11 +330,81 @@ fn payload_lengths_are_those_of_p2() {
     ];
     assert_eq!(expected.map(|(kind, ..)| kind), Kind::ALL);
     for (kind, narrow, wide) in expected {
-        assert_eq!(kind.payload_len(Lane::Bits8), narrow, "{kind:?}");
-        assert_eq!(kind.payload_len(Lane::Bits16), wide, "{kind:?}");
+        assert_eq!(kind.payload_len(Form::USUAL), narrow, "{kind:?}");
+        assert_eq!(kind.payload_len(Form::new(4, Lane::Bits16).unwrap()), wide, "{kind:?}");
         assert_eq!(kind.is_control(), kind as u8 >= 0x20, "{kind:?}");
     }
     assert_eq!((RESULT_LEN, RAW_LEN, MAX_PACKET), (1024, 1024, 1044));
+}
+
+#[test]
+fn forms_are_those_of_p2() {
+    // Index, lane, coordinates, bytes up, bytes down.
+    let expected = [
+        (1, 4, 1024, 128, 512),
+        (1, 8, 1024, 128, 1024),
+        (1, 16, 512, 64, 1024),
+        (2, 4, 1024, 256, 512),
+        (2, 8, 1024, 256, 1024),
+        (2, 16, 512, 128, 1024),
+        (3, 4, 1024, 384, 512),
+        (3, 8, 1024, 384, 1024),
+        (3, 16, 512, 192, 1024),
+        (4, 4, 1024, 512, 512),
+        (4, 8, 1024, 512, 1024),
+        (4, 16, 512, 256, 1024),
+        (8, 16, 512, 512, 1024),
+    ];
+    let all = Form::ALL.map(|form| {
+        assert_eq!(Form::new(form.width(), form.lane()), Some(form));
+        assert_eq!(form.to_string(), format!("{}/{}", form.width(), form.lane().bits()));
+        (form.width(), form.lane().bits(), form.coordinates(), form.data_len(), form.result_len())
+    });
+    assert_eq!(all, expected);
+    assert_eq!((Form::default(), Form::USUAL.to_string().as_str()), (Form::USUAL, "4/8"));
+    for width in [0, 5, 6, 7, 9] {
+        assert_eq!(Form::new(width, Lane::Bits8), None);
+    }
+    assert_eq!((Form::new(8, Lane::Bits8), Form::new(8, Lane::Bits4)), (None, None));
+}
+
+#[test]
+fn a_job_has_one_to_sixteen_tables_of_different_numbers() {
+    let table = |id| Table { id: TableId(id), bits: 4, ..Table::default() };
+    let many: Vec<Table> = (1..=17).map(table).collect();
+    assert_eq!(Tables::new(&many[..16]).unwrap()[..], many[..16]);
+    assert_eq!(Tables::new(&many), Err(TablesError::Count { count: 17 }));
+    assert_eq!(Tables::new(&[]), Err(TablesError::Count { count: 0 }));
+    for bad in [&[table(0)][..], &[table(7), table(3), table(7)]] {
+        assert_eq!(Tables::new(bad), Err(TablesError::Number { id: bad[bad.len() - 1].id }));
+    }
+    let two = Form::new(2, Lane::Bits8).unwrap();
+    let eight = Form::new(8, Lane::Bits16).unwrap();
+    for (bits, form) in [(0, two), (3, two), (7, eight), (8, Form::USUAL)] {
+        let wrong = Tables::new(&[Table { bits, form, ..table(1) }]);
+        assert_eq!(wrong, Err(TablesError::Width { id: TableId(1), bits, width: form.width() }));
+    }
+}
+
+/// P23: what a job has more of is another job, and what is behind the rows nobody knows.
+#[test]
+fn further_tables_are_told_and_are_part_of_the_fingerprint() {
+    let one = Table { id: TableId(5), bits: 4, granularity: 30, ..Table::default() };
+    let two =
+        Table { id: TableId(6), bits: 2, form: Form::new(2, Lane::Bits4).unwrap(), granularity: 3, ..one };
+    let with = |tables: &[Table]| Welcome { tables: Tables::new(tables).unwrap(), ..GOOD };
+    let (alone, both) = (with(&[one]), with(&[one, two]));
+    let bytes = both.to_bytes();
+    assert_eq!((bytes.len(), bytes[93], bytes[83]), (168, 1, 4));
+    assert_eq!(bytes[128..136], [6, 2, 2, 4, 0, 3, 0, 0]);
+    assert_eq!(Welcome::parse(&bytes), Some(both));
+    assert_ne!(alone.fingerprint(), both.fingerprint());
+    assert_eq!(Welcome::parse(&bytes[..128]), None);
+    assert_eq!(Welcome::parse(&[&bytes[..], &[0; 8]].concat()), None);
+    let said = |is: &Welcome| Change::between(&alone, is).unwrap().to_string();
+    assert_eq!(said(&both), "other further tables");
+    let narrow = with(&[Table { form: two.form, bits: 2, ..one }]);
+    assert_eq!(said(&narrow), "lane 4 instead of 8, and 2 differences more");
 }
 
 #[test]
@@ -349,32 +432,36 @@ fn stragglers_and_nudges_about_kinds_that_no_slot_holds_are_refused() {
     }
 }
 
-#[test]
-fn welcomes_with_impossible_numbers_are_refused() {
-    let good = Welcome {
-        session: Cookie(1),
-        data_slots: 2,
-        norm_slots: 65536,
-        quorum: 1,
-        lane: Lane::Bits8,
-        policy: Policy::Reliable,
-        shards: 1,
-        deadline: Duration::ZERO,
-        table: TableId(0),
+const GOOD: Welcome = Welcome {
+    session: Cookie(1),
+    data_slots: 2,
+    norm_slots: 65536,
+    quorum: 1,
+    policy: Policy::Reliable,
+    shards: 1,
+    deadline: Duration::ZERO,
+    tables: Tables::one(Table {
+        id: TableId(1),
         bits: 4,
+        form: Form::USUAL,
         granularity: 30,
         fraction: 0.03125,
-        values: [0; 16],
-        job_seed: 0,
-        nonce: 0,
         t_p: 2.15,
-        block: 20,
-        min_workers: 1,
-        max_workers: 64,
-        credit: 0,
-        features: 0,
-        shares: Shares::NONE,
-    };
+        values: [0; 16],
+    }),
+    job_seed: 0,
+    nonce: 0,
+    block: 20,
+    min_workers: 1,
+    max_workers: 64,
+    credit: 0,
+    features: 0,
+    shares: Shares::NONE,
+};
+
+#[test]
+fn welcomes_with_impossible_numbers_are_refused() {
+    let good = GOOD;
     assert!(Welcome::parse(&good.to_bytes()).is_some());
     for bad in [
         Welcome { data_slots: 0, ..good },
@@ -394,7 +481,7 @@ fn welcomes_with_impossible_numbers_are_refused() {
         assert_eq!(Welcome::parse(&bad.to_bytes()), None, "{bad:?}");
     }
     // Neither lanes nor policies that do not exist, nor a fingerprint of something else.
-    for (offset, byte) in [(13, 7), (14, 2), (7, 4), (91, 1), (127, 1), (72, 0)] {
+    for (offset, byte) in [(13, 7), (20, 0), (21, 5), (83, 5), (14, 2), (7, 4), (91, 1), (127, 1), (72, 0)] {
         let mut bytes = good.to_bytes();
         bytes[offset] = byte;
         assert_eq!(Welcome::parse(&bytes), None, "byte {offset}");

@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge, Pending, RefuseReason,
-    Refused, Shares, Straggler, Welcome,
+    Ask, Form, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge, Pending,
+    RefuseReason, Refused, Shares, Straggler, Table, Tables, Welcome,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 
@@ -53,28 +53,35 @@ fn norm(of: &Value) -> Norm {
     norm
 }
 
-fn welcome(of: &Value) -> Welcome {
+fn table(of: &Value) -> Table {
     let mut values = [0; 16];
     for (to, from) in values.iter_mut().zip(of["values"].as_array().unwrap()) {
         *to = from.as_u64().unwrap() as u8;
     }
+    Table {
+        id: TableId(number(of, "table")),
+        bits: number(of, "bits"),
+        form: Form::new(number(of, "width"), Lane::from_bits(number(of, "lane")).unwrap()).unwrap(),
+        granularity: number(of, "granularity"),
+        fraction: of["fraction"].as_f64().unwrap(),
+        t_p: of["t_p"].as_f64().unwrap(),
+        values,
+    }
+}
+
+fn welcome(of: &Value) -> Welcome {
+    let tables: Vec<Table> = of["tables"].as_array().unwrap().iter().map(table).collect();
     Welcome {
         session: Cookie(number(of, "session")),
         data_slots: number(of, "data_slots"),
         norm_slots: number(of, "norm_slots"),
         quorum: number(of, "quorum"),
-        lane: Lane::from_bits(number(of, "lane")).unwrap(),
         policy: if number::<u8>(of, "policy") == 0 { Policy::Reliable } else { Policy::BestEffort },
         shards: number(of, "shards"),
         deadline: Duration::from_micros(number(of, "deadline_us")),
-        table: TableId(number(of, "table")),
-        bits: number(of, "bits"),
-        granularity: number(of, "granularity"),
-        fraction: of["fraction"].as_f64().unwrap(),
-        values,
+        tables: Tables::new(&tables).unwrap(),
         job_seed: number(of, "job_seed"),
         nonce: number(of, "nonce"),
-        t_p: of["t_p"].as_f64().unwrap(),
         block: number(of, "block"),
         min_workers: number(of, "min_workers"),
         max_workers: number(of, "max_workers"),
@@ -180,9 +187,11 @@ fn every_packet_of_the_vectors_parses_and_is_emitted_byte_for_byte() {
         let header = header(&packet["header"]);
         let (parsed, payload) = Header::parse(&bytes).unwrap();
         assert_eq!(parsed, header, "{name}");
-        let lane = Lane::from_bits(packet["lane"].as_u64().unwrap_or(8) as u8).unwrap();
-        let lists = 8 * packet["welcome"]["shares"].as_array().map_or(0, Vec::len);
-        assert_eq!(payload.len(), header.kind.payload_len(lane) + lists, "{name}");
+        let number = |name: &str, default: u64| packet[name].as_u64().unwrap_or(default) as u8;
+        let form = Form::new(number("width", 4), Lane::from_bits(number("lane", 8)).unwrap()).unwrap();
+        let rows = |list: &str| packet["welcome"][list].as_array().map_or(0, Vec::len);
+        let lists = 8 * rows("shares") + 40 * rows("tables").saturating_sub(1);
+        assert_eq!(payload.len(), header.kind.payload_len(form) + lists, "{name}");
         let body = body(packet, header.kind, payload);
         assert_eq!(body, payload, "{name}");
         // Emitting writes every byte, whatever was there before.

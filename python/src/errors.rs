@@ -84,6 +84,9 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
             })
         }
         WorkerError::Session(error) => session(py, error, &message),
+        WorkerError::Plan { .. } | WorkerError::EmptySpan { .. } | WorkerError::NoTable { .. } => {
+            exception(py, "PlanError", &message, |_| Ok(()))
+        }
         WorkerError::Empty => exception(py, "EmptyError", &message, |_| Ok(())),
         WorkerError::TooLong { length } => {
             exception(py, "TooLongError", &message, |d| d.set_item("length", length))

@@ -9,7 +9,9 @@ use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use thc_worker::{CallOptions, Controller, ControllerUrl, GroupConfig, Mode, WorkerError};
+use thc_protocol::TableId;
+use thc_protocol::wire::Table;
+use thc_worker::{CallOptions, Choice, Controller, ControllerUrl, GroupConfig, Mode, Span, WorkerError};
 
 /// A worker's membership in a job.
 #[pyclass(module = "thc._native", frozen)]
@@ -25,6 +27,26 @@ fn options(mode: &str, feedback: Option<u64>) -> Result<CallOptions, String> {
         other => return Err(format!("mode = {other:?}: write \"compressed\" or \"raw\"")),
     };
     Ok(CallOptions { mode, feedback })
+}
+
+fn spans(plan: Vec<(usize, Option<u8>)>) -> Vec<Span> {
+    let choice = |table: Option<u8>| table.map_or(Choice::Raw, |id| Choice::Table(TableId(id)));
+    plan.into_iter().map(|(length, table)| Span { length, choice: choice(table) }).collect()
+}
+
+/// A table of the job.
+fn table<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyDict>> {
+    let found = PyDict::new(py);
+    found.set_item("id", table.id.0)?;
+    found.set_item("bits", table.bits)?;
+    found.set_item("width", table.form.width())?;
+    found.set_item("lane", table.form.lane().bits())?;
+    found.set_item("granularity", table.granularity)?;
+    found.set_item("fraction", table.fraction)?;
+    let values =
+        if table.form.is_identity() { (0..=255).collect() } else { table.values[..1 << table.bits].to_vec() };
+    found.set_item("values", values.into_iter().map(u32::from).collect::<Vec<_>>())?;
+    Ok(found)
 }
 
 /// The controller, if `ps` names one.
@@ -175,6 +197,33 @@ impl Group {
         Ok(Handle { inner: Mutex::new(Some(handle)) })
     }
 
+    /// [`Self::allreduce`] as a plan chooses: lengths of spans, each with the number of one of the job's tables, or None for RAW.
+    #[pyo3(signature = (array, plan, feedback))]
+    fn allreduce_plan(
+        &self,
+        py: Python<'_>,
+        mut array: PyReadwriteArrayDyn<'_, f32>,
+        plan: Vec<(usize, Option<u8>)>,
+        feedback: Option<u64>,
+    ) -> PyResult<()> {
+        let (plan, data) = (spans(plan), array.as_slice_mut()?);
+        self.with(py, |group| group.allreduce_plan(data, &plan, feedback))
+    }
+
+    /// [`Self::allreduce_async`] as a plan chooses.
+    #[pyo3(signature = (array, plan, feedback))]
+    fn allreduce_plan_async(
+        &self,
+        py: Python<'_>,
+        array: PyReadonlyArrayDyn<'_, f32>,
+        plan: Vec<(usize, Option<u8>)>,
+        feedback: Option<u64>,
+    ) -> PyResult<Handle> {
+        let (plan, data) = (spans(plan), array.as_slice()?);
+        let handle = self.with(py, |group| group.allreduce_plan_async(data.to_vec(), &plan, feedback))?;
+        Ok(Handle { inner: Mutex::new(Some(handle)) })
+    }
+
     /// Totals since the group was joined, by the names of `thc_worker::Stats`; times in seconds.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.with(py, thc_worker::Group::stats)?;
@@ -218,7 +267,10 @@ impl Group {
         found.set_item("quorum", parameters.quorum)?;
         found.set_item("slots", parameters.data_slots)?;
         found.set_item("norm_slots", parameters.norm_slots)?;
-        found.set_item("lane", parameters.lane.bits())?;
+        let told = parameters.tables.first();
+        found.set_item("lane", told.form.lane().bits())?;
+        let tables: PyResult<Vec<_>> = parameters.tables.iter().map(|table| self::table(py, table)).collect();
+        found.set_item("tables", tables?)?;
         found.set_item("policy", policy)?;
         found.set_item("deadline", parameters.deadline.as_secs_f64())?;
         found.set_item("shards", parameters.shards)?;

@@ -64,7 +64,7 @@ pub enum Fraction {
 impl Server {
     #[new]
     #[pyo3(signature = (*, workers, cookie, job, listen, quorum=None, bits=None, granularity=None, fraction=None,
-                        lane=None, slots=None, norm_slots=None, block=None, policy=None, deadline=None, seed=None,
+                        lane=None, tables=None, slots=None, norm_slots=None, block=None, policy=None, deadline=None, seed=None,
                         shards=None, pin=None, busy_poll=None, recv_buffer=None, send_buffer=None,
                         memory_limit=None, inject=None, inject_seed=None, share=None, shares=None, reserved=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -79,6 +79,7 @@ impl Server {
         granularity: Option<u64>,
         fraction: Option<Fraction>,
         lane: Option<u64>,
+        tables: Option<Vec<String>>,
         slots: Option<u64>,
         norm_slots: Option<u64>,
         block: Option<u64>,
@@ -119,6 +120,11 @@ impl Server {
                 granularity,
                 fraction: fraction.transpose()?,
                 lane,
+                tables: tables
+                    .iter()
+                    .flatten()
+                    .map(|table| parse("tables", table))
+                    .collect::<Result<_, _>>()?,
                 data_slots: slots,
                 norm_slots,
                 block,

@@ -7,9 +7,9 @@
 from thc.asynchronous import Asynchronous, ModelServer, Pulled, Pushed
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
-from thc.group import Group, Handle
+from thc.group import Group, Handle, Plan
 from thc.server import Server
-from thc.stats import Job, Stats
+from thc.stats import Job, Stats, Table
 
 __all__ = [
     "Asynchronous",
@@ -17,9 +17,11 @@ __all__ = [
     "Handle",
     "Job",
     "ModelServer",
+    "Plan",
     "Pulled",
     "Pushed",
     "Server",
     "Stats",
+    "Table",
     *_errors,
 ]

@@ -29,6 +29,7 @@ __all__ = [
     "NormError",
     "NormLostError",
     "PanickedError",
+    "PlanError",
     "ReformingError",
     "ServerError",
     "SessionError",
@@ -166,6 +167,10 @@ class ReformingError(SessionError):
 
 class EmptyError(ThcError, ValueError):
     """The array has no coordinates."""
+
+
+class PlanError(ThcError, ValueError):
+    """The plan is none for this array, or names a table that the job does not have."""
 
 
 class TooLongError(ThcError, ValueError):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import atexit
 import json
+import operator
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,11 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import _native, environment, rendezvous
-from thc.errors import ConfigError
+from thc.errors import ConfigError, PlanError
 from thc.server import Server
-from thc.stats import Job, Stats
+from thc.stats import Job, Stats, Table
 
-__all__ = ["Group", "Handle"]
+__all__ = ["Group", "Handle", "Plan"]
+
+Plan = Sequence[tuple[int, int | str]]
+"""Spans of an array, each with its length and the id of one of the job's tables, or ``"raw"``."""
 
 Array = npt.NDArray[Any]
 
@@ -52,6 +56,19 @@ def _as_f32(array: Array) -> npt.NDArray[np.float32]:
     if not array.flags.writeable:
         raise ValueError("the array is read-only, and an all-reduce overwrites it: give a copy")
     return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def _spans(plan: Plan) -> list[tuple[int, int | None]]:
+    """A plan as the library takes it: no table is RAW."""
+    spans: list[tuple[int, int | None]] = []
+    for length, choice in plan:
+        if isinstance(choice, str) and choice != "raw":
+            raise PlanError(f'choice {choice!r}: give the id of one of the job\'s tables, or "raw"')
+        number = None if isinstance(choice, str) else operator.index(choice)
+        if operator.index(length) < 1 or (number is not None and not 0 <= number <= 255):
+            raise PlanError(f"span of {length} coordinates as {choice!r}: lengths are at least 1, ids 1 to 255")
+        spans.append((operator.index(length), number))
+    return spans
 
 
 class Handle:
@@ -259,10 +276,19 @@ class Group:
     @property
     def job(self) -> Job:
         """What the parameter server said about the job."""
-        return Job(**{key: value for key, value in self._native.parameters().items() if key not in ("job", "worker")})
+        return Job(**{key: value for key, value in self._native.parameters().items() if key not in ("job", "worker", "tables")})
+
+    @property
+    def tables(self) -> list[Table]:
+        """The job's lookup tables, which a plan may choose from; calls take the first that name none."""
+        return [Table(**table) for table in self._native.parameters()["tables"]]
 
     def allreduce(
-        self, array: Array, mode: str = "compressed", feedback: int | str | None = None
+        self,
+        array: Array,
+        mode: str = "compressed",
+        feedback: int | str | None = None,
+        plan: Plan | None = None,
     ) -> Array:
         """Replaces the array by the mean over all workers, and returns it.
 
@@ -272,21 +298,36 @@ class Group:
         are reduced in place; others are converted to float32 and back. Other threads run meanwhile; none may
         touch the array.
 
-        Raises :exc:`~thc.NonFiniteError` on all workers alike if one has a NaN, :exc:`~thc.SessionError` if the
+        With a ``plan``, a list of ``(length, choice)``, each span of the array travels by itself, from the first
+        coordinate on: ``choice`` is the ``id`` of one of :attr:`tables`, or ``"raw"``; ``mode`` then means nothing. All
+        workers must give the same plan. A span that goes raw takes its error feedback along and leaves none, so plans may
+        change from call to call. A span is padded to whole packets, by fewer than 1024 coordinates.
+
+        Raises :exc:`~thc.PlanError` if the plan is none for this array or this job,
+        :exc:`~thc.NonFiniteError` on all workers alike if one has a NaN, :exc:`~thc.SessionError` if the
         group must :meth:`rejoin`. Whatever it raises, error feedback is as before the call.
         """
         data = _as_f32(array)
-        self._native.allreduce(data, mode, feedback_key(feedback))
+        if plan is None:
+            self._native.allreduce(data, mode, feedback_key(feedback))
+        else:
+            self._native.allreduce_plan(data, _spans(plan), feedback_key(feedback))
         if data is not array:
             array[...] = data
         return array
 
     def allreduce_async(
-        self, array: Array, mode: str = "compressed", feedback: int | str | None = None
+        self,
+        array: Array,
+        mode: str = "compressed",
+        feedback: int | str | None = None,
+        plan: Plan | None = None,
     ) -> Handle:
         """Starts an all-reduce of a copy of the array; several may be under way, and they complete in their
         order. The handle's ``wait`` writes the mean into the array."""
         data = _as_f32(array)
+        if plan is not None:
+            return Handle(self._native.allreduce_plan_async(data, _spans(plan), feedback_key(feedback)), array, data)
         return Handle(self._native.allreduce_async(data, mode, feedback_key(feedback)), array, data)
 
     def stats(self) -> Stats:

@@ -17,7 +17,8 @@ class Server:
 
     ``workers`` is how many the job has, ``cookie`` the secret with which they join. The rest are the keys of
     ``thc-ps``, in the same units: ``fraction`` is a number or text like ``"1/32"``, ``deadline`` seconds or text
-    like ``"200ms"``, buffers and ``memory_limit`` bytes. With ``shares``, the addresses of as many servers, it serves the
+    like ``"200ms"``, buffers and ``memory_limit`` bytes. ``tables`` are further lookup tables that a plan may choose, each as
+    text like ``"bits=2"`` or ``"bits=2,lane=4"``. With ``shares``, the addresses of as many servers, it serves the
     slots of number ``share`` alone. ``inject`` is for tests: ``"loss=0.01"``.
     """
 
@@ -33,6 +34,7 @@ class Server:
         granularity: int | None = None,
         fraction: float | str | None = None,
         lane: int | None = None,
+        tables: Sequence[str] | None = None,
         slots: int | None = None,
         norm_slots: int | None = None,
         block: int | None = None,
@@ -61,6 +63,7 @@ class Server:
             granularity=granularity,
             fraction=fraction,
             lane=lane,
+            tables=tables,
             slots=slots,
             norm_slots=norm_slots,
             block=block,

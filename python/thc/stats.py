@@ -97,6 +97,26 @@ class Stats:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A lookup table of the job, and how indices of it and their sums travel."""
+
+    id: int
+    """Its number, as plans name it."""
+    bits: int
+    """Its bit budget b: it has 2^b values."""
+    width: int
+    """Bits per coordinate on the way up."""
+    lane: int
+    """Bits per coordinate on the way down."""
+    granularity: int
+    """Its largest value."""
+    fraction: float
+    """The share of coordinates that is truncated."""
+    values: list[int]
+    """T."""
+
+
+@dataclass(frozen=True)
 class Job:
     """What the parameter server said about the job when the group was joined."""
 

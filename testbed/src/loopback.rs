@@ -11,8 +11,8 @@ use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, partition, rht};
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Outcome, Shard, Sink};
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Outcome, Shard, Sink};
+use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 
 use crate::error::{Error, Result};
@@ -65,7 +65,8 @@ impl Loopback {
         let sum = u32::from(table.granularity()) * u32::from(workers);
         let lane = if sum <= Lane::Bits8.max_sum() { Lane::Bits8 } else { Lane::Bits16 };
         let mut aggregator = Aggregator::new(Shard::WHOLE, MEMORY);
-        aggregator.install_table(TABLE, table.values16())?;
+        let form = Form::new(4, lane).unwrap_or(Form::USUAL);
+        aggregator.install_table(TABLE, Lookup { form, values: table.values16() })?;
         aggregator.install_job(JobConfig {
             job: JOB,
             cookie: COOKIE,
@@ -74,7 +75,6 @@ impl Loopback {
             skip: false,
             data_slots: SLOTS,
             norm_slots: SLOTS,
-            lane,
             tables: vec![TABLE],
         })?;
         for worker in 0..workers {
@@ -151,7 +151,7 @@ impl Loopback {
         let sums = self.sums(&packed)?;
         let (count, granularity) = (u32::from(self.workers), u32::from(self.table.granularity()));
         match self.lane {
-            Lane::Bits8 => dequantize8(&sums, count, granularity, range, &mut rotated)?,
+            Lane::Bits4 | Lane::Bits8 => dequantize8(&sums, count, granularity, range, &mut rotated)?,
             Lane::Bits16 => dequantize16(&sums, count, granularity, range, &mut rotated)?,
         }
         Ok(rht::inverse_into(&mut rotated, mean, key)?)
@@ -179,7 +179,7 @@ impl Loopback {
 
     /// All workers' packed indices to the sums as they are on the wire.
     fn sums(&mut self, packed: &[Vec<u8>]) -> Result<Vec<u8>> {
-        let bytes = self.lane.data_len();
+        let bytes = Form::new(4, self.lane).unwrap_or(Form::USUAL).data_len();
         let packets = packed.first().map_or(0, Vec::len) / bytes;
         let mut sums = Vec::new();
         for packet in 0..packets {

@@ -136,20 +136,21 @@ class Table:
         return sums.astype(np.float32) * self.step(m, count) + (-m)
 
 
-def pack(indices):
-    """DATA's payload (P2)."""
-    return (indices[0::2] << 4 | indices[1::2]).astype(np.uint8).tobytes()
+def pack(indices, width):
+    """DATA's payload (P2): bits one behind the other, the first on top."""
+    bits = indices[:, None] >> np.arange(width - 1, -1, -1) & 1
+    return np.packbits(bits.astype(np.uint8)).tobytes()
 
 
-def unpack(payload):
-    """The indices of DATA's payload (P2)."""
-    packed = np.frombuffer(payload, np.uint8)
-    return np.stack([packed >> 4, packed & 15], axis=1).reshape(-1)
+def unpack(payload, width):
+    """The indices of DATA's payload, or sums of 4 bits (P2)."""
+    bits = np.unpackbits(np.frombuffer(payload, np.uint8)).reshape(-1, width)
+    return bits.astype(np.int64) @ (1 << np.arange(width - 1, -1, -1))
 
 
 def sums(payload, lane):
     """RESULT's payload (P2)."""
-    return np.frombuffer(payload, ">u2" if lane == 16 else np.uint8).astype(np.int64)
+    return unpack(payload, lane)
 
 
 def raw_exponent(maximum, workers):

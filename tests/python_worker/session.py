@@ -21,7 +21,6 @@ OUTSTANDING = 128  # packets whose results fit the socket's buffer; a job's cred
 RESULT_OF = {wire.NORM: wire.NORM_RESULT, wire.DATA: wire.RESULT, wire.RAW: wire.RAW_RESULT}
 LENGTHS = {
     wire.NORM_RESULT: 20,
-    wire.RESULT: 1024,
     wire.RAW_RESULT: 1024,
     wire.NUDGE: 12,
     wire.MISMATCH: 40,
@@ -118,9 +117,11 @@ class Worker:
         w = self.welcome
         if w.policy != 0 or w.quorum != self.workers:
             raise SessionError("this worker does reliable jobs with full quorum only")
-        if not THRESHOLDS[0] <= w.t_p <= THRESHOLDS[1]:
-            raise SessionError(f"t_p = {w.t_p} leads out of the range of P5")
-        self.table = numerics.Table(w.values[: 1 << w.bits], w.t_p)
+        t_p = w.tables[0].t_p
+        if not THRESHOLDS[0] <= t_p <= THRESHOLDS[1]:
+            raise SessionError(f"t_p = {t_p} leads out of the range of P5")
+        self.told = w.tables[0]
+        self.table = numerics.Table(self.told.all_values(), self.told.t_p)
         self.norms, self.data = Stream(w.norm_slots), Stream(w.data_slots, w.credit)
 
     def _introduce(self, now):
@@ -147,8 +148,12 @@ class Worker:
     def _is_another_job(self, now):
         """P24: the session is over, because the job is configured otherwise than it was."""
         own = ("session", "nonce", "fingerprint")
-        names = [name for name in now.__dataclass_fields__ if name not in own]
-        differ = [name for name in names if getattr(self.welcome, name) != getattr(now, name)]
+
+        def flat(welcome):
+            return vars(welcome) | vars(welcome.tables[0])
+
+        was, is_ = flat(self.welcome), flat(now)
+        differ = [name for name in is_ if name not in own and was[name] != is_[name]]
         raise SessionError(f"the job is configured otherwise than it was: {', '.join(differ)}")
 
     def _take_ask(self, payload):
@@ -268,7 +273,8 @@ class Worker:
             return None
         if header.kind == wire.REFUSED and wire.parse_refused(payload)[0] == wire.REFORMING:
             raise SessionError(f"worker {payload[1]} has restarted: all workers must join anew")
-        if len(payload) != LENGTHS.get(header.kind):
+        sums = self.told.coordinates() * self.told.lane // 8
+        if len(payload) != (sums if header.kind == wire.RESULT else LENGTHS.get(header.kind)):
             return None
         if header.kind == wire.ASK:
             self._take_ask(payload)
@@ -327,14 +333,14 @@ class Worker:
         """The norm stage: ℓ for each partition (P4, P5)."""
         maxima = [0.0] * len(parts)
         own, culprits, damaged = [0] * len(parts), [], []
-        table = self.welcome.table if mode == wire.COMPRESSED else 0
+        table = self.told.table if mode == wire.COMPRESSED else 0
 
         def norms():
             for index, (offset, length, _) in enumerate(parts):
                 part = x[offset : offset + length]
                 value = numerics.norm(part) if mode == wire.COMPRESSED else np.max(np.abs(part))
                 own[index] = bits = wire.value_of(value, self.number)
-                norm = wire.Norm(bits, len(x), call % (1 << 16), table, mode, key)
+                norm = wire.Norm(bits, len(x) - offset, call % (1 << 16), table, mode, key)
                 yield wire.NORM, 0, norm.payload(), index
 
         def take(index, _count, payload):
@@ -359,7 +365,7 @@ class Worker:
         return maxima
 
     def _compressed(self, x, parts, maxima, call, mean):
-        per_packet = 1024 if self.welcome.lane == 8 else 512
+        per_packet = self.told.coordinates()
         keys = [numerics.sign_key(self.welcome.job_seed, call, index) for index in range(len(parts))]
         estimates, missing = {}, {}
 
@@ -372,14 +378,14 @@ class Worker:
                 indices = self.table.indices(y, m, self.rng.integers(0, 1 << 23, d))
                 estimates[index], missing[index] = np.zeros(d, np.float32), d // per_packet
                 for first in range(0, d, per_packet):
-                    payload = numerics.pack(indices[first : first + per_packet])
-                    yield wire.DATA, self.welcome.table, payload, (index, first)
+                    payload = numerics.pack(indices[first : first + per_packet], self.told.width)
+                    yield wire.DATA, self.told.table, payload, (index, first)
 
         def take(place, count, payload):
             index, first = place
             offset, length, d = parts[index]
             m = self.table.range(maxima[index], d)
-            sums = numerics.sums(payload, self.welcome.lane)
+            sums = numerics.sums(payload, self.told.lane)
             estimates[index][first : first + per_packet] = self.table.estimates(sums, m, count)
             missing[index] -= 1
             if missing[index] == 0:

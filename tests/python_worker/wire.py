@@ -126,6 +126,33 @@ def is_value(value, workers):
 
 
 @dataclass(frozen=True)
+class Table:
+    """A lookup table of a job (P6, P23)."""
+
+    table: int
+    bits: int
+    width: int
+    lane: int
+    granularity: int
+    fraction: float
+    t_p: float
+    values: bytes
+
+    ROW = struct.Struct(">BBBBHxxdd16s")
+
+    def row(self):
+        return self.ROW.pack(*(getattr(self, name) for name in self.__dataclass_fields__))
+
+    def all_values(self):
+        """T for all 2^b indices."""
+        return bytes(range(256)) if self.width == 8 else self.values[: 1 << self.bits]
+
+    def coordinates(self):
+        """Of one packet (P2)."""
+        return 512 if self.lane == 16 else 1024
+
+
+@dataclass(frozen=True)
 class Welcome:
     """P23."""
 
@@ -133,27 +160,21 @@ class Welcome:
     data_slots: int
     norm_slots: int
     quorum: int
-    lane: int
     policy: int
     shards: int
     deadline: int
-    table: int
-    bits: int
-    granularity: int
-    fraction: float
-    values: bytes
     job_seed: int
     nonce: int
-    t_p: float
     fingerprint: int
     block: int
     min_workers: int
     max_workers: int
     credit: int
     features: int
+    tables: tuple  # the first is what calls take that name none
     shares: tuple = ()  # of address and base port
 
-    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBxIIB35x")
+    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBBIIBB34x")
     SHARE = struct.Struct(">4sHxx")
 
     @staticmethod
@@ -161,41 +182,32 @@ class Welcome:
         """None for a payload that does not bear its own fingerprint."""
         if len(payload) < Welcome.FORM.size:
             return None
-        *fields, count = Welcome.FORM.unpack(payload[: Welcome.FORM.size])
-        rows = payload[Welcome.FORM.size :]
-        if len(rows) != count * Welcome.SHARE.size:
+        fixed, lists = payload[: Welcome.FORM.size], payload[Welcome.FORM.size :]
+        (
+            *begins, lane, policy, shards, deadline, table, bits, granularity, fraction, values, job_seed, nonce, t_p,
+            own, block, least, most, width, credit, features, shares, tables,
+        ) = Welcome.FORM.unpack(fixed)  # fmt: skip
+        at = shares * Welcome.SHARE.size
+        if len(lists) != at + tables * Table.ROW.size:
             return None
-        shares = tuple((".".join(map(str, ip)), port) for ip, port in Welcome.SHARE.iter_unpack(rows))
-        welcome = Welcome(*fields, shares)
+        first = Table(table, bits, width, lane, granularity, fraction, t_p, values)
+        welcome = Welcome(
+            *begins, policy, shards, deadline, job_seed, nonce, own, block, least, most, credit, features,
+            (first, *(Table(*row) for row in Table.ROW.iter_unpack(lists[at:]))),
+            tuple((".".join(map(str, ip)), port) for ip, port in Welcome.SHARE.iter_unpack(lists[:at])),
+        )  # fmt: skip
         return welcome if welcome.fingerprint == fingerprint(payload) else None
 
     def payload(self):
-        rows = [self.SHARE.pack(bytes(map(int, ip.split("."))), port) for ip, port in self.shares]
-        return self.FORM.pack(
-            self.session,
-            self.data_slots,
-            self.norm_slots,
-            self.quorum,
-            self.lane,
-            self.policy,
-            self.shards,
-            self.deadline,
-            self.table,
-            self.bits,
-            self.granularity,
-            self.fraction,
-            self.values,
-            self.job_seed,
-            self.nonce,
-            self.t_p,
-            self.fingerprint,
-            self.block,
-            self.min_workers,
-            self.max_workers,
-            self.credit,
-            self.features,
-            len(rows),
-        ) + b"".join(rows)
+        shares = [self.SHARE.pack(bytes(map(int, ip.split("."))), port) for ip, port in self.shares]
+        first, *more = self.tables
+        fixed = self.FORM.pack(
+            self.session, self.data_slots, self.norm_slots, self.quorum, first.lane, self.policy, self.shards,
+            self.deadline, first.table, first.bits, first.granularity, first.fraction, first.values, self.job_seed,
+            self.nonce, first.t_p, self.fingerprint, self.block, self.min_workers, self.max_workers, first.width,
+            self.credit, self.features, len(shares), len(more),
+        )  # fmt: skip
+        return fixed + b"".join(shares) + b"".join(table.row() for table in more)
 
 
 def fingerprint(welcome):

@@ -14,7 +14,7 @@ use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
-use thc_protocol::wire::{Header, Kind, MAX_PACKET, Mode, Norm, Shares, Welcome};
+use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Shares, Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
@@ -53,7 +53,20 @@ pub fn text() -> String {
             Call { mode: Mode::Raw, key: 0, length: 3, ends: 3, nan: false },
         ],
     };
-    let sessions: Vec<Value> = [narrow, wide].iter().map(|plan| Session::begin(plan).run(plan)).collect();
+    let of = |bits: u8, granularity, lane, workers| Plan {
+        workers,
+        lane,
+        table: LookupTable::solve(bits, granularity, 0.25).unwrap(),
+        job_seed: u64::from(bits),
+        block: 10,
+        calls: vec![Call { mode: Mode::Compressed, key: 0, length: 1030, ends: 1030, nan: false }],
+    };
+    let one = of(1, 5, Lane::Bits4, 3);
+    let two = of(2, 7, Lane::Bits4, 2);
+    let three = of(3, 40, Lane::Bits8, 2);
+    let eight = of(8, 255, Lane::Bits16, 2);
+    let sessions: Vec<Value> =
+        [narrow, wide, one, two, three, eight].iter().map(|plan| Session::begin(plan).run(plan)).collect();
     // One line for each session and call: short enough to read, long enough to stay small.
     let mut text = String::from("{\"sessions\": [\n");
     for (i, session) in sessions.iter().enumerate() {
@@ -175,18 +188,20 @@ impl Session {
             data_slots: 4,
             norm_slots: 2,
             quorum: plan.workers,
-            lane: plan.lane,
             policy: Policy::Reliable,
             shards: 1,
             deadline: Duration::ZERO,
-            table,
-            bits: plan.table.bits(),
-            granularity: plan.table.granularity(),
-            fraction: plan.table.fraction(),
-            values: plan.table.values16(),
+            tables: Tables::one(Table {
+                id: table,
+                bits: plan.table.bits(),
+                form: Form::new(plan.table.bits(), plan.lane).unwrap(),
+                granularity: plan.table.granularity(),
+                fraction: plan.table.fraction(),
+                t_p: plan.table.t_p(),
+                values: plan.table.values16(),
+            }),
             job_seed: plan.job_seed,
             nonce: 0,
-            t_p: plan.table.t_p(),
             block: plan.block,
             min_workers: plan.workers,
             max_workers: plan.workers,
@@ -195,7 +210,7 @@ impl Session {
             shares: Shares::NONE,
         };
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
-        aggregator.install_table(table, welcome.values).unwrap();
+        aggregator.install_table(table, welcome.tables.first().into()).unwrap();
         let config = JobConfig {
             job: JOB,
             cookie: SESSION,
@@ -204,7 +219,6 @@ impl Session {
             skip: false,
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
-            lane: plan.lane,
             tables: vec![table],
         };
         aggregator.install_job(config).unwrap();

@@ -11,7 +11,7 @@ use std::process::Command;
 use thc_protocol::Lane;
 use thc_protocol::aggregator::{DropReason, Event};
 use thc_protocol::wire::{
-    FLAG_NUDGE, HEADER_LEN, Header, HeaderError, Kind, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, Norm, Nudge,
+    FLAG_NUDGE, Form, HEADER_LEN, Header, HeaderError, Kind, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, Norm, Nudge,
     RAW_LEN, RESULT_LEN, STRAGGLER_LEN, Straggler, VERSION,
 };
 
@@ -193,7 +193,7 @@ fn passes_make_whole_packets() {
     let passes = RESULT_LEN / words.len();
     assert_eq!(passes * words.len(), RESULT_LEN);
     assert_eq!(passes * words.len(), RAW_LEN);
-    assert_eq!(passes * indices.len(), Kind::Data.payload_len(Lane::Bits8));
+    assert_eq!(passes * indices.len(), Kind::Data.payload_len(Form::USUAL));
     let done = json["headers"].as_array().unwrap().iter().filter(|h| h["header_type"] == "done_h").count();
     assert_eq!(done, passes - 1);
     assert_eq!(laid_out(&json, "done_h").len(), words.len());
@@ -272,5 +272,8 @@ fn lanes_of_16_bits_compile() {
     assert!(compiled.status.success() && said.trim().is_empty(), "{said}");
     let json: Value = serde_json::from_slice(&fs::read(out.path().join("thc.json")).unwrap()).unwrap();
     let passes = RESULT_LEN / laid_out(&json, "words_h").len();
-    assert_eq!(passes * laid_out(&json, "indices_h").len(), Kind::Data.payload_len(Lane::Bits16));
+    assert_eq!(
+        passes * laid_out(&json, "indices_h").len(),
+        Kind::Data.payload_len(Form::new(4, Lane::Bits16).unwrap())
+    );
 }

@@ -7,13 +7,13 @@ local HEADER = 20 -- P1
 local VERSION = 2
 local NOBODY = 255
 
--- P2: name, direction, and the payload's length; DATA has one for 8-bit and one for 16-bit lanes.
+-- P2: name, direction, and the payload's length; DATA and RESULT have one for each form that there is.
 local kinds = {
     [0x01] = { name = "NORM", up = true, lengths = { 20 } },
-    [0x02] = { name = "DATA", up = true, lengths = { 512, 256 } },
+    [0x02] = { name = "DATA", up = true, lengths = { 512, 64, 128, 192, 256, 384 } },
     [0x03] = { name = "RAW", up = true, lengths = { 1024 } },
     [0x11] = { name = "NORM_RESULT", answers = 0x01, lengths = { 20 } },
-    [0x12] = { name = "RESULT", answers = 0x02, lengths = { 1024 } },
+    [0x12] = { name = "RESULT", answers = 0x02, lengths = { 1024, 512 } },
     [0x13] = { name = "RAW_RESULT", answers = 0x03, lengths = { 1024 } },
     [0x14] = { name = "STRAGGLER", lengths = { 8 } },
     [0x15] = { name = "MISMATCH", lengths = { 40 } },
@@ -107,11 +107,13 @@ local f = {
     welcome_block = ProtoField.uint8("thc.welcome.block", "Block size (log2 of coordinates)"),
     welcome_min_workers = ProtoField.uint8("thc.welcome.min_workers", "Least workers"),
     welcome_max_workers = ProtoField.uint8("thc.welcome.max_workers", "Most workers"),
+    welcome_width = ProtoField.uint8("thc.welcome.width", "Bits per index"),
     welcome_credit = ProtoField.uint32("thc.welcome.credit", "Credit (packets, 0 is no bound)"),
     welcome_features = ProtoField.uint32("thc.welcome.features", "Features needed", base.HEX),
     welcome_shares = ProtoField.uint8("thc.welcome.shares", "Shares (0: one server)"),
     welcome_share = ProtoField.ipv4("thc.welcome.share", "Share's address"),
     welcome_share_port = ProtoField.uint16("thc.welcome.share.port", "Share's base port"),
+    welcome_tables = ProtoField.uint8("thc.welcome.tables", "Further lookup tables"),
     ask_nonce = ProtoField.uint64("thc.ask.nonce", "Nonce asked for", base.HEX),
     -- What several packets together say; in brackets in the display.
     seq = ProtoField.uint64("thc.seq", "Sequence number", base.DEC, nil, nil, "round x slots + slot (P8), once WELCOME was seen"),
@@ -204,6 +206,18 @@ local function norm(tvb, tree)
 end
 
 -- P23
+-- A lookup table beside the first, with the same fields.
+local function further_table(tvb, tree)
+    tree:add(f.welcome_table, tvb(0, 1))
+    tree:add(f.welcome_bits, tvb(1, 1))
+    tree:add(f.welcome_width, tvb(2, 1))
+    tree:add(f.welcome_lane, tvb(3, 1))
+    tree:add(f.welcome_granularity, tvb(4, 2))
+    tree:add(f.welcome_fraction, tvb(8, 8))
+    tree:add(f.welcome_t_p, tvb(16, 8))
+    tree:add(f.welcome_values, tvb(24, 16))
+end
+
 local function welcome(tvb, tree, header)
     tree:add(f.welcome_session, tvb(0, 4))
     tree:add(f.welcome_data_slots, tvb(4, 4))
@@ -225,12 +239,18 @@ local function welcome(tvb, tree, header)
     tree:add(f.welcome_block, tvb(80, 1))
     tree:add(f.welcome_min_workers, tvb(81, 1))
     tree:add(f.welcome_max_workers, tvb(82, 1))
+    tree:add(f.welcome_width, tvb(83, 1))
     tree:add(f.welcome_credit, tvb(84, 4))
     tree:add(f.welcome_features, tvb(88, 4))
     tree:add(f.welcome_shares, tvb(92, 1))
     for row = 0, tvb(92, 1):uint() - 1 do
         tree:add(f.welcome_share, tvb(128 + 8 * row, 4))
         tree:add(f.welcome_share_port, tvb(132 + 8 * row, 2))
+    end
+    local tables, rows = tvb(93, 1):uint(), 128 + 8 * tvb(92, 1):uint()
+    tree:add(f.welcome_tables, tvb(93, 1))
+    for row = 0, tables - 1 do
+        further_table(tvb(rows + 40 * row, 40), tree)
     end
     slots[header.job .. "/" .. tvb(0, 4):uint()] = { data = tvb(4, 4):uint(), norm = tvb(8, 4):uint() }
     return string.format("session 0x%08x, quorum %d, b=%d g=%d, %d slots", tvb(0, 4):uint(), tvb(12, 1):uint(),
@@ -301,8 +321,8 @@ local payloads = {
 -- Whether a packet is as long as its kind says. Behind WELCOME's fixed part are lists, whose counts are in it (P23).
 local function fits(kind, tvb)
     local length, more = tvb:reported_len() - HEADER, 0
-    if kind.lists and tvb:captured_len() > HEADER + 92 then
-        more = 8 * tvb(HEADER + 92, 1):uint()
+    if kind.lists and tvb:captured_len() > HEADER + 93 then
+        more = 8 * tvb(HEADER + 92, 1):uint() + 40 * tvb(HEADER + 93, 1):uint()
     end
     for _, right in ipairs(kind.lengths) do
         if length == right + more then

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 
-use super::{aggregate, block, lattice, norm, quantize, rht};
+use super::{aggregate, block, lattice, norm, pack, quantize, rht};
 use crate::block::{Compressing, Estimating, Fed};
 use crate::isa::Isa;
 use crate::lattice::Lattice;
@@ -211,7 +211,9 @@ fn check_aggregate(isa: Isa, len: usize, seed: u64, offset: usize) {
     let mut packed = Misaligned::new(&bytes(len, seed), offset);
     let packed = packed.get();
     let table: [u8; 16] = bytes(16, !seed).try_into().unwrap();
-    let lookups: [(usize, Lookup, Dispatched); 4] = [
+    let lookups: [(usize, Lookup, Dispatched); 6] = [
+        (1, scalar::aggregate::lookup_set4_half, aggregate::lookup_set4_half),
+        (1, scalar::aggregate::lookup_add4_half, aggregate::lookup_add4_half),
         (2, scalar::aggregate::lookup_set4, aggregate::lookup_set4),
         (2, scalar::aggregate::lookup_add4, aggregate::lookup_add4),
         (4, scalar::aggregate::lookup_set4_wide, aggregate::lookup_set4_wide),
@@ -224,6 +226,14 @@ fn check_aggregate(isa: Isa, len: usize, seed: u64, offset: usize) {
         dispatched(isa, got.get(), &table, packed);
         assert_eq!(want, got.get(), "lookup {i}");
     }
+    let (mut want, mut got) =
+        (bytes(2 * len, seed ^ 7), Misaligned::new(&bytes(2 * len, seed ^ 7), offset + 1));
+    scalar::aggregate::add8_wide(&mut want, packed);
+    aggregate::add8_wide(isa, got.get(), packed);
+    assert_eq!(want, got.get(), "add8_wide");
+    scalar::aggregate::set8_wide(&mut want, packed);
+    aggregate::set8_wide(isa, got.get(), packed);
+    assert_eq!(want, got.get(), "set8_wide");
     type Words = fn(&mut [u8], &[u8]);
     type DispatchedWords = fn(Isa, &mut [u8], &[u8]);
     let words: [(Words, DispatchedWords); 2] =
@@ -261,6 +271,27 @@ fn check_lattice(isa: Isa, on: &Lattice, x: &[f32], first: u64, offset: usize) {
         scalar::lattice::draw(x, scale, rounding, first as u32, &mut want);
         lattice::draw(isa, moved.get(), scale, rounding, first as u32, &mut got);
         assert_eq!(want, got);
+    }
+}
+
+fn check_pack(isa: Isa, groups: usize, seed: u64, offset: usize) {
+    type Pack = fn(&[u8], &mut [u8]);
+    type Dispatched = fn(Isa, &[u8], &mut [u8]);
+    let kernels: [(usize, usize, Pack, Dispatched); 7] = [
+        (8, 2, scalar::pack::narrow1, pack::narrow1),
+        (8, 4, scalar::pack::narrow2, pack::narrow2),
+        (8, 6, scalar::pack::narrow3, pack::narrow3),
+        (2, 8, scalar::pack::widen1, pack::widen1),
+        (4, 8, scalar::pack::widen2, pack::widen2),
+        (6, 8, scalar::pack::widen3, pack::widen3),
+        (1, 2, scalar::pack::spread4, pack::spread4),
+    ];
+    for (i, (from, to, plain, dispatched)) in kernels.into_iter().enumerate() {
+        let mut input = Misaligned::new(&bytes(from * groups, seed), offset);
+        let (mut want, mut got) = (vec![1; to * groups], Misaligned::new(&vec![2; to * groups], offset + 1));
+        plain(input.get(), &mut want);
+        dispatched(isa, input.get(), got.get());
+        assert_eq!(want, got.get(), "pack {i}");
     }
 }
 
@@ -405,6 +436,16 @@ macro_rules! suite {
                 for len in 0..150 {
                     for offset in [0, 1, 7, 31, 63] {
                         check_aggregate(isa, len, len as u64 * 31, offset);
+                    }
+                }
+            }
+
+            #[test]
+            fn pack_every_tail_and_alignment() {
+                let Some(isa) = isa() else { return };
+                for groups in 0..40 {
+                    for offset in [0, 1, 7, 31, 63] {
+                        check_pack(isa, groups, groups as u64 * 31, offset);
                     }
                 }
             }

@@ -33,6 +33,33 @@ pub(crate) fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]
     });
 }
 
+/// Two lanes of 4 bits are added as one number: their sums fit, so nothing is carried from one to the other.
+fn halves(table: &[u8; 16], byte: u8) -> u8 {
+    (table[usize::from(byte >> 4)] << 4).wrapping_add(table[usize::from(byte & 15)])
+}
+
+pub(crate) fn lookup_set4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    lanes.iter_mut().zip(packed).for_each(|(two, byte)| *two = halves(table, *byte));
+}
+
+pub(crate) fn lookup_add4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    lanes.iter_mut().zip(packed).for_each(|(two, byte)| *two = two.wrapping_add(halves(table, *byte)));
+}
+
+#[inline(always)]
+pub(crate) fn set8_wide(lanes: &mut [u8], values: &[u8]) {
+    for (lane, value) in lanes.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+        *lane = u16::from(*value).to_be_bytes();
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add8_wide(lanes: &mut [u8], values: &[u8]) {
+    for (lane, value) in lanes.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+        *lane = u16::from_be_bytes(*lane).wrapping_add(u16::from(*value)).to_be_bytes();
+    }
+}
+
 /// Combines 32-bit big-endian words of `lanes` and `words`.
 #[inline(always)]
 fn words(lanes: &mut [u8], words: &[u8], combine: impl Fn(u32, u32) -> u32) {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, Registry, SessionMember, StaticJob};
+use thc_protocol::wire::{Table, Tables};
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 use thc_transport::frame::Datagram;
 use tokio::sync::{mpsc, watch};
@@ -292,7 +293,8 @@ impl Agent {
                 continue;
             }
             let mut setup = job.spec.setup()?;
-            setup.welcome.table = TableId(job.table);
+            let table = Table { id: TableId(job.table), ..*setup.welcome.tables.first() };
+            setup.welcome.tables = Tables::one(table);
             setup.welcome.shards = self.config.shards;
             setup.config.tables = vec![TableId(job.table)];
             self.registry.insert(StaticJob { config: setup.config, welcome: setup.welcome });

@@ -221,10 +221,9 @@ impl Book {
             places.insert(target.clone(), self.place(target, capacity, &spec)?);
         }
         let setup = spec.setup().map_err(|error| Refusal::invalid(error.to_string()))?;
-        let welcome = &setup.welcome;
+        let told = setup.welcome.tables.first();
         let tables = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
-        let table =
-            self.table(welcome.bits, welcome.granularity, welcome.fraction, welcome.values, tables)?;
+        let table = self.table(told.bits, told.granularity, told.fraction, told.values, tables)?;
         self.serial += 1;
         let job = Job {
             spec,

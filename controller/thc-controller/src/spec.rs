@@ -7,7 +7,7 @@ use std::time::Duration;
 use thc_control_proto::v1;
 use thc_protocol::Policy;
 use thc_protocol::aggregator::JobConfig;
-use thc_protocol::wire::BLOCKS;
+use thc_protocol::wire::{BLOCKS, Form, Table, Tables};
 use thc_ps::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions};
 
 /// Longest name of a job.
@@ -109,6 +109,7 @@ impl Spec {
         };
         let setup = validated(options).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         let (config, welcome) = (&setup.config, &setup.welcome);
+        let table = welcome.tables.first();
         let norm_slots = asked.norm_slots.unwrap_or(config.norm_slots.min(MOST_NORM_SLOTS));
         Ok(Spec {
             name: name.clone(),
@@ -116,9 +117,9 @@ impl Spec {
             cookie: Hidden(config.cookie.0),
             seed: asked.seed.map(Hidden),
             workers: config.workers,
-            bits: welcome.bits,
-            granularity: welcome.granularity,
-            fraction: welcome.fraction,
+            bits: table.bits,
+            granularity: table.granularity,
+            fraction: table.fraction,
             data_slots: config.data_slots,
             norm_slots,
             block: welcome.block,
@@ -195,7 +196,11 @@ fn largest_block() -> u8 {
 /// A job goes through the same checks whoever configures it.
 fn validated(options: JobOptions) -> Result<JobSetup, thc_ps::ConfigError> {
     let mut config = ServerOptions { job: vec![options], ..ServerOptions::default() }.validate()?;
-    config.jobs.pop().ok_or(thc_ps::ConfigError::NoJob)
+    let mut setup = config.jobs.pop().ok_or(thc_ps::ConfigError::NoJob)?;
+    // The switch program has one form: fewer bits travel in it as they are.
+    let first = *setup.welcome.tables.first();
+    setup.welcome.tables = Tables::one(Table { form: Form::USUAL, ..first });
+    Ok(setup)
 }
 
 /// 1/32 instead of 0.03125 where that is exact.
@@ -220,7 +225,7 @@ mod tests {
         assert_eq!((spec.number, spec.bits, spec.quorum, spec.policy()), (7, 4, 4, "reliable"));
         assert!(u32::from(spec.granularity) * 4 <= 255);
         let setup = spec.setup().unwrap();
-        assert_eq!((setup.config.job.0, setup.welcome.granularity), (7, spec.granularity));
+        assert_eq!((setup.config.job.0, setup.welcome.tables.first().granularity), (7, spec.granularity));
         assert_eq!(setup.config.cookie.0, spec.cookie.0);
     }
 

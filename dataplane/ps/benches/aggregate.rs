@@ -13,8 +13,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::Instant;
 
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Kernels, Outcome, Scalar, Shard, Sink};
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET};
+use thc_protocol::aggregator::{
+    Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Scalar, Shard, Sink,
+};
+use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 use thc_ps::Simd;
 
@@ -24,20 +26,30 @@ const WORKERS: u8 = 4;
 /// Half of the default slots: what workers have under way at most, so the lanes' working set.
 const SLOTS: u16 = 512;
 
-/// What is timed: a kind of packet on a width of lanes.
+/// What is timed: a kind of packet in a form.
 struct Case {
     name: &'static str,
     kind: Kind,
-    lane: Lane,
+    form: Form,
     /// The ratio to reach.
     aim: f64,
 }
 
-const CASES: [Case; 3] = [
-    Case { name: "DATA, 8-bit lanes", kind: Kind::Data, lane: Lane::Bits8, aim: 4.0 },
-    Case { name: "DATA, 16-bit lanes", kind: Kind::Data, lane: Lane::Bits16, aim: 4.0 },
+/// DATA in this form.
+const fn data(name: &'static str, width: u8, lane: Lane) -> Case {
+    let Some(form) = Form::new(width, lane) else { panic!("there is no such form") };
+    Case { name, kind: Kind::Data, form, aim: 4.0 }
+}
+
+const CASES: [Case; 7] = [
+    data("DATA, 8-bit lanes", 4, Lane::Bits8),
+    data("DATA, 16-bit lanes", 4, Lane::Bits16),
+    data("DATA of 1-bit indices, 8-bit lanes", 1, Lane::Bits8),
+    data("DATA of 2-bit indices, 8-bit lanes", 2, Lane::Bits8),
+    data("DATA of 3-bit indices, 8-bit lanes", 3, Lane::Bits8),
+    data("DATA of 8-bit indices, 16-bit lanes", 8, Lane::Bits16),
     // Plain additions, which the compiler makes vectors of in the model too.
-    Case { name: "RAW", kind: Kind::Raw, lane: Lane::Bits8, aim: 2.0 },
+    Case { name: "RAW", kind: Kind::Raw, form: Form::USUAL, aim: 2.0 },
 ];
 
 /// The ratio below which the server would do better with the model: where a processor has no vector
@@ -80,9 +92,12 @@ impl Sink for Recorder {
     }
 }
 
-fn aggregator<K: Kernels>(lane: Lane) -> Result<Aggregator<K>, Box<dyn Error>> {
+fn aggregator<K: Kernels>(form: Form) -> Result<Aggregator<K>, Box<dyn Error>> {
     let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
-    aggregator.install_table(TableId(1), TABLE)?;
+    aggregator.install_table(
+        TableId(1),
+        Lookup { form, values: if form.is_identity() { [0; 16] } else { TABLE } },
+    )?;
     aggregator.install_job(JobConfig {
         job: JOB,
         cookie: Cookie(7),
@@ -91,7 +106,6 @@ fn aggregator<K: Kernels>(lane: Lane) -> Result<Aggregator<K>, Box<dyn Error>> {
         skip: false,
         data_slots: u32::from(SLOTS),
         norm_slots: 2,
-        lane,
         tables: vec![TableId(1)],
     })?;
     for worker in 0..WORKERS {
@@ -118,7 +132,7 @@ fn packets(case: &Case, round: u32) -> Vec<(Endpoint, Vec<u8>)> {
                 slot: SlotId(slot),
                 count: 0,
             };
-            let payload: Vec<u8> = (0..case.kind.payload_len(case.lane)).map(|_| random.u8(..)).collect();
+            let payload: Vec<u8> = (0..case.kind.payload_len(case.form)).map(|_| random.u8(..)).collect();
             let mut bytes = [0; MAX_PACKET];
             out.push((endpoint(worker), header.emit_packet(&mut bytes, &payload).to_vec()));
         }
@@ -162,7 +176,7 @@ fn split(turns: usize) -> Result<[f64; 3], Box<dyn Error>> {
     let mut times = [const { Vec::new() }; 3];
     let mut aggregators = [const { None }; 3];
     for aggregator in &mut aggregators {
-        *aggregator = Some(self::aggregator::<Simd>(case.lane)?);
+        *aggregator = Some(self::aggregator::<Simd>(case.form)?);
     }
     // The slots must hold a round to be ahead of.
     for (from, packet) in &all {
@@ -201,7 +215,7 @@ fn median(turns: &mut [f64]) -> f64 {
 
 /// Three rounds through both: every packet sent and every counter must be equal.
 fn check(case: &Case) -> Result<(), Box<dyn Error>> {
-    let (mut model, mut server) = (aggregator::<Scalar>(case.lane)?, aggregator::<Simd>(case.lane)?);
+    let (mut model, mut server) = (aggregator::<Scalar>(case.form)?, aggregator::<Simd>(case.form)?);
     let (mut expected, mut got) = (Recorder::default(), Recorder::default());
     for round in 0..3 {
         for (from, packet) in packets(case, round) {
@@ -225,7 +239,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{WORKERS} workers, {SLOTS} slots, {turns} turns, median");
     for case in &CASES {
         check(case)?;
-        let (mut model, mut server) = (aggregator::<Scalar>(case.lane)?, aggregator::<Simd>(case.lane)?);
+        let (mut model, mut server) = (aggregator::<Scalar>(case.form)?, aggregator::<Simd>(case.form)?);
         let mut packets = packets(case, 0);
         let (mut slow, mut fast) = (Vec::with_capacity(turns), Vec::with_capacity(turns));
         let (mut expected, mut got) = (Digest::default(), Digest::default());

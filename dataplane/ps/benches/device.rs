@@ -24,9 +24,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use thc_dpdk::{BURST, Batch, Eal, EalConfig, Mempool, Port, PortConfig, RingPair, RxQueue, TxQueue};
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Kernels, Outcome, Scalar, Shard, Sink};
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET};
-use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::aggregator::{
+    Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Scalar, Shard, Sink,
+};
+use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET};
+use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_ps::{Exchange, Handler, Outbox, Simd};
 use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Peer};
 
@@ -92,7 +94,7 @@ fn frame(from: Peer, payload: &[u8]) -> Vec<u8> {
 
 fn aggregator<K: Kernels>() -> Fallible<Aggregator<K>> {
     let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
-    aggregator.install_table(TableId(1), TABLE)?;
+    aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values: TABLE })?;
     aggregator.install_job(JobConfig {
         job: JOB,
         cookie: Cookie(7),
@@ -101,7 +103,6 @@ fn aggregator<K: Kernels>() -> Fallible<Aggregator<K>> {
         skip: false,
         data_slots: u32::from(SLOTS),
         norm_slots: 2,
-        lane: Lane::Bits8,
         tables: vec![TableId(1)],
     })?;
     for number in 0..WORKERS {

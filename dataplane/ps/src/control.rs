@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use thc_protocol::session::{Action, Registry};
-use thc_protocol::wire::{HEADER_LEN, Header, JOIN_LEN, Kind, RefuseReason, Refused};
-use thc_protocol::{JobId, Lane, MAX_WORKERS};
+use thc_protocol::wire::{Form, HEADER_LEN, Header, JOIN_LEN, Kind, RefuseReason, Refused};
+use thc_protocol::{JobId, MAX_WORKERS};
 use thc_transport::Peer;
 
 use crate::cookie;
@@ -84,8 +84,8 @@ impl ControlPort {
             return None;
         }
         let (header, payload) = Header::parse(packet).ok()?;
-        // A control packet's length does not depend on the lane.
-        (payload.len() == header.kind.payload_len(Lane::Bits8))
+        // A control packet's length does not depend on the form.
+        (payload.len() == header.kind.payload_len(Form::USUAL))
             .then(|| ControlPacket::new(from, at, packet))
             .flatten()
     }

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::bounded;
 use p4runtime_proto::v1::WriteRequest;
-use thc_protocol::Lane;
 use thc_protocol::aggregator::{Aggregator, Shard};
 use tonic::Status;
 
-use crate::forwarding::{Lanes, SharedForwarding};
+use crate::forwarding::SharedForwarding;
 use crate::kernels::Simd;
 use crate::p4runtime::Device;
 use crate::server::Shared;
@@ -25,7 +24,7 @@ pub struct Rows {
 impl Rows {
     /// No rows; jobs may take `memory_limit` bytes.
     #[must_use]
-    pub fn new(lane: Lane, memory_limit: usize) -> Rows {
+    pub fn new(memory_limit: usize) -> Rows {
         let (commands, received) = bounded(1);
         let aggregator = Arc::new(Mutex::new(Aggregator::new(Shard::WHOLE, memory_limit)));
         let followed = Arc::clone(&aggregator);
@@ -41,7 +40,7 @@ impl Rows {
             }
         });
         let shards = Shards::new(vec![commands], Arc::new(Shared::new(Vec::new(), 1)));
-        let forwarding = SharedForwarding::new(shards.clone(), Lanes::All(lane), memory_limit);
+        let forwarding = SharedForwarding::new(shards.clone(), memory_limit);
         let own = SocketAddrV4::new([127, 0, 0, 1].into(), 9000);
         Rows { device: Device::new(0, own, forwarding, shards, true), aggregator }
     }

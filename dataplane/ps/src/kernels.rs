@@ -1,8 +1,10 @@
 //! The arithmetic of the server's slots.
 
-use thc_codec::aggregate;
+use thc_codec::packing::widen;
+use thc_codec::{CodecError, aggregate};
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Kernels;
+use thc_protocol::wire::Form;
 
 /// The kernels of `thc-codec`, the fastest it has for this processor. They give the same lanes, bit
 /// for bit, as [`Scalar`](thc_protocol::aggregator::Scalar), which defines them.
@@ -11,12 +13,11 @@ pub struct Simd;
 
 impl Kernels for Simd {
     #[inline]
-    fn lookup(lane: Lane, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-        let done = match (lane, add) {
-            (Lane::Bits8, false) => aggregate::lookup_set4(lanes, table, packed),
-            (Lane::Bits8, true) => aggregate::lookup_add4(lanes, table, packed),
-            (Lane::Bits16, false) => aggregate::lookup_set4_wide(lanes, table, packed),
-            (Lane::Bits16, true) => aggregate::lookup_add4_wide(lanes, table, packed),
+    fn lookup(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+        let done = match (form, add) {
+            (Form::USUAL, false) => aggregate::lookup_set4(lanes, table, packed),
+            (Form::USUAL, true) => aggregate::lookup_add4(lanes, table, packed),
+            _ => other(form, add, lanes, table, packed),
         };
         // The only error is a length, and P7.9 let only packets in that fit their slot.
         debug_assert!(done.is_ok(), "{done:?}");
@@ -34,27 +35,54 @@ impl Kernels for Simd {
     }
 }
 
+/// Bytes of the indices of a packet at 4 bits.
+const NIBBLES: usize = 512;
+
+/// Forms other than the usual one. Narrow indices are widened to 4 bits first: that stays in the first cache.
+#[inline(never)]
+fn other(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
+    let mut nibbles = [0; NIBBLES];
+    let packed = match form.width() {
+        8 if add => return aggregate::add8_wide(lanes, packed),
+        8 => return aggregate::set8_wide(lanes, packed),
+        4 => packed,
+        width => {
+            let len = (packed.len() * 4 / usize::from(width)).min(NIBBLES);
+            widen(width, packed, &mut nibbles[..len])?;
+            &nibbles[..len]
+        }
+    };
+    match (form.lane(), add) {
+        (Lane::Bits4, false) => aggregate::lookup_set4_half(lanes, table, packed),
+        (Lane::Bits4, true) => aggregate::lookup_add4_half(lanes, table, packed),
+        (Lane::Bits8, false) => aggregate::lookup_set4(lanes, table, packed),
+        (Lane::Bits8, true) => aggregate::lookup_add4(lanes, table, packed),
+        (Lane::Bits16, false) => aggregate::lookup_set4_wide(lanes, table, packed),
+        (Lane::Bits16, true) => aggregate::lookup_add4_wide(lanes, table, packed),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use thc_protocol::aggregator::Scalar;
 
-    /// Every length the protocol has, both lanes, opening and joining.
+    /// Every form the protocol has, opening and joining.
     #[test]
     fn the_same_lanes_as_the_model() {
         let mut random = fastrand::Rng::with_seed(11);
         for round in 0..50 {
             let mut table = [0; 16];
             random.fill(&mut table);
-            for lane in [Lane::Bits8, Lane::Bits16] {
-                let mut packed = vec![0; lane.data_len()];
-                let mut expected = vec![0; 1024];
+            for form in Form::ALL {
+                let mut packed = vec![0; form.data_len()];
+                let mut expected = vec![0; form.result_len()];
                 for add in [false, true, true] {
                     random.fill(&mut packed);
                     let mut got = expected.clone();
-                    Scalar::lookup(lane, add, &mut expected, &table, &packed);
-                    Simd::lookup(lane, add, &mut got, &table, &packed);
-                    assert_eq!(expected, got, "{lane:?} add {add} round {round}");
+                    Scalar::lookup(form, add, &mut expected, &table, &packed);
+                    Simd::lookup(form, add, &mut got, &table, &packed);
+                    assert_eq!(expected, got, "{form} add {add} round {round}");
                 }
             }
             let (mut lanes, mut words) = (vec![0; 1024], vec![0; 1024]);

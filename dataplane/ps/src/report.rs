@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use bytesize::ByteSize;
-use thc_protocol::Policy;
 use thc_protocol::aggregator::Event;
+use thc_protocol::{Lane, Policy};
 
 use crate::config::{JobSetup, ServerConfig};
 use crate::stats::{JobStats, ServerStats, WorkerStats};
@@ -28,20 +28,31 @@ pub fn greeting(config: &ServerConfig, listen: std::net::SocketAddrV4) -> String
 
 fn describe(job: &JobSetup) -> String {
     let (config, welcome) = (&job.config, &job.welcome);
+    let first = welcome.tables.first();
     let mut text = format!(
         "job {}: {} workers, b={} g={} p={}, {} slots, ",
         config.job,
         config.workers,
-        welcome.bits,
-        welcome.granularity,
-        fraction(welcome.fraction),
+        first.bits,
+        first.granularity,
+        fraction(first.fraction),
         config.data_slots
     );
     if config.quorum < config.workers {
         let _ = write!(text, "quorum {}, ", config.quorum);
     }
-    if config.lane.bits() != 8 {
-        let _ = write!(text, "{}-bit lanes, ", config.lane.bits());
+    if first.form.lane() != Lane::Bits8 {
+        let _ = write!(text, "{}-bit lanes, ", first.form.lane().bits());
+    }
+    for (i, table) in welcome.tables[1..].iter().enumerate() {
+        let separator = if i == 0 { "or table " } else { "" };
+        let _ = write!(
+            text,
+            "{separator}{} (b={}, {}-bit lanes), ",
+            table.id,
+            table.bits,
+            table.form.lane().bits()
+        );
     }
     match welcome.policy {
         Policy::Reliable => text += "reliable",

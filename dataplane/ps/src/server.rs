@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use crossbeam_channel::{Sender, bounded};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use thc_protocol::JobId;
 use thc_protocol::aggregator::{Aggregator, Shard};
 use thc_protocol::session::Registry;
 use thc_protocol::wire::MAX_PACKET;
-use thc_protocol::{JobId, Lane};
 use thc_transport::{
     Backend, Capture, CapturedIo, Dpdk, DpdkConfig, DpdkIo, LossyIo, PacketIo, Peer, TransportError,
     UdpConfig, UdpIo,
@@ -21,7 +21,7 @@ use thc_transport::{
 use crate::config::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
 use crate::control::{Control, ControlCounters, ControlPort, SessionView};
 use crate::error::PsError;
-use crate::forwarding::{Lanes, SharedForwarding, StaticRows};
+use crate::forwarding::{SharedForwarding, StaticRows};
 use crate::liveness::Liveness;
 use crate::p4runtime::{Listener, Service};
 use crate::shard::{Command, ShardIo, ShardReport, Worker};
@@ -178,17 +178,13 @@ impl Server {
     /// The rows that static jobs always have, or none.
     fn forwarding(&self, shards: Shards) -> SharedForwarding {
         let jobs = &self.config.jobs;
-        let lanes = match jobs.is_empty() {
-            true => Lanes::All(Lane::default()),
-            false => Lanes::Each(jobs.iter().map(|job| (job.config.job, job.config.lane)).collect()),
-        };
-        let forwarding = SharedForwarding::new(shards, lanes, self.config.memory_limit);
+        let forwarding = SharedForwarding::new(shards, self.config.memory_limit);
         if !jobs.is_empty() {
             let rows = StaticRows::default();
             let mut held = forwarding.lock();
             rows.control_plane().into_iter().for_each(|row| drop(held.exchange(row)));
-            for job in jobs {
-                held.exchange(rows.table(job.welcome.table.0, job.welcome.values));
+            for table in jobs.iter().flat_map(|job| job.welcome.tables.iter()) {
+                held.exchange(rows.table(table.id, &table.into()));
             }
             // If the shards don't follow, they have failed, and the server says so.
             let _ = held.commit();

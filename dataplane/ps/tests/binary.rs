@@ -157,7 +157,7 @@ fn sigkill_and_a_restart_keep_the_session() {
     let welcome = workers[0].welcome.unwrap();
     let mut model = Model::of(&workers);
     let mut random = fastrand::Rng::with_seed(4);
-    let payloads: Vec<Vec<u8>> = workers.iter().map(|_| indices(&mut random, welcome.lane)).collect();
+    let payloads: Vec<Vec<u8>> = workers.iter().map(|_| indices(&mut random, &welcome)).collect();
     let data = |worker: &session::RawWorker| {
         packet(&worker.header(Kind::Data, 70, 5), &payloads[usize::from(worker.number.0)])
     };
@@ -174,7 +174,7 @@ fn sigkill_and_a_restart_keep_the_session() {
     join_all(&mut workers);
     assert!(workers.iter().all(|worker| {
         let now = worker.welcome.unwrap();
-        now.session == welcome.session && now.table == welcome.table && now.job_seed == welcome.job_seed
+        now.session == welcome.session && now.tables == welcome.tables && now.job_seed == welcome.job_seed
     }));
     for worker in &workers {
         let bytes = data(worker);

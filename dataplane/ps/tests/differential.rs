@@ -66,7 +66,7 @@ fn step(random: &mut Rng, workers: &[RawWorker], round: u32) -> Step {
     let mut payload: Vec<u8> = match kind {
         // Few values and few lengths: sometimes equal, sometimes another collective.
         Kind::Norm => norm(random.f32() * 4.0, if random.u8(..12) == 0 { 7 } else { 4096 }).to_vec(),
-        kind => (0..kind.payload_len(welcome.lane)).map(|_| random.u8(..)).collect(),
+        kind => (0..kind.payload_len(welcome.tables.first().form)).map(|_| random.u8(..)).collect(),
     };
     let mut shard = ((slot / 64) % u16::from(welcome.shards)) as u8;
     // Everything that P7 drops.

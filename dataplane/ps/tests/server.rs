@@ -68,7 +68,10 @@ fn a_session_adds_up_as_the_model_does() {
     let workers = session(4, server.local());
     let welcome = workers[0].welcome.unwrap();
     assert_eq!((workers[0].workers, welcome.quorum, welcome.data_slots), (4, 4, 256));
-    assert_eq!((welcome.granularity, welcome.shards, welcome.policy), (30, 1, Policy::Reliable));
+    assert_eq!(
+        (welcome.tables.first().granularity, welcome.shards, welcome.policy),
+        (30, 1, Policy::Reliable)
+    );
     let mut model = Model::of(&workers);
     let mut random = fastrand::Rng::with_seed(1);
     for worker in &workers {
@@ -80,7 +83,7 @@ fn a_session_adds_up_as_the_model_does() {
         for &slot in slots {
             for worker in &workers {
                 let header = worker.header(Kind::Data, slot, 0);
-                send(&mut model, worker, &header, &indices(&mut random, welcome.lane));
+                send(&mut model, worker, &header, &indices(&mut random, &welcome));
             }
         }
         assert_eq!(assert_same(&mut model, &workers), slots.len() * 4);
@@ -116,7 +119,7 @@ fn wide_lanes_and_a_quorum() {
         for &slot in slots {
             for worker in &workers {
                 let header = worker.header(Kind::Data, slot, 9);
-                send(&mut model, worker, &header, &indices(&mut random, welcome.lane));
+                send(&mut model, worker, &header, &indices(&mut random, &welcome));
             }
         }
         // A result to all when two are in, and one to the third, who is late.
@@ -129,10 +132,10 @@ fn wide_lanes_and_a_quorum() {
 fn nudges_and_stragglers_come_back() {
     let server = start(&options(2, 1));
     let workers = session(2, server.local());
-    let lane = workers[0].welcome.unwrap().lane;
+    let welcome = workers[0].welcome.unwrap();
     let mut random = fastrand::Rng::with_seed(3);
     let first = Header { flags: FLAG_NUDGE, ..workers[0].header(Kind::Data, 5, 4) };
-    workers[0].send(&packet(&first, &indices(&mut random, lane)), 5);
+    workers[0].send(&packet(&first, &indices(&mut random, &welcome)), 5);
     for worker in &workers {
         let bytes = worker.expect();
         let (header, payload) = Header::parse(&bytes).unwrap();
@@ -140,7 +143,7 @@ fn nudges_and_stragglers_come_back() {
         assert_eq!(Nudge::parse(payload).unwrap().seen, 1);
     }
     let old = workers[1].header(Kind::Data, 5, 3);
-    workers[1].send(&packet(&old, &indices(&mut random, lane)), 5);
+    workers[1].send(&packet(&old, &indices(&mut random, &welcome)), 5);
     let bytes = workers[1].expect();
     let (header, payload) = Header::parse(&bytes).unwrap();
     assert_eq!(header.kind, Kind::Straggler);

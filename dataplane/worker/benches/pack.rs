@@ -16,9 +16,11 @@ use std::time::{Duration, Instant};
 use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
 use thc_codec::table::LookupTable;
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Shares, Welcome};
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
-use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::wire::{
+    Choice, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Shares, Table, Tables, Welcome,
+};
+use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer};
 
 const D: usize = 1 << 20;
@@ -108,18 +110,20 @@ impl Rig {
             data_slots: SLOTS,
             norm_slots: 64,
             quorum: WORKERS,
-            lane: Lane::Bits8,
             policy: Policy::Reliable,
             shards: 1,
             deadline: Duration::ZERO,
-            table: TableId(1),
-            bits: 4,
-            granularity: 30,
-            fraction: 1.0 / 32.0,
-            values: table.values16(),
+            tables: Tables::one(Table {
+                id: TableId(1),
+                bits: 4,
+                form: Form::USUAL,
+                granularity: 30,
+                fraction: 1.0 / 32.0,
+                t_p: table.t_p(),
+                values: table.values16(),
+            }),
             job_seed: 1,
             nonce: 1,
-            t_p: table.t_p(),
             block: 20,
             min_workers: WORKERS,
             max_workers: WORKERS,
@@ -162,10 +166,9 @@ impl Rig {
     fn sent(&mut self) -> f64 {
         self.work.copy_from_slice(&self.rotated);
         let now = Duration::ZERO;
-        let packets = [(D / N) as u32];
-        let norms = [1f32.to_bits()];
-        let spec =
-            CallSpec { mode: Mode::Compressed, length: D as u32, key: 0, packets: &packets, norms: &norms };
+        let choice = Choice::Table(TableId(1));
+        let part = PartSpec { choice, length: D as u32, packets: (D / N) as u32, norm: 1f32.to_bits() };
+        let spec = CallSpec { key: 0, parts: &[part] };
         self.worker.submit(now, &spec, &mut self.out);
         let mut norm = std::mem::take(&mut self.out.norm);
         norm[1] = Kind::NormResult as u8;

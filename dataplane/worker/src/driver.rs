@@ -3,8 +3,8 @@
 //! A panic on any of them is a fault of this program. It ends the group, and every call under way and every later one
 //! fails with an error that says so: nobody waits for ever, and nobody goes on with half of a state.
 
-use crate::WorkerError;
 use crate::engine::{Borrowed, Engine};
+use crate::{CallOptions, Span, WorkerError};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,9 +50,27 @@ impl<I: PacketIo> Driver<I> {
     }
 
     /// Replaces `data` by the mean, with the engine driven on this thread until it is there.
-    pub fn allreduce(&self, data: &mut [f32], options: crate::CallOptions) -> Result<(), WorkerError> {
+    pub fn allreduce(&self, data: &mut [f32], options: CallOptions) -> Result<(), WorkerError> {
+        self.reduce(data, |engine, length| engine.submit(options, None, length, None))
+    }
+
+    /// The same, span by span.
+    pub fn allreduce_plan(
+        &self,
+        data: &mut [f32],
+        plan: &[Span],
+        feedback: Option<u64>,
+    ) -> Result<(), WorkerError> {
+        self.reduce(data, |engine, length| engine.submit_plan(plan, feedback, None, length, None))
+    }
+
+    fn reduce(
+        &self,
+        data: &mut [f32],
+        submit: impl FnOnce(&mut Engine<I>, usize) -> Result<u64, WorkerError>,
+    ) -> Result<(), WorkerError> {
         self.with(|engine| {
-            let number = engine.submit(options, None, data.len(), None)?;
+            let number = submit(engine, data.len())?;
             loop {
                 engine.run(&mut Borrowed::new(number, data), || false);
                 if let Some(outcome) = engine.take_outcome(number) {
@@ -139,8 +157,8 @@ mod tests {
     use std::time::Instant;
     use thc_codec::table::LookupTable;
     use thc_protocol::session::{Joiner, Joiners};
-    use thc_protocol::wire::{Shares, Welcome};
-    use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
+    use thc_protocol::wire::{Form, Shares, Table, Tables, Welcome};
+    use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
     use thc_transport::{IoStats, Peer};
 
     /// An interface on which nothing ever comes, until it panics.
@@ -184,18 +202,20 @@ mod tests {
             data_slots: 64,
             norm_slots: 8,
             quorum: 2,
-            lane: Lane::Bits8,
             policy: Policy::Reliable,
             shards: 1,
             deadline: Duration::from_millis(50),
-            table: TableId(3),
-            bits: 4,
-            granularity: 30,
-            fraction: 1.0 / 32.0,
-            values: table.values16(),
+            tables: Tables::one(Table {
+                id: TableId(3),
+                bits: 4,
+                form: Form::USUAL,
+                granularity: 30,
+                fraction: 1.0 / 32.0,
+                t_p: table.t_p(),
+                values: table.values16(),
+            }),
             job_seed: 42,
             nonce: 0,
-            t_p: table.t_p(),
             block: 13,
             min_workers: 2,
             max_workers: 2,

@@ -2,6 +2,7 @@
 
 use std::io;
 use thc_codec::error::CodecError;
+use thc_protocol::TableId;
 use thc_protocol::session::JoinError;
 use thc_protocol::worker::{CallError, SessionError};
 use thc_transport::TransportError;
@@ -26,6 +27,28 @@ pub enum WorkerError {
     TooLong {
         /// Coordinates asked for.
         length: usize,
+    },
+    /// A plan that is none for this tensor.
+    #[error("the plan's spans have {planned} coordinates together, the tensor has {length}: plan all of it")]
+    Plan {
+        /// Coordinates of its spans.
+        planned: usize,
+        /// Coordinates of the tensor.
+        length: usize,
+    },
+    /// A span of nothing.
+    #[error("span {span} of the plan, counted from 0, has no coordinates: leave it out")]
+    EmptySpan {
+        /// Its place.
+        span: usize,
+    },
+    /// A plan for another job.
+    #[error("the job has no table {table}: its tables are {tables}; or choose \"raw\"")]
+    NoTable {
+        /// The number asked for.
+        table: TableId,
+        /// Those that there are.
+        tables: String,
     },
     /// A tensor changed its length.
     #[error(

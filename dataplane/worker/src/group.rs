@@ -4,7 +4,7 @@ use crate::controller::Reporter;
 use crate::driver::{Driver, IDLE};
 use crate::engine::{Engine, EngineConfig, NAP};
 use crate::random::random;
-use crate::{AnyIo, CallOptions, GroupConfig, Stats, WorkerError};
+use crate::{AnyIo, CallOptions, GroupConfig, Span, Stats, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -121,6 +121,47 @@ impl Group {
         result.map(|_| Handle { receiver })
     }
 
+    /// Replaces `data` by the mean over all workers, span by span as `plan` chooses: spans follow each other from the first
+    /// coordinate on, and make up all of `data`. Error feedback is kept under `feedback`, if that is given, and survives a change
+    /// of plans; a span that goes [`Choice::Raw`](crate::Choice) takes it along and leaves none. All workers must call with the same
+    /// plan; it is checked. A span is padded to whole packets by fewer than 1024 coordinates, so it should have more than that.
+    ///
+    /// # Errors
+    /// As [`Self::allreduce_with`]; [`WorkerError::Plan`], [`WorkerError::EmptySpan`] and [`WorkerError::NoTable`] if the plan is
+    /// none for this tensor or this job.
+    pub fn allreduce_plan(
+        &self,
+        data: &mut [f32],
+        plan: &[Span],
+        feedback: Option<u64>,
+    ) -> Result<(), WorkerError> {
+        let result = self.driver.allreduce_plan(data, plan, feedback);
+        if let Some(thread) = &self.background {
+            thread.thread().unpark();
+        }
+        result
+    }
+
+    /// [`Self::allreduce_plan`], of `data` that is handed over: returns at once, as [`Self::allreduce_async`].
+    ///
+    /// # Errors
+    /// As [`Self::allreduce_async`].
+    pub fn allreduce_plan_async(
+        &self,
+        data: Vec<f32>,
+        plan: &[Span],
+        feedback: Option<u64>,
+    ) -> Result<Handle, WorkerError> {
+        let (sender, receiver) = bounded(1);
+        let submit =
+            |engine: &mut Engine<AnyIo>| engine.submit_plan(plan, feedback, Some(data), 0, Some(sender));
+        let result = self.driver.with(submit);
+        if let Some(thread) = &self.background {
+            thread.thread().unpark();
+        }
+        result.map(|_| Handle { receiver })
+    }
+
     /// This worker's number, which the controller gave if there is one.
     #[must_use]
     pub fn worker(&self) -> u8 {
@@ -157,12 +198,13 @@ impl Group {
         self.driver.with(|engine| Ok(engine.block()))
     }
 
-    /// The lookup table in use.
+    /// The lookup table of calls that name none.
     ///
     /// # Errors
     /// [`WorkerError::Panicked`].
     pub fn table(&self) -> Result<LookupTable, WorkerError> {
-        self.driver.with(|engine| Ok(engine.table().clone()))
+        let first = |engine: &mut Engine<AnyIo>| engine.tables().next().map(|(_, table)| table.clone());
+        self.driver.with(|engine| first(engine).ok_or(WorkerError::Closed))
     }
 
     /// All error feedback, for a checkpoint: key and saved form. It is that after the last call that succeeded.

@@ -34,7 +34,16 @@ pub use group::{Group, Handle};
 pub use io::AnyIo;
 pub use probe::{Probe, ProbeAnswer, probe};
 pub use stats::Stats;
-pub use thc_protocol::wire::Mode;
+pub use thc_protocol::wire::{Choice, Mode};
+
+/// A piece of a tensor, and how it travels: as indices of one of the job's tables, or RAW.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Coordinates, at least 1.
+    pub length: usize,
+    /// How they travel.
+    pub choice: Choice,
+}
 
 /// How one all-reduce is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What an aggregator is told: jobs, members, its shard.
 
-use super::job;
-use crate::{Cookie, JobId, Lane, MAX_WORKERS, Policy, SlotId, TableId, WorkerId};
+use super::{Lookup, job};
+use crate::{Cookie, JobId, MAX_WORKERS, Policy, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
 
 /// Where packets of a member come from and go to.
@@ -117,8 +117,6 @@ pub struct JobConfig {
     pub data_slots: u32,
     /// N: even, 2 to 65536.
     pub norm_slots: u32,
-    /// Lane width.
-    pub lane: Lane,
     /// Tables its DATA may name.
     pub tables: Vec<TableId>,
 }
@@ -150,7 +148,6 @@ impl JobConfig {
             && self.quorum == other.quorum
             && self.data_slots == other.data_slots
             && self.norm_slots == other.norm_slots
-            && self.lane == other.lane
     }
 
     /// Checks the numbers, tables aside.
@@ -173,61 +170,25 @@ impl JobConfig {
         Ok(())
     }
 
-    /// Checks P6: that the sum of n values up to `granularity` fits the lane.
+    /// Checks P6: that the sum of n values of a table fits its lanes.
     ///
     /// # Errors
     /// [`ConfigError::LaneOverflow`].
-    pub fn check_sum(&self, granularity: u8) -> Result<(), ConfigError> {
+    pub fn check_sum(&self, table: &Lookup) -> Result<(), ConfigError> {
+        let (granularity, lane) = (table.granularity(), table.form.lane());
         let sum = u32::from(self.workers) * u32::from(granularity);
-        if sum > self.lane.max_sum() {
+        if sum > lane.max_sum() {
             return Err(ConfigError::LaneOverflow {
                 job: self.job,
                 workers: self.workers,
                 granularity,
                 sum,
-                bits: self.lane.bits(),
-                max: self.lane.max_sum(),
+                bits: lane.bits(),
+                max: lane.max_sum(),
             });
         }
         Ok(())
     }
-}
-
-/// Checks P6 for values alone.
-///
-/// # Errors
-/// [`TableError`].
-pub fn check_table(values: &[u8; 16]) -> Result<(), TableError> {
-    let last = values.iter().rposition(|&value| value != 0).ok_or(TableError::Zero)?;
-    // 2^b indices are used.
-    let used = (last + 1).next_power_of_two().max(2);
-    if values[0] != 0 {
-        return Err(TableError::Value { index: 0, value: values[0], used });
-    }
-    match (1..used).find(|&z| values[z] <= values[z - 1]) {
-        Some(z) => Err(TableError::Value { index: z, value: values[z], used }),
-        None => Ok(()),
-    }
-}
-
-/// What is wrong with a lookup table (P6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
-    /// It has no values.
-    #[error("all values are 0; a table is 0 first and then strictly increasing over 2, 4, 8 or 16 values")]
-    Zero,
-    /// A value breaks the order.
-    #[error(
-        "T[{index}] is {value}; its first {used} values must be 0 first and then strictly increasing, all others 0"
-    )]
-    Value {
-        /// The index.
-        index: usize,
-        /// The value.
-        value: u8,
-        /// How many are used.
-        used: usize,
-    },
 }
 
 /// Why a configuration is refused.
@@ -263,7 +224,7 @@ pub enum ConfigError {
     },
     /// P6.
     #[error(
-        "job {job}: {workers} workers with granularity {granularity} sum up to {sum}, more than a {bits}-bit lane holds ({max}); choose a smaller granularity or 16-bit lanes"
+        "job {job}: {workers} workers with granularity {granularity} sum up to {sum}, more than a {bits}-bit lane holds ({max}); choose a smaller granularity or wider lanes"
     )]
     LaneOverflow {
         /// The job.

@@ -1,7 +1,7 @@
 //! A job's members, receivers and tables.
 
 use super::slot::{SlotView, Slots};
-use super::{DropReason, Endpoint, JobConfig, JobCounters, Shard, Sink};
+use super::{DropReason, Endpoint, JobConfig, JobCounters, Lookup, Shard, Sink};
 use crate::wire::{HEADER_LEN, Header, Kind};
 use crate::{JobId, MAX_WORKERS, SlotId, TableId, WorkerId};
 
@@ -70,9 +70,9 @@ pub(super) struct Job {
     members: [Option<Endpoint>; MAX_WORKERS],
     pub receivers: Receivers,
     /// The tables it may use, by id.
-    tables: Vec<Option<[u8; 16]>>,
+    tables: Vec<Option<Lookup>>,
     /// Those and the ones that were taken away again: slots may be half filled with their values (P6).
-    used: Vec<Option<[u8; 16]>>,
+    used: Vec<Option<Lookup>>,
     pub slots: Slots,
 }
 
@@ -81,14 +81,14 @@ pub(super) fn memory(config: &JobConfig, shard: Shard) -> usize {
     size_of::<Job>()
         + JobCounters::memory()
         + MAX_WORKERS * size_of::<Endpoint>()
-        + 2 * TABLES * size_of::<Option<[u8; 16]>>()
+        + 2 * TABLES * size_of::<Option<Lookup>>()
         + config.tables.len() * size_of::<TableId>()
         + Slots::memory(config, shard)
 }
 
 impl Job {
     /// A job with empty slots, and with what is kept of the job that it replaces.
-    pub fn new(config: JobConfig, shard: Shard, tables: &[Option<[u8; 16]>], kept: Option<Kept>) -> Job {
+    pub fn new(config: JobConfig, shard: Shard, tables: &[Option<Lookup>], kept: Option<Kept>) -> Job {
         let Kept { counters, mut members, mut receivers } = kept.unwrap_or_else(|| Kept {
             counters: JobCounters::new(),
             members: [None; MAX_WORKERS],
@@ -113,7 +113,7 @@ impl Job {
         Kept { counters: self.counters, members: self.members, receivers: self.receivers.each }
     }
 
-    pub fn set_tables(&mut self, config: &JobConfig, tables: &[Option<[u8; 16]>]) {
+    pub fn set_tables(&mut self, config: &JobConfig, tables: &[Option<Lookup>]) {
         self.tables.fill(None);
         for id in &config.tables {
             let id = usize::from(id.0);
@@ -123,8 +123,8 @@ impl Job {
     }
 
     /// Whether slots may hold values of a table under this id that differ from these (P6).
-    pub fn used_otherwise(&self, id: TableId, values: &[u8; 16]) -> bool {
-        self.used[usize::from(id.0)].is_some_and(|used| used != *values)
+    pub fn used_otherwise(&self, id: TableId, table: &Lookup) -> bool {
+        self.used[usize::from(id.0)].is_some_and(|used| used != *table)
     }
 
     pub fn set_member(&mut self, worker: WorkerId, at: Option<Endpoint>) {
@@ -141,8 +141,8 @@ impl Job {
         std::mem::replace(&mut self.counters, JobCounters::new())
     }
 
-    /// P7 from reason 5 on, but for what depends on the slot's state. The values of DATA's table; of other kinds, zeros.
-    pub fn admit(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<[u8; 16], DropReason> {
+    /// P7 from reason 5 on, but for what depends on the slot's state. The table of DATA; of other kinds, any.
+    pub fn admit(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<Lookup, DropReason> {
         if header.cookie != self.config.cookie {
             return Err(DropReason::Cookie);
         }
@@ -155,16 +155,18 @@ impl Job {
         if header.num_workers != self.config.workers {
             return Err(DropReason::Workers);
         }
-        if payload.len() != header.kind.payload_len(self.config.lane) {
+        let table = match header.kind {
+            Kind::Data => self.tables[usize::from(header.table.0)],
+            _ => Some(Lookup::default()),
+        };
+        // How long DATA is, only its table tells.
+        if table.is_some_and(|table| payload.len() != header.kind.payload_len(table.form)) {
             return Err(DropReason::Length);
         }
         if self.slots.get(header.kind, header.slot).is_none() {
             return Err(DropReason::Slot);
         }
-        if header.kind != Kind::Data {
-            return Ok([0; 16]);
-        }
-        self.tables[usize::from(header.table.0)].ok_or(DropReason::Table)
+        table.ok_or(DropReason::Table)
     }
 
     pub fn slot_view(&self, kind: Kind, slot: SlotId) -> Option<SlotView<'_>> {

@@ -1,13 +1,14 @@
 //! The arithmetic of slots: look up and add. [`Scalar`] defines the answers.
 
 use crate::Lane;
+use crate::wire::Form;
 
 /// Arithmetic on the lanes of one slot, in wire order.
 pub trait Kernels {
-    /// DATA opens or joins a slot: 4-bit indices, the first in the high nibble, become table values that
-    /// are written to (`add` false) or added to (`add` true) the lanes.
-    /// `lanes.len() = packed.len() · 2 · lane bytes`.
-    fn lookup(lane: Lane, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
+    /// DATA opens or joins a slot: its indices become table values, which are written to (`add` false) or added to (`add` true)
+    /// the lanes. An index of 8 bits is its own value. `lanes` and `packed` are as long as the form says, or shorter in proportion,
+    /// by whole bytes of eight coordinates.
+    fn lookup(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
     /// RAW joins a slot: big-endian i32 words are added, wrapping. Equal lengths.
     fn raw_add(lanes: &mut [u8], words: &[u8]);
     /// This memory of a slot is about to be used: it may be brought closer to the processor. Changes nothing else.
@@ -18,24 +19,36 @@ pub trait Kernels {
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar;
 
+/// The so-and-so-many-th index of a packet.
+fn index(packed: &[u8], width: usize, i: usize) -> u8 {
+    let (byte, bit) = (i * width / 8, i * width % 8);
+    let two = u16::from_be_bytes([packed[byte], packed.get(byte + 1).copied().unwrap_or(0)]);
+    (two << bit >> (16 - width)) as u8
+}
+
 impl Kernels for Scalar {
-    fn lookup(lane: Lane, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-        match lane {
+    fn lookup(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+        let value = |i| match index(packed, form.width().into(), i) {
+            index if form.is_identity() => index,
+            index => table[usize::from(index)],
+        };
+        match form.lane() {
+            Lane::Bits4 => {
+                // Two lanes are added as one number: sums fit, so nothing is carried from one to the other (P6).
+                for (i, two) in lanes.iter_mut().enumerate() {
+                    let old = if add { *two } else { 0 };
+                    *two = old.wrapping_add(value(2 * i) << 4).wrapping_add(value(2 * i + 1));
+                }
+            }
             Lane::Bits8 => {
-                for (pair, &byte) in lanes.chunks_exact_mut(2).zip(packed) {
-                    let values = [table[usize::from(byte >> 4)], table[usize::from(byte & 15)]];
-                    for (lane, value) in pair.iter_mut().zip(values) {
-                        *lane = if add { lane.wrapping_add(value) } else { value };
-                    }
+                for (i, lane) in lanes.iter_mut().enumerate() {
+                    *lane = if add { lane.wrapping_add(value(i)) } else { value(i) };
                 }
             }
             Lane::Bits16 => {
-                for (pair, &byte) in lanes.chunks_exact_mut(4).zip(packed) {
-                    let values = [table[usize::from(byte >> 4)], table[usize::from(byte & 15)]];
-                    for (lane, value) in pair.chunks_exact_mut(2).zip(values) {
-                        let old = if add { u16::from_be_bytes([lane[0], lane[1]]) } else { 0 };
-                        lane.copy_from_slice(&old.wrapping_add(u16::from(value)).to_be_bytes());
-                    }
+                for (i, lane) in lanes.chunks_exact_mut(2).enumerate() {
+                    let old = if add { u16::from_be_bytes([lane[0], lane[1]]) } else { 0 };
+                    lane.copy_from_slice(&old.wrapping_add(u16::from(value(i))).to_be_bytes());
                 }
             }
         }

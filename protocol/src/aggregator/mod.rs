@@ -8,12 +8,14 @@ mod config;
 mod counters;
 mod job;
 mod kernels;
+mod lookup;
 mod pass;
 mod slot;
 
-pub use config::{ConfigError, Endpoint, JobConfig, Shard, TableError, check_table};
+pub use config::{ConfigError, Endpoint, JobConfig, Shard};
 pub use counters::{DropReason, Event, GlobalCounters, JobCounters, WorkerCounters};
 pub use kernels::{Kernels, Scalar};
+pub use lookup::{Lookup, TableError};
 pub use slot::SlotView;
 
 use crate::wire::{
@@ -51,7 +53,7 @@ pub struct Aggregator<K: Kernels = Scalar> {
     /// Index into `jobs` by job number; `UNUSED` where there is none.
     index: Vec<u32>,
     jobs: Vec<Option<Box<Job>>>,
-    tables: Vec<Option<[u8; 16]>>,
+    tables: Vec<Option<Lookup>>,
     counters: GlobalCounters,
     /// To be forgotten with every change of what P7 looks at.
     passes: Passes,
@@ -82,18 +84,18 @@ impl<K: Kernels> Aggregator<K> {
         }
     }
 
-    /// Installs a lookup table (P6): 16 values, those of unused indices zero.
+    /// Installs a lookup table (P6).
     ///
     /// # Errors
     /// [`ConfigError::TableInUse`] if a job uses another table under this id.
-    pub fn install_table(&mut self, id: TableId, values: [u8; 16]) -> Result<(), ConfigError> {
+    pub fn install_table(&mut self, id: TableId, table: Lookup) -> Result<(), ConfigError> {
         let cell = &mut self.tables[usize::from(id.0)];
-        if *cell != Some(values)
+        if *cell != Some(table)
             && let Some(job) = self.jobs.iter().flatten().find(|job| job.config.tables.contains(&id))
         {
             return Err(ConfigError::TableInUse { table: id, job: job.config.job });
         }
-        *cell = Some(values);
+        *cell = Some(table);
         Ok(())
     }
 
@@ -111,12 +113,12 @@ impl<K: Kernels> Aggregator<K> {
 
     /// The installed table of this id.
     #[must_use]
-    pub fn table(&self, id: TableId) -> Option<&[u8; 16]> {
+    pub fn table(&self, id: TableId) -> Option<&Lookup> {
         self.tables[usize::from(id.0)].as_ref()
     }
 
-    /// Installs or changes a job. Its slots keep their state if cookie, workers, quorum, slots
-    /// and lane stay the same, and are emptied otherwise (P24). Members below n and counters stay in any case.
+    /// Installs or changes a job. Its slots keep their state if cookie, workers, quorum and
+    /// slots stay the same, and are emptied otherwise (P24). Members below n and counters stay in any case.
     ///
     /// # Errors
     /// [`ConfigError`] if the numbers do not fit together, a table is missing, has changed since the job used
@@ -126,7 +128,7 @@ impl<K: Kernels> Aggregator<K> {
         self.passes = Passes::NONE;
         for &id in &config.tables {
             let table = self.table(id).ok_or(ConfigError::NoTable { table: id, job: config.job })?;
-            config.check_sum(table.iter().copied().max().unwrap_or(0))?;
+            config.check_sum(table)?;
         }
         let place = self.index[usize::from(config.job.0)];
         if place != UNUSED
@@ -134,7 +136,7 @@ impl<K: Kernels> Aggregator<K> {
             && job.config.same_slots(&config)
         {
             for &id in &config.tables {
-                if self.tables[usize::from(id.0)].is_some_and(|values| job.used_otherwise(id, &values)) {
+                if self.tables[usize::from(id.0)].is_some_and(|table| job.used_otherwise(id, &table)) {
                     return Err(ConfigError::TableChanged { table: id, job: config.job });
                 }
             }
@@ -407,10 +409,12 @@ impl Job {
         let Job { config, counters, receivers, slots, .. } = self;
         let (round, slot) = Header::place_of(head);
         let (state, packet) = slots.get_mut::<NORM>(slot).ok_or(DropReason::Slot)?;
+        // Of the slot's round other packets have the same length of results (P14).
+        let packet = packet.get_mut(..pass.answer_len).ok_or(DropReason::Length)?;
         let like = pass.like();
         let nudge = like.flags & FLAG_NUDGE != 0;
         // A norm slot has its tag for that.
-        let form = if NORM { Default::default() } else { (like.kind as u8, like.table) };
+        let head_of = if NORM { Default::default() } else { (like.kind as u8, like.table) };
         let newer = round.newer_than(state.round);
         let fresh = state.seen == 0 || newer;
         if fresh {
@@ -429,7 +433,7 @@ impl Job {
                     receivers.mismatch(&pass.header(head), held, body, sink);
                     return Ok(Event::Mismatch);
                 }
-            } else if form != state.form {
+            } else if head_of != state.head {
                 return Err(DropReason::Mixed);
             }
             let known = state.seen & pass.bit != 0;
@@ -449,7 +453,7 @@ impl Job {
         // P10, P11: the values go into the slot.
         let lanes = &mut packet[HEADER_LEN..];
         match like.kind {
-            Kind::Data => K::lookup(config.lane, !fresh, lanes, &pass.table, payload),
+            Kind::Data => K::lookup(pass.table.form, !fresh, lanes, &pass.table.values, payload),
             _ if fresh => lanes.copy_from_slice(payload),
             _ if NORM => {
                 // As big-endian bytes order like the u32; the rest stays that of the first (P10).
@@ -462,7 +466,7 @@ impl Job {
         let (seen, count) =
             if fresh { (pass.bit, 1) } else { (state.seen | pass.bit, state.count.wrapping_add(1)) };
         let complete = count >= config.quorum;
-        *state = SlotState { round, seen, count, complete, form };
+        *state = SlotState { round, seen, count, complete, head: head_of };
         if complete {
             // P13: with the header in front of the lanes the slot is its RESULT from now on.
             let answer = pass.header(head);

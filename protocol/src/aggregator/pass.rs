@@ -4,9 +4,9 @@
 //! 12 bytes of the header, on the length, on where a packet comes from, and on what the aggregator was told. So a packet that
 //! is in these like the last of its worker that was let in needs no look at jobs, members and tables.
 
-use super::Endpoint;
 use super::job::UNUSED;
-use crate::wire::{BEFORE_ROUND, HEADER_LEN, Header, Kind};
+use super::{Endpoint, Lookup};
+use crate::wire::{BEFORE_ROUND, Form, HEADER_LEN, Header, Kind};
 use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
 
 /// A packet that was let in.
@@ -23,8 +23,10 @@ pub(super) struct Pass {
     pub bit: u64,
     /// The kind of its slot's result.
     pub result: Kind,
-    /// Of DATA, its table's values.
-    pub table: [u8; 16],
+    /// Of DATA, its table.
+    pub table: Lookup,
+    /// Length of its slot's result, header included.
+    pub answer_len: usize,
 }
 
 impl Pass {
@@ -47,7 +49,8 @@ impl Pass {
         },
         bit: 0,
         result: Kind::NormResult,
-        table: [0; 16],
+        table: Lookup { form: Form::USUAL, values: [0; 16] },
+        answer_len: 0,
     };
 
     /// Of a packet that P7 has let in, which so has a header.
@@ -57,7 +60,7 @@ impl Pass {
         header: &Header,
         place: u32,
         result: Kind,
-        table: [u8; 16],
+        table: Lookup,
     ) -> Pass {
         let head = packet.first_chunk().copied().unwrap_or_default();
         Pass {
@@ -68,6 +71,7 @@ impl Pass {
             header: *header,
             bit: header.worker.bit(),
             result,
+            answer_len: HEADER_LEN + result.payload_len(table.form),
             table,
         }
     }

@@ -20,7 +20,7 @@ pub(super) struct SlotState {
     pub count: u8,
     pub complete: bool,
     /// Of DATA and RAW, kind and table of the packet that opened the round (P14).
-    pub form: (u8, TableId),
+    pub head: (u8, TableId),
 }
 
 /// A slot, to look at.
@@ -32,7 +32,7 @@ pub struct SlotView<'a> {
     pub seen: u64,
     /// Whether its RESULT is out.
     pub complete: bool,
-    /// Its lanes (1024 bytes) or its NORM payload (20 bytes), in wire order.
+    /// Its lanes (1024 bytes, of which 4-bit lanes take the first half) or its NORM payload (20 bytes), in wire order.
     pub values: &'a [u8],
 }
 

@@ -19,6 +19,7 @@ pub enum Field {
     Shards,
     Shares,
     Bits,
+    Width,
     Granularity,
     Fraction,
     Threshold,
@@ -29,6 +30,7 @@ pub enum Field {
     MinWorkers,
     Credit,
     Features,
+    Tables,
 }
 
 impl fmt::Display for Field {
@@ -44,6 +46,7 @@ impl fmt::Display for Field {
             Field::Shards => "shards",
             Field::Shares => "shares",
             Field::Bits => "bits",
+            Field::Width => "bits per index",
             Field::Granularity => "granularity",
             Field::Fraction => "fraction",
             Field::Threshold => "t_p",
@@ -54,6 +57,7 @@ impl fmt::Display for Field {
             Field::MinWorkers => "least workers",
             Field::Credit => "credit",
             Field::Features => "features",
+            Field::Tables => "further tables",
         })
     }
 }
@@ -86,7 +90,7 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Change { field, was, is, others } = *self;
         match field {
-            Field::Values | Field::Seed | Field::Shares => write!(f, "other {field}")?,
+            Field::Values | Field::Seed | Field::Shares | Field::Tables => write!(f, "other {field}")?,
             Field::Fraction | Field::Threshold => {
                 write!(f, "{field} {} instead of {}", f64::from_bits(is), f64::from_bits(was))?;
             }
@@ -106,28 +110,31 @@ impl fmt::Display for Change {
 }
 
 /// What an operator chooses comes first, what follows from it later.
-fn fields(w: &Welcome) -> [(Field, u64); 20] {
-    let half = |from: usize| u64::from_be_bytes(super::bytes(&w.values, from));
+fn fields(w: &Welcome) -> [(Field, u64); 22] {
+    let table = w.tables.first();
+    let half = |from: usize| u64::from_be_bytes(super::bytes(&table.values, from));
     [
         (Field::Workers, w.max_workers.into()),
         (Field::Quorum, w.quorum.into()),
-        (Field::Lane, w.lane.bits().into()),
+        (Field::Lane, table.form.lane().bits().into()),
         (Field::Policy, u64::from(w.policy == Policy::BestEffort)),
         (Field::Deadline, w.deadline.as_micros() as u64),
         (Field::DataSlots, w.data_slots.into()),
         (Field::NormSlots, w.norm_slots.into()),
         (Field::Shards, w.shards.into()),
         (Field::Shares, w.shares.digest()),
-        (Field::Bits, w.bits.into()),
-        (Field::Granularity, w.granularity.into()),
-        (Field::Fraction, w.fraction.to_bits()),
-        (Field::Threshold, w.t_p.to_bits()),
+        (Field::Bits, table.bits.into()),
+        (Field::Width, table.form.width().into()),
+        (Field::Granularity, table.granularity.into()),
+        (Field::Fraction, table.fraction.to_bits()),
+        (Field::Threshold, table.t_p.to_bits()),
         (Field::Values, finalize(half(0)) ^ half(8)),
-        (Field::Table, w.table.0.into()),
+        (Field::Table, table.id.0.into()),
         (Field::Seed, w.job_seed),
         (Field::Block, w.block.into()),
         (Field::MinWorkers, w.min_workers.into()),
         (Field::Credit, w.credit.into()),
         (Field::Features, w.features.into()),
+        (Field::Tables, w.tables.digest_rest()),
     ]
 }

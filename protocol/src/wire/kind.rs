@@ -1,10 +1,9 @@
 //! The kind byte (P2).
 
 use super::{
-    ASK_LEN, JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN, RAW_LEN, REFUSED_LEN,
-    RESULT_LEN, STRAGGLER_LEN, WELCOME_LEN,
+    ASK_LEN, Form, JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN, RAW_LEN, REFUSED_LEN,
+    STRAGGLER_LEN, WELCOME_LEN,
 };
-use crate::Lane;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $value:literal),* $(,)?) => {
@@ -64,15 +63,16 @@ kinds! {
 }
 
 impl Kind {
-    /// Length of the payload in bytes; of WELCOME and DESCRIPTION that of the part which lists follow.
+    /// Length of the payload in bytes, of DATA and RESULT in this form; of WELCOME and DESCRIPTION that of the part which lists
+    /// follow.
     #[inline]
     #[must_use]
-    pub const fn payload_len(self, lane: Lane) -> usize {
+    pub const fn payload_len(self, form: Form) -> usize {
         match self {
             Kind::Norm | Kind::NormResult => NORM_LEN,
-            Kind::Data => lane.data_len(),
+            Kind::Data => form.data_len(),
             Kind::Raw | Kind::RawResult => RAW_LEN,
-            Kind::Result => RESULT_LEN,
+            Kind::Result => form.result_len(),
             Kind::Straggler => STRAGGLER_LEN,
             Kind::Mismatch => MISMATCH_LEN,
             Kind::Nudge => NUDGE_LEN,

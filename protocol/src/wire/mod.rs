@@ -2,6 +2,7 @@
 //! from and to bytes. Every byte of a packet is written.
 
 mod change;
+mod form;
 mod header;
 mod join;
 mod kind;
@@ -11,21 +12,24 @@ mod nudge;
 mod refused;
 mod shares;
 mod straggler;
+mod tables;
 mod welcome;
 
 pub use change::{Change, Field};
+pub use form::Form;
 pub use header::{BEFORE_ROUND, FLAG_NUDGE, HEADER_LEN, Header, HeaderError, VERSION};
 pub use join::{ASK_LEN, Ask, JOIN_LEN, Join, LEAVE_LEN, Leave, PENDING_LEN, Pending};
 pub use kind::Kind;
 pub use mismatch::{MISMATCH_LEN, Mismatch};
-pub use norm::{Mode, NORM_LEN, Norm};
+pub use norm::{Choice, Mode, NORM_LEN, Norm};
 pub use nudge::{NUDGE_LEN, Nudge};
 pub use refused::{REFUSED_LEN, RefuseReason, Refused};
 pub use shares::{MAX_SHARES, Shares, SharesError};
 pub use straggler::{STRAGGLER_LEN, Straggler};
+pub use tables::{MAX_TABLES, Table, Tables, TablesError};
 pub use welcome::{BLOCKS, WELCOME_LEN, Welcome};
 
-/// Bytes of a RESULT payload, whatever the lane width.
+/// Bytes of the longest RESULT payload.
 pub const RESULT_LEN: usize = 1024;
 /// Words of a RAW payload.
 pub const RAW_WORDS: usize = 256;

@@ -17,12 +17,32 @@ pub enum Mode {
     Raw = 1,
 }
 
+/// How the coordinates of a span of a tensor travel (P4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// As indices of this table of the job.
+    Table(TableId),
+    /// As 32-bit integers.
+    Raw,
+}
+
+impl Choice {
+    /// Table and mode of its NORMs.
+    #[must_use]
+    pub const fn of_norm(self) -> (TableId, Mode) {
+        match self {
+            Choice::Table(id) => (id, Mode::Compressed),
+            Choice::Raw => (TableId(0), Mode::Raw),
+        }
+    }
+}
+
 /// A partition's norm, and which all-reduce it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Norm {
     /// f32 bits of a norm, or the NaN of P19; [`Norm::is_value`] says which patterns there are.
     pub value: u32,
-    /// Coordinates of the whole all-reduce.
+    /// Coordinates of the tensor from the partition's first on: those of the whole all-reduce in its first NORM.
     pub length: u32,
     /// Its number in the session, modulo 2^16.
     pub call: u16,

@@ -2,7 +2,8 @@
 
 use super::norm::finalize;
 use super::shares::{ROW_LEN, Shares};
-use super::{bytes, put, u16_at, u32_at, u64_at};
+use super::tables::{TABLE_LEN, Table, Tables};
+use super::{Form, bytes, put, u16_at, u32_at, u64_at};
 use crate::{Cookie, Lane, MAX_WORKERS, Policy, TableId};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -25,30 +26,18 @@ pub struct Welcome {
     pub norm_slots: u32,
     /// Workers that complete a slot.
     pub quorum: u8,
-    /// Lane width.
-    pub lane: Lane,
     /// Loss policy.
     pub policy: Policy,
     /// UDP ports that share the slots (P21).
     pub shards: u8,
     /// When `best-effort` gives a packet up.
     pub deadline: Duration,
-    /// The job's table: id.
-    pub table: TableId,
-    /// The job's table: bit budget b.
-    pub bits: u8,
-    /// The job's table: granularity g.
-    pub granularity: u16,
-    /// The job's table: p.
-    pub fraction: f64,
-    /// The job's table: T, unused entries zero.
-    pub values: [u8; 16],
+    /// The job's tables, the first of which calls take that name none.
+    pub tables: Tables,
     /// Seed of the shared signs.
     pub job_seed: u64,
     /// Nonce of the worker answered.
     pub nonce: u64,
-    /// t_p, so that no two workers compute it differently.
-    pub t_p: f64,
     /// log₂ of the coordinates of a full partition (P4), one of [`BLOCKS`].
     pub block: u8,
     /// Fewest workers of a session.
@@ -69,15 +58,24 @@ impl Welcome {
     pub fn parse(payload: &[u8]) -> Option<Welcome> {
         let (p, lists) = payload.split_first_chunk::<WELCOME_LEN>()?;
         // What is behind the lists, a worker does not know, and so it refuses the job.
-        if lists.len() != usize::from(p[92]) * ROW_LEN {
+        let (shares, tables) = lists.split_at_checked(usize::from(p[92]) * ROW_LEN)?;
+        if tables.len() != usize::from(p[93]) * TABLE_LEN {
             return None;
         }
+        let first = Table {
+            id: TableId(p[20]),
+            bits: p[21],
+            form: Form::new(p[83], Lane::from_bits(p[13])?)?,
+            granularity: u16_at(p, 22),
+            fraction: f64::from_bits(u64_at(p, 24)),
+            t_p: f64::from_bits(u64_at(p, 64)),
+            values: bytes(p, 32),
+        };
         let welcome = Welcome {
             session: Cookie(u32_at(p, 0)),
             data_slots: u32_at(p, 4),
             norm_slots: u32_at(p, 8),
             quorum: p[12],
-            lane: Lane::from_bits(p[13])?,
             policy: match p[14] {
                 0 => Policy::Reliable,
                 1 => Policy::BestEffort,
@@ -85,20 +83,15 @@ impl Welcome {
             },
             shards: p[15],
             deadline: Duration::from_micros(u64::from(u32_at(p, 16))),
-            table: TableId(p[20]),
-            bits: p[21],
-            granularity: u16_at(p, 22),
-            fraction: f64::from_bits(u64_at(p, 24)),
-            values: bytes(p, 32),
+            tables: Tables::parse(first, tables)?,
             job_seed: u64_at(p, 48),
             nonce: u64_at(p, 56),
-            t_p: f64::from_bits(u64_at(p, 64)),
             block: p[80],
             min_workers: p[81],
             max_workers: p[82],
             credit: u32_at(p, 84),
             features: u32_at(p, 88),
-            shares: Shares::parse(lists, p[15])?,
+            shares: Shares::parse(shares, p[15])?,
         };
         let possible = |slots: u32| (2..=65536).contains(&slots) && slots.is_multiple_of(2);
         let sound = possible(welcome.data_slots)
@@ -115,13 +108,14 @@ impl Welcome {
     /// The payload. Deadlines beyond 71 minutes are sent as 71 minutes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let shares = self.shares.as_slice().len();
-        let mut out = vec![0; WELCOME_LEN + shares * ROW_LEN];
+        let first = self.tables.first();
+        let (shares, more) = (self.shares.as_slice().len(), self.tables.len() - 1);
+        let mut out = vec![0; WELCOME_LEN + shares * ROW_LEN + more * TABLE_LEN];
         put(&mut out, 0, &self.session.0.to_be_bytes());
         put(&mut out, 4, &self.data_slots.to_be_bytes());
         put(&mut out, 8, &self.norm_slots.to_be_bytes());
         out[12] = self.quorum;
-        out[13] = self.lane.bits();
+        out[13] = first.form.lane().bits();
         out[14] = match self.policy {
             Policy::Reliable => 0,
             Policy::BestEffort => 1,
@@ -129,21 +123,25 @@ impl Welcome {
         out[15] = self.shards;
         let micros = u32::try_from(self.deadline.as_micros()).unwrap_or(u32::MAX);
         put(&mut out, 16, &micros.to_be_bytes());
-        out[20] = self.table.0;
-        out[21] = self.bits;
-        put(&mut out, 22, &self.granularity.to_be_bytes());
-        put(&mut out, 24, &self.fraction.to_bits().to_be_bytes());
-        put(&mut out, 32, &self.values);
+        out[20] = first.id.0;
+        out[21] = first.bits;
+        put(&mut out, 22, &first.granularity.to_be_bytes());
+        put(&mut out, 24, &first.fraction.to_bits().to_be_bytes());
+        put(&mut out, 32, &first.values);
         put(&mut out, 48, &self.job_seed.to_be_bytes());
         put(&mut out, 56, &self.nonce.to_be_bytes());
-        put(&mut out, 64, &self.t_p.to_bits().to_be_bytes());
+        put(&mut out, 64, &first.t_p.to_bits().to_be_bytes());
         out[80] = self.block;
         out[81] = self.min_workers;
         out[82] = self.max_workers;
+        out[83] = first.form.width();
         put(&mut out, 84, &self.credit.to_be_bytes());
         put(&mut out, 88, &self.features.to_be_bytes());
         out[92] = shares as u8;
-        self.shares.emit(&mut out[WELCOME_LEN..]);
+        out[93] = more as u8;
+        let (to_shares, to_tables) = out[WELCOME_LEN..].split_at_mut(shares * ROW_LEN);
+        self.shares.emit(to_shares);
+        self.tables.emit_rest(to_tables);
         let fingerprint = digest(&out);
         put(&mut out, 72, &fingerprint.to_be_bytes());
         out

@@ -1,24 +1,37 @@
 //! One all-reduce under way.
 
-use crate::wire::{Mode, Norm};
+use crate::TableId;
+use crate::wire::{Choice, Mode, Norm, Tables};
 
 /// What a caller wants reduced.
 #[derive(Clone, Copy, Debug)]
 pub struct CallSpec<'a> {
-    /// How its coordinates travel.
-    pub mode: Mode,
-    /// Coordinates.
-    pub length: u32,
     /// The caller's name for the tensor, 0 if it has none.
     pub key: u32,
-    /// For each partition how many DATA or RAW packets it has (P4).
-    pub packets: &'a [u32],
-    /// For each partition the value of its NORM (P5, P19).
-    pub norms: &'a [u32],
+    /// Its partitions (P4).
+    pub parts: &'a [PartSpec],
+}
+
+/// A partition of what a caller wants reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartSpec {
+    /// How its coordinates travel. A table must be one of the job's; otherwise its first is taken.
+    pub choice: Choice,
+    /// Coordinates of the tensor from its first on (P3).
+    pub length: u32,
+    /// How many DATA or RAW packets it has.
+    pub packets: u32,
+    /// The value of its NORM (P5, P19).
+    pub norm: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
+    /// The ring of its packets: the table's place in the job, or the one behind for RAW.
+    pub ring: u8,
+    pub table: TableId,
+    pub mode: Mode,
+    pub length: u32,
     pub packets: u32,
     /// This worker's value, then the maximum.
     pub norm: u32,
@@ -36,8 +49,7 @@ impl Part {
 
 #[derive(Debug)]
 pub(super) struct Call {
-    pub norm: Norm,
-    pub mode: Mode,
+    key: u32,
     pub parts: Vec<Part>,
     pub norms_sent: usize,
     pub norms_in: usize,
@@ -52,14 +64,19 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub fn new(spec: &CallSpec<'_>, norm: Norm) -> Call {
-        let parts = spec.packets.iter().zip(spec.norms);
+    pub fn new(spec: &CallSpec<'_>, tables: &Tables) -> Call {
+        let part = |&PartSpec { choice, length, packets, norm }: &PartSpec| {
+            let place = match choice {
+                Choice::Table(id) => tables.place(id).unwrap_or(0),
+                Choice::Raw => tables.len(),
+            };
+            let choice = tables.get(place).map_or(Choice::Raw, |table| Choice::Table(table.id));
+            let (table, mode) = choice.of_norm();
+            Part { ring: place as u8, table, mode, length, packets, norm, doubted: None, finished: 0 }
+        };
         Call {
-            norm,
-            mode: spec.mode,
-            parts: parts
-                .map(|(&packets, &norm)| Part { packets, norm, doubted: None, finished: 0 })
-                .collect(),
+            key: spec.key,
+            parts: spec.parts.iter().map(part).collect(),
             norms_sent: 0,
             norms_in: 0,
             open: 0,
@@ -67,6 +84,12 @@ impl Call {
             failed: false,
             withheld: false,
         }
+    }
+
+    /// The NORM of a partition; `number` is the call's.
+    pub fn norm_of(&self, number: u64, partition: usize) -> Norm {
+        let Part { table, mode, length, norm, .. } = self.parts[partition];
+        Norm { value: norm, length, call: number as u16, table, mode: mode as u8, key: self.key }
     }
 
     /// Whether every NORM_RESULT is in.

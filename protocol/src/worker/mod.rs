@@ -7,14 +7,16 @@ mod parameters;
 mod rtt;
 mod stream;
 
-pub use call::CallSpec;
+pub use call::{CallSpec, PartSpec};
 pub use error::{CallError, SessionError, Workers};
 pub use parameters::Parameters;
 pub use rtt::Rtt;
-pub use stream::{Form, Place, StreamStats, Tx};
+pub use stream::{Place, StreamStats, Tx};
 
 use crate::aggregator::Shard;
-use crate::wire::{HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN, Straggler};
+use crate::wire::{
+    Form, HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN, Straggler,
+};
 use crate::{Policy, Round, SlotId, TableId};
 use call::Call;
 use std::collections::VecDeque;
@@ -29,7 +31,7 @@ pub trait Events {
     /// Every NORM_RESULT of a call is in: the maximum for each partition, f32 bits. A partition
     /// with 0 needs no data; its result is zero.
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>);
-    /// The sums of one packet: 1024 bytes in wire order, of `count` workers.
+    /// The sums of one packet, of `count` workers: 1024 bytes in wire order, or 512 of 4-bit lanes.
     fn result(&mut self, place: Place, count: u8, sums: &[u8]);
     /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
     /// `None` where whoever sends keeps it ([`Tx::pack`]).
@@ -84,8 +86,9 @@ impl Worker {
     pub fn new(params: Parameters, now: Duration) -> Worker {
         let rtt = || Rtt::new((params.min_rto * 5).min(params.max_rto), params.min_rto, params.max_rto);
         let norm_len = HEADER_LEN + NORM_LEN;
-        let data_len = [HEADER_LEN + params.lane.data_len(), HEADER_LEN + RAW_LEN];
-        let mut data = Stream::new(params.data_slots, params.shards, data_len, params.first_seq, rtt());
+        let payloads = params.tables.iter().map(|table| table.form.data_len()).chain([RAW_LEN]);
+        let strides = payloads.map(|len| HEADER_LEN + len);
+        let mut data = Stream::new(params.data_slots, params.shards, strides, params.first_seq, rtt());
         // Workers send data when they have each other's norms, so at about the same time.
         data.set_probing();
         // Of what may be lost the payload is needed here.
@@ -93,7 +96,7 @@ impl Worker {
             data.set_outside();
         }
         Worker {
-            norm: Stream::new(params.norm_slots, params.shards, [norm_len; 2], params.first_seq, rtt()),
+            norm: Stream::new(params.norm_slots, params.shards, [norm_len], params.first_seq, rtt()),
             data,
             params,
             calls: VecDeque::new(),
@@ -194,15 +197,7 @@ impl Worker {
     /// Queues a call and sends its norms as far as the window allows. Returns its number: 0, 1, ….
     pub fn submit(&mut self, now: Duration, spec: &CallSpec<'_>, tx: &mut impl Tx) -> u64 {
         let number = self.first_call + self.calls.len() as u64;
-        let norm = Norm {
-            value: 0,
-            length: spec.length,
-            call: number as u16,
-            table: if spec.mode == Mode::Compressed { self.params.table } else { TableId(0) },
-            mode: spec.mode as u8,
-            key: spec.key,
-        };
-        self.calls.push_back(Call::new(spec, norm));
+        self.calls.push_back(Call::new(spec, &self.params.tables));
         if self.failure.is_none() {
             self.send_norms(now, tx);
         }
@@ -241,10 +236,9 @@ impl Worker {
             call.norms_sent += count;
             let place = |i| Place { call: number, partition: (first + i) as u32, packet: 0 };
             let write = |place: Place, payload: &mut [u8]| {
-                let norm = Norm { value: call.parts[place.partition as usize].norm, ..call.norm };
-                payload.copy_from_slice(&norm.to_bytes());
+                payload.copy_from_slice(&call.norm_of(number, place.partition as usize).to_bytes());
             };
-            self.norm.send(now, Form::Usual, count, &header, place, write, tx);
+            self.norm.send(now, 0, count, &header, place, write, tx);
         }
     }
 
@@ -286,7 +280,7 @@ impl Worker {
     }
 
     /// Writes and sends as many packets from that of [`Self::next_data`] on as fit in one run, at most `limit`; they may belong
-    /// to several partitions of one call. `write` fills a payload. Returns how many.
+    /// to several partitions of one call that travel as the same. `write` fills a payload. Returns how many.
     pub fn fill(
         &mut self,
         now: Duration,
@@ -299,8 +293,12 @@ impl Worker {
         let call = &mut self.calls[self.data_call];
         let mut places = [first; RUN];
         let mut count = 0;
+        let as_first = call.parts[first.partition as usize];
         while count < room && !call.skip_sent() {
             let (partition, packet) = call.cursor;
+            if call.parts[partition].ring != as_first.ring {
+                break;
+            }
             let more = (call.parts[partition].packets - packet).min((room - count) as u32);
             for (place, packet) in places[count..].iter_mut().zip(packet..packet + more) {
                 *place = Place { partition: partition as u32, packet, ..first };
@@ -311,12 +309,9 @@ impl Worker {
         if count == 0 {
             return 0;
         }
-        let (form, kind, table) = match call.mode {
-            Mode::Compressed => (Form::Usual, Kind::Data, call.norm.table),
-            Mode::Raw => (Form::Raw, Kind::Raw, TableId(0)),
-        };
-        let header = self.header(kind, table);
-        self.data.send(now, form, count, &header, |i| places[i], write, tx);
+        let kind = if as_first.mode == Mode::Raw { Kind::Raw } else { Kind::Data };
+        let header = self.header(kind, as_first.table);
+        self.data.send(now, as_first.ring, count, &header, |i| places[i], write, tx);
         count
     }
 
@@ -328,9 +323,13 @@ impl Worker {
             self.stats.foreign += 1;
             return;
         };
+        // Which of the job's tables sums are of; of other kinds it means nothing.
+        let place = self.params.tables.place(header.table);
+        let form =
+            place.and_then(|place| self.params.tables.get(place)).map_or(Form::USUAL, |table| table.form);
         if header.job != self.params.job
             || header.cookie != self.params.cookie
-            || payload.len() != header.kind.payload_len(self.params.lane)
+            || payload.len() != header.kind.payload_len(form)
         {
             self.stats.foreign += 1;
             return;
@@ -344,7 +343,7 @@ impl Worker {
             Kind::NormResult => {
                 if let Some(norm) = Norm::parse(payload)
                     && self.believes(slot, round, norm.value, tx)
-                    && let Finish::First(place) = self.norm.finish(now, Form::Usual, slot, round)
+                    && let Finish::First(place) = self.norm.finish(now, 0, slot, round)
                 {
                     self.missing_norm = 0;
                     self.norm_result(place, norm.value, events);
@@ -355,11 +354,18 @@ impl Worker {
                     self.stats.foreign += 1;
                     return;
                 }
-                let form = if header.kind == Kind::Result { Form::Usual } else { Form::Raw };
+                let ring = match (header.kind, place) {
+                    (Kind::Result, Some(place)) => place,
+                    (Kind::RawResult, _) => self.params.tables.len(),
+                    _ => {
+                        self.stats.foreign += 1;
+                        return;
+                    }
+                };
                 if header.count < self.params.workers {
                     self.data.foresee(slot, round);
                 }
-                if let Finish::First(place) = self.data.finish(now, form, slot, round) {
+                if let Finish::First(place) = self.data.finish(now, ring as u8, slot, round) {
                     self.missing_data = 0;
                     events.result(place, header.count, payload);
                     if self.data.was_late(slot, round) {

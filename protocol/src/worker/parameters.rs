@@ -1,7 +1,7 @@
 //! What a worker is told before it works.
 
-use crate::wire::Welcome;
-use crate::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
+use crate::wire::{Tables, Welcome};
+use crate::{Cookie, JobId, Policy, WorkerId};
 use std::time::Duration;
 
 /// What a worker knows of its session.
@@ -21,14 +21,12 @@ pub struct Parameters {
     pub data_slots: u32,
     /// N.
     pub norm_slots: u32,
-    /// Lane width.
-    pub lane: Lane,
     /// Loss policy.
     pub policy: Policy,
     /// When `best-effort` gives a packet up.
     pub deadline: Duration,
-    /// The job's table.
-    pub table: TableId,
+    /// The job's tables.
+    pub tables: Tables,
     /// Ports that share the slots, of all shares of the server together (P21).
     pub shards: u8,
     /// How long nothing may move before the session fails.
@@ -54,10 +52,9 @@ impl Parameters {
             quorum: welcome.quorum,
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
-            lane: welcome.lane,
             policy: welcome.policy,
             deadline: welcome.deadline,
-            table: welcome.table,
+            tables: welcome.tables,
             shards: welcome.all_shards(),
             timeout: Duration::from_secs(30),
             min_rto: Duration::from_millis(20),

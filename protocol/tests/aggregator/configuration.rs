@@ -1,15 +1,15 @@
 //! Jobs, tables, members: P6, what reconfiguration keeps, the memory limit.
 
-use super::setup::{JOB, Setup, TABLE, To, VALUES, at, config};
+use super::setup::{JOB, Setup, TABLE, To, USUAL, VALUES, at, config, lookup, wide};
 use thc_protocol::aggregator::{
-    Aggregator, ConfigError, DropReason, Event, JobConfig, Outcome, Shard, TableError, check_table,
+    Aggregator, ConfigError, DropReason, Event, JobConfig, Lookup, Outcome, Shard, TableError,
 };
-use thc_protocol::wire::Kind;
+use thc_protocol::wire::{Form, Kind};
 use thc_protocol::{Cookie, JobId, Lane, SlotId, TableId, WorkerId};
 
 fn empty() -> Aggregator {
     let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
-    aggregator.install_table(TABLE, VALUES).unwrap();
+    aggregator.install_table(TABLE, USUAL).unwrap();
     aggregator
 }
 
@@ -47,16 +47,28 @@ fn sums_must_fit_the_lane() {
     let expected =
         ConfigError::LaneOverflow { job: JOB, workers: 9, granularity: 30, sum: 270, bits: 8, max: 255 };
     assert_eq!(error, expected);
-    assert!(error.to_string().contains("270") && error.to_string().contains("16-bit"));
+    assert!(error.to_string().contains("270") && error.to_string().contains("wider"));
     // The job that was there stays.
     assert_eq!(it.jobs().next().unwrap().workers, 8);
-    assert_eq!(it.install_job(JobConfig { lane: Lane::Bits16, ..config(64) }), Ok(()));
+    let of_wide = |tables: &[TableId]| JobConfig { tables: tables.to_vec(), ..config(64) };
+    it.install_table(TableId(10), wide()).unwrap();
+    assert_eq!(it.install_job(of_wide(&[TableId(10)])), Ok(()));
+    // In lanes of 4 bits 5 · 3 = 15 does, and 6 · 3 does not.
+    let half = Lookup {
+        form: Form::new(2, Lane::Bits4).unwrap(),
+        ..lookup([0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    };
+    it.install_table(TableId(11), half).unwrap();
+    let of_half = |workers| JobConfig { tables: vec![TableId(11)], ..config(workers) };
+    assert_eq!(it.install_job(of_half(5)), Ok(()));
+    assert!(matches!(it.install_job(of_half(6)), Err(ConfigError::LaneOverflow { sum: 18, max: 15, .. })));
     // Every table counts, and 255 · 64 still fits 16 bits.
-    it.install_table(TableId(9), [255; 16]).unwrap();
+    it.install_table(TableId(9), lookup([255; 16])).unwrap();
     let two = JobConfig { tables: vec![TABLE, TableId(9)], ..config(2) };
     assert!(matches!(it.install_job(two), Err(ConfigError::LaneOverflow { granularity: 255, .. })));
-    let wide = JobConfig { tables: vec![TABLE, TableId(9)], lane: Lane::Bits16, ..config(64) };
-    assert_eq!(it.install_job(wide), Ok(()));
+    it.install_table(TableId(12), Lookup { form: Form::new(8, Lane::Bits16).unwrap(), values: [0; 16] })
+        .unwrap();
+    assert_eq!(it.install_job(of_wide(&[TableId(10), TableId(12)])), Ok(()));
 }
 
 #[test]
@@ -66,12 +78,15 @@ fn tables_are_installed_first_and_fixed_while_in_use() {
     let bad = JobConfig { tables: vec![TABLE, other], ..config(2) };
     assert_eq!(it.install_job(bad), Err(ConfigError::NoTable { table: other, job: JOB }));
     it.install_job(config(2)).unwrap();
-    assert_eq!(it.install_table(TABLE, [9; 16]), Err(ConfigError::TableInUse { table: TABLE, job: JOB }));
-    assert_eq!(it.install_table(TABLE, VALUES), Ok(()));
+    assert_eq!(
+        it.install_table(TABLE, lookup([9; 16])),
+        Err(ConfigError::TableInUse { table: TABLE, job: JOB })
+    );
+    assert_eq!(it.install_table(TABLE, USUAL), Ok(()));
     assert_eq!(it.remove_table(TABLE), Err(ConfigError::TableInUse { table: TABLE, job: JOB }));
-    assert_eq!(it.table(TABLE), Some(&VALUES));
-    assert_eq!(it.install_table(other, [1; 16]), Ok(()));
-    assert_eq!(it.install_table(other, [2; 16]), Ok(()));
+    assert_eq!(it.table(TABLE), Some(&USUAL));
+    assert_eq!(it.install_table(other, lookup([1; 16])), Ok(()));
+    assert_eq!(it.install_table(other, lookup([2; 16])), Ok(()));
     assert_eq!(it.remove_table(other), Ok(()));
     assert_eq!(it.table(other), None);
     assert!(it.remove_job(JOB));
@@ -96,7 +111,7 @@ fn members_must_be_of_the_job() {
 fn the_same_shape_keeps_the_slots() {
     let mut setup = Setup::new(2);
     setup.data(0, 3, 1, 2);
-    setup.aggregator.install_table(TableId(8), [0; 16]).unwrap();
+    setup.aggregator.install_table(TableId(8), lookup([0; 16])).unwrap();
     setup.aggregator.install_job(JobConfig { tables: vec![TABLE, TableId(8)], ..config(2) }).unwrap();
     assert_eq!(setup.slot(Kind::Data, 1).seen, 1);
     // And the new table may be used, the old no more once it is taken away.
@@ -115,7 +130,6 @@ fn another_shape_or_cookie_empties_the_slots_and_keeps_members_and_counters() {
         JobConfig { quorum: 1, ..config(3) },
         JobConfig { data_slots: 16, ..config(3) },
         JobConfig { norm_slots: 8, ..config(3) },
-        JobConfig { lane: Lane::Bits16, ..config(3) },
     ] {
         let mut setup = Setup::new(3);
         setup.data(0, 3, 1, 2);
@@ -173,7 +187,7 @@ fn jobs_are_apart() {
 fn the_memory_limit_holds_for_all_jobs_together() {
     let size = config(2).memory(Shard::WHOLE);
     let mut it = Aggregator::<thc_protocol::aggregator::Scalar>::new(Shard::WHOLE, 3 * size);
-    it.install_table(TABLE, VALUES).unwrap();
+    it.install_table(TABLE, USUAL).unwrap();
     for job in 0..3 {
         it.install_job(JobConfig { job: JobId(job), ..config(2) }).unwrap();
     }
@@ -216,18 +230,18 @@ fn a_table_comes_back_to_a_job_as_it_was() {
     let without = JobConfig { tables: vec![], ..config(2) };
     it.data(0, 0, 1, 15);
     it.aggregator.install_job(without.clone()).unwrap();
-    it.aggregator.install_table(TABLE, [0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    it.aggregator.install_table(TABLE, lookup([0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])).unwrap();
     let changed = Err(ConfigError::TableChanged { table: TABLE, job: JOB });
     assert_eq!(it.aggregator.install_job(config(2)), changed);
     let dropped = it.packet(it.header(Kind::Data, 1, 0, 1), &[0; 512]).0;
     assert_eq!(dropped, Outcome::Dropped(DropReason::Table));
-    it.aggregator.install_table(TABLE, VALUES).unwrap();
+    it.aggregator.install_table(TABLE, USUAL).unwrap();
     it.aggregator.install_job(config(2)).unwrap();
     assert_eq!(it.data(1, 0, 1, 15).0, Event::Added);
     assert_eq!(it.slot(Kind::Data, 1).values[0], 60);
     // With empty slots it may be another.
     it.aggregator.install_job(without).unwrap();
-    it.aggregator.install_table(TABLE, [0; 16]).unwrap();
+    it.aggregator.install_table(TABLE, lookup([0; 16])).unwrap();
     assert_eq!(it.aggregator.install_job(config(2)), changed);
     assert_eq!(it.aggregator.install_job(JobConfig { cookie: Cookie(1), ..config(2) }), Ok(()));
 }
@@ -243,19 +257,29 @@ fn values_of_a_table_are_checked() {
     for (used, values) in [(2, &[0, 1][..]), (4, &[0, 1, 2, 255]), (8, &[0, 1, 2, 3, 9, 10, 11, 12])] {
         short = [0; 16];
         short[..used].copy_from_slice(values);
-        assert_eq!(check_table(&short), Ok(()));
+        assert_eq!(lookup(short).check(), Ok(()));
     }
-    assert_eq!(check_table(&VALUES), Ok(()));
-    assert_eq!(check_table(&[0; 16]), Err(TableError::Zero));
+    assert_eq!(USUAL.check(), Ok(()));
+    assert_eq!(lookup([0; 16]).check(), Err(TableError::Zero));
     let wrong = |index, value, used| Err(TableError::Value { index, value, used });
-    assert_eq!(check_table(&with(0, 1)), wrong(0, 1, 16));
-    assert_eq!(check_table(&with(5, VALUES[4])), wrong(5, VALUES[4], 16));
-    assert_eq!(check_table(&with(15, 0)), wrong(15, 0, 16));
+    assert_eq!(lookup(with(0, 1)).check(), wrong(0, 1, 16));
+    assert_eq!(lookup(with(5, VALUES[4])).check(), wrong(5, VALUES[4], 16));
+    assert_eq!(lookup(with(15, 0)).check(), wrong(15, 0, 16));
     short[9] = 200;
-    assert_eq!(check_table(&short), wrong(8, 0, 16));
+    assert_eq!(lookup(short).check(), wrong(8, 0, 16));
     short = [0; 16];
     short[0] = 5;
-    assert_eq!(check_table(&short), wrong(0, 5, 2));
+    assert_eq!(lookup(short).check(), wrong(0, 5, 2));
+    // As many values as indices name, and none where the index is the value.
+    let of = |width, lane, values| Lookup { form: Form::new(width, lane).unwrap(), values }.check();
+    let four = [0, 1, 2, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for width in 2..=4 {
+        assert_eq!(of(width, Lane::Bits16, four), Ok(()));
+    }
+    assert_eq!(of(1, Lane::Bits8, four), Err(TableError::Width { used: 4, width: 1 }));
+    assert_eq!(of(3, Lane::Bits8, VALUES), Err(TableError::Width { used: 16, width: 3 }));
+    assert_eq!(of(8, Lane::Bits16, four), Err(TableError::Width { used: 4, width: 8 }));
+    assert_eq!(of(8, Lane::Bits16, [0; 16]), Ok(()));
 }
 
 /// P21: every slot is one shard's, and has a place of its own there.

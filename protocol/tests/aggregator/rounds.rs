@@ -1,8 +1,8 @@
 //! P8–P13: slots, rounds, duplicates, completion, frozen results, quorum; DATA and RAW arithmetic.
 
-use super::setup::{JOB, Sent, Setup, TABLE, To, VALUES, at, config, handled, norm};
-use thc_protocol::aggregator::{DropReason, Event, JobConfig, Outcome};
-use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, Norm};
+use super::setup::{JOB, Sent, Setup, TABLE, To, VALUES, at, config, handled, lookup, norm, wide};
+use thc_protocol::aggregator::{DropReason, Event, JobConfig, Lookup, Outcome};
+use thc_protocol::wire::{FLAG_NUDGE, Form, Header, Kind, Norm};
 use thc_protocol::{Lane, Round, TableId, WorkerId};
 
 fn only(sent: Vec<Sent>) -> Sent {
@@ -161,12 +161,15 @@ fn a_slot_mixes_neither_kinds_nor_tables() {
     let other = TableId(9);
     let with_tables = || {
         let mut setup = Setup::with(JobConfig { tables: vec![TABLE], ..config(2) });
-        setup.aggregator.install_table(other, [0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        setup
+            .aggregator
+            .install_table(other, lookup([0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]))
+            .unwrap();
         setup.aggregator.install_job(JobConfig { tables: vec![TABLE, other], ..config(2) }).unwrap();
         setup
     };
     let forms = [(Kind::Data, TABLE), (Kind::Data, other), (Kind::Raw, TableId(0)), (Kind::Raw, TABLE)];
-    let payload = |kind: Kind| vec![0x11; kind.payload_len(Lane::Bits8)];
+    let payload = |kind: Kind| vec![0x11; kind.payload_len(Form::USUAL)];
     for (a, first) in forms.into_iter().enumerate() {
         for (b, second) in forms.into_iter().enumerate() {
             let mut setup = with_tables();
@@ -265,7 +268,7 @@ fn sixty_four_workers_fill_seen() {
     // 64 · 3 = 192 fits 8 bits.
     let mut setup = Setup::with(JobConfig { tables: vec![], ..config(64) });
     let thin = TableId(4);
-    setup.aggregator.install_table(thin, [0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    setup.aggregator.install_table(thin, lookup([0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])).unwrap();
     setup.aggregator.install_job(JobConfig { tables: vec![thin], ..config(64) }).unwrap();
     for worker in 0..64 {
         let header = Header { table: thin, ..setup.header(Kind::Data, worker, 0, 0) };
@@ -284,8 +287,7 @@ fn sixty_four_workers_fill_seen() {
 
 #[test]
 fn sixteen_bit_lanes() {
-    let wide = JobConfig { lane: Lane::Bits16, ..config(20) };
-    let mut setup = Setup::with(wide);
+    let mut setup = Setup::of(wide(), 20);
     let mut expected = [0u16; 512];
     for worker in 0..20u8 {
         let payload: Vec<u8> = (0..256u32).map(|i| (i * 53 + u32::from(worker) * 17) as u8).collect();
@@ -301,6 +303,69 @@ fn sixteen_bit_lanes() {
             assert_eq!(lanes, expected);
             assert!(expected.iter().any(|&lane| lane > 255));
         }
+    }
+}
+
+/// P2: indices and sums of every form, read bit by bit.
+#[test]
+fn every_form_adds_what_its_indices_name() {
+    let bits = |bytes: &[u8], width: usize| -> Vec<u32> {
+        let all: Vec<u32> =
+            bytes.iter().flat_map(|b| (0..8).rev().map(move |i| u32::from(b >> i & 1))).collect();
+        all.chunks(width).map(|bits| bits.iter().fold(0, |value, bit| value << 1 | bit)).collect()
+    };
+    for form in Form::ALL {
+        let width = form.width();
+        let mut values = [0; 16];
+        (0u8..).zip(&mut values).take(1 << width.min(4)).for_each(|(z, value)| *value = z);
+        let table = Lookup { form, values: if form.is_identity() { [0; 16] } else { values } };
+        // As many as lanes of 4 bits take.
+        let workers = if form.lane() == Lane::Bits4 { 15 / ((1 << width) - 1) } else { 3 };
+        let mut setup = Setup::of(table, workers);
+        let mut expected = vec![0; form.coordinates()];
+        for worker in 0..workers {
+            let payload: Vec<u8> =
+                (0..form.data_len() as u32).map(|i| (i * 53 + u32::from(worker) * 17) as u8).collect();
+            let indices = bits(&payload, width.into());
+            assert_eq!(indices.len(), form.coordinates(), "{form}");
+            expected.iter_mut().zip(indices).for_each(|(sum, index)| *sum += index);
+            let (_, sent) = handled(setup.packet(setup.header(Kind::Data, worker, 0, 2), &payload));
+            if worker + 1 == workers {
+                let result = only(sent);
+                assert_eq!(result.packet.len(), 20 + form.result_len(), "{form}");
+                assert_eq!(bits(result.payload(), form.lane().bits().into()), expected, "{form}");
+            }
+        }
+    }
+}
+
+/// Slots take packets of any form of the job, one after the other, and answer with what is theirs.
+#[test]
+fn a_slot_changes_its_form_with_its_round() {
+    let mut setup = Setup::new(2);
+    let half = Lookup {
+        form: Form::new(1, Lane::Bits4).unwrap(),
+        ..lookup([0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    };
+    setup.aggregator.install_table(TableId(9), half).unwrap();
+    setup.aggregator.install_job(JobConfig { tables: vec![TABLE, TableId(9)], ..config(2) }).unwrap();
+    for round in 0..6 {
+        let (table, payload, sums) = match round % 2 {
+            0 => (TABLE, vec![0x11; 512], vec![2 * VALUES[1]; 1024]),
+            _ => (TableId(9), vec![0xFF; 128], vec![0x22; 512]),
+        };
+        for worker in 0..2 {
+            let header = Header { table, ..setup.header(Kind::Data, worker, round, 1) };
+            let (event, sent) = handled(setup.packet(header, &payload));
+            assert_eq!(event, if worker == 0 { Event::Opened } else { Event::Added });
+            if worker == 1 {
+                assert_eq!(only(sent).payload(), sums);
+            }
+        }
+        // Again, to one.
+        let header = Header { table, ..setup.header(Kind::Data, 0, round, 1) };
+        let (event, sent) = handled(setup.packet(header, &payload));
+        assert_eq!((event, only(sent).payload()), (Event::Duplicate, &sums[..]));
     }
 }
 

@@ -1,8 +1,10 @@
 //! An aggregator with one job, and what it sends.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use thc_protocol::aggregator::{Aggregator, Endpoint, Event, JobConfig, Outcome, Shard, Sink, SlotView};
-use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, MAX_PACKET, Norm};
+use thc_protocol::aggregator::{
+    Aggregator, Endpoint, Event, JobConfig, Lookup, Outcome, Shard, Sink, SlotView,
+};
+use thc_protocol::wire::{FLAG_NUDGE, Form, Header, Kind, MAX_PACKET, Norm};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 
 pub const JOB: JobId = JobId(0x0A0B);
@@ -10,6 +12,17 @@ pub const COOKIE: Cookie = Cookie(0xC0DE_F00D);
 pub const TABLE: TableId = TableId(3);
 /// Strictly increasing, T[15] = 30.
 pub const VALUES: [u8; 16] = [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30];
+pub const USUAL: Lookup = Lookup { form: Form::USUAL, values: VALUES };
+
+/// Values in packets of the usual form.
+pub fn lookup(values: [u8; 16]) -> Lookup {
+    Lookup { values, ..USUAL }
+}
+
+/// The usual values in lanes of 16 bits.
+pub fn wide() -> Lookup {
+    Lookup { form: Form::new(4, Lane::Bits16).unwrap(), ..USUAL }
+}
 
 /// Where a packet went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +70,6 @@ pub fn config(workers: u8) -> JobConfig {
         skip: false,
         data_slots: 8,
         norm_slots: 4,
-        lane: Lane::Bits8,
         tables: vec![TABLE],
     }
 }
@@ -81,9 +93,18 @@ impl Setup {
         Setup::shard(config, Shard::WHOLE)
     }
 
+    /// A job whose only table is this one.
+    pub fn of(table: Lookup, workers: u8) -> Setup {
+        let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
+        aggregator.install_table(TABLE, table).unwrap();
+        aggregator.install_job(config(workers)).unwrap();
+        (0..workers).for_each(|worker| aggregator.set_member(JOB, WorkerId(worker), at(worker)).unwrap());
+        Setup { aggregator, workers }
+    }
+
     pub fn shard(config: JobConfig, shard: Shard) -> Setup {
         let mut aggregator = Aggregator::new(shard, 1 << 24);
-        aggregator.install_table(TABLE, VALUES).unwrap();
+        aggregator.install_table(TABLE, USUAL).unwrap();
         let workers = config.workers;
         aggregator.install_job(config).unwrap();
         for worker in 0..workers {

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{Header, Kind, Shares, Welcome};
-use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
+use thc_protocol::wire::{Form, Header, Kind, Shares, Table, Tables, Welcome};
+use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
 
 pub const JOB: JobId = JobId(42);
 pub const COOKIE: Cookie = Cookie(0x1CED_CAFE);
@@ -28,7 +28,6 @@ pub fn static_job(workers: u8) -> StaticJob {
             skip: false,
             data_slots: 64,
             norm_slots: 16,
-            lane: Lane::Bits8,
             tables: vec![TableId(3)],
         },
         welcome: Welcome {
@@ -36,18 +35,20 @@ pub fn static_job(workers: u8) -> StaticJob {
             data_slots: 64,
             norm_slots: 16,
             quorum: workers,
-            lane: Lane::Bits8,
             policy: Policy::Reliable,
             shards: 2,
             deadline: ms(25),
-            table: TableId(3),
-            bits: 4,
-            granularity: 30,
-            fraction: 0.03125,
-            values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
+            tables: Tables::one(Table {
+                id: TableId(3),
+                bits: 4,
+                form: Form::USUAL,
+                granularity: 30,
+                fraction: 0.03125,
+                t_p: 2.153874694061457,
+                values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
+            }),
             job_seed: 0xABCD,
             nonce: 0,
-            t_p: 2.153874694061457,
             block: 20,
             min_workers: workers,
             max_workers: workers,

@@ -2,7 +2,9 @@
 
 use super::parties::{JOB, Packets, Process, Server, address, exchange, ms, session, static_job, usurp};
 use thc_protocol::session::{JoinError, JoinEvent};
-use thc_protocol::wire::{Ask, Field, Header, Join, Kind, Leave, RefuseReason, Refused, Welcome};
+use thc_protocol::wire::{
+    Ask, Field, Form, Header, Join, Kind, Leave, RefuseReason, Refused, Table, Tables, Welcome,
+};
 use thc_protocol::{Cookie, Policy, WorkerId};
 
 fn kinds(packets: &Packets) -> Vec<(std::net::SocketAddrV4, Kind)> {
@@ -197,17 +199,28 @@ fn a_session_goes_on_only_in_the_job_it_began_in() {
         change(&mut job.welcome);
         job
     };
+    let first = |change: fn(&mut Table)| {
+        let mut job = same.clone();
+        let mut table = *job.welcome.tables.first();
+        change(&mut table);
+        job.welcome.tables = Tables::one(table);
+        job
+    };
     let cases = [
-        (with(|w| w.granularity = 20), Field::Granularity, "granularity 20 instead of 30"),
-        (with(|w| w.values[3] = 5), Field::Values, "other table values"),
-        (with(|w| w.fraction = 0.25), Field::Fraction, "fraction 0.25 instead of 0.03125"),
-        (with(|w| w.bits = 3), Field::Bits, "bits 3 instead of 4"),
+        (first(|t| t.granularity = 20), Field::Granularity, "granularity 20 instead of 30"),
+        (first(|t| t.values[3] = 5), Field::Values, "other table values"),
+        (first(|t| t.fraction = 0.25), Field::Fraction, "fraction 0.25 instead of 0.03125"),
+        (first(|t| t.bits = 3), Field::Bits, "bits 3 instead of 4"),
         (with(|w| w.job_seed = 1), Field::Seed, "other seed"),
-        (with(|w| w.table.0 = 4), Field::Table, "table id 4 instead of 3"),
+        (first(|t| t.id.0 = 4), Field::Table, "table id 4 instead of 3"),
         (with(|w| w.shards = 1), Field::Shards, "shards 1 instead of 2"),
         (with(|w| w.data_slots = 128), Field::DataSlots, "data slots 128 instead of 64"),
         (with(|w| w.norm_slots = 2), Field::NormSlots, "norm slots 2 instead of 16"),
-        (with(|w| w.lane = thc_protocol::Lane::Bits16), Field::Lane, "lane 16 instead of 8"),
+        (
+            first(|t| t.form = Form::new(4, thc_protocol::Lane::Bits16).unwrap()),
+            Field::Lane,
+            "lane 16 instead of 8",
+        ),
         (with(|w| w.policy = Policy::BestEffort), Field::Policy, "policy best-effort instead of reliable"),
         (with(|w| w.deadline = ms(26)), Field::Deadline, "deadline 26000 µs instead of 25000 µs"),
         (with(|w| w.credit = 9), Field::Credit, "credit 9 instead of 0"),
@@ -239,7 +252,9 @@ fn a_welcome_of_another_job_to_the_same_session_is_noticed() {
     let (_, mut processes) = session(1);
     let session = processes[0].session().unwrap();
     processes[0].joiner.resume(ms(1));
-    let body = Welcome { session, nonce: 1, granularity: 29, ..static_job(1).welcome };
+    let welcome = static_job(1).welcome;
+    let tables = Tables::one(Table { granularity: 29, ..*welcome.tables.first() });
+    let body = Welcome { session, nonce: 1, tables, ..welcome };
     let header = Header {
         kind: Kind::Welcome,
         flags: 0,

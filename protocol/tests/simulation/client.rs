@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::wire::{Header, Norm};
-use thc_protocol::worker::{CallError, Events, Place, Tx, Worker};
+use thc_protocol::worker::{CallError, CallSpec, Events, Place, Tx, Worker};
 use thc_protocol::{Policy, SlotId};
 
 /// How a worker behaves.
@@ -291,7 +291,8 @@ impl Client {
                 return Some(self.next_submit);
             }
             let call = &self.truth.plan.calls[self.submitted];
-            let number = self.worker.submit(now, &call.spec(self.number), out);
+            let parts = call.parts(self.number, &self.truth.plan.tables);
+            let number = self.worker.submit(now, &CallSpec { key: call.key, parts: &parts }, out);
             assert_eq!(number, self.submitted as u64);
             self.next_submit = now + self.manner.gaps[self.submitted];
             self.submitted += 1;

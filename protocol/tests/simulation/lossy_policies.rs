@@ -65,7 +65,7 @@ fn best_effort_data_are_given_up_at_the_deadline_and_not_before() {
     plan.policy = Policy::BestEffort;
     plan.deadline = ms(40);
     let norms = vec![vec![1f32.to_bits()]; 2];
-    plan.calls = vec![CallPlan { mode: Default::default(), length: 1, key: 0, packets: vec![10], norms }];
+    plan.calls = vec![CallPlan { length: 1, key: 0, packets: vec![10], choices: vec![Some(0)], norms }];
     let network = Network { delay: us(100), ..Network::default() };
     let restarts = Restarts { at: vec![us(250)], outage: Duration::from_secs(100), ..Restarts::default() };
     let mut world = World::new(0, 1, network, restarts);

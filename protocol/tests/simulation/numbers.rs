@@ -7,7 +7,6 @@ use crate::scenario::us;
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::Lane;
-use thc_protocol::wire::Mode;
 
 /// 100 Gbit/s: 1 KB in some 100 ns; 20 µs one way.
 const FAST: Network = Network {
@@ -24,9 +23,9 @@ const FAST: Network = Network {
 fn plan(workers: u8, calls: usize, partitions: usize, packets: u32) -> JobPlan {
     let mut plan = JobPlan::new(1, workers, 1024, 256, Lane::Bits8);
     let call = CallPlan {
-        mode: Mode::Compressed,
         length: 1,
         key: 7,
+        choices: vec![Some(0); partitions],
         packets: vec![packets; partitions],
         norms: vec![vec![1f32.to_bits(); partitions]; usize::from(workers)],
     };

@@ -5,19 +5,20 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
-use thc_protocol::aggregator::JobConfig;
-use thc_protocol::wire::{Mode, Norm};
-use thc_protocol::worker::{CallSpec, Parameters, Place};
+use thc_protocol::aggregator::{JobConfig, Kernels, Lookup, Scalar};
+use thc_protocol::wire::{Choice, Form, Norm, Table, Tables};
+use thc_protocol::worker::{Parameters, PartSpec, Place};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
 
 /// One all-reduce as each worker calls it.
 #[derive(Clone, Debug)]
 pub struct CallPlan {
-    pub mode: Mode,
     pub length: u32,
     pub key: u32,
     /// Packets by partition.
     pub packets: Vec<u32>,
+    /// Which of the job's tables each partition takes, counted round and round, or RAW.
+    pub choices: Vec<Option<u8>>,
     /// Norms by worker and partition.
     pub norms: Vec<Vec<u32>>,
 }
@@ -41,8 +42,8 @@ impl CallPlan {
             norms[worker][rng.below(partitions) as usize] = Norm::non_finite(WorkerId(worker as u8));
         }
         CallPlan {
-            mode: if rng.chance(0.3) { Mode::Raw } else { Mode::Compressed },
             length: packets.iter().sum::<u32>() * 1024,
+            choices: (0..partitions).map(|_| (!rng.chance(0.3)).then(|| rng.next() as u8)).collect(),
             key: rng.next() as u32,
             packets,
             norms,
@@ -52,17 +53,21 @@ impl CallPlan {
     /// A call without partitions.
     pub fn nothing(workers: u8) -> CallPlan {
         let norms = vec![Vec::new(); usize::from(workers)];
-        CallPlan { mode: Mode::Compressed, length: 0, key: 0, packets: Vec::new(), norms }
+        CallPlan { length: 0, key: 0, packets: Vec::new(), choices: Vec::new(), norms }
     }
 
-    pub fn spec(&self, worker: u8) -> CallSpec<'_> {
-        CallSpec {
-            mode: self.mode,
-            length: self.length,
-            key: self.key,
-            packets: &self.packets,
-            norms: &self.norms[usize::from(worker)],
-        }
+    pub fn parts(&self, worker: u8, tables: &Tables) -> Vec<PartSpec> {
+        let length = self.length;
+        let norms = &self.norms[usize::from(worker)];
+        let all = self.packets.iter().zip(norms).enumerate();
+        all.map(|(i, (&packets, &norm))| PartSpec { choice: self.choice(i, tables), length, packets, norm })
+            .collect()
+    }
+
+    /// How a partition travels.
+    pub fn choice(&self, partition: usize, tables: &Tables) -> Choice {
+        let place = self.choices[partition].map(|place| usize::from(place) % tables.len());
+        place.map_or(Choice::Raw, |place| Choice::Table(tables[place].id))
     }
 
     /// The maximum of a partition.
@@ -86,18 +91,19 @@ pub struct JobPlan {
     pub min_rto: Duration,
     pub max_rto: Duration,
     pub first_seq: u64,
-    pub values: [u8; 16],
+    pub tables: Tables,
     pub calls: Vec<CallPlan>,
 }
 
 impl JobPlan {
     /// A reliable job of full quorum without calls.
     pub fn new(job: u16, workers: u8, data_slots: u32, norm_slots: u32, lane: Lane) -> JobPlan {
-        let mut values = [0; 16];
-        for (i, value) in (0u8..).zip(&mut values) {
-            *value = if lane == Lane::Bits8 { i } else { i * 17 };
-        }
-        let table = TableId(if lane == Lane::Bits8 { 1 } else { 2 });
+        let usual = Form::new(4, lane).unwrap();
+        let fits = |form: &Form| {
+            u32::from(workers) * u32::from(lookup(*form).granularity()) <= form.lane().max_sum()
+        };
+        let others = Form::ALL.into_iter().filter(|form| *form != usual && fits(form));
+        let tables: Vec<Table> = [usual].into_iter().chain(others).map(table).collect();
         JobPlan {
             config: JobConfig {
                 job: JobId(job),
@@ -107,8 +113,7 @@ impl JobPlan {
                 skip: false,
                 data_slots,
                 norm_slots,
-                lane,
-                tables: vec![table],
+                tables: tables.iter().map(|table| table.id).collect(),
             },
             policy: Policy::Reliable,
             deadline: Duration::from_millis(50),
@@ -116,7 +121,7 @@ impl JobPlan {
             min_rto: Duration::from_millis(20),
             max_rto: Duration::from_secs(1),
             first_seq: 0,
-            values,
+            tables: Tables::new(&tables).unwrap(),
             calls: Vec::new(),
         }
     }
@@ -136,10 +141,9 @@ impl JobPlan {
             quorum: self.config.quorum,
             data_slots: self.config.data_slots,
             norm_slots: self.config.norm_slots,
-            lane: self.config.lane,
             policy: self.policy,
             deadline: self.deadline,
-            table: self.config.tables[0],
+            tables: self.tables,
             shards,
             timeout: self.timeout,
             min_rto: self.min_rto,
@@ -164,30 +168,39 @@ impl JobPlan {
 
     /// The exact sums of these workers' packets, as a RESULT carries them.
     pub fn sums(&self, workers: impl Iterator<Item = u8>, place: Place) -> Vec<u8> {
-        let mode = self.calls[place.call as usize].mode;
-        let mut words = vec![0u32; 1024];
-        let length = if mode == Mode::Raw { 1024 } else { self.config.lane.data_len() };
-        let mut payload = vec![0; length];
+        let choice = self.calls[place.call as usize].choice(place.partition as usize, &self.tables);
+        let Choice::Table(id) = choice else {
+            let (mut sums, mut payload) = (vec![0; 1024], vec![0; 1024]);
+            for worker in workers {
+                self.contribution(worker, place, &mut payload);
+                Scalar::raw_add(&mut sums, &payload);
+            }
+            return sums;
+        };
+        let table = &self.tables[self.tables.place(id).unwrap()];
+        let (mut sums, mut payload) = (vec![0; table.form.result_len()], vec![0; table.form.data_len()]);
         for worker in workers {
             self.contribution(worker, place, &mut payload);
-            if mode == Mode::Raw {
-                for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(4)) {
-                    let value = u32::from_be_bytes(bytes.try_into().unwrap());
-                    *word = word.wrapping_add(value);
-                }
-            } else {
-                for (pair, byte) in words.chunks_exact_mut(2).zip(&payload) {
-                    pair[0] += u32::from(self.values[usize::from(byte >> 4)]);
-                    pair[1] += u32::from(self.values[usize::from(byte & 15)]);
-                }
-            }
+            Scalar::lookup(table.form, true, &mut sums, &table.values, &payload);
         }
-        match (mode, self.config.lane) {
-            (Mode::Raw, _) => words[..256].iter().flat_map(|word| word.to_be_bytes()).collect(),
-            (_, Lane::Bits8) => words.iter().map(|&word| word as u8).collect(),
-            (_, Lane::Bits16) => words[..512].iter().flat_map(|&word| (word as u16).to_be_bytes()).collect(),
-        }
+        sums
     }
+}
+
+/// A table of this form, the same in every job.
+pub fn lookup(form: Form) -> Lookup {
+    let mut values = [0; 16];
+    if !form.is_identity() {
+        let factor = if form == Form::new(4, Lane::Bits16).unwrap() { 17 } else { 1 };
+        (0u8..).zip(&mut values[..1 << form.width()]).for_each(|(i, value)| *value = i * factor);
+    }
+    Lookup { form, values }
+}
+
+fn table(form: Form) -> Table {
+    let place = Form::ALL.iter().position(|known| *known == form).unwrap();
+    let Lookup { values, .. } = lookup(form);
+    Table { id: TableId(1 + place as u8), bits: form.width(), form, values, ..Table::default() }
 }
 
 /// Sums by call, partition and packet.

@@ -8,8 +8,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::Duration;
-use thc_protocol::aggregator::{Aggregator, DropReason, Endpoint, JobConfig, Outcome, Shard, Sink};
-use thc_protocol::wire::{Header, Kind};
+use thc_protocol::aggregator::{Aggregator, DropReason, Endpoint, JobConfig, Lookup, Outcome, Shard, Sink};
+use thc_protocol::wire::{Header, Kind, Table};
 use thc_protocol::{JobId, WorkerId};
 
 /// What the network does to packets. Chances are per packet and direction.
@@ -121,7 +121,9 @@ impl World {
     /// Adds a job; `manners` has one entry per worker, `others` the workers that see other calls.
     pub fn add_job(&mut self, plan: &JobPlan, manners: Vec<Manner>, others: &[(u8, JobPlan)]) {
         for shard in &mut self.shards {
-            shard.install_table(plan.config.tables[0], plan.values).unwrap();
+            for &Table { id, form, values, .. } in plan.tables.iter() {
+                shard.install_table(id, Lookup { form, values }).unwrap();
+            }
             let skip = JobConfig::may_skip(plan.policy, plan.config.quorum, plan.config.workers);
             shard.install_job(JobConfig { skip, ..plan.config.clone() }).unwrap();
             for worker in 0..plan.config.workers {

@@ -1,9 +1,11 @@
 //! A worker, what it sends, and what it reports.
 
 use std::time::Duration;
-use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, MAX_PACKET, Mode, Norm, Nudge, Straggler};
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
-use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::wire::{
+    Choice, FLAG_NUDGE, Header, Kind, MAX_PACKET, Norm, Nudge, Straggler, Table, Tables,
+};
+use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 
 pub fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -18,10 +20,9 @@ pub fn parameters() -> Parameters {
         quorum: 3,
         data_slots: 16,
         norm_slots: 8,
-        lane: Lane::Bits8,
         policy: Policy::Reliable,
         deadline: ms(50),
-        table: TableId(9),
+        tables: Tables::one(Table { id: TableId(9), ..Table::default() }),
         shards: 1,
         timeout: Duration::from_secs(10),
         min_rto: ms(20),
@@ -92,13 +93,16 @@ impl Desk {
     }
 
     pub fn submit(&mut self, packets: &[u32], norms: &[f32]) -> u64 {
-        self.submit_as(Mode::Compressed, packets, norms)
+        self.submit_as(Choice::Table(TableId(9)), packets, norms)
     }
 
-    pub fn submit_as(&mut self, mode: Mode, packets: &[u32], norms: &[f32]) -> u64 {
-        let norms: Vec<u32> = norms.iter().map(|norm| norm.to_bits()).collect();
+    pub fn submit_as(&mut self, choice: Choice, packets: &[u32], norms: &[f32]) -> u64 {
         let length = packets.iter().sum::<u32>() * 1024;
-        let spec = CallSpec { mode, length, key: 0xFACE, packets, norms: &norms };
+        let parts = packets.iter().zip(norms);
+        let part =
+            |(&packets, norm): (&u32, &f32)| PartSpec { choice, length, packets, norm: norm.to_bits() };
+        let parts: Vec<PartSpec> = parts.map(part).collect();
+        let spec = CallSpec { key: 0xFACE, parts: &parts };
         self.worker.submit(self.now, &spec, &mut self.sent)
     }
 
@@ -132,7 +136,7 @@ impl Desk {
             num_workers: p.workers,
             job: p.job,
             worker: WorkerId::NONE,
-            table: TableId(0),
+            table: if kind == Kind::Result { p.tables.first().id } else { TableId(0) },
             cookie: p.cookie,
             round: Round((seq / slots) as u32),
             slot: SlotId((seq % slots) as u16),

@@ -1,7 +1,7 @@
 //! P1, P4, P8, P18, P21: what is sent, in which order, and within which window.
 
 use super::desk::{Desk, Report, parameters};
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, Mode, Norm};
+use thc_protocol::wire::{Choice, Form, HEADER_LEN, Header, Kind, Norm, Table, Tables};
 use thc_protocol::worker::{Parameters, Place};
 use thc_protocol::{Lane, Round, SlotId, TableId, WorkerId};
 
@@ -30,7 +30,7 @@ fn norms_of_all_partitions_go_out_at_once_with_the_whole_descriptor() {
         let norm = Norm { value, length: 7 * 1024, call: 0, table: TableId(9), mode: 0, key: 0xFACE };
         assert_eq!(Norm::parse(payload), Some(norm));
     }
-    assert_eq!(desk.submit_as(Mode::Raw, &[1], &[1.0]), 1);
+    assert_eq!(desk.submit_as(Choice::Raw, &[1], &[1.0]), 1);
     let (_, packets) = desk.sent.0.remove(0);
     let norm = Norm::parse(&packets[0][HEADER_LEN..]).unwrap();
     assert_eq!((norm.call, norm.mode, norm.table), (1, 1, TableId(0)));
@@ -62,8 +62,10 @@ fn data_wait_for_every_norm_of_their_call_and_skip_partitions_of_zero() {
 
 #[test]
 fn raw_packets_are_raw() {
-    let mut desk = Desk::new(Parameters { lane: Lane::Bits16, ..parameters() });
-    desk.submit_as(Mode::Raw, &[2], &[1.0]);
+    let form = Form::new(4, Lane::Bits16).unwrap();
+    let tables = Tables::one(Table { id: TableId(9), form, ..Table::default() });
+    let mut desk = Desk::new(Parameters { tables, ..parameters() });
+    desk.submit_as(Choice::Raw, &[2], &[1.0]);
     desk.norm_result(0, 1f32.to_bits());
     desk.take();
     desk.fill();

@@ -7,9 +7,9 @@ use arbitrary::{Arbitrary, Unstructured};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_protocol::aggregator::{
-    Aggregator, DropReason, Endpoint, Event, JobConfig, Outcome, Scalar, Shard, Sink,
+    Aggregator, DropReason, Endpoint, Event, JobConfig, Lookup, Outcome, Scalar, Shard, Sink,
 };
-use thc_protocol::wire::{FLAG_NUDGE, HEADER_LEN, Header, Kind, Norm, RAW_LEN};
+use thc_protocol::wire::{FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, Norm, RAW_LEN};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 use thc_ps::Simd;
 
@@ -65,7 +65,7 @@ struct Plant {
     model: Aggregator<Scalar>,
     server: Aggregator<Simd>,
     shard: Shard,
-    tables: BTreeMap<u8, [u8; 16]>,
+    tables: BTreeMap<u8, Lookup>,
     jobs: BTreeMap<u16, Ledger>,
     /// Packets of no job.
     homeless: u64,
@@ -87,7 +87,8 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         homeless: 0,
     };
     // Something to begin with, so that no input is spent on it.
-    plant.table(TableId(1), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    let values = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    plant.table(TableId(1), Lookup { form: Form::USUAL, values });
     let workers = input.int_in_range(1..=4)?;
     plant.job(JobConfig {
         job: JOBS[0],
@@ -97,7 +98,6 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         skip: input.arbitrary()?,
         data_slots: 4,
         norm_slots: 2,
-        lane: if input.arbitrary()? { Lane::Bits8 } else { Lane::Bits16 },
         tables: vec![TableId(1)],
     });
     (0..workers).for_each(|worker| plant.member(JOBS[0], WorkerId(worker), Some(at(worker))));
@@ -129,7 +129,11 @@ impl Plant {
                     true => values.iter_mut().zip(0u8..).for_each(|(value, place)| *value = place * 4),
                     false => Random::new(input.arbitrary::<u16>()?.into()).fill(&mut values),
                 }
-                self.table(table, values);
+                let form = *input.choose(&Form::ALL)?;
+                if form.is_identity() {
+                    values = [0; 16];
+                }
+                self.table(table, Lookup { form, values });
             }
             2 => {
                 let done = self.model.remove_table(table);
@@ -162,7 +166,6 @@ impl Plant {
                     skip: input.arbitrary()?,
                     data_slots: slots(input)?,
                     norm_slots: slots(input)?,
-                    lane: if input.arbitrary()? { Lane::Bits8 } else { Lane::Bits16 },
                     tables,
                 };
                 self.job(config);
@@ -197,11 +200,11 @@ impl Plant {
         Ok(())
     }
 
-    fn table(&mut self, id: TableId, values: [u8; 16]) {
-        let done = self.model.install_table(id, values);
-        assert_eq!(done, self.server.install_table(id, values));
+    fn table(&mut self, id: TableId, table: Lookup) {
+        let done = self.model.install_table(id, table);
+        assert_eq!(done, self.server.install_table(id, table));
         if done.is_ok() {
-            self.tables.insert(id.0, values);
+            self.tables.insert(id.0, table);
         }
     }
 
@@ -300,8 +303,8 @@ impl Plant {
                 norm.to_bytes().to_vec()
             }
             _ => {
-                let lane = config.map_or(Lane::Bits8, |config| config.lane);
-                let mut payload = vec![seed; kind.payload_len(lane)];
+                let form = self.tables.get(&header.table.0).map_or(Form::USUAL, |table| table.form);
+                let mut payload = vec![seed; kind.payload_len(form)];
                 Random::new(seed.into()).fill(&mut payload[..64]);
                 payload
             }
@@ -346,11 +349,12 @@ impl Plant {
         let config = &ledger.config;
         assert_eq!((header.cookie, header.num_workers), (config.cookie, config.workers));
         assert!(header.worker.0 < config.workers && self.shard.serves(header.slot));
-        assert_eq!(payload.len(), header.kind.payload_len(config.lane));
         assert!(header.kind != Kind::Data || config.tables.contains(&header.table));
         let table = self.tables.get(&header.table.0);
+        let form = table.map_or(Form::USUAL, |table| table.form);
+        assert_eq!(payload.len(), header.kind.payload_len(form));
         ledger.note(event, &header, payload, table);
-        ledger.check_answer(event, &header, &sent);
+        ledger.check_answer(event, &header, form, &sent);
     }
 
     /// Counters add up, memory stays in bounds.
@@ -376,7 +380,7 @@ impl Plant {
 }
 
 /// The coordinates of a payload, by the definition of P2 and P6.
-fn coordinates(header: &Header, payload: &[u8], table: Option<&[u8; 16]>) -> Vec<u64> {
+fn coordinates(header: &Header, payload: &[u8], table: Option<&Lookup>) -> Vec<u64> {
     match header.kind {
         Kind::Norm => vec![u64::from(u32::from_be_bytes(payload[4..8].try_into().unwrap()))],
         Kind::Raw => payload
@@ -384,18 +388,18 @@ fn coordinates(header: &Header, payload: &[u8], table: Option<&[u8; 16]>) -> Vec
             .map(|word| u64::from(u32::from_be_bytes(word.try_into().unwrap())))
             .collect(),
         _ => {
-            let table = table.expect("DATA names an installed table");
-            payload
-                .iter()
-                .flat_map(|byte| [byte >> 4, byte & 15])
-                .map(|index| u64::from(table[usize::from(index)]))
-                .collect()
+            let &Lookup { form, values } = table.expect("DATA names an installed table");
+            let width = usize::from(form.width());
+            let bit = |at: usize| usize::from(payload[at / 8] >> (7 - at % 8) & 1);
+            let index = |i: usize| (i * width..(i + 1) * width).fold(0, |index, at| index << 1 | bit(at));
+            let value = |index| if form.is_identity() { index as u64 } else { u64::from(values[index]) };
+            (0..form.coordinates()).map(|i| value(index(i))).collect()
         }
     }
 }
 
 impl Ledger {
-    fn note(&mut self, event: Event, header: &Header, payload: &[u8], table: Option<&[u8; 16]>) {
+    fn note(&mut self, event: Event, header: &Header, payload: &[u8], table: Option<&Lookup>) {
         let key = (header.kind == Kind::Norm, header.slot.0);
         match event {
             Event::Opened => {
@@ -436,7 +440,7 @@ impl Ledger {
         }
     }
 
-    fn check_answer(&mut self, event: Event, header: &Header, sent: &Sent) {
+    fn check_answer(&mut self, event: Event, header: &Header, form: Form, sent: &Sent) {
         let key = (header.kind == Kind::Norm, header.slot.0);
         let given = self.slots.get_mut(&key).expect("whatever is answered has a slot");
         let completes = matches!(event, Event::Opened | Event::Added)
@@ -450,12 +454,12 @@ impl Ledger {
         };
         let (answer, body) = Header::parse(bytes).expect("what is sent is a packet");
         assert_eq!((answer.job, answer.slot, answer.cookie), (header.job, header.slot, header.cookie));
-        assert_eq!(body.len(), answer.kind.payload_len(self.config.lane));
+        assert_eq!(body.len(), answer.kind.payload_len(form));
         assert!(*to_all || to.len() == 1);
         if completes {
             assert!(*to_all && Some(answer.kind) == header.kind.result());
             assert_eq!(usize::from(answer.count), given.workers.len());
-            let expected = given.expected(self.config.lane);
+            let expected = given.expected(form.lane());
             assert!(expected == body, "the result is the sum of what was let in");
             given.result = Some(bytes.clone());
             return;
@@ -468,7 +472,7 @@ impl Ledger {
                     first if first.is_empty() => first.clone_from(bytes),
                     first => assert!(first == bytes, "every copy of a result is the same"),
                 }
-                assert!(given.expected(self.config.lane) == body);
+                assert!(given.expected(form.lane()) == body);
             }
             Event::Stale => assert!(!to_all && answer.kind == Kind::Straggler),
             Event::Mismatch => assert!(*to_all && answer.kind == Kind::Mismatch),
@@ -494,6 +498,7 @@ impl Given {
                 let max = u64::from(lane.max_sum());
                 assert!(self.sums.iter().all(|&sum| sum <= max), "a lane overflowed (P6)");
                 match lane {
+                    Lane::Bits4 => self.sums.chunks(2).map(|two| (two[0] << 4 | two[1]) as u8).collect(),
                     Lane::Bits8 => self.sums.iter().map(|&sum| sum as u8).collect(),
                     Lane::Bits16 => self.sums.iter().flat_map(|&sum| (sum as u16).to_be_bytes()).collect(),
                 }

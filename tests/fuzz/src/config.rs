@@ -29,7 +29,7 @@ pub fn server(data: &[u8]) {
     for (place, setup) in config.jobs.iter().enumerate() {
         let job = &setup.config;
         job.check().unwrap();
-        job.check_sum(setup.welcome.values.into_iter().max().unwrap()).unwrap();
+        setup.welcome.tables.iter().for_each(|table| job.check_sum(&table.into()).unwrap());
         assert_ne!(job.cookie, Cookie(0));
         assert!(config.jobs[..place].iter().all(|other| other.config.job != job.job));
         memory += job.memory_of_all(config.shards);
@@ -37,7 +37,7 @@ pub fn server(data: &[u8]) {
         let welcome = Welcome { session: Cookie(1), nonce: 2, ..setup.welcome };
         let told = Welcome::parse(&welcome.to_bytes()).expect("it is welcome");
         assert!((told.data_slots, told.norm_slots) == (job.data_slots, job.norm_slots));
-        assert_eq!(told.values, setup.welcome.values);
+        assert_eq!(told.tables, setup.welcome.tables);
     }
     assert!(memory <= config.memory_limit);
     // A server started again with the same file is the same server.

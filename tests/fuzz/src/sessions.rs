@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_protocol::aggregator::{Endpoint, JobConfig};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
-use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave, Shares, Welcome};
-use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::wire::{Form, HEADER_LEN, Header, Join, Kind, Leave, Shares, Table, Tables, Welcome};
+use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 
 const JOB: JobId = JobId(7);
 const COOKIE: Cookie = Cookie(0x1CED_CAFE);
@@ -18,7 +18,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn job(workers: u8, quorum: u8) -> StaticJob {
-    let (data_slots, norm_slots, lane, table) = (64, 16, Lane::Bits8, TableId(3));
+    let (data_slots, norm_slots, id) = (64, 16, TableId(3));
     StaticJob {
         config: JobConfig {
             job: JOB,
@@ -28,26 +28,27 @@ fn job(workers: u8, quorum: u8) -> StaticJob {
             skip: quorum < workers,
             data_slots,
             norm_slots,
-            lane,
-            tables: vec![table],
+            tables: vec![id],
         },
         welcome: Welcome {
             session: Cookie(0),
             data_slots,
             norm_slots,
             quorum,
-            lane,
             policy: Policy::Reliable,
             shards: 1,
             deadline: Duration::from_millis(25),
-            table,
-            bits: 4,
-            granularity: 30,
-            fraction: 0.03125,
-            values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
+            tables: Tables::one(Table {
+                id,
+                bits: 4,
+                form: Form::USUAL,
+                granularity: 30,
+                fraction: 0.03125,
+                t_p: 2.153_874_694_061_457_3,
+                values: [0, 1, 3, 4, 6, 8, 9, 11, 13, 15, 17, 19, 22, 25, 28, 30],
+            }),
             job_seed: 0xABCD,
             nonce: 0,
-            t_p: 2.153_874_694_061_457_3,
             block: 20,
             min_workers: workers,
             max_workers: workers,

@@ -1,6 +1,6 @@
 //! Packet forms: what is read is what was written, and what is written is read the same.
 
-use thc_protocol::Lane;
+use thc_protocol::wire::Form;
 use thc_protocol::wire::{
     Ask, HEADER_LEN, Header, HeaderError, Join, Kind, Leave, Mismatch, Norm, Nudge, Pending, Refused,
     Straggler, VERSION, Welcome,
@@ -28,8 +28,8 @@ pub fn run(data: &[u8]) {
             assert_eq!(written[..HEADER_LEN - 1], data[..HEADER_LEN - 1]);
             assert_eq!(Header::parse(&written), Ok((header, &[][..])));
             assert_eq!(header.kind.is_control(), data[1] & 0x20 != 0);
-            for lane in [Lane::Bits8, Lane::Bits16] {
-                assert!(header.kind.payload_len(lane) <= thc_protocol::wire::RESULT_LEN);
+            for form in Form::ALL {
+                assert!(header.kind.payload_len(form) <= thc_protocol::wire::RESULT_LEN);
             }
             forms(payload);
         }

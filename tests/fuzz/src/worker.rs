@@ -4,9 +4,11 @@
 use arbitrary::Unstructured;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use thc_protocol::wire::{HEADER_LEN, Header, Kind, Mismatch, Mode, Norm, Nudge, Straggler};
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, Place, Tx, Worker};
-use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::wire::{
+    Choice, Form, HEADER_LEN, Header, Kind, Mismatch, Norm, Nudge, Straggler, Table, Tables,
+};
+use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -50,7 +52,7 @@ impl Events for Record {
     }
 
     fn result(&mut self, place: Place, _: u8, sums: &[u8]) {
-        assert_eq!(sums.len(), 1024);
+        assert!(matches!(sums.len(), 512 | 1024));
         self.place(place);
     }
 
@@ -101,16 +103,25 @@ fn parameters(input: &mut Unstructured<'_>) -> arbitrary::Result<Parameters> {
         quorum: if input.ratio(1, 4)? { input.int_in_range(1..=workers)? } else { workers },
         data_slots: 2 << input.int_in_range(0..=4)?,
         norm_slots: 2 << input.int_in_range(0..=2)?,
-        lane: if input.arbitrary()? { Lane::Bits8 } else { Lane::Bits16 },
         policy: if input.ratio(1, 4)? { Policy::BestEffort } else { Policy::Reliable },
         deadline: Duration::from_millis(50),
-        table: TableId(1),
+        tables: tables(input)?,
         shards: input.int_in_range(1..=2)?,
         timeout: TIMEOUT,
         min_rto: Duration::from_millis(1),
         max_rto: Duration::from_millis(400),
         first_seq: if input.ratio(1, 8)? { (1 << 40) - 16 } else { 0 },
     })
+}
+
+/// One table, or two.
+fn tables(input: &mut Unstructured<'_>) -> arbitrary::Result<Tables> {
+    let mut table = |id| {
+        let form = *input.choose(&Form::ALL)?;
+        Ok(Table { id: TableId(id), bits: form.width(), form, ..Table::default() })
+    };
+    let (one, two) = (table(1)?, table(2)?);
+    Ok(Tables::new(&[one, two]).expect("tables of two numbers"))
 }
 
 fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
@@ -182,13 +193,15 @@ fn submit(
         });
     }
     record.calls.push(call.clone());
-    let spec = CallSpec {
-        mode: if input.ratio(1, 4)? { Mode::Raw } else { Mode::Compressed },
-        length: call.packets.iter().sum::<u32>() * 1024,
-        key: 0,
-        packets: &call.packets,
-        norms: &call.norms,
-    };
+    let length = call.packets.iter().sum::<u32>() * 1024;
+    let mut parts = Vec::new();
+    for (&packets, &norm) in call.packets.iter().zip(&call.norms) {
+        let raw = input.ratio(1, 4)?;
+        let id = TableId(if input.arbitrary()? { 1 } else { 2 });
+        let choice = if raw { Choice::Raw } else { Choice::Table(id) };
+        parts.push(PartSpec { choice, length, packets, norm });
+    }
+    let spec = CallSpec { key: 0, parts: &parts };
     let number = worker.submit(now, &spec, sent);
     assert_eq!(number, record.calls.len() as u64 - 1);
     Ok(())
@@ -210,7 +223,7 @@ fn packet(input: &mut Unstructured<'_>, params: &Parameters, sent: &Sent) -> arb
             num_workers: params.workers,
             job: params.job,
             worker: params.worker,
-            table: params.table,
+            table: params.tables.first().id,
             cookie: params.cookie,
             round: Round(input.int_in_range(0..=2)?),
             slot: SlotId(input.int_in_range(0..=40)?),
@@ -238,12 +251,13 @@ fn packet(input: &mut Unstructured<'_>, params: &Parameters, sent: &Sent) -> arb
         mode: 0,
         key: 0,
     };
+    let form = params.tables.place(asked.table).map_or(Form::USUAL, |place| params.tables[place].form);
     let body = match kind {
         Kind::Straggler => Straggler { kind: asked.kind, current: asked.round }.to_bytes().to_vec(),
         Kind::Nudge => Nudge { kind: asked.kind, seen: input.arbitrary::<u8>()?.into() }.to_bytes().to_vec(),
         Kind::Mismatch => Mismatch { slot: norm, refused: norm }.to_bytes().to_vec(),
         Kind::NormResult => norm.to_bytes().to_vec(),
-        kind => vec![input.arbitrary()?; kind.payload_len(params.lane)],
+        kind => vec![input.arbitrary()?; kind.payload_len(form)],
     };
     let mut header = Header {
         kind,

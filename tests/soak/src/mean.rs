@@ -39,12 +39,13 @@ pub struct Numbers {
 
 impl Numbers {
     pub fn new(welcome: &Welcome) -> Numbers {
-        let values = &welcome.values[..1 << welcome.bits];
-        let table = LookupTable::with_threshold(values, welcome.fraction, welcome.t_p).unwrap();
+        let told = welcome.tables.first();
+        let values = &told.values[..1 << told.bits];
+        let table = LookupTable::with_threshold(values, told.fraction, told.t_p).unwrap();
         Numbers {
             quantizer: Quantizer::new(&table),
             table,
-            lane: welcome.lane,
+            lane: told.form.lane(),
             seed: welcome.job_seed,
             block: welcome.block,
         }
@@ -87,9 +88,8 @@ impl Numbers {
         let place = part.offset..part.offset + part.len;
         let key = SignKey { job_seed: self.seed, round: call, partition: part.index };
         let range = (self.table.t_p() / (d as f64).sqrt() * f64::from(norm)) as f32;
-        let per_packet = self.lane.coordinates();
         let mut sums = vec![0u32; d];
-        let mut payload = vec![0; per_packet / 2];
+        let mut indices = vec![0; d];
         for (worker, input) in (0u64..).zip(inputs) {
             let mut rotated = vec![0.0; d];
             match &input.error {
@@ -104,14 +104,9 @@ impl Numbers {
             }
             let private = self.seed.wrapping_add((worker + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
             let rounding = Rounding::new(private, call, part.index);
-            for (packet, x) in rotated.chunks_exact_mut(per_packet).enumerate() {
-                let first = packet * per_packet;
-                self.quantizer.quantize_packed4(x, range, &rounding, first as u64, &mut payload).unwrap();
-                for (pair, byte) in sums[first..].chunks_exact_mut(2).zip(&payload) {
-                    pair[0] += u32::from(self.table.values()[usize::from(byte >> 4)]);
-                    pair[1] += u32::from(self.table.values()[usize::from(byte & 15)]);
-                }
-            }
+            self.quantizer.quantize(&mut rotated, range, &rounding, 0, &mut indices).unwrap();
+            let values = self.table.values();
+            sums.iter_mut().zip(&indices).for_each(|(sum, z)| *sum += u32::from(values[usize::from(*z)]));
             if let Some(error) = &mut errors[worker as usize] {
                 rht::inverse_into(&mut rotated, &mut error[place.clone()], key).unwrap();
             }
@@ -119,7 +114,7 @@ impl Numbers {
         let mut estimate = vec![0.0; d];
         let (count, g) = (inputs.len() as u32, u32::from(self.table.granularity()));
         match self.lane {
-            Lane::Bits8 => {
+            Lane::Bits4 | Lane::Bits8 => {
                 let sums: Vec<u8> = sums.iter().map(|&sum| u8::try_from(sum).unwrap()).collect();
                 dequantize8(&sums, count, g, range, &mut estimate).unwrap();
             }

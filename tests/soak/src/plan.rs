@@ -5,7 +5,7 @@ use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{BLOCKS, Mode, Shares, Welcome};
+use thc_protocol::wire::{BLOCKS, Form, Mode, Shares, Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId};
 
 /// The job of every trace.
@@ -92,7 +92,6 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
             skip: false,
             data_slots,
             norm_slots,
-            lane,
             tables: vec![id],
         },
         welcome: Welcome {
@@ -100,18 +99,20 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
             data_slots,
             norm_slots,
             quorum: workers,
-            lane,
             policy: Policy::Reliable,
             shards: if rng.u8(..3) == 0 { rng.u8(2..=3) } else { 1 },
             deadline: Duration::from_millis(50),
-            table: id,
-            bits,
-            granularity,
-            fraction,
-            values: table.values16(),
+            tables: Tables::one(Table {
+                id,
+                bits,
+                form: Form::new(bits, lane).unwrap(),
+                granularity,
+                fraction,
+                t_p: table.t_p(),
+                values: table.values16(),
+            }),
             job_seed: rng.u64(..4),
             nonce: 0,
-            t_p: table.t_p(),
             block: rng.u8(BLOCKS),
             min_workers: workers,
             max_workers: workers,

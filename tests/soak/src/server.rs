@@ -80,7 +80,9 @@ impl<K: Kernels> Server<K> {
         self.shards.clear();
         for index in 0..count {
             let mut aggregator = Aggregator::new(Shard { index, count }, MEMORY);
-            aggregator.install_table(job.welcome.table, job.welcome.values).unwrap();
+            for table in job.welcome.tables.iter() {
+                aggregator.install_table(table.id, table.into()).unwrap();
+            }
             self.shards.push(ShardServer { io: self.net.endpoint(address(index)), aggregator });
         }
         self.registry = Registry::new([job.clone()]);

@@ -6,8 +6,8 @@ use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::Duration;
 use thc_protocol::session::Joiner;
-use thc_protocol::wire::{FLAG_NUDGE, HEADER_LEN, Header, Kind, Mode, Norm, Welcome};
-use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::wire::{FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, Mode, Norm, Welcome};
+use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_transport::frame::Datagram;
 
 /// The longest datagram.
@@ -136,7 +136,7 @@ impl Packets {
         let job = if rng.u8(..8) == 0 { rng.u16(..) } else { 1 };
         let worker = if rng.u8(..8) == 0 { rng.u8(..) } else { rng.u8(..self.known.count) };
         let num_workers = if rng.u8(..8) == 0 { rng.u8(..) } else { self.known.count };
-        let table = if rng.u8(..8) == 0 { rng.u8(..) } else { self.known.welcome.table.0 };
+        let table = if rng.u8(..8) == 0 { rng.u8(..) } else { self.known.welcome.tables.first().id.0 };
         let slot = if rng.u8(..8) == 0 { rng.u16(..) } else { rng.u32(..slots) as u16 };
         let round = match rng.u8(..4) {
             0 => rng.u32(..),
@@ -166,7 +166,7 @@ impl Packets {
     /// A header and a payload of the kind's length.
     fn formed(&mut self, kind: Kind, packet: &mut Vec<u8>) {
         let header = self.header(kind);
-        packet.resize(HEADER_LEN + kind.payload_len(Lane::Bits8), 0);
+        packet.resize(HEADER_LEN + kind.payload_len(Form::USUAL), 0);
         self.rng.fill(&mut packet[HEADER_LEN..]);
         header.emit(packet);
     }
@@ -201,7 +201,7 @@ impl Packets {
                 value,
                 length: self.rng.u32(..),
                 call: self.rng.u16(..),
-                table: self.known.welcome.table,
+                table: self.known.welcome.tables.first().id,
                 mode: if self.rng.bool() { Mode::Compressed as u8 } else { self.rng.u8(..) },
                 key: self.rng.u32(..4),
             };

@@ -8,6 +8,7 @@ use super::{config, jobs, tables};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use thc_protocol::aggregator::Lookup;
 use thc_protocol::wire::{Header, Kind, MAX_PACKET};
 use thc_protocol::{Round, SlotId, WorkerId};
 
@@ -22,7 +23,7 @@ struct Part {
     values: Vec<u8>,
 }
 
-fn part(random: &mut Rng, job: &PlacedJob, table: &[u8; 16], worker: u8, slot: u16, round: u32) -> Part {
+fn part(random: &mut Rng, job: &PlacedJob, table: &Lookup, worker: u8, slot: u16, round: u32) -> Part {
     let kind = if slot == 1 { Kind::Raw } else { Kind::Data };
     let header = Header {
         kind,
@@ -36,11 +37,12 @@ fn part(random: &mut Rng, job: &PlacedJob, table: &[u8; 16], worker: u8, slot: u
         slot: SlotId(slot),
         count: 0,
     };
-    let payload: Vec<u8> = (0..kind.payload_len(job.config.lane)).map(|_| random.u8(..)).collect();
+    let payload: Vec<u8> = (0..kind.payload_len(table.form)).map(|_| random.u8(..)).collect();
     let values = match kind {
-        Kind::Data => {
-            payload.iter().flat_map(|z| [table[usize::from(z >> 4)], table[usize::from(z & 15)]]).collect()
-        }
+        Kind::Data => payload
+            .iter()
+            .flat_map(|z| [table.values[usize::from(z >> 4)], table.values[usize::from(z & 15)]])
+            .collect(),
         _ => payload.clone(),
     };
     Part { header, payload, values }

@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 use switch::Switch;
-use thc_protocol::aggregator::{DropReason, Endpoint, JobConfig, Outcome};
-use thc_protocol::wire::{Header, Kind, MAX_PACKET};
+use thc_protocol::aggregator::{DropReason, Endpoint, JobConfig, Lookup, Outcome};
+use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 use trace::Meaning;
 
@@ -56,7 +56,6 @@ fn config(job: u16, workers: u8, quorum: u8, slots: (u32, u32), tables: &[u8]) -
         skip: quorum < workers,
         data_slots: slots.0,
         norm_slots: slots.1,
-        lane: Lane::Bits8,
         tables: tables.iter().map(|&id| TableId(id)).collect(),
     }
 }
@@ -77,10 +76,16 @@ fn jobs() -> Vec<PlacedJob> {
         norm_base,
     };
     vec![
-        place(config(1, 4, 4, (8, 4), &[3, 7]), 0, 0, 0, &[(1, false), (2, false), (3, false), (4, false)]),
+        place(
+            config(1, 4, 4, (8, 4), &[3, 7, 8]),
+            0,
+            0,
+            0,
+            &[(1, false), (2, false), (3, false), (4, false)],
+        ),
         place(config(2, 3, 2, (4, 2), &[7]), 3, 8, 4, &[(2, false), (2, true), (4, false)]),
         place(
-            config(9, 5, 3, (6, 6), &[0, 255]),
+            config(9, 5, 3, (6, 6), &[0, 255, 8]),
             15,
             1018,
             1018,
@@ -90,11 +95,15 @@ fn jobs() -> Vec<PlacedJob> {
     ]
 }
 
-fn tables() -> BTreeMap<u8, [u8; 16]> {
+fn tables() -> BTreeMap<u8, Lookup> {
     let spread = |g: u8| std::array::from_fn(|z| (u32::from(g) * (z * z) as u32 / 225) as u8);
     let short: [u8; 16] = std::array::from_fn(|z| if z < 4 { 3 * z as u8 } else { 0 });
     // n·g fits 8 bits wherever a job may use the table.
-    BTreeMap::from([(3, spread(63)), (7, short), (0, spread(51)), (255, spread(30))])
+    let values = [(3, spread(63)), (7, short), (0, spread(51)), (255, spread(30))];
+    let mut tables = BTreeMap::from(values.map(|(id, values)| (id, Lookup { form: Form::USUAL, values })));
+    // Indices that are their own values.
+    tables.insert(8, Lookup { form: Form::new(8, Lane::Bits16).unwrap(), values: [0; 16] });
+    tables
 }
 
 /// A controller's changes between two segments; packets of what was before die or start anew.

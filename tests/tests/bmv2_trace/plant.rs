@@ -4,7 +4,9 @@ use super::frame::{CARRIER, Datagram, Mac};
 use super::switch::Switch;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Kernels, Outcome, Scalar, Shard, Sink};
+use thc_protocol::aggregator::{
+    Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Scalar, Shard, Sink,
+};
 use thc_protocol::wire::Kind;
 use thc_protocol::{JobId, TableId, WorkerId};
 use thc_ps::Simd;
@@ -54,7 +56,7 @@ pub struct Plant {
     pub model: Aggregator<Scalar>,
     pub ps: Aggregator<Simd>,
     pub jobs: Vec<PlacedJob>,
-    pub tables: BTreeMap<u8, [u8; 16]>,
+    pub tables: BTreeMap<u8, Lookup>,
     pub out: Frames,
     /// Bytes of frames by job and worker number, 64 for all others.
     pub bytes: BTreeMap<(u16, u8), u64>,
@@ -171,9 +173,10 @@ impl Plant {
         let mut commands: Vec<String> = ["jobs", "members", "job_tables", "lookup", "addresses"]
             .map(|table| format!("table_clear {table}"))
             .to_vec();
-        for (id, values) in &self.tables {
+        for (id, Lookup { form, values }) in &self.tables {
             let digits: String = values.iter().map(|value| format!("{value:02x}")).collect();
-            commands.push(format!("table_add lookup set_values {id} => 0x{digits}"));
+            let (width, lane) = (form.width(), form.lane().bits());
+            commands.push(format!("table_add lookup set_values {id} => 0x{digits} {width} {lane}"));
         }
         for job in &self.jobs {
             let c = &job.config;
@@ -211,13 +214,9 @@ impl Plant {
     }
 }
 
-fn configure<K: Kernels>(
-    aggregator: &mut Aggregator<K>,
-    jobs: &[PlacedJob],
-    tables: &BTreeMap<u8, [u8; 16]>,
-) {
-    for (&id, &values) in tables {
-        aggregator.install_table(TableId(id), values).unwrap();
+fn configure<K: Kernels>(aggregator: &mut Aggregator<K>, jobs: &[PlacedJob], tables: &BTreeMap<u8, Lookup>) {
+    for (&id, &table) in tables {
+        aggregator.install_table(TableId(id), table).unwrap();
     }
     for job in jobs {
         aggregator.install_job(job.config.clone()).unwrap();

@@ -4,8 +4,8 @@ use super::frame::{CARRIER, Datagram, Mac, arp, ethernet, seal};
 use super::plant::{CONTROL_PORT, OWN, OWN_MAC, PORTS, PlacedJob, Plant};
 use fastrand::Rng;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use thc_protocol::wire::{FLAG_NUDGE, HEADER_LEN, Header, Kind, MAX_PACKET, Norm, VERSION};
-use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::wire::{FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Norm, VERSION};
+use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 
 /// What a frame is to the model.
 pub enum Meaning {
@@ -93,7 +93,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         let (table, mode) = (TableId(3), u8::from(random.u8(..20) == 0));
         Norm { value, length: 1 << 20, call: time as u16, table, mode, key: 77 }.to_bytes().to_vec()
     } else {
-        (0..kind.payload_len(Lane::Bits8)).map(|_| random.u8(..)).collect()
+        (0..kind.payload_len(Form::USUAL)).map(|_| random.u8(..)).collect()
     };
     let member = job.members[&worker];
     let mut place = (member.mac, member.endpoint.addr);
@@ -124,7 +124,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
     }
     if header.slot != SlotId(slot) && u32::from(header.slot.0) < job.config.data_slots && !norm {
         (header.kind, header.table) = form_of(job, header.slot.0, round);
-        payload.resize(header.kind.payload_len(Lane::Bits8), 0x11);
+        payload.resize(header.kind.payload_len(Form::USUAL), 0x11);
     }
     let mut bytes = packet(&header, &payload);
     match random.u8(..90) {

@@ -79,13 +79,12 @@ impl Host {
             skip: JobConfig::may_skip(welcome.policy, welcome.quorum, WORKERS),
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
-            lane: welcome.lane,
-            tables: vec![welcome.table],
+            tables: welcome.tables.iter().map(|table| table.id).collect(),
         };
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let mut plant = Plant::new();
-        plant.tables = BTreeMap::from([(welcome.table.0, welcome.values)]);
+        plant.tables = welcome.tables.iter().map(|table| (table.id.0, table.into())).collect();
         // Groups are set once; the rest follows when a session begins.
         plant.jobs = vec![placed(config.clone(), 0, &[])];
         plant.configure_fresh(&switch, &[]);

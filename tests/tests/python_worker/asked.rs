@@ -83,7 +83,8 @@ impl Server {
     fn begin(&mut self, python: Endpoint) {
         self.python = Some(python);
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
-        aggregator.install_table(self.says.table, self.says.values).unwrap();
+        let table = self.says.tables.first();
+        aggregator.install_table(table.id, table.into()).unwrap();
         let config = JobConfig {
             job: self.job,
             cookie: self.says.session,
@@ -92,8 +93,7 @@ impl Server {
             skip: false,
             data_slots: self.says.data_slots,
             norm_slots: self.says.norm_slots,
-            lane: self.says.lane,
-            tables: vec![self.says.table],
+            tables: vec![table.id],
         };
         aggregator.install_job(config).unwrap();
         aggregator.set_member(self.job, WorkerId(0), python).unwrap();

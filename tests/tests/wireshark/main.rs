@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use pcap::Packet;
 use rustix::process::{Pid, Signal, kill_process};
+use thc_protocol::Policy;
 use thc_protocol::wire::{
-    Ask, FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge, Pending, Refused,
+    Ask, FLAG_NUDGE, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge, Pending, Refused,
     Straggler, Welcome,
 };
-use thc_protocol::{Lane, Policy};
 use thc_tests::{Ps, Worker};
 use thc_transport::{Capture, CaptureConfig, CapturedIo, PacketIo, SimConfig, SimNet};
 
@@ -70,9 +70,9 @@ fn norm_fields(norm: &Norm) -> Fields {
 /// What the protocol's own parser finds in a packet.
 fn decode(packet: &[u8]) -> Fields {
     let (header, payload) = Header::parse(packet).unwrap();
-    let lane =
-        [Lane::Bits8, Lane::Bits16].into_iter().find(|&lane| header.kind.payload_len(lane) == payload.len());
-    assert!(lane.is_some(), "{header:?} with {} bytes", payload.len());
+    let lists = matches!(header.kind, Kind::Welcome | Kind::Description);
+    let fits = |form: Form| header.kind.payload_len(form) == payload.len();
+    assert!(lists || Form::ALL.into_iter().any(fits), "{header:?} with {} bytes", payload.len());
     let mut fields = BTreeMap::from([
         ("thc.version", n(packet[0])),
         ("thc.kind", n(header.kind as u8)),
@@ -125,29 +125,32 @@ fn decode(packet: &[u8]) -> Fields {
         Kind::Ask => fields.extend([("thc.ask.nonce", n(Ask::parse(payload).unwrap().nonce))]),
         Kind::Welcome | Kind::Description => {
             let welcome = Welcome::parse(payload).unwrap();
+            let first = welcome.tables.first();
             fields.extend([
                 ("thc.welcome.session", n(welcome.session.0)),
                 ("thc.welcome.data_slots", n(welcome.data_slots)),
                 ("thc.welcome.norm_slots", n(welcome.norm_slots)),
                 ("thc.welcome.quorum", n(welcome.quorum)),
-                ("thc.welcome.lane", n(welcome.lane.bits())),
+                ("thc.welcome.lane", n(first.form.lane().bits())),
                 ("thc.welcome.policy", n(u8::from(welcome.policy == Policy::BestEffort))),
                 ("thc.welcome.shards", n(welcome.shards)),
                 ("thc.welcome.deadline", n(welcome.deadline.as_micros() as u64)),
-                ("thc.welcome.table", n(welcome.table.0)),
-                ("thc.welcome.bits", n(welcome.bits)),
-                ("thc.welcome.granularity", n(welcome.granularity)),
-                ("thc.welcome.fraction", Value::Float(welcome.fraction)),
-                ("thc.welcome.values", Value::Bytes(welcome.values.to_vec())),
+                ("thc.welcome.table", n(first.id.0)),
+                ("thc.welcome.bits", n(first.bits)),
+                ("thc.welcome.granularity", n(first.granularity)),
+                ("thc.welcome.fraction", Value::Float(first.fraction)),
+                ("thc.welcome.values", Value::Bytes(first.values.to_vec())),
                 ("thc.welcome.seed", n(welcome.job_seed)),
                 ("thc.welcome.nonce", n(welcome.nonce)),
-                ("thc.welcome.t_p", Value::Float(welcome.t_p)),
+                ("thc.welcome.t_p", Value::Float(first.t_p)),
                 ("thc.welcome.fingerprint", n(welcome.fingerprint())),
                 ("thc.welcome.block", n(welcome.block)),
                 ("thc.welcome.min_workers", n(welcome.min_workers)),
                 ("thc.welcome.max_workers", n(welcome.max_workers)),
                 ("thc.welcome.credit", n(welcome.credit)),
                 ("thc.welcome.features", n(welcome.features)),
+                ("thc.welcome.width", n(first.form.width())),
+                ("thc.welcome.tables", n(welcome.tables.len() as u8 - 1)),
                 ("thc.welcome.shares", n(welcome.shares.as_slice().len() as u8)),
             ]);
         }
@@ -331,7 +334,7 @@ fn broken_packets_are_marked() {
     };
     let mut bad = Vec::new();
     for &kind in Kind::ALL {
-        let right = kind.payload_len(Lane::Bits8);
+        let right = kind.payload_len(Form::USUAL);
         send(known, &packet(kind as u8, right));
         bad.push(send(known, &packet(kind as u8, right + 1)));
         if right > 0 {

@@ -119,6 +119,48 @@ pub(crate) fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]
     scalar::lookup_add4_wide(outs.into_remainder(), table, tail);
 }
 
+/// Table values of 32 packed bytes as lanes of 4 bits; `t` has those of the upper lanes, then those of the lower ones.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn values_half(t: [__m256i; 2], packed: &[u8]) -> __m256i {
+    let (w, low) = (load(packed), _mm256_set1_epi8(15));
+    let upper = _mm256_shuffle_epi8(t[0], _mm256_and_si256(_mm256_srli_epi16::<4>(w), low));
+    _mm256_add_epi8(upper, _mm256_shuffle_epi8(t[1], _mm256_and_si256(w, low)))
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn lookup_set4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    let t = [broadcast(&table.map(|v| v << 4)), broadcast(table)];
+    let (mut outs, ins) = (lanes.chunks_exact_mut(32), packed.chunks_exact(32));
+    let tail = ins.remainder();
+    for (out, packed) in outs.by_ref().zip(ins) {
+        store(out, values_half(t, packed));
+    }
+    scalar::lookup_set4_half(outs.into_remainder(), table, tail);
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn lookup_add4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    let t = [broadcast(&table.map(|v| v << 4)), broadcast(table)];
+    let (mut outs, ins) = (lanes.chunks_exact_mut(32), packed.chunks_exact(32));
+    let tail = ins.remainder();
+    for (out, packed) in outs.by_ref().zip(ins) {
+        let sum = _mm256_add_epi8(load(out), values_half(t, packed));
+        store(out, sum);
+    }
+    scalar::lookup_add4_half(outs.into_remainder(), table, tail);
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn set8_wide(lanes: &mut [u8], values: &[u8]) {
+    scalar::set8_wide(lanes, values);
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn add8_wide(lanes: &mut [u8], values: &[u8]) {
+    scalar::add8_wide(lanes, values);
+}
+
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn raw_add(lanes: &mut [u8], payload: &[u8]) {
     let swap = reverse::<4>();

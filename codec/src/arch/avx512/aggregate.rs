@@ -121,6 +121,48 @@ pub(crate) fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]
     scalar::lookup_add4_wide(outs.into_remainder(), table, tail);
 }
 
+/// Table values of 64 packed bytes as lanes of 4 bits; `t` has those of the upper lanes, then those of the lower ones.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn values_half(t: [__m512i; 2], packed: &[u8]) -> __m512i {
+    let (w, low) = (load(packed), _mm512_set1_epi8(15));
+    let upper = _mm512_shuffle_epi8(t[0], _mm512_and_si512(_mm512_srli_epi16::<4>(w), low));
+    _mm512_add_epi8(upper, _mm512_shuffle_epi8(t[1], _mm512_and_si512(w, low)))
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(crate) fn lookup_set4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    let t = [broadcast(&table.map(|v| v << 4)), broadcast(table)];
+    let (mut outs, ins) = (lanes.chunks_exact_mut(64), packed.chunks_exact(64));
+    let tail = ins.remainder();
+    for (out, packed) in outs.by_ref().zip(ins) {
+        store(out, values_half(t, packed));
+    }
+    scalar::lookup_set4_half(outs.into_remainder(), table, tail);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(crate) fn lookup_add4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    let t = [broadcast(&table.map(|v| v << 4)), broadcast(table)];
+    let (mut outs, ins) = (lanes.chunks_exact_mut(64), packed.chunks_exact(64));
+    let tail = ins.remainder();
+    for (out, packed) in outs.by_ref().zip(ins) {
+        let sum = _mm512_add_epi8(load(out), values_half(t, packed));
+        store(out, sum);
+    }
+    scalar::lookup_add4_half(outs.into_remainder(), table, tail);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(crate) fn set8_wide(lanes: &mut [u8], values: &[u8]) {
+    scalar::set8_wide(lanes, values);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(crate) fn add8_wide(lanes: &mut [u8], values: &[u8]) {
+    scalar::add8_wide(lanes, values);
+}
+
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) fn raw_add(lanes: &mut [u8], payload: &[u8]) {
     let swap = reverse::<4>();

@@ -2,8 +2,11 @@
 
 use std::arch::x86_64::*;
 
+pub(crate) use crate::arch::avx512::aggregate::{
+    add8_wide, lookup_add4_half, lookup_add4_wide, lookup_set4_half, lookup_set4_wide, max_u32, raw_add,
+    set8_wide,
+};
 use crate::arch::avx512::aggregate::{broadcast, load, store};
-pub(crate) use crate::arch::avx512::aggregate::{lookup_add4_wide, lookup_set4_wide, max_u32, raw_add};
 use crate::scalar::aggregate as scalar;
 
 /// Table values of 32 packed bytes: 64 lanes of 8 bits. `table` has the 16 values four times.

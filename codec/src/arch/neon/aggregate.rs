@@ -109,6 +109,48 @@ fn store_words(x: &mut [u8], v: uint32x4_t) {
     store(x, vrev32q_u8(vreinterpretq_u8_u32(v)));
 }
 
+/// Table values of 16 packed bytes as lanes of 4 bits; `t` has those of the upper lanes, then those of the lower ones.
+#[target_feature(enable = "neon")]
+#[inline]
+fn values_half(t: [uint8x16_t; 2], packed: &[u8]) -> uint8x16_t {
+    let w = load(packed);
+    let upper = vqtbl1q_u8(t[0], vshrq_n_u8::<4>(w));
+    vaddq_u8(upper, vqtbl1q_u8(t[1], vandq_u8(w, vdupq_n_u8(15))))
+}
+
+#[target_feature(enable = "neon")]
+pub(crate) fn lookup_set4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    let t = [load(&table.map(|v| v << 4)), load(table)];
+    let (mut outs, ins) = (lanes.chunks_exact_mut(16), packed.chunks_exact(16));
+    let tail = ins.remainder();
+    for (out, packed) in outs.by_ref().zip(ins) {
+        store(out, values_half(t, packed));
+    }
+    scalar::lookup_set4_half(outs.into_remainder(), table, tail);
+}
+
+#[target_feature(enable = "neon")]
+pub(crate) fn lookup_add4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    let t = [load(&table.map(|v| v << 4)), load(table)];
+    let (mut outs, ins) = (lanes.chunks_exact_mut(16), packed.chunks_exact(16));
+    let tail = ins.remainder();
+    for (out, packed) in outs.by_ref().zip(ins) {
+        let sum = vaddq_u8(load(out), values_half(t, packed));
+        store(out, sum);
+    }
+    scalar::lookup_add4_half(outs.into_remainder(), table, tail);
+}
+
+#[target_feature(enable = "neon")]
+pub(crate) fn set8_wide(lanes: &mut [u8], values: &[u8]) {
+    scalar::set8_wide(lanes, values);
+}
+
+#[target_feature(enable = "neon")]
+pub(crate) fn add8_wide(lanes: &mut [u8], values: &[u8]) {
+    scalar::add8_wide(lanes, values);
+}
+
 #[target_feature(enable = "neon")]
 pub(crate) fn raw_add(lanes: &mut [u8], payload: &[u8]) {
     let (mut outs, ins) = (lanes.chunks_exact_mut(STEP), payload.chunks_exact(STEP));

@@ -1,6 +1,7 @@
 //! Table `lookup`: the lookup tables T (P6).
 
 use super::Row;
+use thc_protocol::wire::Form;
 
 /// A lookup table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,11 @@ impl Row for Lookup {
     }
 
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        ("set_values", vec![("values", u128::from_be_bytes(self.values))])
+        let values = u128::from_be_bytes(self.values);
+        let form = Form::USUAL;
+        (
+            "set_values",
+            vec![("values", values), ("width", form.width().into()), ("lane", form.lane().bits().into())],
+        )
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thc_codec::CodecError;
 use thc_protocol::aggregator::ConfigError as JobError;
-use thc_protocol::wire::SharesError;
+use thc_protocol::wire::{SharesError, TablesError};
 use thc_transport::TransportError;
 
 /// Where in a configuration something is.
@@ -142,7 +142,7 @@ pub enum ConfigError {
         /// Lane width.
         lane: u8,
         /// What to do.
-        mend: &'static str,
+        mend: String,
     },
     /// The lookup table cannot be made.
     #[error("job {job}: no lookup table: {cause}")]
@@ -152,6 +152,9 @@ pub enum ConfigError {
         /// Why.
         cause: CodecError,
     },
+    /// Its tables are no list of tables.
+    #[error(transparent)]
+    Tables(#[from] TablesError),
     /// The job's numbers do not fit together in a way not named above.
     #[error(transparent)]
     Job(#[from] JobError),

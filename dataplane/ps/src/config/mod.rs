@@ -5,12 +5,14 @@ mod error;
 mod options;
 mod p4runtime;
 mod shares;
+mod tables;
 mod text;
 mod tls;
 
 pub use error::{ConfigError, Place};
 pub use options::{JobOptions, PolicyName, ServerOptions};
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
+pub use tables::TableOptions;
 pub use text::{Fraction, Interval, Secret, Size};
 pub use tls::{Tls, TlsOptions};
 
@@ -20,13 +22,12 @@ use std::thread;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use thc_codec::CodecError;
+use tables::Known;
 use thc_codec::partition::DEFAULT_BLOCK;
-use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
 use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{BLOCKS, Shares, Welcome};
-use thc_protocol::{Cookie, JobId, Lane, MAX_WORKERS, Policy, TableId};
+use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Shares, Tables, Welcome};
+use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
 use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
 
 /// Where a server listens unless told otherwise.
@@ -36,8 +37,6 @@ const DEFAULT_DPDK_LISTEN: &str = "0.0.0.0:9000";
 pub(crate) const DEFAULT_RECV_BUFFER: usize = 8 << 20;
 pub(crate) const DEFAULT_SEND_BUFFER: usize = 4 << 20;
 const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
-const DEFAULT_BITS: u64 = 4;
-const DEFAULT_LANE: u64 = 8;
 const DEFAULT_DATA_SLOTS: u64 = 1024;
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(200);
 
@@ -45,10 +44,6 @@ const DEFAULT_DEADLINE: Duration = Duration::from_millis(200);
 const MAX_SHARDS: u64 = 64;
 /// The smallest buffer that holds a whole run of packets.
 const MIN_BUFFER: usize = 64 << 10;
-/// Indices on the wire have 4 bits (P2).
-const MAX_BITS: u64 = 4;
-/// Ids of tables have a byte, and 0 is RAW's (P1).
-const MAX_TABLE: u64 = 255;
 /// What WELCOME can say (P23), rounded down.
 const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 
@@ -193,15 +188,15 @@ impl ServerOptions {
         if self.job.is_empty() && config.p4runtime.is_none() {
             return Err(ConfigError::NoJob);
         }
+        let mut known = Known::new();
         for (section, job) in self.job.iter().enumerate() {
-            let setup = job.validate(section + 1, shards, shares)?;
+            let setup = job.validate(section + 1, shards, shares, &mut known)?;
             let number = setup.config.job;
             if config.jobs.iter().any(|other| other.config.job == number) {
                 return Err(ConfigError::Duplicate { job: number.0 });
             }
             config.jobs.push(setup);
         }
-        config.check_tables()?;
         let own = || config.slices();
         let needs: usize =
             config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
@@ -217,19 +212,6 @@ impl ServerConfig {
     /// What each of its ports has of the slots, in order (P21).
     pub(crate) fn slices(&self) -> impl Iterator<Item = Shard> {
         Shard::of_share(self.share, self.shares.servers(), self.shards)
-    }
-
-    /// Jobs that have an id of a table in common must mean the same table by it.
-    fn check_tables(&self) -> Result<(), ConfigError> {
-        for (place, job) in self.jobs.iter().enumerate() {
-            let (id, values) = (job.welcome.table, job.welcome.values);
-            let other = self.jobs[..place].iter().find(|other| other.welcome.table == id);
-            if let Some(other) = other.filter(|other| other.welcome.values != values) {
-                let (first, second) = (other.config.job.0, job.config.job.0);
-                return Err(ConfigError::SameTable { first, second, table: id.0 });
-            }
-        }
-        Ok(())
     }
 }
 
@@ -259,7 +241,13 @@ fn slots(place: Place, key: &'static str, given: Option<u64>, default: u64) -> R
 }
 
 impl JobOptions {
-    fn validate(&self, section: usize, shards: u8, shares: Shares) -> Result<JobSetup, ConfigError> {
+    fn validate(
+        &self,
+        section: usize,
+        shards: u8,
+        shares: Shares,
+        known: &mut Known,
+    ) -> Result<JobSetup, ConfigError> {
         let missing = |place, key, mend| ConfigError::Missing { place, key, mend };
         let place = Place::Section(section);
         let job = self.job.ok_or_else(|| missing(place, "job", "give the job a number, 0 to 65535"))?;
@@ -289,12 +277,6 @@ impl JobOptions {
         };
         let all = u64::from(workers);
         let quorum = number(place, "quorum", self.quorum, all, 1..=all)? as u8;
-        let bits = number(place, "bits", self.bits, DEFAULT_BITS, 1..=MAX_BITS)? as u8;
-        let lane = self.lane.unwrap_or(DEFAULT_LANE);
-        let lane = u8::try_from(lane).ok().and_then(Lane::from_bits).ok_or_else(|| {
-            let mend = "use 8 or 16".to_owned();
-            ConfigError::Value { place, key: "lane", value: lane.to_string(), mend }
-        })?;
         if shares != Shares::NONE && u64::from(quorum) < all {
             let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
             return Err(ConfigError::Value { place, key: "quorum", value: quorum.to_string(), mend });
@@ -311,8 +293,14 @@ impl JobOptions {
             return Err(ConfigError::Value { place, key: "deadline", value, mend });
         }
         let policy = Policy::from(self.policy.unwrap_or_default());
-        let id = number(place, "table", self.table, default_table(job), 1..=MAX_TABLE)? as u8;
-        let table = self.solve_table(job, workers, bits, lane)?;
+        let first = TableOptions {
+            table: self.table,
+            bits: self.bits,
+            granularity: self.granularity,
+            fraction: self.fraction,
+            lane: self.lane,
+        };
+        let tables = first.with(&self.tables, job, workers, known)?;
         let config = JobConfig {
             job: JobId(job),
             cookie: Cookie(cookie),
@@ -321,8 +309,7 @@ impl JobOptions {
             skip: JobConfig::may_skip(policy, quorum, workers),
             data_slots,
             norm_slots,
-            lane,
-            tables: vec![TableId(id)],
+            tables: tables.iter().map(|table| table.id).collect(),
         };
         config.check()?;
         let welcome = Welcome {
@@ -330,18 +317,12 @@ impl JobOptions {
             data_slots,
             norm_slots,
             quorum,
-            lane,
             policy,
             shards,
             deadline,
-            table: TableId(id),
-            bits,
-            granularity: table.granularity(),
-            fraction: table.fraction(),
-            values: table.values16(),
+            tables: Tables::new(&tables)?,
             job_seed: seed,
             nonce: 0,
-            t_p: table.t_p(),
             block,
             min_workers: workers,
             max_workers: workers,
@@ -349,48 +330,13 @@ impl JobOptions {
             features: 0,
             shares,
         };
-        Ok(JobSetup { config, welcome })
-    }
-
-    /// The job's lookup table: as told, or the best for so many workers.
-    fn solve_table(&self, job: u16, workers: u8, bits: u8, lane: Lane) -> Result<LookupTable, ConfigError> {
-        let place = Place::Job(job);
-        let missing = |key| ConfigError::Missing {
-            place,
-            key,
-            mend: "give granularity and fraction, or neither to have both chosen",
-        };
-        let (granularity, Fraction(fraction)) = match (self.granularity, self.fraction) {
-            (Some(granularity), Some(fraction)) => (granularity, fraction),
-            (Some(_), None) => return Err(missing("fraction")),
-            (None, Some(_)) => return Err(missing("granularity")),
-            (None, None) => {
-                return choose(bits, lane.bits(), u32::from(workers)).map(|choice| choice.table).map_err(
-                    |cause| match cause {
-                        CodecError::LaneTooNarrow { .. } => {
-                            let mend = "use lane = 16, fewer bits or fewer workers";
-                            ConfigError::NoGranularity { job, workers, bits, lane: lane.bits(), mend }
-                        }
-                        cause => ConfigError::Table { job, cause },
-                    },
-                );
-            }
-        };
-        let least = (1u64 << bits) - 1;
-        let granularity =
-            number(place, "granularity", Some(granularity), 0, least..=u64::from(MAX_GRANULARITY))? as u16;
-        let (sum, max) = (u32::from(granularity) * u32::from(workers), lane.max_sum());
-        if sum > max {
-            let fits = u64::from(max) / u64::from(workers);
-            let mend = if fits >= least {
-                format!("use a granularity of at most {fits}, or lane = 16")
-            } else {
-                "use lane = 16, or fewer bits with a smaller granularity".to_owned()
-            };
-            let bits = lane.bits();
-            return Err(ConfigError::LaneOverflow { job, workers, granularity, sum, bits, max, mend });
+        let length = welcome.to_bytes().len();
+        if length > MAX_PACKET - HEADER_LEN {
+            let value = format!("a list of {} beside {} shares", tables.len() - 1, shares.servers());
+            let mend = "what workers are told does not fit a packet, leave some out".to_owned();
+            return Err(ConfigError::Value { place, key: "tables", value, mend });
         }
-        LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
+        Ok(JobSetup { config, welcome })
     }
 }
 
@@ -404,12 +350,6 @@ fn default_data_slots(ports: u8) -> u64 {
 /// few round trips. At most as many as a switch has.
 fn default_norm_slots(block: u8) -> u64 {
     (1 << (23 - block.min(23))).clamp(64, 1024)
-}
-
-/// The id of a job's table if none is given. It follows from the job's number alone, so that it stays the same in a
-/// server started again with other jobs.
-fn default_table(job: u16) -> u64 {
-    (u64::from(job) + MAX_TABLE - 1) % MAX_TABLE + 1
 }
 
 /// The seed of the signs if none is given. It must be the same after a restart in the middle of a

@@ -11,6 +11,7 @@ use thc_transport::{DpdkOptions, IoName, LossyConfig};
 
 use super::error::ConfigError;
 use super::p4runtime::P4RuntimeOptions;
+use super::tables::TableOptions;
 use super::text::{Fraction, Interval, Secret, Size};
 use super::tls::TlsOptions;
 
@@ -104,7 +105,7 @@ pub struct JobOptions {
     /// How many workers complete a sum [default: all]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub quorum: Option<u64>,
-    /// Bit budget b: bits per coordinate sent up, 1 to 4 [default: 4]
+    /// Bit budget b: bits per coordinate sent up, 1 to 4 or 8 [default: 4]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub bits: Option<u64>,
     /// Granularity g, the largest table value [default: the best for the number of workers]
@@ -117,9 +118,13 @@ pub struct JobOptions {
     /// Number of the lookup table on the wire, 1 to 255 [default: from the job's number]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub table: Option<u64>,
-    /// Bits per summed coordinate sent down, 8 or 16; workers × granularity must fit [default: 8]
+    /// Bits per summed coordinate sent down, 4, 8 or 16; workers × granularity must fit [default: 8, or 16 with bits = 8]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
+    /// A further lookup table that workers may choose for a tensor, such as bits=2 or bits=2,lane=4,granularity=5,fraction=1/32,
+    /// with its number as table=7; can be repeated
+    #[arg(long, value_name = "TABLE", help_heading = "Job")]
+    pub tables: Vec<TableOptions>,
     /// Slots for coordinates; workers may have half as many packets under way [default: 1024]
     #[arg(long = "slots", alias = "data-slots", value_name = "NUMBER", help_heading = "Job")]
     pub data_slots: Option<u64>,
@@ -249,6 +254,7 @@ impl JobOptions {
             fraction,
             table,
             lane,
+            tables,
             data_slots,
             norm_slots,
             block,
@@ -258,6 +264,7 @@ impl JobOptions {
         } = self;
         let numbers = [job, workers, quorum, bits, granularity, table, lane, data_slots, norm_slots, block];
         numbers.iter().all(|number| number.is_none())
+            && tables.is_empty()
             && cookie.is_none()
             && fraction.is_none()
             && policy.is_none()
@@ -266,6 +273,9 @@ impl JobOptions {
     }
 
     fn lay(&mut self, over: JobOptions) {
+        if !over.tables.is_empty() {
+            self.tables = over.tables;
+        }
         lay_over!(over, self: job, cookie, workers, quorum, bits, granularity, fraction, table, lane, data_slots,
                   norm_slots, block, policy, deadline, seed);
     }

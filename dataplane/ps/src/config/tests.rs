@@ -1,6 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use thc_codec::CodecError;
+use thc_codec::table::choose;
+use thc_protocol::wire::Form;
+use thc_protocol::{Lane, TableId};
 
 const EXAMPLE: &str = include_str!("../../thc-ps.example.toml");
 /// The smallest file that is complete.
@@ -23,10 +27,10 @@ fn the_example_is_a_configuration() {
     assert_eq!((first.config.job, first.config.workers, first.config.quorum), (JobId(1), 4, 4));
     assert_eq!(first.config.cookie, Cookie(0x5eed_0001));
     let values = [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30];
-    assert_eq!((first.welcome.values, first.welcome.granularity), (values, 30));
-    assert_eq!(first.welcome.fraction, 1.0 / 32.0);
+    assert_eq!((first.welcome.tables.first().values, first.welcome.tables.first().granularity), (values, 30));
+    assert_eq!(first.welcome.tables.first().fraction, 1.0 / 32.0);
     assert_eq!((first.welcome.policy, first.welcome.deadline), (Policy::Reliable, DEFAULT_DEADLINE));
-    assert_eq!((second.config.lane, second.config.quorum), (Lane::Bits16, 29));
+    assert_eq!((second.welcome.tables.first().form.lane(), second.config.quorum), (Lane::Bits16, 29));
     assert_eq!(second.welcome.policy, Policy::BestEffort);
     assert_eq!(second.welcome.deadline, Duration::from_millis(50));
 }
@@ -198,13 +202,14 @@ fn left_out_keys_get_defaults() {
     assert_eq!(config.memory_limit, 1 << 30);
     let [job] = &config.jobs[..] else { panic!("{} jobs", config.jobs.len()) };
     assert_eq!((job.config.data_slots, job.config.norm_slots, job.welcome.block), (1024, 1024, 13));
-    assert_eq!((job.config.lane, job.welcome.bits, job.welcome.shards), (Lane::Bits8, 4, config.shards));
+    let table = job.welcome.tables.first();
+    assert_eq!((table.form, table.bits, job.welcome.shards), (Form::USUAL, 4, config.shards));
     // Chosen for 4 workers: it must fit, and be the codec's choice.
     let chosen = choose(4, 8, 4).unwrap().table;
-    assert_eq!((job.welcome.granularity, job.welcome.fraction), (chosen.granularity(), chosen.fraction()));
-    assert!(u32::from(job.welcome.granularity) * 4 <= 255);
-    assert_eq!(job.welcome.values, chosen.values16());
-    assert_eq!((job.config.tables.clone(), job.welcome.table), (vec![TableId(1)], TableId(1)));
+    assert_eq!((table.granularity, table.fraction), (chosen.granularity(), chosen.fraction()));
+    assert!(u32::from(table.granularity) * 4 <= 255);
+    assert_eq!(table.values, chosen.values16());
+    assert_eq!((job.config.tables.clone(), table.id), (vec![TableId(1)], TableId(1)));
 }
 
 #[test]
@@ -225,7 +230,7 @@ fn numbers_may_be_text() {
     }
     for fraction in ["\"1/32\"", "0.03125", "\"0.03125\""] {
         let config = check(&job(&format!("granularity = 30\nfraction = {fraction}"))).unwrap();
-        assert_eq!(config.jobs[0].welcome.fraction, 0.03125, "{fraction}");
+        assert_eq!(config.jobs[0].welcome.tables.first().fraction, 0.03125, "{fraction}");
     }
     for size in ["1048576", "\"1MiB\"", "\"1048576\""] {
         assert_eq!(check(&format!("recv_buffer = {size}\n{SMALL}")).unwrap().recv_buffer, 1 << 20);
@@ -330,10 +335,10 @@ fn every_mistake_has_its_message() {
         ),
         (job("quorum = 0"), "job 1: quorum is 0: use 1 to 4"),
         (job("quorum = 5"), "job 1: quorum is 5: use 1 to 4"),
-        (job("bits = 0"), "job 1: bits is 0: use 1 to 4"),
-        (job("bits = 5"), "job 1: bits is 5: use 1 to 4"),
-        (job("lane = 12"), "job 1: lane is 12: use 8 or 16"),
-        (job("lane = 264"), "job 1: lane is 264: use 8 or 16"),
+        (job("bits = 0"), "job 1: bits is 0: indices have 1, 2, 3, 4 or 8 bits"),
+        (job("bits = 5"), "job 1: bits is 5: indices have 1, 2, 3, 4 or 8 bits"),
+        (job("lane = 12"), "job 1: lane is 12: use 4, 8 or 16"),
+        (job("lane = 264"), "job 1: lane is 264: use 4, 8 or 16"),
         (job("data_slots = 7"), "job 1: data_slots is 7: use an even number, such as 8"),
         (job("data_slots = 0"), "job 1: data_slots is 0: use 2 to 65536"),
         (job("block = 9"), "job 1: block is 9: use 10 to 20"),
@@ -407,6 +412,57 @@ fn a_broken_table_choice_tells_why() {
     assert!(odd.to_string().starts_with("job 3: no lookup table: "));
 }
 
+#[test]
+fn a_job_may_have_tables_of_every_width() {
+    let config = check(&job(
+        "tables = [{ bits = 1 }, { bits = 2, lane = 16 }, { bits = 8 }, { bits = 3, table = 255 }]",
+    ))
+    .unwrap();
+    let told = &config.jobs[0];
+    let rows: Vec<_> = told.welcome.tables.iter().map(|t| (t.id.0, t.bits, t.form.to_string())).collect();
+    let expected = [(1, 4, "4/8"), (254, 1, "1/8"), (253, 2, "2/16"), (252, 8, "8/16"), (255, 3, "3/8")];
+    assert_eq!(rows, expected.map(|(id, bits, form)| (id, bits, form.to_owned())));
+    assert_eq!(told.config.tables, [1, 254, 253, 252, 255].map(TableId));
+    let eight = &told.welcome.tables[3];
+    assert_eq!((eight.granularity, eight.values, eight.fraction < 0.01), (255, [0; 16], true));
+    // Two jobs share what is the same table, and take other numbers for what is not.
+    let two = format!(
+        "{}[[job]]\njob = 2\ncookie = 7\nworkers = 4\ntables = [{{ bits = 3 }}, {{ bits = 1 }}]\n",
+        job("tables = [{ bits = 1 }]")
+    );
+    let ids = |job: &JobSetup| job.welcome.tables.iter().map(|t| t.id.0).collect::<Vec<_>>();
+    assert_eq!(
+        check(&two).unwrap().jobs.iter().map(ids).collect::<Vec<_>>(),
+        [vec![1, 255], vec![2, 254, 255]]
+    );
+    // As a flag; and what is no table.
+    let flag: TableOptions = "bits=2, lane=4,granularity=3,fraction=1/8,table=7".parse().unwrap();
+    assert_eq!((flag.bits, flag.lane, flag.granularity, flag.table), (Some(2), Some(4), Some(3), Some(7)));
+    for wrong in ["2", "bits=x", "width=3", "fraction=2"] {
+        assert!(wrong.parse::<TableOptions>().is_err(), "{wrong}");
+    }
+    for (text, says) in [
+        ("tables = [{ bits = 5 }]", "job 1: bits is 5: indices have 1, 2, 3, 4 or 8 bits"),
+        ("tables = [{ bits = 8, lane = 8 }]", "job 1: lane is 8: bits = 8 needs lane = 16"),
+        ("tables = [{ bits = 2, lane = 5 }]", "job 1: lane is 5: use 4, 8 or 16"),
+        ("tables = [{ table = 1 }]", "job 1: table is 1: two of its tables have this number"),
+        (
+            "tables = [{ bits = 3, lane = 4 }]",
+            "job 1: the sums of 4 workers with bits = 3 do not fit lanes of 4 bits: use lane = 8",
+        ),
+        (
+            "tables = [{ bits = 2, lane = 4, granularity = 4, fraction = 0.1 }]",
+            "= 16 does not fit lanes of 4 bits, which hold 15: use a granularity of at most 3, or lane = 8",
+        ),
+        ("tables = [{ wide = 2 }]", "unknown field"),
+    ] {
+        let error = check(&job(text)).unwrap_err();
+        assert!(error.contains(says) && !error.contains('\n'), "{text}: {error}");
+    }
+    let many = format!("tables = [{}]", ["{ bits = 1 }"; 16].join(", "));
+    assert!(check(&job(&many)).unwrap_err().contains("at most 16 tables"));
+}
+
 /// P24: a session that outlives a restart names its table by id, so it must not depend on other jobs.
 #[test]
 fn a_table_keeps_its_id_when_another_job_goes() {
@@ -418,8 +474,8 @@ fn a_table_keeps_its_id_when_another_job_goes() {
     assert_eq!(both.jobs[1].config, alone.jobs[0].config);
     let ids = |text: &str| {
         let config = check(text)?;
-        assert!(config.jobs.iter().all(|job| job.config.tables == [job.welcome.table]));
-        Ok::<_, String>(config.jobs.iter().map(|job| job.welcome.table.0).collect::<Vec<u8>>())
+        assert!(config.jobs.iter().all(|job| job.config.tables == [job.welcome.tables.first().id]));
+        Ok::<_, String>(config.jobs.iter().map(|job| job.welcome.tables.first().id.0).collect::<Vec<u8>>())
     };
     assert_eq!(ids(&format!("{}{}{}", job(0, ""), job(255, ""), job(65535, ""))), Ok(vec![255, 255, 255]));
     let far = job(256, "");

@@ -15,13 +15,13 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use thc_protocol::JobId;
 use thc_protocol::aggregator::ConfigError;
-use thc_protocol::{JobId, Lane};
 
 pub use program::{Counter, CounterKind, Field, Program, Table};
 pub use rows::StaticRows;
 pub use store::{Change, Entry, Group, Key, Replica, Store};
-pub use view::{Changes, JobView, Lanes, View, kind_bit};
+pub use view::{Changes, JobView, View, kind_bit, lookup};
 
 use crate::control::SessionView;
 use crate::shards::Shards;
@@ -32,7 +32,6 @@ use crate::stats::JobSummary;
 pub struct Forwarding {
     program: &'static Program,
     store: Arc<Store>,
-    lanes: Lanes,
     /// Bytes that jobs may take.
     memory_limit: usize,
     told: View,
@@ -54,11 +53,10 @@ pub struct SharedForwarding(Arc<Mutex<Forwarding>>);
 impl SharedForwarding {
     /// Empty; jobs may take `memory_limit` bytes in all shards together.
     #[must_use]
-    pub fn new(shards: Shards, lanes: Lanes, memory_limit: usize) -> SharedForwarding {
+    pub fn new(shards: Shards, memory_limit: usize) -> SharedForwarding {
         SharedForwarding(Arc::new(Mutex::new(Forwarding {
             program: Program::get(),
             store: Arc::default(),
-            lanes,
             memory_limit,
             told: View::default(),
             used: view::Used::default(),
@@ -89,12 +87,6 @@ impl Forwarding {
         &self.store
     }
 
-    /// What the shards were told.
-    #[must_use]
-    pub fn told(&self) -> &View {
-        &self.told
-    }
-
     /// How many sessions of jobs with this counter index have begun.
     #[must_use]
     pub fn begun(&self, index: u16) -> u64 {
@@ -117,7 +109,6 @@ impl Forwarding {
     /// The first [`ConfigError`].
     pub fn check(&self, job: Option<JobId>) -> Result<(), ConfigError> {
         let held = view::Held {
-            lanes: &self.lanes,
             memory: (self.memory_limit, self.shards.count()),
             told: &self.told,
             used: &self.used,
@@ -149,25 +140,11 @@ impl Forwarding {
         }
     }
 
-    /// Width of the lanes of all jobs.
-    #[must_use]
-    pub fn lane(&self) -> Option<Lane> {
-        match &self.lanes {
-            Lanes::All(lane) => Some(*lane),
-            Lanes::Each(_) => None,
-        }
-    }
-
-    /// Changes the width of the lanes of all jobs.
-    pub fn set_lane(&mut self, lane: Lane) {
-        self.lanes = Lanes::All(lane);
-    }
-
     /// Tells the shards what the rows mean now, all changes at once, and waits until they have followed.
     /// Whether they have; if not, the server is about to stop.
     #[must_use]
     pub fn commit(&mut self) -> bool {
-        let new = View::of(self.program, &self.store, &self.lanes);
+        let new = View::of(self.program, &self.store);
         let changes = self.told.changes_to(&new, &std::mem::take(&mut self.renewed));
         for view in &changes.jobs {
             let job = view.config.job;

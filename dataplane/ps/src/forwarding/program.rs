@@ -221,7 +221,7 @@ impl Program {
             ),
             ("set_member", &["address", "udp_port"]),
             ("set_address", &["address", "udp_port"]),
-            ("set_values", &["values"]),
+            ("set_values", &["values", "width", "lane"]),
         ] {
             let found = program.actions.values().find(|found| found.name == action);
             let found = found.ok_or_else(|| missing("action", action))?;

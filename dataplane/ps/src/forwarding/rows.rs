@@ -2,9 +2,9 @@
 
 use std::net::SocketAddrV4;
 
-use thc_protocol::aggregator::{Endpoint, JobConfig};
+use thc_protocol::aggregator::{Endpoint, JobConfig, Lookup};
 use thc_protocol::wire::Kind;
-use thc_protocol::{JobId, WorkerId};
+use thc_protocol::{JobId, TableId, WorkerId};
 
 use super::program::Program;
 use super::store::{Change, Group, Replica};
@@ -35,9 +35,13 @@ impl StaticRows {
 
     /// A lookup table.
     #[must_use]
-    pub fn table(self, table: u8, values: [u8; 16]) -> Change {
-        let entry = self.0.entry("set_values", &[("values", u128::from_be_bytes(values))]);
-        Change::Row(self.0.known.lookup, vec![table.into()], Some(entry))
+    pub fn table(self, id: TableId, table: &Lookup) -> Change {
+        let values = [
+            ("values", u128::from_be_bytes(table.values)),
+            ("width", table.form.width().into()),
+            ("lane", table.form.lane().bits().into()),
+        ];
+        Change::Row(self.0.known.lookup, vec![id.0.into()], Some(self.0.entry("set_values", &values)))
     }
 
     /// A session of the `index`th job.

@@ -3,11 +3,13 @@
 
 use super::view::{Held, Place, Used, check, control_kinds};
 use super::*;
-use thc_protocol::aggregator::{Endpoint, JobConfig};
-use thc_protocol::{Cookie, TableId, WorkerId};
+use thc_protocol::aggregator::{Endpoint, JobConfig, Lookup};
+use thc_protocol::wire::Form;
+use thc_protocol::{Cookie, Lane, TableId, WorkerId};
 
 const JOB: JobId = JobId(7);
 const VALUES: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 24, 30];
+const USUAL: Lookup = Lookup { form: Form::USUAL, values: VALUES };
 
 fn config(workers: u8) -> JobConfig {
     JobConfig {
@@ -18,7 +20,6 @@ fn config(workers: u8) -> JobConfig {
         skip: false,
         data_slots: 16,
         norm_slots: 4,
-        lane: Lane::Bits8,
         tables: vec![TableId(3)],
     }
 }
@@ -31,7 +32,7 @@ fn at(worker: u8) -> Endpoint {
 fn session() -> Store {
     let mut store = Store::default();
     let rows = StaticRows::default();
-    store.exchange(rows.table(3, VALUES));
+    store.exchange(rows.table(TableId(3), &USUAL));
     let members = [(WorkerId(0), at(0)), (WorkerId(1), at(1))];
     for change in rows.session(2, 1, &config(2), &members) {
         store.exchange(change);
@@ -40,7 +41,7 @@ fn session() -> Store {
 }
 
 fn view(store: &Store) -> View {
-    View::of(Program::get(), store, &Lanes::All(Lane::Bits8))
+    View::of(Program::get(), store)
 }
 
 fn changes(from: &View, to: &View) -> Changes {
@@ -58,7 +59,7 @@ fn row(table: u32, key: &[u128], entry: Option<Entry>) -> Change {
 #[test]
 fn a_session_is_what_its_rows_say() {
     let view = view(&session());
-    assert_eq!(view.tables[&3], VALUES);
+    assert_eq!(view.tables[&3], USUAL);
     let job = &view.jobs[&JOB];
     assert_eq!(job.config, config(2));
     assert_eq!((job.index, job.epoch, job.members()), (2, 1, 0b11));
@@ -122,17 +123,16 @@ fn tables_come_and_go_under_a_job() {
     let told = view(&store);
     let mut used = Used::default();
     used.follow(&changes(&View::default(), &told), &told);
-    let mut other = VALUES;
-    other[15] = 40;
+    let mut other = USUAL;
+    other.values[15] = 40;
     let refused = Err(ConfigError::TableInUse { table: TableId(3), job: JOB });
     let none = BTreeSet::new();
     let checked = |store: &Store, renewed: &BTreeSet<JobId>| {
-        let lanes = Lanes::All(Lane::Bits8);
-        let held = Held { lanes: &lanes, memory: (1 << 20, 1), told: &told, used: &used, renewed };
+        let held = Held { memory: (1 << 20, 1), told: &told, used: &used, renewed };
         check(Program::get(), store, &held, None)
     };
     // Neither other values nor none, unless the job goes in between.
-    let held = store.exchange(StaticRows::default().table(3, other));
+    let held = store.exchange(StaticRows::default().table(TableId(3), &other));
     assert_eq!(checked(&store, &none), refused);
     assert_eq!(checked(&store, &BTreeSet::from([JOB])), Ok(()));
     assert_eq!(changes(&told, &view(&store)).tables, [(TableId(3), other)]);
@@ -145,7 +145,7 @@ fn tables_come_and_go_under_a_job() {
     assert_eq!(without.jobs[&JOB].config.tables, []);
     let taken = changes(&told, &without);
     assert_eq!((&taken.unused[..], taken.jobs.len(), taken.gone.len()), (&[TableId(3)][..], 1, 0));
-    store.exchange(StaticRows::default().table(3, other));
+    store.exchange(StaticRows::default().table(TableId(3), &other));
     assert_eq!(checked(&store, &none), refused);
     store.exchange(held);
     assert_eq!(checked(&store, &none), Ok(()));
@@ -186,27 +186,27 @@ fn rows_must_fit_together() {
     let program = Program::get();
     let limit = 1 << 20;
     let (told, used, renewed) = (View::default(), Used::default(), BTreeSet::new());
-    let checked = |store: &Store, lane, memory| {
-        let lanes = Lanes::All(lane);
-        let held = Held { lanes: &lanes, memory: (memory, 3), told: &told, used: &used, renewed: &renewed };
+    let checked = |store: &Store, memory| {
+        let held = Held { memory: (memory, 3), told: &told, used: &used, renewed: &renewed };
         check(program, store, &held, Some(JOB))
     };
     let mut store = session();
-    assert_eq!(checked(&store, Lane::Bits8, limit), Ok(()));
+    assert_eq!(checked(&store, limit), Ok(()));
     let needs = config(2).memory_of_all(3);
-    assert_eq!(checked(&store, Lane::Bits8, needs), Ok(()));
-    assert_eq!(
-        checked(&store, Lane::Bits8, needs - 1),
-        Err(ConfigError::Memory { job: JOB, needs, free: needs - 1 })
-    );
-    store.exchange(StaticRows::default().table(3, [200; 16]));
-    let error = checked(&store, Lane::Bits8, limit).unwrap_err();
+    assert_eq!(checked(&store, needs), Ok(()));
+    assert_eq!(checked(&store, needs - 1), Err(ConfigError::Memory { job: JOB, needs, free: needs - 1 }));
+    let large = Lookup { values: [200; 16], ..USUAL };
+    store.exchange(StaticRows::default().table(TableId(3), &large));
+    let error = checked(&store, limit).unwrap_err();
     assert!(matches!(error, ConfigError::LaneOverflow { sum: 400, .. }), "{error}");
-    assert_eq!(checked(&store, Lane::Bits16, limit), Ok(()));
+    // In wider lanes it fits.
+    let wide = Lookup { form: Form::new(4, Lane::Bits16).unwrap(), ..large };
+    store.exchange(StaticRows::default().table(TableId(3), &wide));
+    assert_eq!(checked(&store, limit), Ok(()));
     let entry =
         program.entry("set_job", &[("workers", 2), ("quorum", 3), ("data_slots", 2), ("norm_slots", 2)]);
     store.exchange(row(known().jobs, &[9], Some(entry)));
-    let error = checked(&store, Lane::Bits16, limit).unwrap_err();
+    let error = checked(&store, limit).unwrap_err();
     assert!(matches!(error, ConfigError::Quorum { job: JobId(9), quorum: 3, .. }), "{error}");
 }
 

@@ -3,30 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels};
-use thc_protocol::wire::Kind;
+use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels, Lookup};
+use thc_protocol::wire::{Form, Kind};
 use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
 
 use super::program::Program;
 use super::store::{Entry, Store};
-
-/// How wide the lanes of the jobs are: the rows don't say it, because a switch's program has only one width.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lanes {
-    /// The same for all.
-    All(Lane),
-    /// Job by job.
-    Each(BTreeMap<JobId, Lane>),
-}
-
-impl Lanes {
-    fn of(&self, job: JobId) -> Lane {
-        match self {
-            Lanes::All(lane) => *lane,
-            Lanes::Each(lanes) => lanes.get(&job).copied().unwrap_or(Lane::Bits8),
-        }
-    }
-}
 
 /// A worker's place in a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +53,7 @@ impl JobView {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// Lookup tables.
-    pub tables: BTreeMap<u8, [u8; 16]>,
+    pub tables: BTreeMap<u8, Lookup>,
     /// Jobs.
     pub jobs: BTreeMap<JobId, JobView>,
 }
@@ -82,7 +64,7 @@ pub struct Changes {
     /// Jobs that go, or come back below with empty slots.
     pub gone: Vec<JobId>,
     /// Tables that come, or have other values.
-    pub tables: Vec<(TableId, [u8; 16])>,
+    pub tables: Vec<(TableId, Lookup)>,
     /// Jobs that come or change.
     pub jobs: Vec<JobView>,
     /// Tables that go.
@@ -92,7 +74,7 @@ pub struct Changes {
 /// Values by table and job: what may be in the job's slots. A table stays here when it is taken away from
 /// the job, as long as the job keeps its slots (P6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Used(BTreeMap<JobId, BTreeMap<u8, [u8; 16]>>);
+pub struct Used(BTreeMap<JobId, BTreeMap<u8, Lookup>>);
 
 impl Used {
     /// Follows the shards, which have made these changes and hold `view` now.
@@ -110,8 +92,8 @@ impl Used {
     /// A table that a job has used and that now has other values, or none while the job still may use it.
     fn broken(&self, program: &Program, store: &Store, job: JobId) -> Option<TableId> {
         let known = program.known;
-        let kept = |&id: &u8, used: &[u8; 16]| match store.row(known.lookup, &[id.into()]) {
-            Some(entry) => values(program, entry) == *used,
+        let kept = |&id: &u8, used: &Lookup| match store.row(known.lookup, &[id.into()]) {
+            Some(entry) => lookup(program, entry).as_ref() == Some(used),
             None => store.row(known.job_tables, &[job.0.into(), id.into()]).is_none(),
         };
         let used = self.0.get(&job).into_iter().flatten();
@@ -136,8 +118,8 @@ impl Changes {
         for &job in &self.gone {
             aggregator.remove_job(job);
         }
-        for &(table, values) in &self.tables {
-            aggregator.install_table(table, values)?;
+        for &(id, table) in &self.tables {
+            aggregator.install_table(id, table)?;
         }
         for view in &self.jobs {
             let job = view.config.job;
@@ -157,12 +139,13 @@ impl Changes {
 impl View {
     /// What these rows mean.
     #[must_use]
-    pub fn of(program: &Program, store: &Store, lanes: &Lanes) -> View {
+    pub fn of(program: &Program, store: &Store) -> View {
         let tables = store.rows(program.known.lookup);
-        let tables = tables.map(|(key, entry)| (key[0] as u8, values(program, entry))).collect();
+        let tables =
+            tables.filter_map(|(key, entry)| Some((key[0] as u8, lookup(program, entry)?))).collect();
         let mut jobs = BTreeMap::new();
         for (key, row) in store.rows(program.known.jobs) {
-            let config = config(program, store, lanes, key[0], row);
+            let config = config(program, store, key[0], row);
             let group = store.group(program.param(row, "group") as u32);
             let copies: Vec<u32> =
                 group.map_or(&[][..], |g| &g.replicas).iter().map(|r| r.instance).collect();
@@ -193,9 +176,9 @@ impl View {
         changes
             .unused
             .extend(self.tables.keys().filter(|id| !new.tables.contains_key(id)).map(|&id| TableId(id)));
-        for (&id, values) in &new.tables {
-            if self.tables.get(&id) != Some(values) {
-                changes.tables.push((TableId(id), *values));
+        for (&id, table) in &new.tables {
+            if self.tables.get(&id) != Some(table) {
+                changes.tables.push((TableId(id), *table));
             }
         }
         for (&job, old) in &self.jobs {
@@ -215,8 +198,6 @@ impl View {
 
 /// What rows are checked against.
 pub struct Held<'a> {
-    /// How wide lanes are.
-    pub lanes: &'a Lanes,
     /// Bytes that jobs may take in all shards together, and how many shards there are.
     pub memory: (usize, u8),
     /// What the shards were told.
@@ -241,7 +222,7 @@ pub fn check(
     let (memory, shards) = held.memory;
     let mut needs = BTreeMap::new();
     for (key, row) in store.rows(program.known.jobs) {
-        let config = config(program, store, held.lanes, key[0], row);
+        let config = config(program, store, key[0], row);
         config.check()?;
         let told = held.told.jobs.get(&config.job).filter(|_| !held.renewed.contains(&config.job));
         let epoch = program.param(row, "epoch") as u32;
@@ -251,9 +232,9 @@ pub fn check(
             return Err(ConfigError::TableInUse { table, job: config.job });
         }
         for &TableId(table) in &config.tables {
-            let granularity = store.row(program.known.lookup, &[table.into()]);
-            let granularity = granularity.map_or([0; 16], |entry| values(program, entry));
-            config.check_sum(granularity.into_iter().max().unwrap_or(0))?;
+            let row = store.row(program.known.lookup, &[table.into()]);
+            let table = row.and_then(|entry| lookup(program, entry)).unwrap_or_default();
+            config.check_sum(&table)?;
         }
         needs.insert(config.job, config.memory_of_all(shards));
     }
@@ -267,7 +248,7 @@ pub fn check(
     Ok(())
 }
 
-fn config(program: &Program, store: &Store, lanes: &Lanes, job: u128, row: &Entry) -> JobConfig {
+fn config(program: &Program, store: &Store, job: u128, row: &Entry) -> JobConfig {
     let param = |name| program.param(row, name);
     let job = JobId(job as u16);
     let known = program.known;
@@ -282,13 +263,16 @@ fn config(program: &Program, store: &Store, lanes: &Lanes, job: u128, row: &Entr
         skip: param("skip") != 0,
         data_slots: param("data_slots") as u32,
         norm_slots: param("norm_slots") as u32,
-        lane: lanes.of(job),
         tables: tables.map(|table| TableId(table as u8)).collect(),
     }
 }
 
-fn values(program: &Program, entry: &Entry) -> [u8; 16] {
-    program.param(entry, "values").to_be_bytes()
+/// The lookup table of a row; none if there is no such form.
+#[must_use]
+pub fn lookup(program: &Program, entry: &Entry) -> Option<Lookup> {
+    let number = |name| u8::try_from(program.param(entry, name)).ok();
+    let form = Form::new(number("width")?, Lane::from_bits(number("lane")?)?)?;
+    Some(Lookup { form, values: program.param(entry, "values").to_be_bytes() })
 }
 
 fn address(program: &Program, entry: &Entry) -> SocketAddrV4 {

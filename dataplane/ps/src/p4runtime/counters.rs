@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
     use thc_protocol::wire::{Header, Kind};
-    use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId};
+    use thc_protocol::{Cookie, JobId, Round, SlotId, TableId};
 
     struct Nowhere;
 
@@ -201,7 +201,6 @@ mod tests {
             skip: false,
             data_slots: 2,
             norm_slots: 2,
-            lane: Lane::Bits8,
             tables: Vec::new(),
         };
         aggregator.install_job(config).unwrap();

@@ -5,11 +5,10 @@ use p4runtime_proto::v1::{
     Action, Entity, FieldMatch, MulticastGroupEntry, PacketReplicationEngineEntry, TableAction, TableEntry,
     action, entity, field_match, packet_replication_engine_entry, replica, table_action, update,
 };
-use thc_protocol::aggregator::check_table;
 use tonic::Code;
 
 use super::refusal::{Refusal, refuse};
-use crate::forwarding::{Change, Entry, Field, Group, Key, Program, Replica, Store, Table, kind_bit};
+use crate::forwarding::{Change, Entry, Field, Group, Key, Program, Replica, Store, Table, kind_bit, lookup};
 
 /// Metadata that a controller may leave with an entry.
 const MAX_METADATA: usize = 256;
@@ -70,10 +69,16 @@ pub fn table_change(
     }
     meaning(program, id, &key)?;
     let row = entry_of(program, table, entry, false)?;
-    if id == program.known.lookup
-        && let Err(wrong) = check_table(&program.param(&row, "values").to_be_bytes())
-    {
-        return refuse(Code::InvalidArgument, format!("{name}: table {}: {wrong}", key[0]));
+    if id == program.known.lookup {
+        let wrong = match lookup(program, &row) {
+            Some(table) => table.check().err().map(|wrong| wrong.to_string()),
+            None => Some(
+                "indices have 1 to 4 bits with lanes of 4, 8 or 16, or 8 bits with lanes of 16".to_owned(),
+            ),
+        };
+        if let Some(wrong) = wrong {
+            return refuse(Code::InvalidArgument, format!("{name}: table {}: {wrong}", key[0]));
+        }
     }
     Ok(Change::Row(id, key, Some(row)))
 }

@@ -2,31 +2,16 @@
 
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::v1::ForwardingPipelineConfig;
-use serde::Deserialize;
-use thc_protocol::Lane;
 use tonic::Code;
 
 use super::refusal::{Refusal, refuse};
 use crate::forwarding::Program;
-
-/// The longest text of [`DeviceConfig`].
-const MAX_TEXT: usize = 4096;
-
-/// What `p4_device_config` may say, as TOML.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DeviceConfig {
-    /// Bits per summed coordinate, 8 or 16.
-    lane: u8,
-}
 
 /// A configuration that was found good.
 #[derive(Clone, Debug)]
 pub struct Verified {
     /// As it was sent.
     pub config: ForwardingPipelineConfig,
-    /// Width of the lanes of all jobs.
-    pub lane: Lane,
 }
 
 /// What a controller has set.
@@ -44,7 +29,7 @@ impl Verified {
     pub fn built_in() -> Verified {
         let p4info = Some(Program::get().info.clone());
         let config = ForwardingPipelineConfig { p4info, ..ForwardingPipelineConfig::default() };
-        Verified { config, lane: Lane::default() }
+        Verified { config }
     }
 }
 
@@ -61,23 +46,11 @@ pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<Verified, Refu
             format!("the P4Info is not that of this server (p4/build/thc.p4info.txtpb): {difference}"),
         );
     }
-    let lane = lane_of(&config.p4_device_config)?;
-    Ok(Verified { config, lane })
-}
-
-fn lane_of(device_config: &[u8]) -> Result<Lane, Refusal> {
-    // What BMv2 loads. Its program is compiled for lanes of 8 bits.
-    if device_config.is_empty() || device_config.trim_ascii_start().starts_with(b"{") {
-        return Ok(Lane::Bits8);
+    let device_config = config.p4_device_config.trim_ascii_start();
+    if !config.p4_device_config.is_empty() && !device_config.starts_with(b"{") {
+        return refuse(Code::InvalidArgument, "leave p4_device_config empty, or give BMv2's JSON");
     }
-    let expected = "leave p4_device_config empty, or give BMv2's JSON, or the line `lane = 8` or `lane = 16`";
-    let text =
-        Some(device_config).filter(|text| text.len() <= MAX_TEXT).and_then(|text| str::from_utf8(text).ok());
-    let read = text.and_then(|text| toml::from_str::<DeviceConfig>(text).ok());
-    match read.and_then(|config| Lane::from_bits(config.lane)) {
-        Some(lane) => Ok(lane),
-        None => refuse(Code::InvalidArgument, expected),
-    }
+    Ok(Verified { config })
 }
 
 /// The first thing in which a P4Info differs from ours as far as it matters for requests: tables, actions,
@@ -128,19 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn the_device_config_says_how_wide_lanes_are() {
-        for (text, lane) in [
-            (&b""[..], Lane::Bits8),
-            (b"\n {\"program\": 1}", Lane::Bits8),
-            (b"lane = 8", Lane::Bits8),
-            (b"# wide\nlane = 16\n", Lane::Bits16),
-        ] {
-            assert_eq!(verify(config(ours(), text)).unwrap().lane, lane);
+    fn the_device_config_is_that_of_bmv2_or_nothing() {
+        for text in [&b""[..], b"\n {\"program\": 1}"] {
+            assert!(verify(config(ours(), text)).is_ok());
         }
-        for text in [&b"lane = 12"[..], b"lanes = 8", b"\xff\xfe", &[b'#'; 5000], b" "] {
-            let refusal = verify(config(ours(), text)).unwrap_err();
-            assert_eq!(refusal.code, Code::InvalidArgument);
-            assert!(refusal.message.contains("lane = 16"), "{refusal:?}");
+        for text in [&b"lane = 8"[..], b"\xff\xfe", b" "] {
+            assert_eq!(verify(config(ours(), text)).unwrap_err().code, Code::InvalidArgument);
         }
     }
 

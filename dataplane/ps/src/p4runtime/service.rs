@@ -166,14 +166,6 @@ impl Device {
             },
             Action::ReconcileAndCommit => {
                 let verified = verify(request.config)?;
-                let mut forwarding = self.forwarding.lock();
-                if forwarding.lane() != Some(verified.lane) && !forwarding.told().jobs.is_empty() {
-                    return refuse(
-                        Code::InvalidArgument,
-                        "lanes of another width can't keep what the slots hold: delete the jobs before",
-                    );
-                }
-                forwarding.set_lane(verified.lane);
                 state.pipeline.saved = None;
                 state.pipeline.running = Some(verified);
                 Ok(())
@@ -185,13 +177,12 @@ impl Device {
     fn commit(&self, state: &mut State, verified: Verified) -> Result<(), Refusal> {
         let mut forwarding = self.forwarding.lock();
         forwarding.restore(Arc::default());
-        forwarding.set_lane(verified.lane);
         if !forwarding.commit() {
             return stopping();
         }
         drop(forwarding);
         state.counters.reset(self.readings());
-        tracing::info!("P4Runtime: pipeline set, lanes of {} bits", verified.lane.bits());
+        tracing::info!("P4Runtime: pipeline set");
         state.pipeline.saved = None;
         state.pipeline.running = Some(verified);
         Ok(())

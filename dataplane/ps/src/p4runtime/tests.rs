@@ -10,7 +10,7 @@ use p4runtime_proto::v1::{
 use tonic::Code;
 
 use super::entries::{group_change, row_entity, table_change};
-use crate::forwarding::{Change, Lanes, Program, Store, View};
+use crate::forwarding::{Change, Program, Store, View};
 
 use update::Type::{Delete, Insert, Modify, Unspecified};
 
@@ -37,6 +37,8 @@ fn row(table: u32, number: u128) -> TableEntry {
     let params = program().actions[&used.id].params.iter();
     let value = |name: &str, bits: u32| match name {
         "values" => (number & 0xFF).max(1) << (14 * 8),
+        "width" => 4,
+        "lane" => 8,
         _ => cut(bits),
     };
     let params = params.map(|p| action::Param { param_id: p.id, value: encode(value(&p.name, p.bits)) });
@@ -325,6 +327,6 @@ fn nonsense_is_refused() {
             assert_eq!(code(&store, Modify, &read), Code::Ok, "{}", table.name);
         }
     }
-    let view = View::of(program(), &store, &Lanes::All(thc_protocol::Lane::Bits8));
+    let view = View::of(program(), &store);
     assert_eq!(view.jobs.len(), store.len(table_id("jobs")));
 }

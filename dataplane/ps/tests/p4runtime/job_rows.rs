@@ -4,7 +4,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 
 use p4runtime_proto::v1::entity;
 use thc_protocol::TableId;
-use thc_protocol::wire::{Kind, Welcome};
+use thc_protocol::wire::{Kind, Table, Tables, Welcome};
 use thc_ps::{P4RuntimeOptions, Server, ServerOptions};
 
 use crate::controller::{Controller, Values, group};
@@ -58,7 +58,12 @@ pub fn place(at: SocketAddrV4) -> [(&'static str, u128); 2] {
 /// All rows of a job with these members, the job's own last.
 pub fn rows(it: &Controller, cookie: u32, epoch: u32, members: &[SocketAddrV4]) -> Vec<entity::Entity> {
     let mut rows = vec![
-        it.row("lookup", &[("table", TABLE)], "set_values", &[("values", u128::from_be_bytes(values()))]),
+        it.row(
+            "lookup",
+            &[("table", TABLE)],
+            "set_values",
+            &[("values", u128::from_be_bytes(values())), ("width", 4), ("lane", 8)],
+        ),
         it.row("job_tables", &[("job", JOB), ("table", TABLE)], "allow_table", &[]),
     ];
     for (worker, &at) in (0u128..).zip(members) {
@@ -83,9 +88,12 @@ pub fn welcome_of(cookie: u32, workers: u8, shards: u8) -> Welcome {
     let setup = options.validate().unwrap().jobs.remove(0);
     Welcome {
         session: thc_protocol::Cookie(cookie),
-        table: TableId(TABLE as u8),
-        granularity: 30,
-        values: values(),
+        tables: Tables::one(Table {
+            id: TableId(TABLE as u8),
+            granularity: 30,
+            values: values(),
+            ..*setup.welcome.tables.first()
+        }),
         data_slots: 256,
         norm_slots: 64,
         shards,

@@ -10,7 +10,12 @@ use crate::job_rows::{JOB, TABLE, all_reduce, job_params, plain, rows, values, w
 use crate::session::{RawWorker, packet};
 
 fn table(it: &Controller, id: u128, values: [u8; 16]) -> entity::Entity {
-    it.row("lookup", &[("table", id)], "set_values", &[("values", u128::from_be_bytes(values))])
+    it.row(
+        "lookup",
+        &[("table", id)],
+        "set_values",
+        &[("values", u128::from_be_bytes(values)), ("width", 4), ("lane", 8)],
+    )
 }
 
 /// T[z] = 3·z.

@@ -11,7 +11,7 @@ use thc_protocol::aggregator::{
 };
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Header, Kind, Mode, Norm, Welcome};
-use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_ps::{JobOptions, JobStats, ServerOptions, WorkerStats};
 
 /// Nothing here takes that long unless it is broken.
@@ -150,7 +150,7 @@ impl RawWorker {
             num_workers: self.workers,
             job: JobId(1),
             worker: self.number,
-            table: if kind == Kind::Data { welcome.table } else { TableId(0) },
+            table: if kind == Kind::Data { welcome.tables.first().id } else { TableId(0) },
             cookie: welcome.session,
             round: Round(round),
             slot: SlotId(slot),
@@ -245,7 +245,9 @@ impl Model {
         let welcome = workers[0].welcome.unwrap();
         let shards = (0..welcome.shards).map(|index| {
             let mut shard = Aggregator::new(Shard { index, count: welcome.shards }, 1 << 30);
-            shard.install_table(welcome.table, welcome.values).unwrap();
+            for table in welcome.tables.iter() {
+                shard.install_table(table.id, table.into()).unwrap();
+            }
             let config = JobConfig {
                 job: JobId(1),
                 cookie: welcome.session,
@@ -254,8 +256,7 @@ impl Model {
                 skip: JobConfig::may_skip(welcome.policy, welcome.quorum, workers[0].workers),
                 data_slots: welcome.data_slots,
                 norm_slots: welcome.norm_slots,
-                lane: welcome.lane,
-                tables: vec![welcome.table],
+                tables: welcome.tables.iter().map(|table| table.id).collect(),
             };
             shard.install_job(config).unwrap();
             for worker in workers {
@@ -320,6 +321,6 @@ pub fn assert_job(stats: &JobStats, model: &JobCounters) {
 }
 
 /// Random indices of a DATA packet.
-pub fn indices(random: &mut fastrand::Rng, lane: Lane) -> Vec<u8> {
-    (0..lane.data_len()).map(|_| random.u8(..)).collect()
+pub fn indices(random: &mut fastrand::Rng, welcome: &Welcome) -> Vec<u8> {
+    (0..welcome.tables.first().form.data_len()).map(|_| random.u8(..)).collect()
 }

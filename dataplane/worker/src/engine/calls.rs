@@ -3,19 +3,39 @@
 use super::compressor::{Compressor, Measured, read_raw};
 use super::memory::Memory;
 use super::task::Sums;
-use crate::WorkerError;
+use crate::{Span, WorkerError};
 use crossbeam_channel::Sender;
 use std::collections::VecDeque;
 use std::ops::Range;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
-use thc_codec::partition::{self, MAX_PARTITION};
-use thc_protocol::wire::{Mode, RAW_WORDS, RESULT_LEN};
+use thc_codec::partition::{self, MAX_PARTITION, Partition};
+use thc_protocol::wire::{Choice, Form, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, Place};
 
 /// Coordinates that are computed in one go where partitions are smaller: a hundred microseconds or less, and 64 packets of 8-bit
 /// lanes, as many as go to the kernel in one piece. No group lies across a multiple of it, or of a larger partition's size.
 pub(super) const GROUP: usize = 1 << 16;
+
+/// A tensor as its spans cut it (P4): each partition, and how it travels.
+fn cut(plan: &[Span], block: u8) -> Vec<(Choice, Partition)> {
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for &Span { length, choice } in plan {
+        let end = begin + length;
+        while begin < end {
+            // No partition lies across a multiple of the largest.
+            let piece = (MAX_PARTITION - begin % MAX_PARTITION).min(end - begin);
+            let number = parts.len() as u32;
+            parts.extend(partition::split(piece, block).map(|part| {
+                let moved = Partition { index: number + part.index, offset: begin + part.offset, ..part };
+                (choice, moved)
+            }));
+            begin += piece;
+        }
+    }
+    parts
+}
 
 /// Where the outcome of a call goes: a handle, or [`super::Engine::take_outcome`].
 pub type Outcome = Option<Sender<Result<Vec<f32>, WorkerError>>>;
@@ -33,10 +53,13 @@ pub(super) enum Out {
     Sent,
 }
 
-/// Partitions that are computed together: neighbours, of [`GROUP`] coordinates or one alone.
+/// Partitions that are computed together: neighbours that travel as the same, of [`GROUP`] coordinates or one alone.
 #[derive(Debug)]
 pub(super) struct Group {
     pub parts: Range<usize>,
+    pub choice: Choice,
+    /// The form of its packets; none of RAW.
+    pub form: Option<Form>,
     /// Coordinates of the tensor, and with padding.
     pub range: Range<usize>,
     pub padded: usize,
@@ -52,8 +75,14 @@ pub(super) struct Group {
     pub to_do: u8,
 }
 
+impl Group {
+    /// Coordinates of a packet.
+    pub fn per_packet(&self) -> usize {
+        self.form.map_or(RAW_WORDS, Form::coordinates)
+    }
+}
+
 pub(super) struct Active {
-    pub mode: Mode,
     pub feedback: Option<u64>,
     pub length: usize,
     pub owned: Option<Vec<f32>>,
@@ -83,37 +112,47 @@ pub(super) struct Active {
 }
 
 impl Active {
-    pub fn new(mode: Mode, block: u8, length: usize, owned: Option<Vec<f32>>, outcome: Outcome) -> Active {
-        let parts: Vec<Measured> =
-            partition::split(length, block).map(|part| Measured { part, norm: 0 }).collect();
-        let window = GROUP.max(1 << block).min(MAX_PARTITION);
+    /// A call whose plan the job can do.
+    pub fn new(plan: &[Span], compressor: &Compressor, owned: Option<Vec<f32>>, outcome: Outcome) -> Active {
+        let length = plan.iter().map(|span| span.length).sum();
+        let window = GROUP.max(1 << compressor.block).min(MAX_PARTITION);
+        let mut parts: Vec<Measured> = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
-        let mut group_of = Vec::with_capacity(parts.len());
-        for (i, Measured { part, .. }) in parts.iter().enumerate() {
+        let mut group_of = Vec::new();
+        for (choice, part) in cut(plan, compressor.block) {
             let end = part.offset + part.len;
-            match groups.last_mut() {
-                Some(group) if group.range.start / window == part.offset / window => {
-                    group.parts.end = i + 1;
+            let start = match groups.last_mut() {
+                Some(group)
+                    if group.choice == choice && group.range.start / window == part.offset / window =>
+                {
+                    group.parts.end += 1;
                     group.range.end = end;
                     group.padded += part.padded;
+                    group.padded - part.padded
                 }
-                _ => groups.push(Group {
-                    parts: i..i + 1,
-                    range: part.offset..end,
-                    padded: part.padded,
-                    out: if mode == Mode::Raw { Out::Ready(Vec::new()) } else { Out::Waiting },
-                    residual: None,
-                    sums: None,
-                    packets: 0,
-                    sent: 0,
-                    results: 0,
-                    to_do: 2,
-                }),
-            }
+                _ => {
+                    let form = compressor.form(choice);
+                    groups.push(Group {
+                        parts: parts.len()..parts.len() + 1,
+                        choice,
+                        form,
+                        range: part.offset..end,
+                        padded: part.padded,
+                        out: if form.is_none() { Out::Ready(Vec::new()) } else { Out::Waiting },
+                        residual: None,
+                        sums: None,
+                        packets: 0,
+                        sent: 0,
+                        results: 0,
+                        to_do: 2,
+                    });
+                    0
+                }
+            };
+            parts.push(Measured { part, start, choice, norm: 0 });
             group_of.push(groups.len() as u32 - 1);
         }
         Active {
-            mode,
             feedback: None,
             length,
             owned,
@@ -140,6 +179,13 @@ impl Active {
         self.feedback = Some(key);
         self.left = left;
         self.holds = holds;
+        // What goes RAW goes with its error feedback, and is written beside the tensor.
+        self.groups.iter_mut().for_each(|group| group.out = Out::Waiting);
+    }
+
+    /// Whether a group's packets are written from the tensor itself.
+    pub fn is_direct(&self, group: usize) -> bool {
+        self.feedback.is_none() && self.groups[group].form.is_none()
     }
 
     /// Its memory, for as long as it is lent.
@@ -157,11 +203,10 @@ impl Active {
     }
 
     /// The group that a packet belongs to, and the packet's place in it.
-    pub fn find(&self, place: Place, per_packet: usize) -> Option<(usize, usize)> {
-        let part = self.parts.get(place.partition as usize)?.part;
+    pub fn find(&self, place: Place) -> Option<(usize, usize)> {
+        let start = self.parts.get(place.partition as usize)?.start;
         let group = *self.group_of.get(place.partition as usize)? as usize;
-        let first = part.offset - self.groups[group].range.start;
-        Some((group, first / per_packet + place.packet as usize))
+        Some((group, start / self.groups[group].per_packet() + place.packet as usize))
     }
 
     /// One of the two things that are to be done with a group is done.
@@ -218,17 +263,17 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// For the indices of so many coordinates.
-    pub fn packed(&mut self, coordinates: usize) -> Vec<u8> {
+    /// Of so many bytes.
+    pub fn packed(&mut self, bytes: usize) -> Vec<u8> {
         let mut packed = self.packed.pop().unwrap_or_default();
-        packed.resize(coordinates / 2, 0);
+        packed.resize(bytes, 0);
         packed
     }
 
-    /// For so many results.
-    fn sums(&mut self, packets: usize) -> Sums {
+    /// For so many results of so many bytes.
+    fn sums(&mut self, packets: usize, len: usize) -> Sums {
         let mut sums = self.sums.pop().unwrap_or(Sums { bytes: Vec::new(), counts: Vec::new() });
-        sums.bytes.resize(packets * RESULT_LEN, 0);
+        sums.bytes.resize(packets * len, 0);
         sums.counts.clear();
         sums.counts.resize(packets, 0);
         sums
@@ -372,16 +417,16 @@ pub(super) struct CallEvents<'a, 'd> {
 impl CallEvents<'_, '_> {
     /// The results of one packet of indices, or that there will be none (`count` 0).
     fn absorb(&mut self, place: Place, count: u8, sums: &[u8]) {
-        let per_packet = self.compressor.coordinates(Mode::Compressed);
         let Calls { first, queue, shelf, .. } = &mut *self.calls;
         let index = place.call.checked_sub(*first).and_then(|index| usize::try_from(index).ok());
         let Some(active) = index.and_then(|index| queue.get_mut(index)) else { return };
-        let Some((group, packet)) = active.find(place, per_packet) else { return };
+        let Some((group, packet)) = active.find(place) else { return };
         let state = &mut active.groups[group];
-        let all = state.padded / per_packet;
-        let Sums { bytes, counts } = state.sums.get_or_insert_with(|| shelf.sums(all));
+        let Some(form) = state.form else { return };
+        let (all, len) = (state.padded / form.coordinates(), form.result_len());
+        let Sums { bytes, counts } = state.sums.get_or_insert_with(|| shelf.sums(all, len));
         let (Some(bytes), Some(known)) =
-            (bytes.get_mut(packet * RESULT_LEN..(packet + 1) * RESULT_LEN), counts.get_mut(packet))
+            (bytes.get_mut(packet * len..(packet + 1) * len), counts.get_mut(packet))
         else {
             return;
         };
@@ -396,7 +441,7 @@ impl CallEvents<'_, '_> {
     fn write(&mut self, place: Place, with: impl FnOnce(&Compressor, &Measured, &mut [f32])) {
         let Some(active) = self.calls.get_mut(place.call) else { return };
         let Some(at) = active.parts.get(place.partition as usize) else { return };
-        let Some((group, _)) = active.find(place, RAW_WORDS) else { return };
+        let Some((group, _)) = active.find(place) else { return };
         let first = (place.packet as usize * RAW_WORDS).min(at.part.len);
         let last = (first + RAW_WORDS).min(at.part.len);
         let x = self.memory.of(place.call);
@@ -408,16 +453,18 @@ impl CallEvents<'_, '_> {
         active.note_result(group);
     }
 
-    fn is_raw(&mut self, call: u64) -> bool {
-        self.calls.get_mut(call).is_some_and(|active| active.mode == Mode::Raw)
+    fn is_raw(&mut self, place: Place) -> bool {
+        let active = self.calls.get_mut(place.call);
+        let at = active.and_then(|active| active.parts.get(place.partition as usize));
+        at.is_some_and(|at| at.choice == Choice::Raw)
     }
 
     /// A packet is in no sum: the residual of what it carried is all of it.
     fn give_back(&mut self, place: Place, sent: Option<&[u8]>) {
-        let per_packet = self.compressor.coordinates(Mode::Compressed);
         let Some(active) = self.calls.get_mut(place.call).filter(|active| active.holds) else { return };
-        let (Some(sent), Some((group, packet))) = (sent, active.find(place, per_packet)) else { return };
+        let (Some(sent), Some((group, packet))) = (sent, active.find(place)) else { return };
         let at = active.parts[place.partition as usize];
+        let per_packet = active.groups[group].per_packet();
         let Some(residual) = &mut active.groups[group].residual else { return };
         let Some(x) = residual.get_mut(packet * per_packet..(packet + 1) * per_packet) else { return };
         let result = self.compressor.add_sent(&at, sent, x);
@@ -432,9 +479,9 @@ impl Events for CallEvents<'_, '_> {
         for (at, norm) in active.parts.iter_mut().zip(maxima) {
             at.norm = norm;
         }
-        let per_packet = self.compressor.coordinates(active.mode);
         for index in 0..active.groups.len() {
             let group = &mut active.groups[index];
+            let per_packet = group.per_packet();
             let sent = active.parts[group.parts.clone()].iter().filter(|at| at.norm != 0);
             group.packets = sent.map(|at| at.part.padded / per_packet).sum();
             if group.packets > 0 {
@@ -450,7 +497,7 @@ impl Events for CallEvents<'_, '_> {
     }
 
     fn result(&mut self, place: Place, count: u8, sums: &[u8]) {
-        if self.is_raw(place.call) {
+        if self.is_raw(place) {
             self.write(place, |compressor, at, x| read_raw(sums, count, compressor.raw_scale(at.norm), x));
         } else {
             self.absorb(place, count, sums);
@@ -458,7 +505,7 @@ impl Events for CallEvents<'_, '_> {
     }
 
     fn lost(&mut self, place: Place, sent: Option<&[u8]>) {
-        if self.is_raw(place.call) {
+        if self.is_raw(place) {
             return self.write(place, |_, _, x| x.fill(0.0));
         }
         self.give_back(place, sent);

@@ -1,42 +1,103 @@
-//! Compression as a session does it: its table, seeds, ranges (P5), mode by mode.
+//! Compression as a session does it: its tables, seeds, ranges (P5), choice by choice.
 //!
 //! This is the seam for other tables, widths of indices and devices than the CPU: the engine knows how many packets there
 //! are and how long they are, and asks for norms, packed indices, error feedback and means. It never looks at a number.
 
 use crate::WorkerError;
+use std::ops::Range;
 use thc_codec::block::Block;
 use thc_codec::error::CodecError;
+use thc_codec::packing::unpack;
 use thc_codec::partition::Partition;
 use thc_codec::quantizer::{self, Quantizer};
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, rht};
-use thc_protocol::wire::{Mode, Norm, RAW_WORDS, RESULT_LEN, Welcome};
+use thc_protocol::wire::{Choice, Form, Norm, RAW_WORDS, Table, Welcome};
 use thc_protocol::worker::Place;
-use thc_protocol::{Lane, WorkerId};
+use thc_protocol::{Lane, TableId, WorkerId};
 
 /// t_p of usable tables: with it every norm gives a normal range for every d, and estimates whose norm is finite (P5).
 const T_P: std::ops::RangeInclusive<f64> = 1.0 / 65536.0..=38.0;
 
+/// Most coordinates of a DATA packet.
+const PACKET: usize = 1024;
+
 /// Everything about numbers that a session fixes.
 pub(super) struct Compressor {
-    pub table: LookupTable,
-    pub lane: Lane,
+    /// The job's tables, in its order.
+    coders: Vec<Coder>,
     /// log₂ of the coordinates of a full partition (P4).
     pub block: u8,
-    quantizer: Quantizer,
     workers: u8,
     worker: WorkerId,
     job_seed: u64,
     private_seed: u64,
 }
 
-/// A partition and the largest norm of its workers, f32 bits.
+/// A table of the job, and what quantizes onto it.
+struct Coder {
+    id: TableId,
+    table: LookupTable,
+    quantizer: Quantizer,
+    form: Form,
+}
+
+/// A partition, how it travels, and the largest norm of its workers, f32 bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub part: Partition,
+    /// Where it begins among the padded coordinates of its group.
+    pub start: usize,
+    pub choice: Choice,
     pub norm: u32,
+}
+
+impl Measured {
+    /// Where its coordinates are in the group that begins at `offset` of the tensor.
+    pub fn place(&self, offset: usize) -> Range<usize> {
+        self.part.offset - offset..self.part.offset - offset + self.part.len
+    }
+
+    /// Where they are with all padding.
+    pub fn padded(&self) -> Range<usize> {
+        self.start..self.start + self.part.padded
+    }
+}
+
+impl Coder {
+    fn new(told: &Table, workers: u8) -> Result<Coder, WorkerError> {
+        let unusable = |reason: String| WorkerError::Unusable { reason };
+        let &Table { id, bits, form, granularity, fraction, t_p, values } = told;
+        let identity: Vec<u8> = (0..=u8::MAX).collect();
+        let values = if form.is_identity() { &identity[..] } else { &values[..1 << bits.min(4)] };
+        let table = LookupTable::with_threshold(values, fraction, t_p)
+            .map_err(|error| unusable(format!("table {id}: {error}")))?;
+        if table.granularity() != granularity {
+            return Err(unusable(format!(
+                "table {id} ends with {}, but its granularity is {granularity}",
+                table.granularity(),
+            )));
+        }
+        let sum = u32::from(workers) * u32::from(granularity);
+        if workers == 0 || sum > form.lane().max_sum() {
+            return Err(unusable(format!(
+                "{workers} workers with granularity {granularity} overflow the {}-bit lanes of table {id}",
+                form.lane().bits()
+            )));
+        }
+        if !T_P.contains(&t_p) {
+            return Err(unusable(format!(
+                "t_p = {t_p:e} of p = {fraction}: norms leave room from {:e} to {} (P5)",
+                T_P.start(),
+                T_P.end()
+            )));
+        }
+        let quantizer = Quantizer::new(&table).with_width(form.width());
+        let quantizer = quantizer.map_err(|error| unusable(format!("table {id}: {error}")))?;
+        Ok(Coder { id, table, quantizer, form })
+    }
 }
 
 impl Compressor {
@@ -47,46 +108,16 @@ impl Compressor {
         seed: Option<u64>,
     ) -> Result<Compressor, WorkerError> {
         let unusable = |reason: String| WorkerError::Unusable { reason };
-        if !(1..=4).contains(&welcome.bits) {
-            return Err(unusable(format!("bit budget {}: packets carry 1 to 4 bits", welcome.bits)));
-        }
         if welcome.features != 0 {
             return Err(unusable(format!(
                 "it needs features {:#x} that this build does not know: install a newer one",
                 welcome.features
             )));
         }
-        let values = &welcome.values[..1 << welcome.bits];
-        let table = LookupTable::with_threshold(values, welcome.fraction, welcome.t_p)
-            .map_err(|e| unusable(e.to_string()))?;
-        if table.granularity() != welcome.granularity {
-            return Err(unusable(format!(
-                "its table ends with {}, but its granularity is {}",
-                table.granularity(),
-                welcome.granularity
-            )));
-        }
-        let sum = u32::from(workers) * u32::from(table.granularity());
-        if workers == 0 || sum > welcome.lane.max_sum() {
-            return Err(unusable(format!(
-                "{workers} workers with granularity {} overflow {}-bit lanes",
-                table.granularity(),
-                welcome.lane.bits()
-            )));
-        }
-        if !T_P.contains(&table.t_p()) {
-            return Err(unusable(format!(
-                "t_p = {:e} of p = {}: norms leave room from {:e} to {} (P5)",
-                table.t_p(),
-                welcome.fraction,
-                T_P.start(),
-                T_P.end()
-            )));
-        }
+        let coders: Result<Vec<Coder>, _> =
+            welcome.tables.iter().map(|table| Coder::new(table, workers)).collect();
         Ok(Compressor {
-            quantizer: Quantizer::new(&table),
-            table,
-            lane: welcome.lane,
+            coders: coders?,
             block: welcome.block,
             workers,
             worker,
@@ -95,25 +126,53 @@ impl Compressor {
         })
     }
 
-    /// M = t_p/√d · ℓ (P5).
-    fn range(&self, norm: u32, padded: usize) -> f32 {
-        (self.table.t_p() / (padded as f64).sqrt() * f64::from(f32::from_bits(norm))) as f32
+    /// The job's lookup tables by their numbers, in its order.
+    pub fn tables(&self) -> impl Iterator<Item = (TableId, &LookupTable)> {
+        self.coders.iter().map(|coder| (coder.id, &coder.table))
+    }
+
+    /// What a call takes that names no table.
+    pub fn usual(&self) -> Choice {
+        self.coders.first().map_or(Choice::Raw, |coder| Choice::Table(coder.id))
+    }
+
+    /// Whether the job has what is chosen.
+    pub fn has(&self, choice: Choice) -> bool {
+        choice == Choice::Raw || self.coder(choice).is_some()
+    }
+
+    fn coder(&self, choice: Choice) -> Option<&Coder> {
+        let Choice::Table(id) = choice else { return None };
+        self.coders.iter().find(|coder| coder.id == id)
+    }
+
+    /// Of what is not RAW; no partition names another.
+    fn coder_of(&self, at: &Measured) -> Result<&Coder, CodecError> {
+        self.coder(at.choice).ok_or(CodecError::EmptySum)
+    }
+
+    /// The form of packets that travel so; of RAW none.
+    pub fn form(&self, choice: Choice) -> Option<Form> {
+        self.coder(choice).map(|coder| coder.form)
     }
 
     /// Coordinates of a packet, DATA or RAW.
-    pub fn coordinates(&self, mode: Mode) -> usize {
-        match mode {
-            Mode::Compressed => self.lane.coordinates(),
-            Mode::Raw => RAW_WORDS,
-        }
+    pub fn coordinates(&self, choice: Choice) -> usize {
+        self.form(choice).map_or(RAW_WORDS, Form::coordinates)
+    }
+
+    /// M = t_p/√d · ℓ (P5).
+    fn range(coder: &Coder, at: &Measured) -> f32 {
+        (coder.table.t_p() / (at.part.padded as f64).sqrt() * f64::from(f32::from_bits(at.norm))) as f32
     }
 
     /// The value of a partition's NORM (P5, P19).
-    pub fn norm(&self, mode: Mode, x: &[f32], kept: Option<&[f32]>) -> u32 {
-        let value = match (mode, kept) {
-            (Mode::Raw, _) => norm::max_abs(x),
-            (Mode::Compressed, Some(kept)) => norm::l2_sum(x, kept),
-            (Mode::Compressed, None) => norm::l2(x),
+    pub fn norm(&self, choice: Choice, x: &[f32], kept: Option<&[f32]>) -> u32 {
+        let value = match (choice, kept) {
+            (Choice::Raw, None) => norm::max_abs(x),
+            (Choice::Raw, Some(kept)) => norm::max_abs(&added(x, kept)),
+            (Choice::Table(_), Some(kept)) => norm::l2_sum(x, kept),
+            (Choice::Table(_), None) => norm::l2(x),
         };
         if value.is_nan() || value > f32::from_bits(Norm::MAX) {
             Norm::non_finite(self.worker)
@@ -125,14 +184,15 @@ impl Compressor {
     }
 
     /// What compressing and decompressing a partition takes.
-    fn block(&self, call: u64, at: &Measured) -> Block<'_> {
-        Block {
-            quantizer: &self.quantizer,
+    fn block(&self, call: u64, at: &Measured) -> Result<Block<'_>, CodecError> {
+        let coder = self.coder_of(at)?;
+        Ok(Block {
+            quantizer: &coder.quantizer,
             key: SignKey { job_seed: self.job_seed, round: call, partition: at.part.index },
             rounding: Rounding::new(self.private_seed, call, at.part.index),
-            range: self.range(at.norm, at.part.padded),
+            range: Compressor::range(coder, at),
             next: [&[]; 2],
-        }
+        })
     }
 
     /// A partition to the indices of all its packets, and `kept`, its error feedback, to `left`, what it is after the call.
@@ -150,7 +210,7 @@ impl Compressor {
         work: &mut [f32],
         packed: &mut [u8],
     ) -> Result<(), CodecError> {
-        Block { next, ..self.block(call, at) }.compress_beside(x, feedback, work, packed)
+        Block { next, ..self.block(call, at)? }.compress_beside(x, feedback, work, packed)
     }
 
     /// The same up to the indices: `work` becomes the residual in the rotated domain, which [`Self::feed_back`] ends with.
@@ -165,9 +225,9 @@ impl Compressor {
         work: &mut [f32],
         packed: &mut [u8],
     ) -> Result<(), CodecError> {
-        let block = self.block(call, at);
+        let block = self.block(call, at)?;
         rht::forward_sum(x, kept, work, block.key)?;
-        self.quantizer.quantize_packed4(work, block.range, &block.rounding, 0, packed)
+        block.quantizer.quantize_packed(work, block.range, &block.rounding, 0, packed)
     }
 
     /// Adds what a DATA payload carries to the residual that it left: the transformed coordinates, up to rounding. `x` is the
@@ -176,15 +236,14 @@ impl Compressor {
     /// # Errors
     /// As [`Self::compress`].
     pub fn add_sent(&self, at: &Measured, payload: &[u8], x: &mut [f32]) -> Result<(), CodecError> {
-        let values = self.table.values16();
-        let (mut sums, mut sent) = ([0; Lane::Bits8.coordinates()], [0.0; Lane::Bits8.coordinates()]);
-        for (two, byte) in sums.chunks_exact_mut(2).zip(payload) {
-            two[0] = values[usize::from(byte >> 4)];
-            two[1] = values[usize::from(byte & 15)];
-        }
-        let (sums, sent) = (&sums[..x.len()], &mut sent[..x.len()]);
-        let range = self.range(at.norm, at.part.padded);
-        quantizer::dequantize8(sums, 1, self.quantizer.granularity(), range, sent)?;
+        let coder = self.coder_of(at)?;
+        let (mut sums, mut sent) = ([0; PACKET], [0.0; PACKET]);
+        let (sums, sent) = (&mut sums[..x.len()], &mut sent[..x.len()]);
+        unpack(coder.form.width(), payload, sums)?;
+        let values = coder.table.values();
+        sums.iter_mut().for_each(|sum| *sum = values.get(usize::from(*sum)).copied().unwrap_or(0));
+        let granularity = coder.quantizer.granularity();
+        quantizer::dequantize8(sums, 1, granularity, Compressor::range(coder, at), sent)?;
         x.iter_mut().zip(sent).for_each(|(x, sent)| *x += *sent);
         Ok(())
     }
@@ -199,7 +258,7 @@ impl Compressor {
         residual: &mut [f32],
         left: &mut [f32],
     ) -> Result<(), CodecError> {
-        rht::inverse_into(residual, left, self.block(call, at).key)
+        rht::inverse_into(residual, left, self.block(call, at)?.key)
     }
 
     /// The results of a partition to its mean. `counts` has how many workers are in the sums of each packet, 0 where they are
@@ -217,29 +276,32 @@ impl Compressor {
         work: &mut [f32],
         out: &mut [f32],
     ) -> Result<(), CodecError> {
-        let block = Block { next: [next, &[]], ..self.block(call, at) };
+        let block = Block { next: [next, &[]], ..self.block(call, at)? };
+        let form = self.coder_of(at)?.form;
         if counts[0] > 0 && counts.iter().all(|&count| count == counts[0]) {
-            let work = work.get_mut(..at.part.padded).unwrap_or_default();
-            return match self.lane {
-                Lane::Bits8 => block.decompress8(sums, u32::from(counts[0]), work, out),
-                Lane::Bits16 => block.decompress16(sums, u32::from(counts[0]), work, out),
+            let (work, count) = (work.get_mut(..at.part.padded).unwrap_or_default(), u32::from(counts[0]));
+            return match form.lane() {
+                Lane::Bits4 => block.decompress4(sums, count, work, out),
+                Lane::Bits8 => block.decompress8(sums, count, work, out),
+                Lane::Bits16 => block.decompress16(sums, count, work, out),
             };
         }
         let estimate = |counts: &[u8], sums: &[u8], x: &mut [f32]| {
             let count = u32::from(counts[0]);
-            let granularity = self.quantizer.granularity();
-            match self.lane {
+            let granularity = block.quantizer.granularity();
+            match form.lane() {
                 _ if count == 0 => {
                     x.fill(0.0);
                     Ok(())
                 }
+                Lane::Bits4 => quantizer::dequantize4(sums, count, granularity, block.range, x),
                 Lane::Bits8 => quantizer::dequantize8(sums, count, granularity, block.range, x),
                 Lane::Bits16 => quantizer::dequantize16(sums, count, granularity, block.range, x),
             }
         };
         let estimates = |x: &mut [f32]| {
-            let packets = counts.chunks(1).zip(sums.chunks(RESULT_LEN));
-            let mut packets = packets.zip(x.chunks_mut(self.lane.coordinates()));
+            let packets = counts.chunks(1).zip(sums.chunks(form.result_len()));
+            let mut packets = packets.zip(x.chunks_mut(form.coordinates()));
             packets.try_for_each(|((count, sums), x)| estimate(count, sums, x))
         };
         if out.len() == at.part.padded {
@@ -261,6 +323,11 @@ impl Compressor {
         power_of_two(self.raw_bits())
     }
 
+    /// All packets of a partition that goes RAW with its error feedback.
+    pub fn write_raw_with(&self, at: &Measured, x: &[f32], kept: &[f32], words: &mut [u8]) {
+        write_words(added(x, kept), self.raw_scale(at.norm), self.raw_limit(), words);
+    }
+
     fn raw_bits(&self) -> i32 {
         30 - (u8::BITS - (self.workers.max(1) - 1).leading_zeros()) as i32
     }
@@ -277,13 +344,22 @@ fn power_of_two(e: i32) -> f64 {
     f64::from_bits(((1023 + e) as u64) << 52)
 }
 
+/// A tensor and its error feedback.
+fn added(x: &[f32], kept: &[f32]) -> Vec<f32> {
+    x.iter().zip(kept).map(|(x, e)| x + e).collect()
+}
+
 /// Fills a RAW payload; coordinates beyond `x` are zeros, integers beyond `limit` are cut off: with a quorum below n
 /// the maximum may not be of this worker.
 pub(super) fn write_raw(x: &[f32], at: Place, scale: f64, limit: f64, payload: &mut [u8]) {
     let first = at.packet as usize * RAW_WORDS;
-    let mut values = x.get(first..).unwrap_or(&[]).iter();
-    for word in payload.chunks_exact_mut(4) {
-        let value = values.next().map_or(0.0, |&v| f64::from(v) * scale);
+    write_words(x.get(first..).unwrap_or(&[]).iter().copied(), scale, limit, payload);
+}
+
+fn write_words(x: impl IntoIterator<Item = f32>, scale: f64, limit: f64, words: &mut [u8]) {
+    let mut values = x.into_iter();
+    for word in words.chunks_exact_mut(4) {
+        let value = values.next().map_or(0.0, |v| f64::from(v) * scale);
         let value = value.round_ties_even().clamp(-limit, limit);
         word.copy_from_slice(&(value as i32).to_be_bytes());
     }
@@ -309,8 +385,10 @@ mod tests {
     use std::time::Duration;
     use thc_codec::partition::MIN_PARTITION;
     use thc_codec::rht;
-    use thc_protocol::wire::{Norm, Shares};
-    use thc_protocol::{Cookie, Policy, TableId};
+    use thc_protocol::wire::{Norm, Shares, Tables};
+    use thc_protocol::{Cookie, Policy};
+
+    const TABLE: TableId = TableId(3);
 
     fn compressor(workers: u8, fraction: f64, bits: u8) -> Result<Compressor, WorkerError> {
         let table = LookupTable::solve(bits, (1 << bits) - 1, fraction).unwrap();
@@ -319,18 +397,20 @@ mod tests {
             data_slots: 64,
             norm_slots: 8,
             quorum: workers,
-            lane: Lane::Bits16,
             policy: Policy::Reliable,
             shards: 1,
             deadline: Duration::ZERO,
-            table: TableId(0),
-            bits,
-            granularity: (1 << bits) - 1,
-            fraction,
-            values: table.values16(),
+            tables: Tables::one(Table {
+                id: TABLE,
+                bits,
+                form: Form::new(bits, Lane::Bits16).unwrap(),
+                granularity: (1 << bits) - 1,
+                fraction,
+                t_p: table.t_p(),
+                values: table.values16(),
+            }),
             job_seed: 1,
             nonce: 0,
-            t_p: table.t_p(),
             block: 20,
             min_workers: workers,
             max_workers: workers,
@@ -342,7 +422,8 @@ mod tests {
     }
 
     fn measured(padded: usize, norm: u32) -> Measured {
-        Measured { part: Partition { index: 0, offset: 0, len: padded, padded }, norm }
+        let part = Partition { index: 0, offset: 0, len: padded, padded };
+        Measured { part, start: 0, choice: Choice::Table(TABLE), norm }
     }
 
     #[test]
@@ -395,26 +476,28 @@ mod tests {
                     // Gradient and feedback so that all of the norm is in one rotated coordinate.
                     let mut x = vec![0.0; padded];
                     x[5] = norm;
-                    rht::inverse(&mut x, compressor.block(0, &at).key).unwrap();
+                    rht::inverse(&mut x, compressor.block(0, &at).unwrap().key).unwrap();
                     let kept = vec![0.0; padded];
-                    let (mut residual, mut packed) = (vec![0.0; padded], vec![0; padded / 2]);
+                    let (mut residual, mut packed) =
+                        (vec![0.0; padded], vec![0; padded * usize::from(bits) / 8]);
                     compressor.rotate((0, &at), &x, &kept, &mut residual, &mut packed).unwrap();
                     let (mut left, mut work, mut again) = (kept.clone(), kept.clone(), packed.clone());
                     let fed = Some((&kept[..], &mut left[..]));
                     compressor.compress((0, &at), &x, fed, [&x, &kept], &mut work, &mut again).unwrap();
                     assert!(again == packed && left.iter().chain(&residual).all(|v| v.is_finite()));
-                    let n = compressor.coordinates(Mode::Compressed);
-                    compressor.add_sent(&at, &packed, &mut residual[..n]).unwrap();
+                    let n = compressor.coordinates(compressor.usual());
+                    let payload = &packed[..n * usize::from(bits) / 8];
+                    compressor.add_sent(&at, payload, &mut residual[..n]).unwrap();
                     assert!((residual[5] / norm - 1.0).abs() < 1e-4, "{} {norm}", residual[5]);
                     compressor.feed_back((0, &at), &mut residual, &mut left).unwrap();
                     assert!(left.iter().all(|v| v.is_finite()));
                     // All sums at the upper end: the inverse transform gathers them in one coordinate.
-                    let sum = 64 * u16::from(u8::try_from(compressor.table.granularity()).unwrap());
+                    let sum = 64 * u16::from(u8::try_from(compressor.coders[0].table.granularity()).unwrap());
                     let sums: Vec<u8> = (0..padded).flat_map(|_| sum.to_be_bytes()).collect();
                     let (mut mean, mut counts) = (vec![0.0; padded], vec![64; padded / n]);
                     compressor.finish((0, &at), &counts, &sums, &[], &mut [], &mut mean).unwrap();
                     assert!(mean.iter().all(|v| v.is_finite()), "p = {fraction:e}, d = {padded}");
-                    assert!(compressor.range(at.norm, padded).is_normal());
+                    assert!(Compressor::range(&compressor.coders[0], &at).is_normal());
                     // A packet less, and one of fewer workers.
                     counts[0] = 0;
                     counts[padded / n - 1] = 32;

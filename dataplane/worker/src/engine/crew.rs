@@ -17,7 +17,6 @@ use std::time::Duration;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::partition::MAX_PARTITION;
-use thc_protocol::wire::Mode;
 use thc_transport::PacketIo;
 
 /// Tasks that each helper has before it, so that it finds one when it has done another.
@@ -292,15 +291,17 @@ impl Active {
         let work = match kind {
             Kind::Measure => {
                 self.asked += 1;
-                Work::Measure { mode: self.mode, kept: kept(), norms: Vec::with_capacity(parts.len()) }
+                Work::Measure { kept: kept(), norms: Vec::with_capacity(parts.len()) }
             }
             Kind::Compress => {
                 self.compressed = group + 1;
                 state.out = Out::Busy;
                 let fed = kept().and_then(|kept| Some(Fed { kept, left: memory.left.take(range.clone())? }));
-                let holds = self.holds && state.packets > 0;
+                let holds = self.holds && state.packets > 0 && state.form.is_some();
                 let work = shelf.work(if holds { state.padded } else { largest() });
-                Work::Compress { fed, holds, work, packed: shelf.packed(state.padded) }
+                // RAW takes a word for each coordinate.
+                let width = state.form.map_or(32, |form| usize::from(form.width()));
+                Work::Compress { fed, holds, work, packed: shelf.packed(state.padded * width / 8) }
             }
             Kind::Finish => {
                 self.to_finish.pop_front();
@@ -319,7 +320,7 @@ impl Active {
 
     /// The next group that is to be compressed.
     fn next_to_compress(&mut self) -> Option<usize> {
-        if !self.has_norms || self.mode == Mode::Raw {
+        if !self.has_norms {
             return None;
         }
         let waits = |group: &Group| matches!(group.out, Out::Waiting);

@@ -16,7 +16,7 @@ mod task;
 pub use config::EngineConfig;
 pub use memory::Borrowed;
 
-use crate::{CallOptions, Stats, WorkerError};
+use crate::{CallOptions, Span, Stats, WorkerError};
 use calls::{Active, CallEvents, Calls, GROUP, Out, Outcome};
 use compressor::{Compressor, Measured, write_raw};
 use feedback::Feedback;
@@ -25,10 +25,11 @@ use memory::Memory;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thc_protocol::WorkerId;
+use thc_codec::table::LookupTable;
 use thc_protocol::session::{JoinEvent, Joiners};
-use thc_protocol::wire::{Mode, Welcome};
-use thc_protocol::worker::{CallSpec, Parameters, Place, SessionError, Worker};
+use thc_protocol::wire::{Choice, Mode, RESULT_LEN, Welcome};
+use thc_protocol::worker::{CallSpec, Parameters, PartSpec, Place, SessionError, Worker};
+use thc_protocol::{TableId, WorkerId};
 use thc_transport::PacketIo;
 
 /// Groups of partitions compressed and not all sent, at least, beside one for each thread.
@@ -111,7 +112,7 @@ impl<I: PacketIo> Engine<I> {
     fn set_limits(&mut self, capacity: usize) {
         self.worker.set_limit((capacity / 2).max(1) as u64);
         let session = self.worker.parameters();
-        let window = session.data_slots as usize / 2 * session.lane.coordinates();
+        let window = session.data_slots as usize / 2 * RESULT_LEN;
         let window = window.div_ceil(GROUP.max(1 << self.compressor.block));
         // What may be lost stays until its results are in.
         let held = if session.may_lose() { window + 1 } else { 0 };
@@ -170,10 +171,9 @@ impl<I: PacketIo> Engine<I> {
         self.compressor.block
     }
 
-    /// The lookup table in use.
-    #[must_use]
-    pub fn table(&self) -> &thc_codec::table::LookupTable {
-        &self.compressor.table
+    /// The job's lookup tables by their numbers; calls take the first that name none.
+    pub fn tables(&self) -> impl Iterator<Item = (TableId, &LookupTable)> {
+        self.compressor.tables()
     }
 
     /// Totals so far.
@@ -257,6 +257,27 @@ impl<I: PacketIo> Engine<I> {
         length: usize,
         outcome: Outcome,
     ) -> Result<u64, WorkerError> {
+        let length = owned.as_ref().map_or(length, Vec::len);
+        let (choice, feedback) = match options.mode {
+            Mode::Compressed => (self.compressor.usual(), options.feedback),
+            Mode::Raw => (Choice::Raw, None),
+        };
+        self.submit_plan(&[Span { length, choice }], feedback, owned, length, outcome)
+    }
+
+    /// As [`Self::submit`], with the choice of each span of the tensor and the key of its error feedback. A span that goes RAW
+    /// takes its error feedback with it and leaves none.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn submit_plan(
+        &mut self,
+        plan: &[Span],
+        feedback: Option<u64>,
+        owned: Option<Vec<f32>>,
+        length: usize,
+        outcome: Outcome,
+    ) -> Result<u64, WorkerError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -267,13 +288,24 @@ impl<I: PacketIo> Engine<I> {
         if u32::try_from(length).is_err() {
             return Err(WorkerError::TooLong { length });
         }
-        let feedback = options.feedback.filter(|_| options.mode == Mode::Compressed);
+        let planned =
+            plan.iter().try_fold(0_usize, |sum, span| sum.checked_add(span.length)).unwrap_or(usize::MAX);
+        if planned != length {
+            return Err(WorkerError::Plan { planned, length });
+        }
+        if let Some(span) = plan.iter().position(|span| span.length == 0) {
+            return Err(WorkerError::EmptySpan { span });
+        }
+        if let Some(Choice::Table(table)) = plan.iter().map(|s| s.choice).find(|c| !self.compressor.has(*c)) {
+            let job: Vec<String> = self.tables().map(|(id, _)| id.to_string()).collect();
+            return Err(WorkerError::NoTable { table, tables: job.join(", ") });
+        }
         if let Some(key) = feedback {
             self.feedback_is_free(key)?;
             let prepared = self.feedback.prepare(key, length);
             prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
         }
-        let mut active = Active::new(options.mode, self.compressor.block, length, owned, outcome);
+        let mut active = Active::new(plan, &self.compressor, owned, outcome);
         if let Some(key) = feedback {
             active.keep(key, self.feedback.take(length), self.worker.parameters().may_lose());
         }
@@ -287,13 +319,13 @@ impl<I: PacketIo> Engine<I> {
             if active.measured < active.groups.len() {
                 break;
             }
-            let per_packet = self.compressor.coordinates(active.mode);
-            let packets: Vec<u32> =
-                active.parts.iter().map(|at| (at.part.padded / per_packet) as u32).collect();
-            let norms: Vec<u32> = active.parts.iter().map(|at| at.norm).collect();
+            let part = |&Measured { part, choice, norm, .. }: &Measured| {
+                let packets = (part.padded / self.compressor.coordinates(choice)) as u32;
+                PartSpec { choice, length: (active.length - part.offset) as u32, packets, norm }
+            };
+            let parts: Vec<PartSpec> = active.parts.iter().map(part).collect();
             let key = active.feedback.map_or(0, |key| (key ^ (key >> 32)) as u32);
-            let length = active.length as u32;
-            let spec = CallSpec { mode: active.mode, length, key, packets: &packets, norms: &norms };
+            let spec = CallSpec { key, parts: &parts };
             let as_submitted = self.worker.submit(now, &spec, &mut self.link.tx(&mut self.io));
             debug_assert_eq!(as_submitted, number);
             active.submitted = true;
@@ -429,30 +461,28 @@ impl<I: PacketIo> Engine<I> {
         let now = self.io.now();
         while let Some(place) = self.worker.next_data() {
             let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { break };
-            let per_packet = self.compressor.coordinates(active.mode);
-            let Some((group, _)) = active.find(place, per_packet) else { break };
+            let Some((group, _)) = active.find(place) else { break };
             let state = &active.groups[group];
             let Out::Ready(packed) = &state.out else { break };
             let left = state.packets - state.sent;
             let mut tx = self.link.tx(&mut self.io);
-            let count = match active.mode {
-                Mode::Compressed => {
+            let direct = active.is_direct(group);
+            let count = match direct {
+                false => {
                     let write = |at: Place, payload: &mut [u8]| {
-                        let first =
-                            active.find(at, per_packet).map_or(0, |(_, packet)| packet * payload.len());
+                        let first = active.find(at).map_or(0, |(_, packet)| packet * payload.len());
                         payload.copy_from_slice(&packed[first..first + payload.len()]);
                     };
                     self.worker.fill(now, &mut tx, left, write)
                 }
-                Mode::Raw => {
+                true => {
                     let x = memory.of(place.call).and_then(|memory| memory.x.get(state.range.clone()));
                     let Some(x) = x else { break };
                     let limit = self.compressor.raw_limit();
                     let write = |at: Place, payload: &mut [u8]| {
-                        let Measured { part, norm } = active.parts[at.partition as usize];
-                        let first = part.offset - state.range.start;
-                        let scale = self.compressor.raw_scale(norm);
-                        write_raw(&x[first..first + part.len], at, scale, limit, payload);
+                        let measured = &active.parts[at.partition as usize];
+                        let scale = self.compressor.raw_scale(measured.norm);
+                        write_raw(&x[measured.place(state.range.start)], at, scale, limit, payload);
                     };
                     self.worker.fill(now, &mut tx, left, write)
                 }
@@ -462,7 +492,7 @@ impl<I: PacketIo> Engine<I> {
             }
             sent = true;
             if let Some(packed) = active.note_sent(group, count)
-                && active.mode == Mode::Compressed
+                && !direct
             {
                 shelf.take_packed(packed);
                 self.ready -= usize::from(active.groups[group].residual.is_none());

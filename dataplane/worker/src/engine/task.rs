@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
-use thc_protocol::wire::{Mode, RESULT_LEN};
+use thc_protocol::wire::Choice;
 
 /// Results of a group: one after the other as they are on the wire, and of how many workers each is, 0 if it is lost.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Fed<'d> {
 /// What is to be done.
 pub(super) enum Work<'d> {
     /// The norms of all partitions.
-    Measure { mode: Mode, kept: Option<&'d [f32]>, norms: Vec<u32> },
+    Measure { kept: Option<&'d [f32]>, norms: Vec<u32> },
     /// x + e to indices and new error feedback. If it `holds`, `work` is as large as the group and becomes the residual, which
     /// is fed back later.
     Compress { fed: Option<Fed<'d>>, holds: bool, work: Buffer, packed: Vec<u8> },
@@ -65,14 +65,12 @@ impl Work<'_> {
         x: &mut [f32],
     ) -> Result<(), CodecError> {
         let offset = parts.first().map_or(0, |at| at.part.offset);
-        // Where in the group a partition is, and with its padding.
-        let place = |at: &Measured| at.part.offset - offset..at.part.offset - offset + at.part.len;
-        let padded = |at: &Measured| at.part.offset - offset..at.part.offset - offset + at.part.padded;
+        let place = |at: &Measured| at.place(offset);
         match self {
-            Work::Measure { mode, kept, norms } => {
+            Work::Measure { kept, norms } => {
                 norms.extend(parts.iter().map(|at| {
                     let kept = kept.map(|kept| &kept[place(at)]);
-                    compressor.norm(*mode, &x[place(at)], kept)
+                    compressor.norm(at.choice, &x[place(at)], kept)
                 }));
             }
             Work::Compress { fed, holds, work, packed } => {
@@ -90,10 +88,14 @@ impl Work<'_> {
                         continue;
                     }
                     let x = &x[place(at)];
-                    let packed = &mut packed[halves(padded(at))];
+                    let packed = &mut packed[indices(compressor, at)];
                     match fed {
+                        Some((kept, left)) if at.choice == Choice::Raw => {
+                            compressor.write_raw_with(at, x, kept, packed);
+                            left.fill(0.0);
+                        }
                         Some((kept, _)) if *holds => {
-                            compressor.rotate((call, at), x, kept, &mut work[padded(at)], packed)?;
+                            compressor.rotate((call, at), x, kept, &mut work[at.padded()], packed)?;
                         }
                         fed => {
                             let work = &mut work[..at.part.padded];
@@ -104,7 +106,7 @@ impl Work<'_> {
             }
             Work::FeedBack { residual, left } => {
                 for at in parts.iter().filter(|at| at.norm != 0) {
-                    compressor.feed_back((call, at), &mut residual[padded(at)], &mut left[place(at)])?;
+                    compressor.feed_back((call, at), &mut residual[at.padded()], &mut left[place(at)])?;
                 }
             }
             Work::Finish { sums, work } => {
@@ -114,10 +116,10 @@ impl Work<'_> {
                     match sums {
                         _ if at.norm == 0 => x.fill(0.0),
                         Some(Sums { bytes, counts }) => {
-                            let per_packet = compressor.coordinates(Mode::Compressed);
-                            let place = padded(at);
-                            let packets = place.start / per_packet..place.end / per_packet;
-                            let bytes = &bytes[packets.start * RESULT_LEN..packets.end * RESULT_LEN];
+                            let Some(form) = compressor.form(at.choice) else { continue };
+                            let (place, len) = (at.padded(), form.result_len());
+                            let packets = place.start / form.coordinates()..place.end / form.coordinates();
+                            let bytes = &bytes[packets.start * len..packets.end * len];
                             compressor.finish((call, at), &counts[packets], bytes, next, work, x)?;
                         }
                         None => {}
@@ -129,7 +131,8 @@ impl Work<'_> {
     }
 }
 
-/// Where packed indices of these coordinates are.
-fn halves(coordinates: Range<usize>) -> Range<usize> {
-    coordinates.start / 2..coordinates.end / 2
+/// Where the packed indices of a partition, or its words of RAW, are among those of its group.
+fn indices(compressor: &Compressor, at: &Measured) -> Range<usize> {
+    let width = compressor.form(at.choice).map_or(32, |form| usize::from(form.width()));
+    at.start * width / 8..at.padded().end * width / 8
 }

@@ -6,4 +6,5 @@ mod feedback;
 mod norms;
 mod results;
 mod shares;
+mod widths;
 mod world;

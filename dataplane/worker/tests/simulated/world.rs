@@ -5,10 +5,10 @@ use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Joiners, Registry, StaticJob};
-use thc_protocol::wire::{Shares, Welcome};
+use thc_protocol::wire::{Form, Shares, Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
 use thc_transport::{PacketIo, SimConfig, SimIo, SimNet};
-use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
+use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, Span, WorkerError};
 
 pub const JOB: JobId = JobId(7);
 pub const COOKIE: Cookie = Cookie(0xC00C1E);
@@ -68,6 +68,12 @@ pub struct Ps {
     pub admits: Admits,
 }
 
+fn install_tables(aggregator: &mut Aggregator, job: &StaticJob) {
+    for table in job.welcome.tables.iter() {
+        aggregator.install_table(table.id, table.into()).unwrap();
+    }
+}
+
 impl Ps {
     pub fn new(net: &SimNet, job: StaticJob, share: u8) -> Ps {
         Ps {
@@ -91,7 +97,7 @@ impl Ps {
     fn aggregator(job: &StaticJob, share: u8) -> Aggregator<Scalar> {
         let shard = Shard { index: share, count: job.welcome.shares.servers() };
         let mut aggregator = Aggregator::new(shard, 1 << 30);
-        aggregator.install_table(job.welcome.table, job.welcome.values).unwrap();
+        install_tables(&mut aggregator, job);
         aggregator
     }
 
@@ -153,7 +159,6 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             skip: JobConfig::may_skip(policy, quorum, workers),
             data_slots: 64,
             norm_slots: 8,
-            lane,
             tables: vec![TableId(3)],
         },
         welcome: Welcome {
@@ -161,18 +166,20 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             data_slots: 64,
             norm_slots: 8,
             quorum,
-            lane,
             policy,
             shards: 1,
             deadline: Duration::from_millis(50),
-            table: TableId(3),
-            bits: 4,
-            granularity: 30,
-            fraction: 1.0 / 32.0,
-            values: table.values16(),
+            tables: Tables::one(Table {
+                id: TableId(3),
+                bits: 4,
+                form: Form::new(4, lane).unwrap(),
+                granularity: 30,
+                fraction: 1.0 / 32.0,
+                t_p: table.t_p(),
+                values: table.values16(),
+            }),
             job_seed: 42,
             nonce: 0,
-            t_p: table.t_p(),
             block: 20,
             min_workers: workers,
             max_workers: workers,
@@ -260,15 +267,35 @@ impl World {
         &mut self,
         data: &mut [Vec<f32>],
         options: &[CallOptions],
+        at: impl FnMut(u64, &mut Ps),
+    ) -> Vec<Result<(), WorkerError>> {
+        let calls = self.engines.iter_mut().zip(data.iter()).zip(options);
+        let numbers =
+            calls.map(|((engine, data), &options)| engine.submit(options, None, data.len(), None)).collect();
+        self.reduce(data, numbers, at)
+    }
+
+    /// The same with each worker's plan.
+    pub fn allreduce_plan(
+        &mut self,
+        data: &mut [Vec<f32>],
+        plans: &[&[Span]],
+        feedback: Option<u64>,
+    ) -> Vec<Result<(), WorkerError>> {
+        let calls = self.engines.iter_mut().zip(data.iter()).zip(plans);
+        let submit = |((engine, data), plan): ((&mut Engine<SimIo>, &Vec<f32>), &&[Span])| {
+            engine.submit_plan(plan, feedback, None, data.len(), None)
+        };
+        let numbers = calls.map(submit).collect();
+        self.reduce(data, numbers, |_, _| {})
+    }
+
+    fn reduce(
+        &mut self,
+        data: &mut [Vec<f32>],
+        numbers: Vec<Result<u64, WorkerError>>,
         mut at: impl FnMut(u64, &mut Ps),
     ) -> Vec<Result<(), WorkerError>> {
-        let numbers: Vec<_> = self
-            .engines
-            .iter_mut()
-            .zip(data.iter())
-            .zip(options)
-            .map(|((engine, data), &options)| engine.submit(options, None, data.len(), None))
-            .collect();
         let mut outcomes: Vec<Option<Result<(), WorkerError>>> =
             numbers.iter().map(|n| n.as_ref().err().map(|e| Err(e.clone()))).collect();
         let mut turn = 0;

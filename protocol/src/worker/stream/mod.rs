@@ -7,7 +7,7 @@
 mod repeat;
 mod ring;
 
-pub use ring::{Form, Place};
+pub use ring::Place;
 
 use super::rtt::Rtt;
 use crate::wire::{HEADER_LEN, Header};
@@ -85,7 +85,8 @@ pub struct Stream {
     base: u64,
     next: u64,
     entries: Vec<Entry>,
-    rings: [Ring; 2],
+    /// One for each thing that packets can travel as.
+    rings: Vec<Ring>,
     /// By shard.
     queues: Vec<Queue>,
     /// Transmissions so far.
@@ -109,10 +110,16 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream over `slots` slots whose packets are `strides` bytes long (usual, raw) and whose
-    /// first seq is `first` (0 in a new session).
+    /// A stream over `slots` slots, with a ring for packets of each of these `strides` (bytes), whose first seq is `first` (0 in
+    /// a new session).
     #[must_use]
-    pub fn new(slots: u32, shards: u8, strides: [usize; 2], first: u64, rtt: Rtt) -> Stream {
+    pub fn new(
+        slots: u32,
+        shards: u8,
+        strides: impl IntoIterator<Item = usize>,
+        first: u64,
+        rtt: Rtt,
+    ) -> Stream {
         let slots = u64::from(slots);
         Stream {
             slots,
@@ -124,7 +131,7 @@ impl Stream {
             base: first,
             next: first,
             entries: vec![Entry::unused(); slots as usize],
-            rings: strides.map(|stride| Ring { stride, bytes: Vec::new() }),
+            rings: strides.into_iter().map(|stride| Ring { stride, bytes: Vec::new() }).collect(),
             queues: vec![Queue::default(); usize::from(shards.max(1))],
             order: 0,
             rtt,
@@ -177,13 +184,13 @@ impl Stream {
         open.min(self.slots - slot).min(block - slot % block) as usize
     }
 
-    /// Writes and sends the next `count` packets, at most [`Self::room`]. `header` gives all fields but round and slot,
+    /// Writes and sends the next `count` packets, at most [`Self::room`]. They lie in this `ring`; `header` gives all fields but round and slot,
     /// `place` where each belongs, `write` fills a payload.
     #[allow(clippy::too_many_arguments, reason = "what makes a packet")]
     pub fn send(
         &mut self,
         now: Duration,
-        form: Form,
+        ring: u8,
         count: usize,
         header: &Header,
         place: impl Fn(usize) -> Place,
@@ -197,7 +204,7 @@ impl Stream {
         }
         let first = (self.next % self.slots) as usize;
         let shard = Shard::of(SlotId(first as u16), self.shards);
-        let stride = self.rings[form as usize].stride;
+        let stride = self.rings[usize::from(ring)].stride;
         // Packets from here on lie in the ring and have not been sent.
         let mut unsent = first;
         for i in 0..count {
@@ -212,27 +219,27 @@ impl Stream {
             match outside {
                 Some(packet) => {
                     put(packet);
-                    self.send_ring(form, unsent..index, shard, tx);
+                    self.send_ring(ring, unsent..index, shard, tx);
                     unsent = index + 1;
                     tx.send_packed(shard, slot);
                 }
-                None => put(self.rings[form as usize].packets(self.slots, index..index + 1)),
+                None => put(self.rings[usize::from(ring)].packets(self.slots, index..index + 1)),
             }
             self.order += 1;
             let late = self.entries[index].foreseen == Some(round);
             self.entries[index] =
-                Entry { outside: is_outside, late, ..Entry::new(seq, self.order, now, place, form) };
+                Entry { outside: is_outside, late, ..Entry::new(seq, self.order, now, place, ring) };
             self.push(index as u32);
         }
-        self.send_ring(form, unsent..first + count, shard, tx);
+        self.send_ring(ring, unsent..first + count, shard, tx);
         tx.flush();
         self.next += count as u64;
         self.stats.sent += count as u64;
     }
 
-    fn send_ring(&mut self, form: Form, packets: Range<usize>, shard: u8, tx: &mut impl Tx) {
+    fn send_ring(&mut self, ring: u8, packets: Range<usize>, shard: u8, tx: &mut impl Tx) {
         if !packets.is_empty() {
-            let ring = &mut self.rings[form as usize];
+            let ring = &mut self.rings[usize::from(ring)];
             let stride = ring.stride;
             tx.send(shard, ring.packets(self.slots, packets), stride);
         }
@@ -284,15 +291,15 @@ impl Stream {
     #[must_use]
     pub fn kept_payload(&self, slot: SlotId, round: Round) -> Option<&[u8]> {
         let index = self.find(slot, round).filter(|&index| !self.entries[index].outside)?;
-        let ring = &self.rings[self.entries[index].form as usize];
+        let ring = &self.rings[usize::from(self.entries[index].ring)];
         ring.bytes.get(index * ring.stride + HEADER_LEN..(index + 1) * ring.stride)
     }
 
-    /// A result for (slot, round), of a packet of this form, has come.
-    pub fn finish(&mut self, now: Duration, form: Form, slot: SlotId, round: Round) -> Finish {
+    /// A result for (slot, round), of a packet of this ring, has come.
+    pub fn finish(&mut self, now: Duration, ring: u8, slot: SlotId, round: Round) -> Finish {
         let Some(index) = self.find(slot, round) else { return Finish::Nothing };
         let entry = self.entries[index];
-        if entry.state != State::Outstanding || entry.form != form {
+        if entry.state != State::Outstanding || entry.ring != ring {
             return Finish::Nothing;
         }
         Finish::First(self.answer(now, index))

@@ -219,11 +219,11 @@ impl Stream {
         self.stats.repeated += 1;
         let slot = SlotId(index as u16);
         let shard = Shard::of(slot, self.shards);
-        let Entry { form, outside, .. } = self.entries[index];
+        let Entry { ring, outside, .. } = self.entries[index];
         if outside {
             tx.repeat_packed(shard, slot, flags);
         } else {
-            let packet = self.rings[form as usize].packets(self.slots, index..index + 1);
+            let packet = self.rings[usize::from(ring)].packets(self.slots, index..index + 1);
             Header::set_flags(packet, flags);
             tx.send(shard, packet, packet.len());
         }

@@ -7,16 +7,6 @@ use std::time::Duration;
 /// No entry.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Which of a stream's two packet lengths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Form {
-    /// The usual one.
-    Usual,
-    /// RAW packets of a data stream.
-    Raw,
-}
-
 /// What a packet carries: which part of which call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -69,7 +59,8 @@ pub(super) struct Entry {
     pub lost: bool,
     /// The recovery that repeated it, by number.
     pub recovery: u64,
-    pub form: Form,
+    /// Which of the stream's rings it lies in: what it travels as.
+    pub ring: u8,
     /// Kept by whoever sends it, not in the ring.
     pub outside: bool,
     /// The round of this slot whose sum came before its packet was sent,
@@ -82,7 +73,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// A packet sent for the first time.
-    pub fn new(seq: u64, order: u64, sent: Duration, place: Place, form: Form) -> Entry {
+    pub fn new(seq: u64, order: u64, sent: Duration, place: Place, ring: u8) -> Entry {
         Entry {
             seq,
             order,
@@ -94,7 +85,7 @@ impl Entry {
             repeated: false,
             lost: false,
             recovery: 0,
-            form,
+            ring,
             outside: false,
             foreseen: None,
             late: false,
@@ -105,6 +96,6 @@ impl Entry {
 
     /// A place without a packet.
     pub fn unused() -> Entry {
-        Entry { state: State::Unused, ..Entry::new(0, 0, Duration::ZERO, Place::default(), Form::Usual) }
+        Entry { state: State::Unused, ..Entry::new(0, 0, Duration::ZERO, Place::default(), 0) }
     }
 }

@@ -1,0 +1,192 @@
+//! The lookup tables of a job, as they are written and as workers are told.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use thc_codec::CodecError;
+use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
+use thc_protocol::aggregator::Lookup;
+use thc_protocol::wire::{Form, MAX_TABLES, Table};
+use thc_protocol::{Lane, TableId};
+
+use super::error::{ConfigError, Place};
+use super::number;
+use super::text::Fraction;
+
+const DEFAULT_BITS: u64 = 4;
+/// Ids of tables have a byte, and 0 is RAW's (P1).
+const MAX_TABLE: u64 = 255;
+
+/// A lookup table of a job, beside its first, whose keys are the job's.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TableOptions {
+    /// Its number.
+    pub table: Option<u64>,
+    /// b: 1 to 4, or 8.
+    pub bits: Option<u64>,
+    /// g.
+    pub granularity: Option<u64>,
+    /// p.
+    pub fraction: Option<Fraction>,
+    /// Bits per sum.
+    pub lane: Option<u64>,
+}
+
+impl FromStr for TableOptions {
+    type Err = String;
+
+    /// `bits=2` or `bits=2,lane=4,granularity=5,fraction=1/32,table=7`.
+    fn from_str(text: &str) -> Result<TableOptions, String> {
+        let mut table = TableOptions::default();
+        for part in text.split(',') {
+            let Some((key, value)) = part.split_once('=').map(|(key, value)| (key.trim(), value.trim()))
+            else {
+                return Err(format!("{part:?} is no key with a value: write it like bits=2,lane=8"));
+            };
+            let number =
+                || value.parse().map(Some).map_err(|_| format!("{key} is {value:?}, which is no number"));
+            match key {
+                "table" => table.table = number()?,
+                "bits" => table.bits = number()?,
+                "granularity" => table.granularity = number()?,
+                "lane" => table.lane = number()?,
+                "fraction" => table.fraction = Some(value.parse()?),
+                _ => {
+                    return Err(format!(
+                        "there is no {key:?}: keys are bits, lane, granularity, fraction and table"
+                    ));
+                }
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// The tables of all jobs so far: a number means the same table in each.
+pub(super) type Known = BTreeMap<u8, (u16, Lookup)>;
+
+impl TableOptions {
+    /// The job's tables, `self` first. Numbers that are not given follow from the job's and from what others have.
+    pub fn with(
+        &self,
+        more: &[TableOptions],
+        job: u16,
+        workers: u8,
+        known: &mut Known,
+    ) -> Result<Vec<Table>, ConfigError> {
+        let place = Place::Job(job);
+        if more.len() >= MAX_TABLES {
+            let mend = format!("a job has at most {MAX_TABLES} tables, its first included");
+            let value = format!("a list of {}", more.len());
+            return Err(ConfigError::Value { place, key: "tables", value, mend });
+        }
+        let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
+        for options in [self].into_iter().chain(more) {
+            let table = options.solve(job, workers)?;
+            let lookup = Lookup::from(&table);
+            let given = options.table.or((tables.is_empty()).then(|| default_table(job)));
+            let free = |id: &u64| {
+                let id = *id as u8;
+                let other = known.get(&id).is_some_and(|(_, held)| *held != lookup);
+                let explicit = |options: &TableOptions| options.table == Some(id.into());
+                !other && !tables.iter().any(|table| table.id.0 == id) && !more.iter().any(explicit)
+            };
+            let id = given.or_else(|| (1..=MAX_TABLE).rev().find(free)).unwrap_or(0);
+            let id = number(place, "table", Some(id), 0, 1..=MAX_TABLE)? as u8;
+            if tables.iter().any(|table| table.id.0 == id) {
+                let mend = "two of its tables have this number, give each its own from 1 to 255".to_owned();
+                return Err(ConfigError::Value { place, key: "table", value: id.to_string(), mend });
+            }
+            match known.insert(id, (job, lookup)) {
+                Some((first, held)) if held != lookup => {
+                    return Err(ConfigError::SameTable { first, second: job, table: id });
+                }
+                _ => tables.push(Table { id: TableId(id), ..table }),
+            }
+        }
+        Ok(tables)
+    }
+
+    /// The table as told, or the best for so many workers; without a number.
+    fn solve(&self, job: u16, workers: u8) -> Result<Table, ConfigError> {
+        let place = Place::Job(job);
+        let given = self.bits.unwrap_or(DEFAULT_BITS);
+        let default = if given == 8 { 16 } else { 8 };
+        let lane = self.lane.unwrap_or(default);
+        let value = |key, value: u64, mend: &str| ConfigError::Value {
+            place,
+            key,
+            value: value.to_string(),
+            mend: mend.to_owned(),
+        };
+        let bits = match given {
+            1..=4 | 8 => given as u8,
+            _ => return Err(value("bits", given, "indices have 1, 2, 3, 4 or 8 bits")),
+        };
+        let width = u8::try_from(lane).ok().and_then(Lane::from_bits);
+        let width = width.ok_or_else(|| value("lane", lane, "use 4, 8 or 16"))?;
+        let form = Form::new(bits, width).ok_or_else(|| value("lane", lane, "bits = 8 needs lane = 16"))?;
+        let table = self.lookup(job, workers, bits, width)?;
+        Ok(Table {
+            id: TableId(0),
+            bits,
+            form,
+            granularity: table.granularity(),
+            fraction: table.fraction(),
+            t_p: table.t_p(),
+            values: table.values16(),
+        })
+    }
+
+    fn lookup(&self, job: u16, workers: u8, bits: u8, lane: Lane) -> Result<LookupTable, ConfigError> {
+        let place = Place::Job(job);
+        let missing = |key| ConfigError::Missing {
+            place,
+            key,
+            mend: "give granularity and fraction, or neither to have both chosen",
+        };
+        let wider = match lane {
+            Lane::Bits4 => "lane = 8",
+            Lane::Bits8 | Lane::Bits16 => "lane = 16",
+        };
+        let (granularity, Fraction(fraction)) = match (self.granularity, self.fraction) {
+            (Some(granularity), Some(fraction)) => (granularity, fraction),
+            (Some(_), None) => return Err(missing("fraction")),
+            (None, Some(_)) => return Err(missing("granularity")),
+            (None, None) => {
+                return choose(bits, lane.bits(), u32::from(workers)).map(|choice| choice.table).map_err(
+                    |cause| match cause {
+                        CodecError::LaneTooNarrow { .. } => {
+                            let mend = format!("use {wider}, fewer bits or fewer workers");
+                            ConfigError::NoGranularity { job, workers, bits, lane: lane.bits(), mend }
+                        }
+                        cause => ConfigError::Table { job, cause },
+                    },
+                );
+            }
+        };
+        let least = (1u64 << bits) - 1;
+        let granularity =
+            number(place, "granularity", Some(granularity), 0, least..=u64::from(MAX_GRANULARITY))? as u16;
+        let (sum, max) = (u32::from(granularity) * u32::from(workers), lane.max_sum());
+        if sum > max {
+            let fits = u64::from(max) / u64::from(workers);
+            let mend = if fits >= least {
+                format!("use a granularity of at most {fits}, or {wider}")
+            } else {
+                format!("use {wider}, or fewer bits with a smaller granularity")
+            };
+            let bits = lane.bits();
+            return Err(ConfigError::LaneOverflow { job, workers, granularity, sum, bits, max, mend });
+        }
+        LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
+    }
+}
+
+/// The id of a job's first table if none is given. It follows from the job's number alone, so that it stays the same in a
+/// server started again with other jobs.
+fn default_table(job: u16) -> u64 {
+    (u64::from(job) + MAX_TABLE - 1) % MAX_TABLE + 1
+}
