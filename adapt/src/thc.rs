@@ -24,22 +24,22 @@ const RAW: f64 = 256.0;
 
 /// Bytes that a worker sends and receives for a tensor, headers from IPv4 on included.
 ///
-/// `index_bits` is what an index takes on the wire, `lane_bits` what a sum takes; a packet has as many coordinates as
-/// 1024 bytes of sums hold. `block` is log₂ of a full partition.
+/// `index_bits` is what an index takes on the wire, `lane_bits` what a sum takes; a packet has 1024 coordinates, of 16-bit sums 512. `block`
+/// is log₂ of a full partition.
 ///
 /// # Errors
-/// [`AdaptError::Parameter`] for an index of other than 1, 2, 3, 4 or 8 bits, and a sum of other than 8 or 16.
+/// [`AdaptError::Parameter`] for an index of other than 1, 2, 3, 4 or 8 bits, and a sum of other than 4, 8 or 16.
 pub fn bytes(coordinates: usize, index_bits: u8, lane_bits: u8, block: u8) -> Result<f64, AdaptError> {
     if ![1, 2, 3, 4, 8].contains(&index_bits) {
         let value = f64::from(index_bits);
         return Err(AdaptError::Parameter { what: "the bits of an index", value, range: "1, 2, 3, 4 or 8" });
     }
-    if ![8, 16].contains(&lane_bits) {
+    if ![4, 8, 16].contains(&lane_bits) {
         let value = f64::from(lane_bits);
-        return Err(AdaptError::Parameter { what: "the bits of a sum", value, range: "8 or 16" });
+        return Err(AdaptError::Parameter { what: "the bits of a sum", value, range: "4, 8 or 16" });
     }
-    let per_packet = RESULT * 8.0 / f64::from(lane_bits);
-    let data = 2.0 * HEADERS + per_packet * f64::from(index_bits) / 8.0 + RESULT;
+    let per_packet = if lane_bits == 16 { 512.0 } else { 1024.0 };
+    let data = 2.0 * HEADERS + per_packet * f64::from(index_bits + lane_bits) / 8.0;
     let total = partition::split(coordinates, block)
         .map(|part| 2.0 * (HEADERS + NORM) + (part.padded as f64 / per_packet).ceil() * data);
     Ok(total.sum())
@@ -154,6 +154,8 @@ mod tests {
         assert_eq!(bytes(1, 4, 8, 20).unwrap(), 560.0 + 1072.0 + 136.0);
         // 16-bit sums: twice as many packets of half as many indices.
         assert_eq!(bytes(1 << 20, 4, 16, 20).unwrap(), 2048.0 * (304.0 + 1072.0) + 136.0);
+        // 2-bit indices and 4-bit sums.
+        assert_eq!(bytes(1 << 20, 2, 4, 20).unwrap(), 1024.0 * (304.0 + 560.0) + 136.0);
         assert_eq!(bytes(0, 4, 8, 20).unwrap(), 0.0);
         assert_eq!(raw_bytes(1 << 20, 20), 4096.0 * 2.0 * 1072.0 + 136.0);
         assert_eq!(raw_bytes(1, 20), 4.0 * 2.0 * 1072.0 + 136.0);

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -54,6 +55,15 @@ def end(process: subprocess.Popen[Any], patience: float = 3.0) -> None:
             process.wait()
 
 
+def _tables(workers: int) -> str:
+    """Those of a job whose hooks choose."""
+    if find_spec("thc") is None or find_spec("torch") is None:
+        return ""
+    from thc.torch.adaptive import tables_for
+
+    return ", ".join("{ " + table.replace("=", " = ") + " }" for table in tables_for(workers))
+
+
 class Server:
     """thc-ps with a job for each policy, one for hooks that choose, and one for what is not compressed. `keys` are further ones of its configuration file."""
 
@@ -66,6 +76,7 @@ class Server:
         each = "".join(f"{key} = {value}\n" for key, value in keys.items() if key in self.JOB_KEYS)
         jobs = "".join(
             f'[[job]]\njob = {job}\ncookie = "{cookie:#x}"\nworkers = {workers}\npolicy = "{policy}"\n{each}'
+            + (f"tables = [{_tables(workers)}]\n" if job == 3 else "")
             for job, policy in ((1, "reliable"), (2, "best-effort"), (3, "reliable"), (4, "reliable")))
         name = f"thc-ps-{address.rpartition(':')[2]}"
         config = folder / f"{name}.toml"

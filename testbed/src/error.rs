@@ -75,7 +75,9 @@ pub enum Error {
         reason: String,
     },
     /// A choice that is none.
-    #[error("--choices {choice:?}: write bits, 1, 2, 3, 4 or 8, or raw")]
+    #[error(
+        "--choices {choice:?} is no table: write bits of an index (1, 2, 3, 4 or 8) and of a sum, like 2/4, 3/8 or 8/16, or raw"
+    )]
     UnknownChoice {
         /// As given.
         choice: String,

@@ -236,13 +236,13 @@ fn layers_get_choices_from_profiles_and_gradients() {
     let (cost, default) = (found["cost"].as_f64().unwrap(), found["default_cost"].as_f64().unwrap());
     assert!(cost < 0.9 * default, "{cost} {default}");
     assert!(found["error"].as_f64().unwrap() <= found["bound"].as_f64().unwrap());
-    let bits = |at: usize| found["rows"][at]["choice"].as_str().unwrap().parse::<u8>().unwrap();
+    let bits = |at: usize| found["rows"][at]["choice"].as_str().unwrap()[..1].parse::<u8>().unwrap();
     assert!(bits(0) > bits(1), "{found}");
     let exact = json(&format!("adapt {} -n 4 --exact --json", profile.display()));
     near(&exact["cost"], exact["least_cost"].as_f64().unwrap(), 1e-6 * cost);
     assert!(exact["cost"].as_f64().unwrap() <= cost);
     let text = String::from_utf8(thc(&format!("adapt {} --default 3", profile.display())).stdout).unwrap();
-    assert!(text.contains("large and quiet") && text.contains("with 3 for all"), "{text}");
+    assert!(text.contains("large and quiet") && text.contains("with 3/8 for all"), "{text}");
 
     // The same from gradients of those norms.
     let gradients = folder.path().join("gradients.npz");
@@ -287,7 +287,9 @@ fn layers_that_cannot_be_chosen_for_are_one_clear_line() {
         (write("e.json", "{\"layer\": []}"), 1, "no layers"),
         (write("f.toml", "[[layer]]\nname = 'x'\nsize = 3\nnorm = -1.0"), 1, "layer \"x\" has a norm of -1"),
         (format!("{good} --choices 2,5"), 2, "\"5\""),
-        (format!("{good} --default 1"), 2, "none of the choices 2, 3, 4, 8, raw"),
+        (format!("{good} --choices 8/8"), 2, "\"8/8\""),
+        (format!("{good} --choices 3/4"), 2, "4 workers with bit budget 3 overflow"),
+        (format!("{good} --choices 2,3,raw"), 2, "none of the choices 2/8, 3/8, raw"),
         (format!("{good} --choices 2,3 --default 3 --bound 1e-9"), 1, "above the bound"),
         (format!("{good} --workers 65"), 2, "--workers"),
         (format!("{good} --exact --steps 5"), 2, "--steps"),

@@ -35,7 +35,7 @@ def carry_out(runs: list[dict[str, Any]], workers: int, folder: Path, until: flo
             cookie = secrets.randbits(32)
             server = Server(program, workers, f"127.0.0.1:{free_port()}", [], cookie, Path(place))
             try:
-                given = {"ps": server.address, "job": 1, "cookie": cookie}
+                given = {"ps": server.address, "job": 3, "cookie": cookie}
                 yield from _crew(part, workers, folder, until, {"BENCH_GROUP": json.dumps(given)}, say)
             finally:
                 end(server.process)

@@ -6,6 +6,7 @@ more call in the order of calls: it is lost, repeated and given up like any othe
 
 from __future__ import annotations
 
+import fnmatch
 import math
 import struct
 import time
@@ -20,15 +21,18 @@ import torch
 from thc import adapt
 from thc.errors import ConfigError
 from thc.group import Group
+from thc.torch.layout import Layout
 from thc.torch.plan import Plan
 
-__all__ = ["Adapt", "Adaptive"]
+__all__ = ["Adapt", "Adaptive", "tables_for"]
 
 RAW = "raw"
 _NEVER = 0xFFFF_FFFF
 """The threshold when compression never pays."""
 _TICK = 1e-7
 """Seconds; times are told in these."""
+SHORTEST = 4096
+"""Coordinates of a span; shorter ones would be padding for the most part."""
 LOOKS = 8
 """Steps whose gradients a choice goes by."""
 SETTLE = 2
@@ -43,8 +47,10 @@ class Adapt:
       not, and the times of both, by size of tensor, tell from which size on compression pays. A tensor is what travels in one
       call, which is a bucket of DDP.
     - ``layerwise``: L-GreCo's choice among the job's tables, each ``every`` steps.
-    - ``default``: bits of the table whose error, used for all, is what may be lost; by default those of the job's first table.
-    - ``choices``: bits of the tables to choose from; by default all that the job has.
+    - ``default``: the table whose error, used for all, is what may be lost; by default the job's first. Tables are named by bits of an
+      index and of a sum, ``"4/8"``, or by bits of an index, ``4``.
+    - ``choices``: the tables to choose from; by default all that the job has.
+    - ``fixed``: parameters, by name or pattern, that always get this table, or ``"raw"``.
     - ``exact``: solve without steps.
     - ``changed``: by what share a tensor's time must be off for the link to count as another one: then all is measured anew.
     """
@@ -53,8 +59,9 @@ class Adapt:
     threshold: bool = True
     warmup: int = 12
     layerwise: bool = True
-    default: int | None = None
-    choices: Sequence[int] | None = None
+    default: int | str | None = None
+    choices: Sequence[int | str] | None = None
+    fixed: Mapping[str, int | str] = field(default_factory=dict)
     exact: bool = False
     changed: float = 0.5
 
@@ -89,10 +96,12 @@ class Table:
     """One of the job's tables."""
 
     name: str
+    """Bits of an index and of a sum."""
     bits: int
     lane: int
     nmse: float
-    number: int = 0
+    id: int
+    """The job's."""
 
 
 @dataclass
@@ -119,14 +128,8 @@ class Adaptive:
         self._excluded = frozenset(excluded)
         self._block = job.block
         self.tables = _tables_of(group, options)
-        bits = [table.bits for table in self.tables]
-        default = self.tables[0].bits if options.default is None else options.default
-        if default not in bits:
-            raise ConfigError(
-                f"adapt: default is {default} bits, but the job's tables have {', '.join(map(str, bits))}: choose one of them, or "
-                "give the job such a table"
-            )
-        self._default = bits.index(default)
+        self._default = 0 if options.default is None else _named(self.tables, options.default, "default")
+        self._fixed = self._read_fixed(options.fixed)
         self.threshold = 0
         """Tensors of fewer coordinates are not compressed."""
         self.table = adapt.ThresholdTable()
@@ -134,12 +137,30 @@ class Adaptive:
         self.plans: list[Plan] = []
         self.seconds = 0.0
         """What all of it has taken on this rank, in time of the lane."""
-        self._choice = dict.fromkeys(self._sizes, self._default)
+        self._choice = self._defaults()
+        self._spans: dict[int, list[tuple[int, int | str]]] = {}
+        """By layout, until the next choice."""
         self._squares: dict[str, list[float]] = {}
         self._clocks: dict[int, _Clock] = {}
         self._tensor: dict[str, int] = {}
         """By parameter, the coordinates of the tensor that it travels in."""
         self._begin(first)
+
+    def _read_fixed(self, fixed: Mapping[str, int | str]) -> dict[str, int | None]:
+        """By parameter: the number of its table, or nothing for raw."""
+        found: dict[str, int | None] = {}
+        for pattern, choice in fixed.items():
+            names = fnmatch.filter(self._sizes, pattern)
+            if not names:
+                raise ConfigError(f"adapt: fixed names {pattern}, which is no parameter of this model: see model.named_parameters()")
+            number = None if choice == RAW else _named(self.tables, choice, "fixed")
+            found.update(dict.fromkeys(names, number))
+        return found
+
+    def _defaults(self) -> dict[str, int]:
+        """Where nothing was measured: the default, and what is fixed."""
+        fixed = {name: number for name, number in self._fixed.items() if number is not None}
+        return dict.fromkeys(self._sizes, self._default) | fixed
 
     def fingerprint(self) -> int:
         """Of what must be the same on all ranks."""
@@ -153,12 +174,13 @@ class Adaptive:
         self.table = adapt.ThresholdTable()
         self._clocks.clear()
         self.threshold = 0
+        self._spans.clear()
         self._measured = not self.options.threshold
         self._next = step + SETTLE + (self.options.warmup if self.options.threshold else LOOKS)
 
     def restart(self, step: int) -> None:
         """Begins with all defaults, as after a time without the server: on all ranks alike."""
-        self._choice = dict.fromkeys(self._sizes, self._default)
+        self._choice = self._defaults()
         self._squares.clear()
         self._begin(step)
 
@@ -179,15 +201,48 @@ class Adaptive:
         """Whether both ways are being timed."""
         return not self._measured
 
-    def raw_now(self, step: int, length: int) -> bool:
+    def spans(self, layout: Layout, step: int) -> list[tuple[int, int | str]]:
+        """How a bucket travels in this step: coordinates, and the id of their table or "raw"."""
+        if self.raw_now(layout.length, step):
+            return [(layout.length, RAW)]
+        if layout.key not in self._spans:
+            self._spans[layout.key] = self._cut(layout)
+        return self._spans[layout.key]
+
+    def raw_now(self, length: int, step: int) -> bool:
         """Whether a tensor of so many coordinates travels raw in this step."""
         if not self._measured:
             return (step - self._from) % 2 == 0  # SlimGC counts steps from 1: the odd ones
         return length < self.threshold
 
-    def choice(self, name: str) -> int:
-        """The number of a parameter's table."""
-        return self.tables[self._choice.get(name, self._default)].number
+    def _cut(self, layout: Layout) -> list[tuple[int, int | str]]:
+        runs: list[tuple[int, int | None]] = []
+
+        def add(length: int, choice: int | None) -> None:
+            if runs and runs[-1][1] == choice:
+                length += runs.pop()[0]
+            runs.append((length, choice))
+
+        for segment in layout.segments:
+            add(segment.length, None if self._never(segment.name) else self._choice[segment.name])
+        # Each span is padded to whole packets: a short one goes along with the better neighbour that is compressed, too.
+        while True:
+            short = [at for at, (length, choice) in enumerate(runs) if length < SHORTEST and choice is not None]
+            for at in short:
+                beside = [i for i in (at - 1, at + 1) if 0 <= i < len(runs) and runs[i][1] is not None]
+                if beside:
+                    break
+            else:
+                return [(length, RAW if choice is None else self.tables[choice].id) for length, choice in runs]
+            better = min(beside, key=lambda i: self.tables[runs[i][1] or 0].nmse)
+            joined = [(length, runs[better][1] if i == at else choice) for i, (length, choice) in enumerate(runs)]
+            runs.clear()
+            for length, choice in joined:
+                add(length, choice)
+
+    def _never(self, name: str) -> bool:
+        """Whether a parameter always travels raw."""
+        return name in self._excluded or (name in self._fixed and self._fixed[name] is None)
 
     def measures(self, step: int) -> bool:
         """Whether this rank looks at the gradients of a step: rank 0, in the last ones before a choice."""
@@ -280,6 +335,7 @@ class Adaptive:
         told = self._exchange(own)
         first = told[0]
         self._choice = {name: first[2 + 2 * at] for at, name in enumerate(names)}
+        self._spans.clear()
         squares = [struct.unpack("<f", struct.pack("<I", first[3 + 2 * at]))[0] for at in range(len(names))]
         self._squares.clear()
         self._clocks.clear()
@@ -298,10 +354,14 @@ class Adaptive:
         return adapt.thc_bytes(whole, table.bits, lane=table.lane, block=self._block) * length / whole
 
     def _is_raw(self, name: str) -> bool:
-        return name in self._excluded or self._tensor.get(name, _NEVER) < self.threshold
+        return self._never(name) or self._tensor.get(name, _NEVER) < self.threshold
 
     def _solve(self, names: Sequence[str], squares: Sequence[float]) -> list[int]:
-        included = [at for at, name in enumerate(names) if not self._is_raw(name)]
+        included = [at for at, name in enumerate(names) if not self._is_raw(name) and name not in self._fixed]
+        defaults = self._defaults()
+        choices = [defaults[name] for name in names]
+        if not included:
+            return choices
         costs, errors = self._columns([names[at] for at in included], [squares[at] for at in included])
         uniform = adapt.price(costs, errors, [self._default] * len(included))
         found = uniform
@@ -309,7 +369,6 @@ class Adaptive:
             found = adapt.layerwise(costs, errors, uniform.error * (1 + 1e-9), exact=self.options.exact)
         except ConfigError:
             pass  # the default fits exactly, but not in steps
-        choices = [self._default] * len(names)
         for at, choice in zip(included, found.choices if found.cost < uniform.cost else uniform.choices):
             choices[at] = choice
         return choices
@@ -355,9 +414,10 @@ class Adaptive:
         if unknown:
             raise ConfigError(f"adapt: the checkpoint has a choice for {unknown[0]}, which is no parameter of this model")
         self.plans = [Plan.from_dict(plan) for plan in state["plans"]]
-        self._choice = dict.fromkeys(self._sizes, self._default)
+        self._choice = self._defaults()
         for name, table in state["choices"].items():
             self._choice[name] = numbers.get(table, self._default)
+        self._spans.clear()
         if state["measured"]:
             self._measured, self.threshold = True, int(state["threshold"])
             self._next = max(int(state["next"]), step)
@@ -365,21 +425,36 @@ class Adaptive:
             self._begin(step)
 
 
+def tables_for(workers: int) -> list[str]:
+    """Further tables worth having in a job of so many workers whose first has 4 bits: of each width the one with the narrowest sums
+    that fit, and 8 bits for layers that must not lose much."""
+    fitting = [(bits, lane) for bits in (1, 2, 3) for lane in (4, 8) if ((1 << bits) - 1) * workers < 1 << lane]
+    narrowest = [form for at, form in enumerate(fitting) if at == 0 or fitting[at - 1][0] != form[0]]
+    return [f"bits={bits},lane={lane}" for bits, lane in [*narrowest, (8, 16)]]
+
+
 def _tables_of(group: Group, options: Adapt) -> list[Table]:
-    """The job's tables that a policy may use."""
+    """The job's tables that a policy may use; its first is the first."""
     job = group.job
-    nmse = adapt.thc_error(job.bits, job.workers, lane=job.lane).nmse
-    tables = [Table(f"{job.bits} bits", job.bits, job.lane, nmse)]
+    tables = []
+    for told in group.tables:
+        nmse = adapt.thc_error(told.bits, job.workers, told.granularity, told.fraction).nmse
+        tables.append(Table(f"{told.bits}/{told.lane}", told.bits, told.lane, nmse, told.id))
     if options.choices is not None:
-        have = {table.bits for table in tables}
-        lacking = [bits for bits in options.choices if bits not in have]
-        if lacking:
-            raise ConfigError(
-                f"adapt: choices has {lacking[0]} bits, but the job's tables have {', '.join(map(str, sorted(have)))}: give the "
-                "job such a table"
-            )
-        tables = [table for table in tables if table.bits in options.choices]
+        wanted = [_named(tables, choice, "choices") for choice in options.choices]
+        tables = [table for at, table in enumerate(tables) if at in wanted]
+    if not tables:
+        raise ConfigError("adapt: choices is empty: name some of the job's tables, or leave it out")
     return tables
+
+
+def _named(tables: Sequence[Table], name: int | str, option: str) -> int:
+    """Which table is meant."""
+    for at, table in enumerate(tables):
+        if name in (table.bits, table.name):
+            return at
+    have = ", ".join(table.name for table in tables)
+    raise ConfigError(f"adapt: {option} has the table {name}, but this job's tables are {have}: name one of them, or give the job such a table")
 
 
 def _ticks(seconds: float) -> int:

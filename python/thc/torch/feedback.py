@@ -63,16 +63,6 @@ class FeedbackStore:
         for name, _ in places:
             self._of_parameter[name] = layout.key
 
-    def flush(self, layout: Layout, data: torch.Tensor) -> None:
-        """Before a bucket travels whole: what was left out of its parameters goes along, and is forgotten."""
-        if not any(s.name in self._of_parameter or s.name in self._aside for s in layout.segments):
-            return
-        self._take_all()
-        for segment in layout.segments:
-            left = self._aside.pop(segment.name, None)
-            if left is not None and left.size == segment.length:
-                data[segment.slice] += torch.from_numpy(left.copy())
-
     def _read(self) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
         """All feedback in the group, by parameter."""
         found = {}

@@ -98,6 +98,8 @@ class Hook:
         self._adaptive = None if options.adapt is None else self._adapting(options.adapt, model)
 
     def _adapting(self, options: Adapt, model: Any) -> Adaptive:
+        if self.options.uncompressed != "raw":
+            raise errors.ConfigError('adapt sends what is not compressed in the same call: leave uncompressed="process-group" out')
         module = getattr(model, "module", model)
         sizes = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
         raw = [name for name, size in sizes.items() if not self._compresses(name, size)]
@@ -191,7 +193,9 @@ class Hook:
             for parameter, gradient in zip(parameters, gradients):
                 name = self._names.setdefault(id(parameter), f"p{len(self._names)}")
                 length = gradient.numel()
-                segments.append(Segment(name, offset, length, self._compresses(name, length)))
+                # With adapt, what is not compressed is a span of the same call.
+                compressed = self._adaptive is not None or self._compresses(name, length)
+                segments.append(Segment(name, offset, length, compressed))
                 offset += length
             # DDP makes other buckets: what was for the old ones may go.
             for old in self._layouts.values():
@@ -305,15 +309,12 @@ class Hook:
             return
         if adaptive.measures(self.steps):
             adaptive.look(layout.segments, data)
-        raw = adaptive.raw_now(self.steps, layout.length)
+        key = self._key(layout)
+        spans = adaptive.spans(layout, self.steps)
+        raw = spans == [(layout.length, "raw")]
         computed = self.group.stats().compression if adaptive.warming else 0.0
         started = time.perf_counter()
-        if raw:
-            if not adaptive.warming:
-                self._feedback.flush(layout, data)
-            self._uncompressed(data)
-        else:
-            self._compressed(layout, data)
+        self.group.allreduce(data.numpy(), feedback=key, plan=spans)
         seconds = time.perf_counter() - started
         if adaptive.warming:
             computed = min(seconds, self.group.stats().compression - computed)
@@ -321,10 +322,7 @@ class Hook:
 
     def _compressed(self, layout: Layout, data: torch.Tensor) -> None:
         """The same for a bucket of which something is compressed."""
-        key = None
-        if self.options.feedback:
-            self._feedback.settle(layout)
-            key = layout.key
+        key = self._key(layout)
         if not layout.aside:
             self.group.allreduce(data.numpy(), feedback=key)
             return
@@ -339,6 +337,13 @@ class Hook:
                 data[place] = 0.0
             self.group.allreduce(data.numpy(), feedback=key)
         scatter(aside, data, layout.aside)
+
+    def _key(self, layout: Layout) -> int | None:
+        """Under which the bucket's error feedback is kept."""
+        if not self.options.feedback:
+            return None
+        self._feedback.settle(layout)
+        return layout.key
 
     def _uncompressed(self, data: torch.Tensor) -> None:
         if self.options.uncompressed == "raw":

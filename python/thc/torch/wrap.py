@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from thc import environment
 from thc.errors import ConfigError
 from thc.group import Group
+from thc.torch.adaptive import tables_for
 from thc.torch.hook import Hook, hook
 
 __all__ = ["hook_of", "wrap"]
@@ -52,7 +53,8 @@ def wrap(
     a share of it on each host, or rank 0 all of it where all ranks are on one.
     ``options`` are those of :func:`thc.torch.hook`, and without a ``group`` also those of
     :class:`thc.Group`, ``server={...}`` for the options of an embedded :class:`thc.Server`, and ``address``, ``port``,
-    ``cookie``, ``colocated`` of :meth:`thc.Group.local`. :func:`hook_of` finds the hook.
+    ``cookie``, ``colocated`` of :meth:`thc.Group.local`. With ``adapt`` embedded servers have tables of several widths to choose from.
+    :func:`hook_of` finds the hook.
     """
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(ddp).__name__}")
@@ -68,9 +70,12 @@ def wrap(
             if group is None or group.closed:
                 group = _of_environment[rank] = Group.from_env(worker=rank, **joining)
         else:
+            ranks = dist.get_world_size(ddp.process_group)
+            if options.get("adapt"):
+                embedded["server"] = {"tables": tables_for(ranks), **(embedded.get("server") or {})}
             group = Group.local(
                 dist.get_rank(ddp.process_group),
-                dist.get_world_size(ddp.process_group),
+                ranks,
                 store=_Gather(_given(ddp)),
                 **embedded,
                 **joining,

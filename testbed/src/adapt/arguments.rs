@@ -11,6 +11,11 @@ use super::profile::Profile;
 use super::report::{Report, Row};
 use crate::error::{Error, Result};
 
+const RAW: &str = "raw";
+/// Bits of an index and of a sum (P2).
+const FORMS: [(u8, u8); 12] =
+    [(1, 4), (1, 8), (2, 4), (2, 8), (3, 4), (3, 8), (4, 8), (1, 16), (2, 16), (3, 16), (4, 16), (8, 16)];
+
 /// What a layer may get.
 struct Choice {
     name: String,
@@ -33,7 +38,7 @@ struct Choice {
                   python3 -c \"import numpy as n; r = n.random.default_rng(1); \
                   n.savez('g.npz', conv=r.normal(0, 1, (64, 27)), fc=r.normal(0, .01, (512, 512)))\"\n  \
                   thc adapt g.npz --workers 4\n  \
-                  thc adapt g.npz --workers 4 --choices 2,3,4,8 --exact --json"
+                  thc adapt g.npz --workers 4 --choices 2/4,3,4,8 --exact --json"
 )]
 pub struct AdaptArgs {
     /// Gradients by layer (.npz), or a profile (.toml, .json)
@@ -41,11 +46,12 @@ pub struct AdaptArgs {
     /// Workers whose gradients are averaged
     #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
-    /// Bits that a layer may get, and raw: 32-bit integers
-    #[arg(long, value_name = "BITS", value_delimiter = ',', default_value = "2,3,4,8,raw")]
+    /// What a layer may get: tables by bits of an index and of a sum, like 2/4, or of an index, like 4; and raw, 32-bit
+    /// integers [default: raw and all that fit so many workers]
+    #[arg(long, value_name = "TABLE", value_delimiter = ',')]
     choices: Vec<String>,
     /// The choice for all layers that says how much may be lost
-    #[arg(long, value_name = "CHOICE", default_value = "4")]
+    #[arg(long, value_name = "TABLE", default_value = "4")]
     default: String,
     /// Lose at most this in all, a squared L2 norm, in place of what the default loses
     #[arg(long, value_name = "ERROR")]
@@ -72,7 +78,7 @@ impl AdaptArgs {
     pub fn run(&self) -> Result<Report> {
         let profile = Profile::read(&self.file)?;
         let choices = if profile.choices.is_empty() {
-            self.choices.iter().map(|name| self.choice(name)).collect::<Result<Vec<_>>>()?
+            self.tables()?
         } else {
             profile.choices.iter().map(|name| Choice { name: name.clone(), table: None }).collect()
         };
@@ -92,7 +98,10 @@ impl AdaptArgs {
             }
         }
         let problem = Problem::new(&costs, &errors)?;
-        let named = choices.iter().position(|choice| choice.name == self.default);
+        let named = choices.iter().position(|choice| {
+            choice.name == self.default
+                || choice.table.is_some_and(|(bits, ..)| bits.to_string() == self.default)
+        });
         let uniform = named.map(|default| problem.price(&vec![default; problem.layers()])).transpose()?;
         let bound = match (self.bound, &uniform) {
             (Some(bound), _) => bound,
@@ -115,7 +124,7 @@ impl AdaptArgs {
         });
         Ok(Report {
             rows: rows.collect(),
-            default: uniform.as_ref().map(|_| self.default.clone()),
+            default: named.map(|default| choices[default].name.clone()),
             default_cost: uniform.map(|uniform| uniform.cost),
             cost: found.cost,
             error: found.error,
@@ -124,19 +133,42 @@ impl AdaptArgs {
         })
     }
 
-    /// The table for so many bits, with the narrowest sums that it fits.
-    fn choice(&self, name: &str) -> Result<Choice> {
-        if name == "raw" {
-            return Ok(Choice { name: name.to_owned(), table: None });
+    /// What a layer may get.
+    fn tables(&self) -> Result<Vec<Choice>> {
+        let raw = || Choice { name: RAW.to_owned(), table: None };
+        if self.choices.is_empty() {
+            // Wider sums than needed give hardly a better table.
+            let fits = |&(bits, lane): &(u8, u8)| self.table(bits, lane).ok();
+            return Ok(FORMS.iter().filter_map(fits).chain([raw()]).collect());
         }
-        let bits = name.parse().ok().filter(|bits| [1, 2, 3, 4, 8].contains(bits));
-        let bits: u8 = bits.ok_or_else(|| Error::UnknownChoice { choice: name.to_owned() })?;
-        let (lane, chosen) = match choose(bits, 8, self.workers.into()) {
-            Ok(chosen) => (8, chosen),
-            Err(_) => (16, choose(bits, 16, self.workers.into())?),
+        self.choices.iter().map(|name| if name == RAW { Ok(raw()) } else { self.named(name) }).collect()
+    }
+
+    /// The table of that name; of a width alone the one with the narrowest sums from 8 bits on.
+    fn named(&self, name: &str) -> Result<Choice> {
+        let unknown = || Error::UnknownChoice { choice: name.to_owned() };
+        let (bits, lane) = match name.split_once('/') {
+            Some((bits, lane)) => (bits, Some(lane.parse::<u8>().map_err(|_| unknown())?)),
+            None => (name, None),
         };
+        let bits = bits.parse().map_err(|_| unknown())?;
+        let known = |lane: u8| FORMS.contains(&(bits, lane)).then_some(lane);
+        match lane {
+            Some(lane) => self.table(bits, known(lane).ok_or_else(unknown)?),
+            None => match (known(8), known(16)) {
+                (Some(lane), wide) => self.table(bits, lane).or_else(|error| match wide {
+                    Some(wide) => self.table(bits, wide),
+                    None => Err(error),
+                }),
+                (None, wide) => self.table(bits, wide.ok_or_else(unknown)?),
+            },
+        }
+    }
+
+    fn table(&self, bits: u8, lane: u8) -> Result<Choice> {
+        let chosen = choose(bits, lane, self.workers.into())?;
         Ok(Choice {
-            name: name.to_owned(),
+            name: format!("{bits}/{lane}"),
             table: Some((bits, lane, thc::nmse(&chosen.table, self.workers))),
         })
     }
