@@ -144,7 +144,8 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
                 meta.reason = DROP_SOURCE;
             } else if (hdr.thc.num_workers != meta.job.workers) {
                 meta.reason = DROP_WORKERS;
-            } else if (!hdr.norm.isValid() && !hdr.indices.isValid() && !hdr.words.isValid()) {
+            } else if (!hdr.norm.isValid() && !hdr.indices.isValid() && !hdr.words.isValid() && table_known) {
+                // How long DATA is, only its table tells.
                 meta.reason = DROP_LENGTH;
             } else if ((hdr.thc.kind == KIND_NORM && (bit<32>)hdr.thc.slot >= meta.job.norm_slots)
                 || (hdr.thc.kind != KIND_NORM && (bit<32>)hdr.thc.slot >= meta.job.data_slots)) {

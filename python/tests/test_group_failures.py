@@ -152,7 +152,7 @@ def test_the_job_is_unusable() -> None:
             header = struct.pack(">BBBBHBBIIHBB", 2, 0x31, 0, 1, 1, 0, 0, COOKIE, 0, 0, 0, 0)
             numbers = struct.pack(">IIIBBBBIBBHd", 77, 64, 8, 1, 8, 0, 1, 200_000, 1, 4, 30, 1 / 32)
             table = bytes([5] * 16)  # not increasing
-            last = struct.pack(">BBBBII", 20, 1, 1, 0, 0, 0) + bytes(36)
+            last = struct.pack(">BBBBII", 20, 1, 1, 4, 0, 0) + bytes(36)
             parts = [numbers + table + bytes(8), nonce, struct.pack(">d", 2.153875), bytes(8), last]
             parts[3] = fingerprint(bytes(4) + parts[0][4:] + bytes(8) + parts[2] + bytes(8) + last)
             server.sendto(header + b"".join(parts), worker)
