@@ -120,7 +120,7 @@ class Client:
 
     def row(self, table, number, is_default=False):
         """A row whose key and parameters are `number`, as far as they have room for it; a lookup table's values are
-        0 and that."""
+        0 and that, for indices of 4 bits and lanes of 8."""
         table = self.find("tables", table) if isinstance(table, str) else table
         entity = p4runtime_pb2.Entity()
         entry = entity.table_entry
@@ -132,7 +132,8 @@ class Client:
         action = next(action for action in self.info.actions if action.preamble.id == used.id)
         entry.action.action.action_id = used.id
         for param in action.params:
-            value = encode(table_of(0, number) if param.name == "values" else number % (1 << param.bitwidth))
+            of_lookup = {"values": table_of(0, number), "width": 4, "lane": 8}
+            value = encode(of_lookup.get(param.name, number % (1 << param.bitwidth)))
             entry.action.action.params.add(param_id=param.id, value=value)
         if is_default:
             del entry.match[:]
@@ -210,7 +211,7 @@ def check_p4info(client):
     other.tables[0].size += 1
     assert code_of(lambda: client.set_pipeline(other)) == "INVALID_ARGUMENT"
     assert code_of(lambda: client.set_pipeline(device=b"lane = 9")) == "INVALID_ARGUMENT"
-    client.set_pipeline(device=b"lane = 8", action="VERIFY")
+    client.set_pipeline(device=b'{"of": "BMv2"}', action="VERIFY")
     client.set_pipeline()
     config = client.stub.GetForwardingPipelineConfig(request).config
     assert config.p4info == client.info and config.cookie.cookie == 77
