@@ -90,6 +90,11 @@ impl Spec {
                 return Err(Refusal::invalid(text));
             }
         };
+        if let Some(bits) = asked.bits.filter(|bits| !(1..=4).contains(bits)) {
+            let text =
+                format!("job {name}: bits is {bits}: give 1 to 4, which is what switches have tables for");
+            return Err(Refusal::invalid(text));
+        }
         let options = JobOptions {
             job: Some(asked.number.map_or(u64::from(number), u64::from)),
             workers: Some(asked.workers.into()),
@@ -259,6 +264,20 @@ mod tests {
         assert!(lanes.contains("at most 63"), "{lanes}");
         assert!(with(|s| s.data_slots = Some(3)).contains("even"));
         assert!(with(|s| s.block = Some(21)).contains("10 to 20"));
+    }
+
+    #[test]
+    fn bits_are_those_of_a_switchs_tables() {
+        for bits in [0, 5, 8, u32::MAX] {
+            let refused = Spec::of(&v1::JobSpec { bits: Some(bits), ..asked() }, 1).unwrap_err();
+            assert!(refused.message.contains(&format!("bits is {bits}: give 1 to 4")), "{refused:?}");
+        }
+        for bits in 1..=4 {
+            assert_eq!(
+                u32::from(Spec::of(&v1::JobSpec { bits: Some(bits), ..asked() }, 1).unwrap().bits),
+                bits
+            );
+        }
     }
 
     #[test]
