@@ -59,7 +59,7 @@ mod tests {
         let limit = |place: Place, workers| (place.limit(workers, 1 << 24, 1_000_000_000) * 1e3).round();
         assert_eq!(limit(Place::Switch, 4), 142.0);
         assert_eq!(limit(Place::Colocated, 4), 162.0);
-        assert_eq!(limit(Place::Server, 4), 567.0);
+        assert_eq!(limit(Place::Server, 4), 566.0);
         assert_eq!(limit(Place::Colocated, 2), 108.0);
     }
 }
