@@ -20,6 +20,9 @@ def main() -> int:
         from adapt import command
 
         return command.main(sys.argv[2:])
+    from arguments import among, number, several
+    from report import NAMES
+
     parser = argparse.ArgumentParser(prog="bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 processes, 1 and 10 Gb/s, few steps: 2 to 3 minutes")
@@ -29,10 +32,11 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=40, help="end after so many minutes, with what there is")
     parser.add_argument("--ps-rate", type=float, metavar="GBIT",
                         help="shape the server's port too: a server on one host instead of a switch")
-    parser.add_argument("--methods", help="only these, separated by commas")
-    parser.add_argument("--workers", help="only these numbers of processes, separated by commas")
+    parser.add_argument("--methods", type=among(NAMES), help=f"only these, separated by commas: {', '.join(NAMES)}")
+    parser.add_argument("--workers", type=several(number(int, 1)), help="only these numbers of processes, separated by commas")
     parser.add_argument("--bucket-mb", type=float, default=25, help="DDP's bucket_cap_mb, for all methods (%(default)s)")
-    parser.add_argument("--links", help="only these rates in Gb/s, separated by commas; 0 is unshaped loopback")
+    parser.add_argument("--links", type=several(number(float, 0)),
+                        help="only these rates in Gb/s, separated by commas; 0 is unshaped loopback")
     parser.add_argument("--only", choices=("pace", "training", "memory"), help="only this part of the plan")
     arguments = parser.parse_args()
 
@@ -80,11 +84,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
 
     plan = QUICK if arguments.quick else FULL
     if arguments.methods:
-        plan = dataclasses.replace(plan, methods=tuple(arguments.methods.split(",")))
+        plan = dataclasses.replace(plan, methods=tuple(arguments.methods))
     if arguments.workers:
-        plan = dataclasses.replace(plan, workers=tuple(int(n) for n in arguments.workers.split(",")))
+        plan = dataclasses.replace(plan, workers=tuple(arguments.workers))
     if arguments.links:
-        rates = [float(rate) or None for rate in arguments.links.split(",")]
+        rates = [rate or None for rate in arguments.links]
         plan = dataclasses.replace(plan, links=tuple(rates))
     if arguments.only:
         plan = dataclasses.replace(
