@@ -26,44 +26,16 @@ fn all_places_on_the_loopback_interface() {
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("sizes.svg");
     let plot = plot.to_str().unwrap();
-    let output = bench(&[
-        "--rate",
-        "loopback",
-        "--workers",
-        "3",
-        "--size",
-        "64KiB,1MiB",
-        "--repeat",
-        "1",
-        "--place",
-        "switch,colocated,server",
-        "--server",
-        "slots=256",
-        "--json",
-        "--plot",
-        plot,
-    ]);
+    let run = |key: &str| {
+        let common = "--rate loopback --workers 3 --size 64KiB,1MiB --repeat 1 --place switch,colocated,server --json --plot";
+        bench(&common.split(' ').chain([plot, "--server", key]).collect::<Vec<_>>())
+    };
     // The key of a file, not of a flag.
+    let output = run("slots=256");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("slots"), "{said}");
-    let output = bench(&[
-        "--rate",
-        "loopback",
-        "--workers",
-        "3",
-        "--size",
-        "64KiB,1MiB",
-        "--repeat",
-        "1",
-        "--place",
-        "switch,colocated,server",
-        "--server",
-        "data_slots=256",
-        "--json",
-        "--plot",
-        plot,
-    ]);
+    let output = run("data_slots=256");
     let found = measured(&output);
     let places: Vec<&str> = found.iter().map(|setting| setting["place"].as_str().unwrap()).collect();
     assert_eq!(places, ["switch", "colocated", "server", "switch", "colocated", "server"]);

@@ -1,6 +1,6 @@
 //! A share of the slots beside the first one: workers bring it the session that the first share has let them into (P24).
 
-use super::present::{Asked, Present};
+use super::present::Present;
 use super::registry::{Action, JobState, packet};
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Header, Join, Kind, Pending, RefuseReason, Refused};
@@ -52,16 +52,7 @@ impl JobState {
         if self.claims[place].is_some_and(|claim| same(&claim) && claim.nonce != join.nonce) {
             return refuse(RefuseReason::WorkerInUse);
         }
-        self.claims[place] = Some(Present {
-            nonce: join.nonce,
-            session: join.session,
-            definitions: join.definitions,
-            addr: from,
-            since: now,
-            heard: now,
-            left: false,
-            asked: Asked::default(),
-        });
+        self.claims[place] = Some(Present::arrived(now, from, join));
         if !self.claims.iter().all(|claim| claim.as_ref().is_some_and(same)) {
             let claims = (0u8..).map(WorkerId).zip(&self.claims);
             let joined = claims.filter(|(_, claim)| claim.as_ref().is_some_and(same));

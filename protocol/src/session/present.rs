@@ -1,6 +1,7 @@
 //! Who is in a job, and whether its number may be given to somebody else (P24).
 
 use crate::Cookie;
+use crate::wire::Join;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -26,6 +27,22 @@ pub(super) struct Present {
     pub heard: Duration,
     pub left: bool,
     pub asked: Asked,
+}
+
+impl Present {
+    /// Who sent a JOIN, now and for the first time.
+    pub fn arrived(now: Duration, from: SocketAddrV4, join: &Join) -> Present {
+        Present {
+            nonce: join.nonce,
+            session: join.session,
+            definitions: join.definitions,
+            addr: from,
+            since: now,
+            heard: now,
+            left: false,
+            asked: Asked::default(),
+        }
+    }
 }
 
 /// What came of asking a member whether it still runs.

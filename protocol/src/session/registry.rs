@@ -372,16 +372,7 @@ impl Registry {
             return Vec::new();
         }
         let mut actions = Vec::new();
-        let mut arrival = Present {
-            nonce: join.nonce,
-            session: join.session,
-            definitions: join.definitions,
-            addr: from,
-            since: now,
-            heard: now,
-            left: false,
-            asked: Asked::default(),
-        };
+        let mut arrival = Present::arrived(now, from, &join);
         if let Some(member) = state.present[place].filter(|member| member.nonce == join.nonce) {
             // A JOIN that was long under way takes nothing back.
             arrival.left = member.left;

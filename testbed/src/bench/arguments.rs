@@ -67,7 +67,7 @@ pub struct AllreduceArgs {
     /// With error feedback
     #[arg(long)]
     pub feedback: bool,
-    /// Keys of the server's job or of the server, as in its file: slots=2048,shards=2
+    /// Keys of the server's job or of the server, as in its file: data_slots=2048,shards=2
     #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = pair)]
     pub server: Vec<(String, String)>,
     /// Print JSON
