@@ -28,6 +28,7 @@ impl Level {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("bmi2")
             }
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vbmi => Self::Avx512.present() && is_x86_feature_detected!("avx512vbmi"),
