@@ -17,6 +17,7 @@ from rig import (
     same_everywhere,
 )
 from thc.torch.baselines import QSGD, LayerwiseHook, PowerSGD, TopK
+from thc.torch.gather import Gather
 
 SHAPES = ((40, 30), (64, 96), (700,), (16, 8, 3, 3))
 SCALES = (1.0, 0.05, 0.3, 2.0)
@@ -144,7 +145,7 @@ def check_accordion_gives_the_bound() -> None:
 
 
 def check_factors_through_thc() -> None:
-    group = thc.Group.local(RANK, SIZE, store=rig.thc.torch.wrap.__globals__["_Gather"](None), join_timeout=20)
+    group = thc.Group.local(RANK, SIZE, store=Gather(None), join_timeout=20)
     rig._made.append(group)
     plain, _ = equipped(PowerSGD(), default=2)
     raw, _ = equipped(PowerSGD(), default=2, group=group, mode="raw")

@@ -29,6 +29,8 @@ from rig import (
     wrapped,
 )
 from servers import COOKIE
+from thc.torch.gather import Gather
+
 
 def check_average() -> None:
     model, hook = wrapped()
@@ -91,7 +93,7 @@ class StandIn:
 
 
 def check_bfloat16() -> None:
-    group = thc.Group.local(RANK, SIZE, store=rig.thc.torch.wrap.__globals__["_Gather"](None), join_timeout=20)
+    group = thc.Group.local(RANK, SIZE, store=Gather(None), join_timeout=20)
     rig._made.append(group)
     model = Weights(dtype=torch.bfloat16)
     hook = thc.torch.hook(group, model)

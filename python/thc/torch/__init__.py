@@ -7,7 +7,8 @@
 That is the one line to change: from then on ``backward`` averages gradients at 4 bits per coordinate. For the
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
 speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
-:class:`Adapt`, :func:`plot_plan`; other families of compression: :mod:`thc.torch.baselines`.
+:class:`Adapt`, :func:`plot_plan`; models
+that FSDP2 shards: :func:`replicate`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
 from thc.torch.adaptive import Adapt
@@ -15,6 +16,7 @@ from thc.torch.asynchronous import AsynchronousSGD, coordinates
 from thc.torch.hook import Hook, hook
 from thc.torch.plan import Plan, PlanRow
 from thc.torch.plot import plot_plan
+from thc.torch.replicate import Replicas, replicate
 from thc.torch.synchronize import sync_parameters
 from thc.torch.wrap import hook_of, wrap
 
@@ -24,10 +26,12 @@ __all__ = [
     "Hook",
     "Plan",
     "PlanRow",
+    "Replicas",
     "coordinates",
     "hook",
     "hook_of",
     "plot_plan",
+    "replicate",
     "sync_parameters",
     "wrap",
 ]

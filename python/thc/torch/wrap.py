@@ -13,6 +13,7 @@ from thc import environment
 from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.adaptive import tables_for
+from thc.torch.gather import Gather
 from thc.torch.hook import Hook, hook
 
 __all__ = ["hook_of", "wrap"]
@@ -31,18 +32,6 @@ _GROUP_OPTIONS = frozenset(
 _LOCAL_OPTIONS = frozenset("address port cookie server colocated".split())
 
 
-class _Gather:
-    """Hands what each rank says to all, by a collective that torch offers to everybody."""
-
-    def __init__(self, process_group: Any) -> None:
-        self._group = process_group
-
-    def gather(self, value: str) -> list[str]:
-        every: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(every, value, group=self._group)
-        return every
-
-
 def wrap(
     ddp: DistributedDataParallel, group: Group | None = None, **options: Any
 ) -> DistributedDataParallel:
@@ -57,7 +46,12 @@ def wrap(
     :func:`hook_of` finds the hook.
     """
     if not isinstance(ddp, DistributedDataParallel):
-        raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(ddp).__name__}")
+        way = ""
+        if hasattr(ddp, "set_all_reduce_hook"):
+            way = ": the replicas of a sharded model are averaged by thc.torch.replicate"
+        elif hasattr(ddp, "sharding_strategy"):
+            way = ": shard with torch.distributed.fsdp.fully_shard, whose replicas thc.torch.replicate averages"
+        raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(ddp).__name__}{way}")
     joining = {key: options.pop(key) for key in _GROUP_OPTIONS & options.keys()}
     embedded = {key: options.pop(key) for key in _LOCAL_OPTIONS & options.keys()}
     if group is not None and (joining or embedded):
@@ -76,7 +70,7 @@ def wrap(
             group = Group.local(
                 dist.get_rank(ddp.process_group),
                 ranks,
-                store=_Gather(_given(ddp)),
+                store=Gather(_given(ddp)),
                 **embedded,
                 **joining,
             )

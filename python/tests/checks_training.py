@@ -1,0 +1,258 @@
+"""What training programs do with a DDP model, done through the hook: scalers, clipping, compiled modules, subgroups."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import rig
+import torch
+import torch.distributed as dist
+from rig import (
+    RANK,
+    SIZE,
+    Weights,
+    backward,
+    close,  # noqa: F401 - the rank calls it at the end
+    compressed,
+    ddp,
+    error_of,
+    exact_mean,
+    gradients,
+    same_everywhere,
+    wrapped,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+
+IN, OUT = 64, 8
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(IN, 256), torch.nn.ReLU(), torch.nn.Linear(256, OUT))
+
+
+def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(100 * step + RANK)
+    teacher = torch.randn(IN, OUT, generator=torch.Generator().manual_seed(9)) / IN**0.5
+    x = torch.randn(32, IN, generator=generator)
+    return x, torch.tanh(x @ teacher)
+
+
+def loss_of(model: torch.nn.Module, step: int) -> torch.Tensor:
+    x, y = batch(step)
+    return torch.nn.functional.mse_loss(model(x).float(), y)
+
+
+def learns(model: torch.nn.Module, step_of: Callable[[int], None], steps: int = 40) -> None:
+    """Training lowers the loss by a third at least, and all ranks keep the same parameters."""
+    with torch.no_grad():
+        before = float(loss_of(model, 1000))
+    for step in range(steps):
+        step_of(step)
+    with torch.no_grad():
+        after = float(loss_of(model, 1000))
+    assert after < 0.67 * before, (before, after)
+    assert same_everywhere(list(model.parameters()))
+
+
+def check_bf16_autocast() -> None:
+    model, hook = wrapped(network())
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = loss_of(model, number)
+        loss.backward()
+        optimizer.step()
+
+    learns(model, step)
+    assert hook.group.stats().failed == 0
+
+
+def check_grad_scaler() -> str | None:
+    """An overflow on one rank makes all ranks skip the step and halve the scale."""
+    scaler_of = getattr(torch.amp, "GradScaler", None)
+    if scaler_of is None:
+        return "not run: this torch has no GradScaler for the CPU (2.3 or newer has)"
+    model, hook = wrapped(network())
+    optimizer = torch.optim.SGD(model.parameters(), 0.3, momentum=0.9)
+    scaler = scaler_of("cpu", init_scale=1024.0, growth_interval=1000)
+    skipped = []
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        loss = loss_of(model, number)
+        if number == 5 and RANK == SIZE - 1:
+            loss = loss * float("inf")
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        before = [p.detach().clone() for p in model.parameters()]
+        scaler.step(optimizer)
+        scaler.update()
+        if all(torch.equal(a, b) for a, b in zip(before, model.parameters())):
+            skipped.append(number)
+
+    learns(model, step)
+    assert skipped == [5] and scaler.get_scale() == 512.0, (skipped, scaler.get_scale())
+    assert not hook.skipped
+    return None
+
+
+def check_clipping() -> None:
+    """The norm is that of the mean, the same on all ranks."""
+    model, _ = wrapped(network())
+    optimizer = torch.optim.SGD(model.parameters(), 0.3)
+    norms = []
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        loss_of(model, number).backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5))
+        optimizer.step()
+
+    learns(model, step, 60)
+    assert same_everywhere([torch.stack(norms)])
+
+
+def check_several_param_groups() -> None:
+    model, _ = wrapped(network())
+    weights = [p for p in model.parameters() if p.dim() > 1]
+    biases = [p for p in model.parameters() if p.dim() == 1]
+    optimizer = torch.optim.AdamW([{"params": weights, "weight_decay": 0.01}, {"params": biases, "lr": 1e-2, "weight_decay": 0.0}], 3e-3)
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        loss_of(model, number).backward()
+        optimizer.step()
+
+    learns(model, step)
+
+
+def check_accumulation() -> None:
+    """Three backward passes a step, the last of which communicates."""
+    model, hook = wrapped(network())
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        with model.no_sync():
+            for part in range(2):
+                (loss_of(model, 3 * number + part) / 3).backward()
+        (loss_of(model, 3 * number + 2) / 3).backward()
+        optimizer.step()
+
+    learns(model, step, 30)
+    assert hook.steps == 30
+
+
+class Twice(torch.nn.Module):
+    """Uses its first layer twice, which DDP takes with a static graph, and in a checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.last = torch.nn.Linear(IN, IN), torch.nn.Linear(IN, OUT)
+        self.unused = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch.utils.checkpoint import checkpoint
+
+        for _ in range(2):
+            x = checkpoint(lambda y: torch.relu(self.first(y)) + y, x, use_reentrant=False)
+        return self.last(x)
+
+
+def check_static_graph() -> None:
+    model, _ = wrapped(Twice(), {"static_graph": True})
+    optimizer = torch.optim.Adam([p for n, p in model.named_parameters() if "unused" not in n], 3e-3)
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        loss_of(model, number).backward()
+        optimizer.step()
+
+    learns(model, step)
+
+
+class Routed(torch.nn.Module):
+    """A layer more in odd steps: in others its parameters are unused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.extra = network(), torch.nn.Linear(OUT, OUT)
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.training and torch.is_grad_enabled()
+        y = self.body(x)
+        return y + 0.1 * self.extra(y) if self.calls % 2 else y
+
+
+def check_find_unused_parameters() -> None:
+    model, _ = wrapped(Routed(), {"find_unused_parameters": True})
+    optimizer = torch.optim.SGD(model.parameters(), 0.3)
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        loss_of(model, number).backward()
+        optimizer.step()
+
+    learns(model, step, 60)
+
+
+def check_compiled() -> str | None:
+    """torch.compile around the DDP model and under it: DDP's own splitting of graphs hands over the same buckets."""
+    compile_ = getattr(torch, "compile", None)
+    if compile_ is None:
+        return "not run: this torch has no torch.compile (2.0 or newer has)"
+    for inside in (False, True):
+        model, hook = wrapped(compile_(network(), backend="aot_eager") if inside else network())
+        used = model if inside else compile_(model, backend="aot_eager")
+        optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+
+        def step(number: int, used: Any = used, optimizer: torch.optim.Optimizer = optimizer) -> None:
+            optimizer.zero_grad()
+            loss_of(used, number).backward()
+            optimizer.step()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            learns(model, step)
+        assert hook.steps == 40 and hook.group.stats().coordinates > 0
+    return None
+
+
+def check_a_subgroup() -> None:
+    """A model of some of the ranks: here of each alone, and of all in an order of their own."""
+    alone = [dist.new_group([rank]) for rank in range(SIZE)][RANK]
+    mine = DistributedDataParallel(Weights((5_000,)), process_group=alone)
+    single = rig.thc.torch.wrap(mine, timeout=20, join_timeout=20)
+    rig._made.append(rig.thc.torch.hook_of(single).group)
+    (found,) = backward(single, gradients(0, sizes=(5_000,)))
+    assert compressed(error_of([found], gradients(0, sizes=(5_000,))))
+    every = dist.new_group(list(range(SIZE)))
+    model = rig.thc.torch.wrap(ddp(Weights((50_000,)), process_group=every), timeout=20, join_timeout=20)
+    rig._made.append(rig.thc.torch.hook_of(model).group)
+    means = backward(model, gradients(1, sizes=(50_000,)))
+    assert same_everywhere(means) and compressed(error_of(means, exact_mean(1, (50_000,))))
+
+
+def check_an_optimizer_sharded_over_ranks() -> None:
+    """An optimizer sharded over ranks works on what the hook leaves, like any other."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model, _ = wrapped(network())
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=3e-3)
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        loss_of(model, number).backward()
+        optimizer.step()
+
+    learns(model, step)
