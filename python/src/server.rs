@@ -5,11 +5,8 @@ use crate::options::{Secret, Time, faults, parse};
 use crate::process::OwnedByProcess;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thc_ps::{Interval, JobOptions, PolicyName, ServerOptions, Size};
-
-/// How often a closing server looks whether its workers have left.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// A software parameter server with one job.
 #[pyclass(module = "thc._native", frozen)]
@@ -191,10 +188,7 @@ impl Server {
         py.detach(|| {
             let taken = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
             let Some(server) = taken.and_then(OwnedByProcess::into_inner) else { return };
-            let began = Instant::now();
-            while began.elapsed() < linger && server.stats().jobs.iter().any(|job| !job.joined.is_empty()) {
-                std::thread::sleep(LOOK);
-            }
+            server.wait_for_leaving(linger);
         });
         Ok(())
     }

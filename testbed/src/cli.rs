@@ -104,6 +104,7 @@ enum SwitchName {
                         thc demo --io dpdk                              (same result, past the kernel)\n  \
                         thc demo --switch bmv2                          (a P4 switch adds up)\n  \
                         thc demo --controller                           (same result, and a page to look at)\n  \
+                        thc demo --colocated                            (same result, no server but the workers' hosts)\n  \
                         thc demo --text book.txt --json > report.json\n  \
                         thc demo --save-gradients gradients/     (.npy files, for error studies)")]
 struct DemoArgs {
@@ -128,6 +129,9 @@ struct DemoArgs {
     /// Let thc-controller make the job, and show the run on its status page
     #[arg(long)]
     controller: bool,
+    /// No server of its own: each worker's process adds up a share of the slots, as by default with PyTorch on several hosts
+    #[arg(long)]
+    colocated: bool,
     /// Aggregate in this switch in place of thc-ps, with a smaller model: BMv2 takes milliseconds for a packet
     #[arg(long, value_enum, value_name = "SWITCH")]
     switch: Option<SwitchName>,
@@ -360,6 +364,7 @@ fn execute(command: Subcommands) -> Result<()> {
                 bits: args.bits,
                 io: args.io,
                 controller: args.controller,
+                colocated: args.colocated,
                 switch: args.switch.is_some(),
                 loss: args.loss,
                 feedback: !args.no_feedback,

@@ -64,8 +64,27 @@ pub enum Error {
         reason: String,
     },
     /// Servers beside one worker.
-    #[error("one worker has nobody to share a server with: use --workers 2 or more, or --place switch")]
-    OneWorker,
+    #[error(
+        "one worker has nobody to share a server with: use --workers 2 or more, or one server ({instead})"
+    )]
+    OneWorker {
+        /// How to ask for that.
+        instead: &'static str,
+    },
+    /// A worker's share of the server does not start.
+    #[error("worker {worker}'s share of the server: {reason}")]
+    Share {
+        /// Which.
+        worker: u8,
+        /// Why.
+        reason: String,
+    },
+    /// The shares cannot be combined with an option.
+    #[error("--colocated does not go with {option}; leave one of them out")]
+    ColocatedWith {
+        /// The option.
+        option: &'static str,
+    },
     /// A file that says nothing usable about layers.
     #[error("{}: {reason}", path.display())]
     Profile {
@@ -290,7 +309,8 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::WhichTable
-            | Self::OneWorker
+            | Self::OneWorker { .. }
+            | Self::ColocatedWith { .. }
             | Self::NoDpdk
             | Self::SwitchWith { .. }
             | Self::ControllerOverDpdk

@@ -319,6 +319,45 @@ fn the_page_of_a_demo_with_a_controller_is_there_and_all_ends_with_it() {
 }
 
 #[test]
+fn servers_beside_the_workers_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = report(folder.path(), "--workers 3 --steps 4");
+    for more in ["", " --loss 0.01"] {
+        let found = report(folder.path(), &format!("--workers 3 --steps 4 --colocated{more}"));
+        for key in ["digest", "thc/losses", "exact/losses", "errors", "traffic/coordinates", "server/dropped"]
+        {
+            let pointer = format!("/{key}");
+            assert_eq!(found.pointer(&pointer), plain.pointer(&pointer), "{key}{more}");
+            assert!(found.pointer(&pointer).is_some(), "{key}");
+        }
+        // All shares together have completed what one server has.
+        assert!(number(&found, "/server/results") >= number(&plain, "/server/results"), "{found}");
+        assert!(more.is_empty() || number(&found, "/traffic/retransmissions") > 0.0, "{found}");
+    }
+    for (wrong, says) in [
+        ("--colocated --controller", "--colocated does not go with --controller"),
+        ("--colocated --switch bmv2", "--colocated does not go with --switch"),
+        ("--colocated --io dpdk", "--colocated does not go with --io dpdk"),
+        ("--colocated --workers 1", "one worker has nobody to share a server with"),
+    ] {
+        let output = demo(folder.path(), wrong);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        // What is not built in is said first.
+        assert!(said.contains(says) || said.contains("without DPDK"), "{said}");
+    }
+}
+
+#[test]
+fn a_killed_worker_takes_its_share_along_and_is_named() {
+    let demo = Long::start_with(&["--colocated"], 2);
+    signal(demo.child("demo-worker"), Signal::KILL);
+    let (status, line) = demo.end();
+    assert_eq!(status, Some(1));
+    assert!(line.starts_with("thc: worker ") && line.contains("SIGKILL"), "{line}");
+}
+
+#[test]
 fn a_killed_controller_is_named() {
     let demo = Long::start_with(&["--controller"], 4);
     signal(demo.child("thc-controller"), Signal::KILL);

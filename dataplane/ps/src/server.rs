@@ -5,7 +5,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -21,7 +21,7 @@ use thc_transport::{
 use crate::config::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
 use crate::control::{Control, ControlCounters, ControlPort, SessionView};
 use crate::error::PsError;
-use crate::forwarding::{SharedForwarding, StaticRows};
+use crate::forwarding::{ALL_CONTROL_KINDS, SharedForwarding, StaticRows};
 use crate::liveness::Liveness;
 use crate::p4runtime::{Listener, Service};
 use crate::shard::{Command, ShardIo, ShardReport, Worker};
@@ -36,6 +36,9 @@ const COMMAND_ROOM: usize = 256;
 const USUAL_PORT: u16 = 9000;
 /// Tries to find consecutive free ports when the kernel chooses the first.
 const PORT_TRIES: usize = 64;
+
+/// How often a server that waits for its workers to leave looks whether they have.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What the threads of one server share. Nothing here is touched per packet but `stop`, read
 /// once per burst.
@@ -67,12 +70,13 @@ impl Shared {
     pub fn new(jobs: Vec<JobId>, shards: usize) -> Shared {
         Shared {
             stop: AtomicBool::new(false),
-            liveness: Liveness::new(jobs, shards),
             control: ControlCounters::default(),
-            control_kinds: AtomicU8::new(0),
+            // Whoever asks a server of static jobs before it is ready would otherwise have to ask again.
+            control_kinds: AtomicU8::new(if jobs.is_empty() { 0 } else { ALL_CONTROL_KINDS }),
             failure: Mutex::new(None),
             sessions: Mutex::new(BTreeMap::new()),
             last: Mutex::new(vec![None; shards]),
+            liveness: Liveness::new(jobs, shards),
         }
     }
 
@@ -324,6 +328,15 @@ impl Server {
             view: sessions.get(&job.config.job).copied().unwrap_or_default(),
         })
         .collect()
+    }
+
+    /// Waits until no worker is in any of its jobs, `limit` at most: of one in a process of its own nobody would notice how
+    /// early it ends, beside a worker others may still need it.
+    pub fn wait_for_leaving(&self, limit: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < limit && self.stats().jobs.iter().any(|job| !job.joined.is_empty()) {
+            thread::sleep(LOOK);
+        }
     }
 
     /// Stops the threads, in the middle of whatever sessions run, and gives the last counters.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 use std::net::SocketAddrV4;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -99,10 +99,7 @@ pub fn run() -> Result<()> {
         Some(worker) => work(&worker, lines)?,
     }
     if let Some(server) = server {
-        let began = Instant::now();
-        while began.elapsed() < LINGER && server.stats().jobs.iter().any(|job| !job.joined.is_empty()) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        server.wait_for_leaving(LINGER);
     }
     Ok(())
 }

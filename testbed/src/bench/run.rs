@@ -82,7 +82,7 @@ pub fn all(args: &AllreduceArgs) -> Result<Vec<Measured>> {
             for &size in &args.size {
                 for &place in &args.place {
                     if place == Place::Colocated && workers < 2 {
-                        return Err(Error::OneWorker);
+                        return Err(Error::OneWorker { instead: "--place switch" });
                     }
                     settings.push(Setting { workers, bytes: size, rate, place });
                 }
@@ -203,7 +203,9 @@ fn one(
         servers.start("the server".to_owned(), &mut command, &json!(part))?;
         servers.answers()?;
     }
-    let Some(ps) = one_server.or(shares.first().copied()) else { return Err(Error::OneWorker) };
+    let Some(ps) = one_server.or(shares.first().copied()) else {
+        return Err(Error::OneWorker { instead: "--place switch" });
+    };
     let mut workers = Crew::new(Arc::clone(interrupted));
     for number in 0..setting.workers {
         let own = usize::from(number);

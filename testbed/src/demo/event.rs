@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use serde::{Deserialize, Serialize};
+use thc_ps::ServerStats;
 
 use crate::error::{Error, Result};
 
@@ -49,6 +50,37 @@ impl Traffic {
     }
 }
 
+/// What the parameter server counted, the measuring all-reduces included.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Server {
+    /// Slots completed, each answered by one result to all workers.
+    pub results: u64,
+    /// Results sent again to a single worker.
+    pub resent: u64,
+    /// Packets dropped, for any reason.
+    pub dropped: u64,
+}
+
+impl Server {
+    /// Of a server, or a share of one.
+    pub fn of(totals: &ServerStats) -> Self {
+        let dropped: u64 =
+            totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.dropped()).sum();
+        Self {
+            results: totals.jobs.iter().map(|job| job.results).sum(),
+            resent: totals.jobs.iter().map(|job| job.resent).sum(),
+            dropped: totals.drops.values().sum::<u64>() + dropped,
+        }
+    }
+
+    /// Adds another share.
+    pub fn add(&mut self, other: &Self) {
+        self.results += other.results;
+        self.resent += other.resent;
+        self.dropped += other.dropped;
+    }
+}
+
 /// What a run ended with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
@@ -60,6 +92,8 @@ pub struct Outcome {
     pub times: Times,
     /// Network use; none in the exact run.
     pub traffic: Option<Traffic>,
+    /// Totals of the share of the server that was beside the worker.
+    pub server: Option<Server>,
 }
 
 /// One line from a child process.

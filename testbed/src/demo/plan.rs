@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::memif::Link;
+use super::server::Share;
 
 /// How many steps of a run have their gradients kept for measuring the error.
 const SAMPLES: u32 = 10;
@@ -53,6 +54,8 @@ pub struct WorkerPlan {
     pub worker: u8,
     /// The parameter server.
     pub server: SocketAddrV4,
+    /// The share of the server that is beside this worker; else the server is a process of its own.
+    pub share: Option<Share>,
     /// The job at a controller, which knows the rest; else everything is told here.
     pub controller: Option<String>,
     /// The way there over DPDK; else by kernel sockets.

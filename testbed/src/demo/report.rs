@@ -4,11 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use thc_ps::ServerStats;
 
 use super::curve;
 use super::error_sample::ErrorSample;
-use super::event::{Times, Traffic};
+use super::event::{Server, Times, Traffic};
 use super::plan::Plan;
 use super::run::Heard;
 
@@ -29,17 +28,6 @@ pub struct Run {
     pub held_out_loss: f32,
     /// Wall clock from the first step to the last, seconds.
     pub seconds: f64,
-}
-
-/// What the parameter server counted, the measuring all-reduces included.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Server {
-    /// Slots completed, each answered by one result to all workers.
-    pub results: u64,
-    /// Results sent again to a single worker.
-    pub resent: u64,
-    /// Packets dropped, for any reason.
-    pub dropped: u64,
 }
 
 /// The whole demo.
@@ -81,27 +69,15 @@ pub struct Report {
     pub digest: String,
 }
 
-impl Server {
-    fn of(totals: &ServerStats) -> Self {
-        let dropped: u64 =
-            totals.jobs.iter().flat_map(|job| &job.members).map(|member| member.dropped()).sum();
-        Self {
-            results: totals.jobs.iter().map(|job| job.results).sum(),
-            resent: totals.jobs.iter().map(|job| job.resent).sum(),
-            dropped: totals.drops.values().sum::<u64>() + dropped,
-        }
-    }
-}
-
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = values.len() as f64;
     values.sum::<f64>() / count
 }
 
 impl Report {
-    /// Puts the findings of both runs together. `thc` is what was heard from the workers, `totals` from
+    /// Puts the findings of both runs together. `thc` is what was heard from the workers, `server` the totals of
     /// their server if it was one, `feedback` whether there was error feedback.
-    pub fn new(plan: &Plan, feedback: bool, totals: Option<&ServerStats>, thc: Heard, exact: Run) -> Self {
+    pub fn new(plan: &Plan, feedback: bool, server: Option<Server>, thc: Heard, exact: Run) -> Self {
         let Heard { parameters, run: thc, errors, outcomes } = thc;
         let mut traffic = Traffic::default();
         for one in outcomes.iter().filter_map(|outcome| outcome.traffic) {
@@ -128,7 +104,7 @@ impl Report {
                 waiting: time(|t| t.waiting),
             },
             digest: outcomes.first().map(|o| o.digest.clone()).unwrap_or_default(),
-            server: totals.map(Server::of),
+            server,
             thc,
             exact,
         }

@@ -1,5 +1,6 @@
 //! The demo from start to end: both runs, their child processes, and the report.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -7,19 +8,20 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use thc_netns::ports;
 use thc_ps::ServerStats;
 use thc_transport::IoName;
 
 use super::controller;
 use super::curve::{final_loss, plot};
 use super::error_sample::ErrorSample;
-use super::event::{Event, Outcome};
+use super::event::{Event, Outcome, Server};
 use super::memif::Links;
 use super::plan::{Plan, WorkerPlan};
 use super::processes::{Children, Message};
 use super::progress::Progress;
 use super::report::{Report, Run};
-use super::server::{self, Job};
+use super::server::{self, Job, Share};
 use super::switch::{self, Site};
 use super::text::Text;
 use crate::error::{Error, Result};
@@ -39,6 +41,8 @@ pub struct Options {
     pub feedback: bool,
     /// Whether a controller makes the job.
     pub controller: bool,
+    /// Whether each worker's process has a share of the server.
+    pub colocated: bool,
     /// Whether the aggregator is a switch, BMv2.
     pub switch: bool,
     /// Where to draw the loss curves.
@@ -68,6 +72,19 @@ pub fn run(options: &Options) -> Result<Report> {
             return Err(Error::SwitchWith { option });
         }
     }
+    if options.colocated {
+        let others = [
+            (options.switch, "--switch"),
+            (options.controller, "--controller"),
+            (options.io == IoName::Dpdk, "--io dpdk"),
+        ];
+        if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
+            return Err(Error::ColocatedWith { option });
+        }
+        if options.plan.workers < 2 {
+            return Err(Error::OneWorker { instead: "without --colocated" });
+        }
+    }
     Text::read(&options.plan.text)?;
     if let Some(path) = &options.plot {
         std::fs::OpenOptions::new()
@@ -89,7 +106,7 @@ pub fn run(options: &Options) -> Result<Report> {
     if let Some(path) = &options.plot {
         plot(path, &thc.run.losses, &exact.run.losses)?;
     }
-    Ok(Report::new(&options.plan, options.feedback, totals.as_ref(), thc, exact.run))
+    Ok(Report::new(&options.plan, options.feedback, totals, thc, exact.run))
 }
 
 /// What was heard from the processes of one run.
@@ -104,13 +121,21 @@ pub struct Heard {
     pub outcomes: Vec<Outcome>,
 }
 
-/// The run through THC: a parameter server, perhaps a controller, and a process per worker.
+/// Where the shares are, one beside each worker of this machine.
+fn shares(job: &Job) -> Result<Share> {
+    let first = ports::free(job.workers.into()).map_err(Error::Process)?;
+    let at = (first..).take(job.workers.into()).map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+    Ok(Share { job: *job, at: at.collect() })
+}
+
+/// The run through THC: a parameter server, perhaps a controller, and a process per worker; or workers alone that have a
+/// share of the server each.
 fn compressed(
     options: &Options,
     samples: &Path,
     folder: &Path,
     interrupted: Arc<AtomicBool>,
-) -> Result<(Heard, Option<ServerStats>)> {
+) -> Result<(Heard, Option<Server>)> {
     let plan = &options.plan;
     let site = options.switch.then(|| Site::new(plan.workers)).transpose()?;
     let its_controller =
@@ -127,10 +152,20 @@ fn compressed(
         loss: options.loss,
         cookie: rand::random(),
     };
+    let share = options.colocated.then(|| shares(&job)).transpose()?;
     let mut children = Children::new(interrupted);
     let mut command = own("demo-server")?;
     let mut servers = Vec::new();
     let (address, asked) = match (its_controller, &site) {
+        _ if share.is_some() => {
+            let at = share.iter().flat_map(|share| &share.at).copied().next();
+            let at = at.ok_or(Error::OneWorker { instead: "without --colocated" })?;
+            if !options.quiet {
+                let last = at.port() + u16::from(plan.workers) - 1;
+                eprintln!("a share of the server beside each worker, {at} to {last}");
+            }
+            (at, None)
+        }
         (Some(program), Some(site)) => {
             command.args(site.arguments(folder)?);
             let running = children.start(switch::PROGRAM.to_owned(), &mut command)?;
@@ -171,6 +206,7 @@ fn compressed(
             plan: plan.clone(),
             worker,
             server: address,
+            share: share.clone(),
             controller: asked.clone(),
             link: links.as_ref().map(|links| links.link(worker)),
             slow: site.is_some(),
@@ -193,8 +229,12 @@ fn compressed(
     for &server in servers.iter().rev() {
         totals = children.stop(server)?;
     }
-    let totals = totals.iter().rev().find_map(|line| serde_json::from_str(line).ok());
-    let totals: Option<ServerStats> = totals;
+    let totals = totals.iter().rev().find_map(|line| serde_json::from_str::<ServerStats>(line).ok());
+    let beside = heard.outcomes.iter().filter_map(|outcome| outcome.server).reduce(|mut all, one| {
+        all.add(&one);
+        all
+    });
+    let totals = totals.as_ref().map(Server::of).or(beside);
     if totals.is_none() && site.is_none() {
         return Err(Error::NoTotals);
     }

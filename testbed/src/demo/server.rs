@@ -3,6 +3,11 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thc_ps::{JobOptions, Server, ServerOptions};
+use thc_transport::{FaultRates, LossyConfig};
 
 use super::memif::Links;
 use crate::error::{Error, Result};
@@ -59,7 +64,7 @@ fn build(name: &'static str, cargo: &Path, package: &Path, folder: &Path) -> Res
 const COOKIE: &str = "THC_COOKIE";
 
 /// What the demo asks of its parameter server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// Workers.
     pub workers: u8,
@@ -69,8 +74,48 @@ pub struct Job {
     pub seed: u64,
     /// Share of the packets to lose, in each direction.
     pub loss: f64,
-    /// The job's secret.
+    /// The job's secret, which is on no command line.
+    #[serde(skip)]
     pub cookie: u32,
+}
+
+/// The part of the server that is in a worker's process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Share {
+    /// The job.
+    pub job: Job,
+    /// Where all shares are, by worker.
+    pub at: Vec<SocketAddrV4>,
+}
+
+impl Share {
+    /// How long it stays for workers that have not left: a worker that is done should end within the demo's patience.
+    pub const LINGER: Duration = Duration::from_millis(1500);
+
+    /// Serves worker `worker`'s share of the slots, until it is dropped.
+    pub fn serve(&self, worker: u8) -> Result<Server> {
+        let Share { job, at } = self;
+        let rates = FaultRates { loss: job.loss, ..FaultRates::NONE };
+        let seed = job.seed.wrapping_add(worker.into());
+        let faults = LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() };
+        let options = ServerOptions {
+            share: Some(format!("{worker}/{}", at.len())),
+            shares: Some(at.iter().map(ToString::to_string).collect()),
+            job: vec![JobOptions {
+                job: Some(JOB.into()),
+                cookie: Some(u64::from(cookie_from_environment()?).into()),
+                workers: Some(job.workers.into()),
+                bits: Some(job.bits.into()),
+                seed: Some(job.seed.into()),
+                ..JobOptions::default()
+            }],
+            faults: (job.loss > 0.0).then_some(faults),
+            ..ServerOptions::default()
+        };
+        let failed = |error: &dyn std::fmt::Display| Error::Share { worker, reason: error.to_string() };
+        let config = options.validate().map_err(|error| failed(&error))?;
+        Server::start(config).map_err(|error| failed(&error))
+    }
 }
 
 impl Job {

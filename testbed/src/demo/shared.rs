@@ -5,11 +5,12 @@ use std::time::Instant;
 use thc_transport::Backend;
 use thc_worker::{CallOptions, Controller, Group, GroupConfig, Mode, Stats};
 
-use super::event::{Event, Times, Traffic};
+use super::event::{Event, Server, Times, Traffic};
 use super::gradient_file;
 use super::memif::Link;
 use super::model::{Gradient, Model};
 use super::plan::WorkerPlan;
+use super::server::Share;
 use super::text::Text;
 use super::training::{GradientSource, train};
 use super::{server, switch};
@@ -25,6 +26,7 @@ const WRITER: u8 = 0;
 pub struct SharedMean<'a> {
     order: &'a WorkerPlan,
     group: Group,
+    share: Option<thc_ps::Server>,
     times: Times,
     traffic: Traffic,
 }
@@ -97,6 +99,10 @@ impl GradientSource for SharedMean<'_> {
     fn account(&self) -> (Times, Option<Traffic>) {
         (self.times, Some(self.traffic))
     }
+
+    fn server(&self) -> Option<Server> {
+        self.share.as_ref().map(|share| Server::of(&share.stats()))
+    }
 }
 
 /// The child process of one worker. The job's cookie comes from the controller, or else from the environment, where
@@ -122,9 +128,16 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
             }
         }
     };
+    let share = order.share.as_ref().map(|share| share.serve(order.worker)).transpose()?;
     let group = Group::join(config)?;
-    let mut source = SharedMean { order, group, times: Times::default(), traffic: Traffic::default() };
-    train(&order.plan, &mut source)
+    let mut source = SharedMean { order, group, share, times: Times::default(), traffic: Traffic::default() };
+    let trained = train(&order.plan, &mut source);
+    let SharedMean { group, share, .. } = source;
+    drop(group);
+    if let (Some(share), Ok(())) = (share, &trained) {
+        share.wait_for_leaving(Share::LINGER);
+    }
+    trained
 }
 
 impl From<thc_worker::WorkerError> for Error {

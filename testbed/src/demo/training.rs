@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::event::{Event, Outcome, Times, Traffic};
+use super::event::{Event, Outcome, Server, Times, Traffic};
 use super::model::{Gradient, Model, Shape};
 use super::plan::Plan;
 use super::text::Text;
@@ -22,6 +22,11 @@ pub trait GradientSource {
     /// Seconds spent in [`GradientSource::gradient`] so far, and network use if there is a network.
     /// What the error is measured with is in neither.
     fn account(&self) -> (Times, Option<Traffic>);
+
+    /// Totals of the share of the server in this process, if there is one.
+    fn server(&self) -> Option<Server> {
+        None
+    }
 }
 
 /// Trains as `plan` says and tells every step on standard output.
@@ -47,6 +52,7 @@ pub fn train(plan: &Plan, source: &mut dyn GradientSource) -> Result<()> {
         digest: model.digest()?,
         times,
         traffic,
+        server: source.server(),
     })
     .emit()
 }

@@ -21,7 +21,7 @@ use thc_protocol::aggregator::ConfigError;
 pub use program::{Counter, CounterKind, Field, Program, Table};
 pub use rows::StaticRows;
 pub use store::{Change, Entry, Group, Key, Replica, Store};
-pub use view::{Changes, JobView, View, kind_bit, lookup};
+pub use view::{ALL_CONTROL_KINDS, Changes, JobView, View, kind_bit, lookup};
 
 use crate::control::SessionView;
 use crate::shards::Shards;

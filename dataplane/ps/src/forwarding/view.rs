@@ -287,6 +287,9 @@ pub fn control_kinds(program: &Program, store: &Store) -> u8 {
     rows.filter_map(|(key, _)| u8::try_from(key[0]).ok()).map(kind_bit).fold(0, |bits, bit| bits | bit)
 }
 
+/// All bits of [`kind_bit`].
+pub const ALL_CONTROL_KINDS: u8 = kind_bit(Kind::Join as u8) | kind_bit(Kind::Leave as u8);
+
 /// A bit for each kind that the control plane answers (P2), and none for others.
 #[must_use]
 pub const fn kind_bit(kind: u8) -> u8 {

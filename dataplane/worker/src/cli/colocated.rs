@@ -1,14 +1,12 @@
 //! A share of the server beside this worker, on threads of this process.
 
 use std::net::SocketAddrV4;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thc_ps::{JobOptions, Server, ServerConfig, ServerOptions};
 use thc_worker::GroupConfig;
 
 /// How long the share stays for workers that have not left yet.
 const LINGER: Duration = Duration::from_secs(10);
-/// How often it looks whether they have.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// What the share of a worker is to be, checked; `None` if there are fewer shares than its number. `at` is where all
 /// shares are, one by one beside the first workers.
@@ -34,8 +32,5 @@ pub fn plan(group: &GroupConfig, at: &[SocketAddrV4], workers: u8) -> Result<Opt
 
 /// Waits until all workers have left, or long enough, and stops the share.
 pub fn close(server: Server) {
-    let began = Instant::now();
-    while began.elapsed() < LINGER && server.stats().jobs.iter().any(|job| !job.joined.is_empty()) {
-        std::thread::sleep(LOOK);
-    }
+    server.wait_for_leaving(LINGER);
 }
