@@ -58,7 +58,8 @@ fn any_norm(rng: &mut Rng) -> Norm {
         2 => rng.next() as u32,
         _ => (rng.below(1000) as f32).to_bits(),
     };
-    Norm { value, length: 4096, call: rng.below(8) as u16, table: TableId(1), mode: 0, key: 5 }
+    Norm { tag: 0, value, length: 4096, call: rng.below(8) as u16, table: TableId(1), mode: 0, key: 5 }
+        .tagged(4)
 }
 
 /// A packet that could be sent by somebody who knows everything, about a round close to `round`;

@@ -59,8 +59,9 @@ prop_compose! {
         table in any::<u8>(),
         mode in any::<u8>(),
         key in any::<u32>(),
+        partitions in 0u32..1 << 22,
     ) -> Norm {
-        Norm { value, length, call, table: TableId(table), mode, key }
+        Norm { tag: 0, value, length, call, table: TableId(table), mode, key }.tagged(partitions)
     }
 }
 
@@ -183,13 +184,13 @@ proptest! {
     }
 
     #[test]
-    fn norms(norm in any_norm(), other in any_norm()) {
+    fn norms(norm in any_norm(), other in any_norm(), partitions in 1u32..1 << 22) {
         let bytes = norm.to_bytes();
         round_trip(&norm, &bytes, Norm::parse);
-        prop_assert_eq!(Norm::tag_of(&bytes), norm.tag());
+        prop_assert_eq!(Norm::tag_of(&bytes), norm.tag);
         // The value is no part of the tag; everything else is.
-        let same = Norm { value: other.value, ..norm };
-        prop_assert!(norm.same_collective(&same));
+        let tag = norm.tagged(partitions).tag;
+        prop_assert_eq!(Norm { value: other.value, ..norm }.tagged(partitions).tag, tag);
         for changed in [
             Norm { length: norm.length ^ 1, ..norm },
             Norm { call: norm.call ^ 0x8000, ..norm },
@@ -197,8 +198,9 @@ proptest! {
             Norm { mode: norm.mode ^ 1, ..norm },
             Norm { key: norm.key ^ 0x8000_0000, ..norm },
         ] {
-            prop_assert!(!norm.same_collective(&changed));
+            prop_assert_ne!(changed.tagged(partitions).tag, tag);
         }
+        prop_assert_ne!(norm.tagged(partitions ^ 1).tag, tag);
     }
 
     #[test]

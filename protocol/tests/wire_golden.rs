@@ -40,8 +40,10 @@ fn header(of: &Value) -> Header {
     }
 }
 
+/// `partitions` is no field of packets, only part of their tags.
 fn norm(of: &Value) -> Norm {
     let norm = Norm {
+        tag: number(of, "tag"),
         value: number(of, "value"),
         length: number(of, "length"),
         call: number(of, "call"),
@@ -49,7 +51,7 @@ fn norm(of: &Value) -> Norm {
         mode: number(of, "mode"),
         key: number(of, "key"),
     };
-    assert_eq!(norm.tag(), number::<u32>(of, "tag"), "tag of {norm:?}");
+    assert_eq!(norm.tagged(number(of, "partitions")), norm);
     norm
 }
 
@@ -103,7 +105,7 @@ fn body(packet: &Value, kind: Kind, payload: &[u8]) -> Vec<u8> {
         Kind::Norm | Kind::NormResult => {
             let norm = norm(&packet["norm"]);
             assert_eq!(Norm::parse(payload), Some(norm));
-            assert_eq!(Norm::tag_of(payload.try_into().unwrap()), norm.tag());
+            assert_eq!(Norm::tag_of(payload.try_into().unwrap()), norm.tag);
             norm.to_bytes().to_vec()
         }
         Kind::Data | Kind::Raw | Kind::Result | Kind::RawResult => hex(packet["payload"].as_str().unwrap()),

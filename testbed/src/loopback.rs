@@ -112,10 +112,12 @@ impl Loopback {
             return Err(Error::Vectors { workers: self.workers, vectors: vectors.len() });
         }
         let mut mean = vec![0.0; length];
+        let partitions = partition::split(length, self.block).count() as u32;
         for part in partition::split(length, self.block) {
             let range = part.offset..part.offset + part.len;
             let parts: Vec<&[f32]> = vectors.iter().map(|vector| &vector[range.clone()]).collect();
-            self.partition(&parts, part.index, part.padded, length, &mut mean[range])?;
+            let of = (length - part.offset, partitions);
+            self.partition(&parts, part.index, part.padded, of, &mut mean[range])?;
         }
         self.calls += 1;
         Ok(mean)
@@ -126,10 +128,10 @@ impl Loopback {
         parts: &[&[f32]],
         index: u32,
         padded: usize,
-        length: usize,
+        of: (usize, u32),
         mean: &mut [f32],
     ) -> Result<()> {
-        let largest = self.largest_norm(parts, length)?;
+        let largest = self.largest_norm(parts, of)?;
         if largest == 0.0 {
             mean.fill(0.0);
             return Ok(());
@@ -157,12 +159,13 @@ impl Loopback {
         Ok(rht::inverse_into(&mut rotated, mean, key)?)
     }
 
-    /// The norm stage of one partition: the largest norm of all workers.
-    fn largest_norm(&mut self, parts: &[&[f32]], length: usize) -> Result<f32> {
+    /// The norm stage of one partition: the largest norm of all workers. Told are the tensor's length from it on, and its partitions.
+    fn largest_norm(&mut self, parts: &[&[f32]], (length, partitions): (usize, u32)) -> Result<f32> {
         let seq = self.norms;
         self.norms += 1;
         for (worker, part) in (0..self.workers).zip(parts) {
             let norm = Norm {
+                tag: 0,
                 value: norm::l2(part).to_bits(),
                 length: length as u32,
                 call: self.calls as u16,
@@ -170,7 +173,7 @@ impl Loopback {
                 mode: Mode::Compressed as u8,
                 key: 0,
             };
-            self.send(Kind::Norm, worker, seq, &norm.to_bytes())?;
+            self.send(Kind::Norm, worker, seq, &norm.tagged(partitions).to_bytes())?;
         }
         let (_, payload) = self.result(Kind::NormResult)?;
         let value = Norm::parse(payload).map_or(0, |norm| norm.value);

@@ -341,7 +341,7 @@ class Worker:
                 value = numerics.norm(part) if mode == wire.COMPRESSED else np.max(np.abs(part))
                 own[index] = bits = wire.value_of(value, self.number)
                 norm = wire.Norm(bits, len(x) - offset, call % (1 << 16), table, mode, key)
-                yield wire.NORM, 0, norm.payload(), index
+                yield wire.NORM, 0, norm.payload(len(parts)), index
 
         def take(index, _count, payload):
             value = wire.Norm.parse(payload).value

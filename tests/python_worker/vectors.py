@@ -61,15 +61,16 @@ def check_forms(vectors):
         if "straggler" in packet:
             assert wire.parse_straggler(payload) == tuple(packet["straggler"].values())
     for tag in vectors["tags"]:
-        fields = {name: value for name, value in tag.items() if name != "tag"}
-        assert wire.Norm(**fields).tag() == tag["tag"], tag
+        fields = {name: value for name, value in tag.items() if name not in ("tag", "partitions")}
+        assert wire.Norm(**fields).tag(tag["partitions"]) == tag["tag"], tag
 
 
 def check_norm(fields, payload):
-    norm = wire.Norm.parse(payload)
+    norm, partitions = wire.Norm.parse(payload), fields["partitions"]
     for name, value in fields.items():
-        assert (norm.tag() if name == "tag" else getattr(norm, name)) == value, (name, fields)
-    assert norm.payload() == payload
+        if name != "partitions":
+            assert (norm.tag(partitions) if name == "tag" else getattr(norm, name)) == value, (name, fields)
+    assert norm.payload(partitions) == payload
 
 
 def check_welcome(fields, payload):
@@ -150,14 +151,15 @@ def check_header(session, worker, welcome, header, seqs):
 
 def check_norms(call, number_of_call, worker, welcome, up):
     x = floats([call["gradients"][worker]])
-    norms = [wire.Norm.parse(payload) for header, payload in up if header.kind == wire.NORM]
-    for norm, (offset, length, _) in zip(norms, numerics.cut(call["length"], welcome.block), strict=True):
+    norms = [payload for header, payload in up if header.kind == wire.NORM]
+    parts = list(numerics.cut(call["length"], welcome.block))
+    for norm, (offset, length, _) in zip(norms, parts, strict=True):
         part = x[offset : offset + length]
         value = np.max(np.abs(part)) if call["mode"] == wire.UNCOMPRESSED else numerics.norm(part)
         bits = wire.value_of(value, worker)
         table = 0 if call["mode"] == wire.UNCOMPRESSED else welcome.tables[0].table
         mine = wire.Norm(bits, call["length"] - offset, number_of_call, table, call["mode"], call["key"])
-        assert norm == mine, f"{norm} and {mine}"
+        assert norm == mine.payload(len(parts)), f"{wire.Norm.parse(norm)} and {mine}"
 
 
 def results(down, kind):

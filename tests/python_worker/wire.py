@@ -84,13 +84,14 @@ class Norm:
     mode: int
     key: int
 
-    def tag(self):
+    def tag(self, partitions):
         fields = self.length << 32 | self.call << 16 | self.table << 8 | self.mode
-        return (mix(fields) ^ mix(self.key + 1)) >> 32
+        return (mix(fields) ^ mix((partitions << 33) + self.key + 1)) >> 32
 
-    def payload(self):
+    def payload(self, partitions):
+        """Of a tensor that is cut into so many."""
         return NORM_PAYLOAD.pack(
-            self.tag(), self.value, self.length, self.call, self.table, self.mode, self.key
+            self.tag(partitions), self.value, self.length, self.call, self.table, self.mode, self.key
         )
 
     @staticmethod

@@ -40,6 +40,8 @@ impl Choice {
 /// A partition's norm, and which all-reduce it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Norm {
+    /// Hash of what all workers must agree on, which [`Norm::tagged`] gives.
+    pub tag: u32,
     /// f32 bits of a norm, or the NaN of P19; [`Norm::is_value`] says which patterns there are.
     pub value: u32,
     /// Coordinates of the tensor from the partition's first on: those of the whole all-reduce in its first NORM.
@@ -55,20 +57,17 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// The fields that all workers must agree on, without the tag.
+    /// The same with its tag (P3): of its fields but the value, and of how many partitions the tensor has. That number goes
+    /// into nothing but the tag, so that what an aggregator compares shows all of how the workers have cut the tensor.
     #[must_use]
-    pub fn same_collective(&self, other: &Norm) -> bool {
-        self.tag() == other.tag()
-    }
-
-    /// The 32-bit tag (P3).
-    #[must_use]
-    pub fn tag(&self) -> u32 {
+    pub fn tagged(self, partitions: u32) -> Norm {
         let fields = (u64::from(self.length) << 32)
             | (u64::from(self.call) << 16)
             | (u64::from(self.table.0) << 8)
             | u64::from(self.mode);
-        ((finalize(fields) ^ finalize(u64::from(self.key).wrapping_add(1))) >> 32) as u32
+        // A key takes 33 bits here, and no tensor has 2^31 partitions.
+        let others = (u64::from(partitions) << 33).wrapping_add(u64::from(self.key) + 1);
+        Norm { tag: ((finalize(fields) ^ finalize(others)) >> 32) as u32, ..self }
     }
 
     /// P19: the value that says that `worker` has a non-finite gradient.
@@ -103,6 +102,7 @@ impl Norm {
     pub fn parse(payload: &[u8]) -> Option<Norm> {
         let p: &[u8; NORM_LEN] = payload.try_into().ok()?;
         Some(Norm {
+            tag: u32_at(p, 0),
             value: u32_at(p, 4),
             length: u32_at(p, 8),
             call: u16_at(p, 12),
@@ -123,7 +123,7 @@ impl Norm {
     #[must_use]
     pub fn to_bytes(&self) -> [u8; NORM_LEN] {
         let mut out = [0; NORM_LEN];
-        put(&mut out, 0, &self.tag().to_be_bytes());
+        put(&mut out, 0, &self.tag.to_be_bytes());
         put(&mut out, 4, &self.value.to_be_bytes());
         put(&mut out, 8, &self.length.to_be_bytes());
         put(&mut out, 12, &self.call.to_be_bytes());

@@ -89,7 +89,9 @@ impl Call {
     /// The NORM of a partition; `number` is the call's.
     pub fn norm_of(&self, number: u64, partition: usize) -> Norm {
         let Part { table, mode, length, norm, .. } = self.parts[partition];
-        Norm { value: norm, length, call: number as u16, table, mode: mode as u8, key: self.key }
+        let norm =
+            Norm { tag: 0, value: norm, length, call: number as u16, table, mode: mode as u8, key: self.key };
+        norm.tagged(self.parts.len() as u32)
     }
 
     /// Whether every NORM_RESULT is in.

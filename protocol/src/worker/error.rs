@@ -193,8 +193,13 @@ impl fmt::Display for Difference {
             }
             separator = ", ";
         }
-        // Their tags differ, or nobody would have been refused.
-        if separator != ", " { f.write_str("a NORM was changed on its way") } else { Ok(()) }
+        match separator {
+            ", " => Ok(()),
+            // What a tag stands for beside these fields (P3).
+            _ if a.tag != b.tag => f.write_str("their plans cut the tensor into other spans"),
+            // Their tags differ, or nobody would have been refused.
+            _ => f.write_str("a NORM was changed on its way"),
+        }
     }
 }
 
@@ -215,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_mismatch_names_every_field_that_differs() {
-        let others = Norm { value: 7, length: 100, call: 3, table: TableId(1), mode: 0, key: 0xAB };
+        let others = Norm { tag: 1, value: 7, length: 100, call: 3, table: TableId(1), mode: 0, key: 0xAB };
         let told = |refused: Norm| {
             let error = SessionError::Mismatch { mine: None, worker: WorkerId(2), slot: others, refused };
             error.to_string()
@@ -227,7 +232,7 @@ mod tests {
             raw.ends_with("they differ in mode (1, 0)") && raw.contains("uncompressed, table 1"),
             "{raw}"
         );
-        let all = told(Norm { value: 1, length: 5, call: 4, table: TableId(0), mode: 1, key: 0x10 });
+        let all = told(Norm { tag: 3, value: 1, length: 5, call: 4, table: TableId(0), mode: 1, key: 0x10 });
         assert!(
             all.ends_with(
                 "in number (4, 3), length (5, 100), tensor (0x10, 0xab), mode (1, 0), table (0, 1)"
@@ -235,5 +240,7 @@ mod tests {
         );
         let none = told(others);
         assert!(none.ends_with("a NORM was changed on its way"), "{none}");
+        let spans = told(Norm { tag: 2, ..others });
+        assert!(spans.ends_with("their plans cut the tensor into other spans"), "{spans}");
     }
 }

@@ -151,7 +151,7 @@ impl Desk {
     }
 
     pub fn norm_result(&mut self, seq: u64, value: u32) {
-        let norm = Norm { value, length: 0, call: 0, table: TableId(9), mode: 0, key: 0 };
+        let norm = Norm { tag: 0, value, length: 0, call: 0, table: TableId(9), mode: 0, key: 0 };
         self.handle(self.header(Kind::NormResult, seq), &norm.to_bytes());
     }
 

@@ -7,7 +7,8 @@ use thc_protocol::worker::SessionError;
 use thc_protocol::{TableId, WorkerId};
 
 fn own(call: u16) -> Norm {
-    Norm { value: 1f32.to_bits(), length: 1024, call, table: TableId(9), mode: 0, key: 0xFACE }
+    Norm { tag: 0, value: 1f32.to_bits(), length: 1024, call, table: TableId(9), mode: 0, key: 0xFACE }
+        .tagged(1)
 }
 
 fn mismatch(desk: &mut Desk, from: u8, seq: u64, slot: Norm, refused: Norm) {
@@ -25,7 +26,7 @@ fn a_mismatch_shows_what_was_sent_here_and_there() {
     let mut desk = Desk::new(parameters());
     desk.call(1);
     desk.submit(&[1], &[1.0]);
-    let other = Norm { length: 77, key: 3, ..own(1) };
+    let other = Norm { length: 77, key: 3, ..own(1) }.tagged(1);
     mismatch(&mut desk, 2, 1, own(1), other);
     let expected =
         SessionError::Mismatch { mine: Some(own(1)), worker: WorkerId(2), slot: own(1), refused: other };
@@ -74,7 +75,7 @@ fn the_refused_brings_the_mismatch_again_to_who_still_waits() {
     desk.call(1);
     desk.submit(&[1], &[1.0]);
     desk.take();
-    mismatch(&mut desk, 1, 1, Norm { key: 1, ..own(1) }, own(1));
+    mismatch(&mut desk, 1, 1, Norm { key: 1, ..own(1) }.tagged(1), own(1));
     // Worker 0 has lost the MISMATCH and waits for something else.
     desk.nudge(0, Kind::Norm, 2, 0b101);
     assert_eq!(desk.take(), [(Kind::Norm, 1, false)]);

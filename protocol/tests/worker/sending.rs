@@ -27,8 +27,8 @@ fn norms_of_all_partitions_go_out_at_once_with_the_whole_descriptor() {
         };
         assert_eq!(header, expected);
         let value = [1.0f32, 0.0, 3.5][i].to_bits();
-        let norm = Norm { value, length: 7 * 1024, call: 0, table: TableId(9), mode: 0, key: 0xFACE };
-        assert_eq!(Norm::parse(payload), Some(norm));
+        let norm = Norm { tag: 0, value, length: 7 * 1024, call: 0, table: TableId(9), mode: 0, key: 0xFACE };
+        assert_eq!(Norm::parse(payload), Some(norm.tagged(3)));
     }
     assert_eq!(desk.submit_as(Choice::Raw, &[1], &[1.0]), 1);
     let (_, packets) = desk.sent.0.remove(0);

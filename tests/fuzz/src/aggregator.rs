@@ -293,6 +293,7 @@ impl Plant {
         let payload = match kind {
             Kind::Norm => {
                 let norm = Norm {
+                    tag: 0,
                     value: f32::from(seed).to_bits(),
                     length: 1024,
                     call: u16::from(input.ratio(1, 16)?),
@@ -300,7 +301,7 @@ impl Plant {
                     mode: 0,
                     key: 0,
                 };
-                norm.to_bytes().to_vec()
+                norm.tagged(1).to_bytes().to_vec()
             }
             _ => {
                 let form = self.tables.get(&header.table.0).map_or(Form::USUAL, |table| table.form);

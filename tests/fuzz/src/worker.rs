@@ -239,6 +239,7 @@ fn packet(input: &mut Unstructured<'_>, params: &Parameters, sent: &Sent) -> arb
         _ => asked.kind.result().unwrap_or(Kind::Result),
     };
     let norm = Norm {
+        tag: 0,
         value: match input.int_in_range(0..=9u8)? {
             0 => 0,
             1 => input.arbitrary()?,
@@ -256,7 +257,7 @@ fn packet(input: &mut Unstructured<'_>, params: &Parameters, sent: &Sent) -> arb
         Kind::Straggler => Straggler { kind: asked.kind, current: asked.round }.to_bytes().to_vec(),
         Kind::Nudge => Nudge { kind: asked.kind, seen: input.arbitrary::<u8>()?.into() }.to_bytes().to_vec(),
         Kind::Mismatch => Mismatch { slot: norm, refused: norm }.to_bytes().to_vec(),
-        Kind::NormResult => norm.to_bytes().to_vec(),
+        Kind::NormResult => norm.tagged(1).to_bytes().to_vec(),
         kind => vec![input.arbitrary()?; kind.payload_len(form)],
     };
     let mut header = Header {

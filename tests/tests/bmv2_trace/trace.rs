@@ -91,7 +91,10 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
             (random.f32() * 4.0).to_bits()
         };
         let (table, mode) = (TableId(3), u8::from(random.u8(..20) == 0));
-        Norm { value, length: 1 << 20, call: time as u16, table, mode, key: 77 }.to_bytes().to_vec()
+        Norm { tag: 0, value, length: 1 << 20, call: time as u16, table, mode, key: 77 }
+            .tagged(1)
+            .to_bytes()
+            .to_vec()
     } else {
         (0..kind.payload_len(Form::USUAL)).map(|_| random.u8(..)).collect()
     };

@@ -57,7 +57,7 @@ fn n(value: impl Into<u64>) -> Value {
 
 fn norm_fields(norm: &Norm) -> Fields {
     BTreeMap::from([
-        ("thc.norm.tag", n(norm.tag())),
+        ("thc.norm.tag", n(norm.tag)),
         ("thc.norm.value", Value::Float(f64::from(f32::from_bits(norm.value)))),
         ("thc.norm.length", n(norm.length)),
         ("thc.norm.call", n(norm.call)),

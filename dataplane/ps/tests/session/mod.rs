@@ -179,6 +179,7 @@ pub fn packet(header: &Header, payload: &[u8]) -> Vec<u8> {
 /// The payload of a NORM for a call of `length` coordinates.
 pub fn norm(value: f32, length: u32) -> [u8; 20] {
     let norm = Norm {
+        tag: 0,
         value: value.to_bits(),
         length,
         call: 0,
@@ -186,7 +187,7 @@ pub fn norm(value: f32, length: u32) -> [u8; 20] {
         mode: Mode::Compressed as u8,
         key: 0,
     };
-    norm.to_bytes()
+    norm.tagged(1).to_bytes()
 }
 
 /// Lets workers join until all are welcome.

@@ -2,6 +2,7 @@
 //! packets are as long as their form says (P2, P4, P6, P31, P32).
 
 use crate::world::{JOB, World, gradients, hostile, quiet, seeds, static_job};
+use std::time::Duration;
 use thc_codec::partition::{self, MAX_PARTITION, Partition};
 use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
@@ -304,26 +305,34 @@ fn plans_that_make_no_sense_are_errors_in_one_line() {
     );
 }
 
-/// Ranks that plan differently are told, whether they differ in a choice or in where spans end.
+/// Ranks that plan differently are told at once, whether they differ in a choice, in where spans end, or in that alone, which
+/// shows in no field of a NORM that they all send.
 #[test]
 fn different_plans_are_a_mismatch() {
     let (a, b) = (Choice::Table(TableId(10)), Choice::Table(TableId(99)));
     let plan = spans(&[1000, 3000], &[a, b]);
-    for other in [
-        spans(&[1000, 3000], &[a, Choice::Raw]),
-        spans(&[1000, 3000], &[b, a]),
-        spans(&[3000, 1000], &[a, b]),
-        spans(&[1000, 2000, 1000], &[a, b, b]),
-        spans(&[1001, 2999], &[a, b]),
+    let one = spans(&[4096], &[a]);
+    for (plan, other) in [
+        (&plan, spans(&[1000, 3000], &[a, Choice::Raw])),
+        (&plan, spans(&[1000, 3000], &[b, a])),
+        (&plan, spans(&[3000, 1000], &[a, b])),
+        (&plan, spans(&[1000, 2000, 1000], &[a, b, b])),
+        (&plan, spans(&[1001, 2999], &[a, b])),
+        (&one, spans(&[2048, 2048], &[a, a])),
+        (&one, spans(&[3072, 1024], &[a, a])),
     ] {
         let mut world = World::new(job(&tables(), Policy::Reliable), quiet());
-        let mut data = gradients(WORKERS.into(), 4000, 1);
-        for outcome in world.allreduce_plan(&mut data, &[&plan[..], &plan[..], &other[..]], None) {
+        let length = plan.iter().map(|span| span.length).sum();
+        let mut data = gradients(WORKERS.into(), length, 1);
+        let (begin, plan) = (world.net.now(), &plan[..]);
+        for outcome in world.allreduce_plan(&mut data, &[plan, plan, &other[..]], None) {
             let error = outcome.unwrap_err();
             assert!(
                 matches!(error, WorkerError::Session(SessionError::Mismatch { .. })),
                 "{other:?}: {error}"
             );
         }
+        // Long before anybody repeats anything.
+        assert!(world.net.now() - begin < Duration::from_millis(5), "{other:?}");
     }
 }
