@@ -26,8 +26,9 @@ def needs(*modules: str) -> None:
     """Skips what cannot run without these."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            package = {"sklearn": "python3-sklearn"}.get(module, f"python3-{module}")
-            pytest.skip(f"not run: Python has no {module} (Debian: apt-get install {package})", allow_module_level=True)
+            pypi = module in ("accelerate", "kubernetes_validate", "lightning")
+            way = f"pip install {module.replace('_', '-')}" if pypi else f"Debian: apt-get install python3-{module}"
+            pytest.skip(f"not run: Python has no {module} ({way})", allow_module_level=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -87,3 +87,17 @@ def test_asynchronous() -> None:
         assert "--delay" not in options or int(longest) <= 4
         moved, floats = map(float, re.search(r"rank 0: ([\d.]+) MB, as floats ([\d.]+) MB", said).groups())  # type: ignore[union-attr]
         assert moved < floats / 3.5
+
+
+def test_accelerate() -> None:
+    needs("sklearn", "accelerate")
+    said = torchrun("accelerate_digits", "--steps", "150")
+    assert result(said)[1] > 85 and saved(said) > 75
+
+
+def test_lightning() -> None:
+    needs("sklearn", "lightning")
+    command = [sys.executable, str(EXAMPLES / "lightning_digits.py"), "--processes", "2", "--steps", "150"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert result(done.stdout)[1] > 85 and saved(done.stdout) > 75
