@@ -27,7 +27,7 @@ STYLES = {
 
 
 def draw(results: dict[str, Any], path: Path, model: str = "heavy") -> None:
-    """One panel for each link on which training ran and each number of processes."""
+    """One panel for each link on which training ran and each number of processes; a panel without a run is left out."""
     runs = [r for r in results["training"] if r["model"] == model and r["link"] != "unshaped"]
     links = sorted({r["link"] for r in runs}, key=lambda link: float(link.split()[0]) if " " in link else 99)
     counts = sorted({r["workers"] for r in runs})
@@ -35,27 +35,37 @@ def draw(results: dict[str, Any], path: Path, model: str = "heavy") -> None:
         return
     target = results["targets"][model]
     pyplot.rcParams.update({"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "thc"})
-    figure, axes = pyplot.subplots(len(counts), len(links), figsize=(4.8 * len(links), 3.3 * len(counts) + 0.7),
+    figure, axes = pyplot.subplots(len(counts), len(links), figsize=(4.8 * len(links), 3.3 * len(counts) + 0.8),
                                    squeeze=False, sharey=True)
     for line, count in enumerate(counts):
         for column, link in enumerate(links):
             panel = axes[line][column]
+            if not any((r["workers"], r["link"]) == (count, link) for r in runs):
+                panel.remove()
+                continue
             for method, (color, dashes) in STYLES.items():
                 for run in [r for r in runs if (r["workers"], r["link"], r["method"]) == (count, link, method)]:
                     times, losses = [p[1] for p in run["points"]], [p[2] for p in run["points"]]
-                    panel.plot(times, losses, color=color, linestyle=dashes, linewidth=1.8, label=NAMES[method].replace("**", ""))
+                    panel.plot(times, losses, color=color, linestyle=dashes, linewidth=1.8, label=NAMES[method].replace("**", "").replace("`", ""))
             panel.axhline(target, color="#bbbbbb", linewidth=0.8, zorder=0)
             panel.set_title(f"{count} processes, {link}", fontsize=10)
             panel.set_xlim(left=0)
-            panel.set_ylim(top=min(3.6, panel.get_ylim()[1]))
             panel.set_xlabel("seconds of training")
             panel.spines[["top", "right"]].set_visible(False)
-            if column == 0:
+            if not any(other.get_ylabel() for other in axes[line][:column] if other.figure):
+                panel.tick_params(labelleft=True)
                 panel.set_ylabel("held-out loss, nats per byte")
+    # All curves to their ends, but of their beginnings, which are alike, only what the eye can tell apart from there.
+    losses = [p[2] for r in runs for p in r["points"]]
+    highest = min(max(losses), target + 2.5 * max(0.1, target - min(losses)))
+    pyplot.setp([panel for panel in axes.flat if panel.figure], ylim=(min(losses) - 0.02, highest))
     handles: dict[str, Any] = {}
-    for panel in axes.flat:
+    for panel in figure.axes:
         handles.update(zip(*reversed(panel.get_legend_handles_labels())))
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=min(6, len(handles)), frameon=False)
-    figure.tight_layout(rect=(0, 0.07 if len(counts) > 1 else 0.1, 1, 1))
+    # Five names fit under two panels.
+    columns = min(5 * len(links) // 2, len(handles))
+    lines = -(-len(handles) // columns)
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=columns, frameon=False)
+    figure.tight_layout(rect=(0, (0.1 + 0.25 * lines) / figure.get_figheight(), 1, 1))
     figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
