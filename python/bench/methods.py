@@ -20,10 +20,14 @@ METHODS = {
     "thc-best-effort": "THC, best-effort",
     "thc-adapt": "THC, each tensor's compression chosen while training",
     "thc-raw": "THC's server, nothing compressed",
+    "thc-outer": "THC every 8 steps, DiLoCo's outer loop",
 }
 
+#: Those that are measured when asked for by name.
+BY_NAME = ("thc-raw", "thc-outer")
+
 #: The job of the server that a method uses.
-JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4}
+JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5}
 
 #: What a method gives the hook besides.
 OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}
@@ -48,6 +52,12 @@ class Averaging:
     server: str | None
     cookie: int
     groups: dict[int, Any] = field(default_factory=dict)
+
+    def outer(self, module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+        """An outer loop around steps that no process waits in."""
+        import thc.torch
+
+        return thc.torch.outer(module, optimizer, every=8, parts=4, group=self.group("thc-outer"))
 
     def attach(self, method: str, ddp: DistributedDataParallel, dense_steps: int) -> None:
         """Registers the hook of `method`. PowerSGD averages the first `dense_steps` without compression, as its

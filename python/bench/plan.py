@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from methods import METHODS
+from methods import BY_NAME, METHODS
 
 #: Gb/s of a link; None is unshaped loopback.
 Link = float | None
@@ -45,7 +45,7 @@ class Plan:
     # By model and number of processes.
     training: dict[tuple[str, int], Training]
     memory_steps: int
-    methods: tuple[str, ...] = tuple(method for method in METHODS if method != "thc-raw")
+    methods: tuple[str, ...] = tuple(method for method in METHODS if method not in BY_NAME)
 
 
 #: Held-out loss, nats per byte, that counts as reached.

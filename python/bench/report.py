@@ -15,6 +15,7 @@ NAMES = {
     "thc-best-effort": "**THC**, best-effort",
     "thc-adapt": "**THC**, `adapt`",
     "thc-raw": "THC's server, nothing compressed",
+    "thc-outer": "**THC**, `outer` every 8 steps",
 }
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 

@@ -31,9 +31,16 @@ class Run:
         self.text, self.shape, self.seed = text, shape, seed
         self.rank = dist.get_rank()
         buckets = float(os.environ.get("BENCH_BUCKET_MB", "25"))
-        self.ddp = DistributedDataParallel(build(shape, text, seed), gradient_as_bucket_view=True, bucket_cap_mb=buckets)
-        averaging.attach(method, self.ddp, dense_steps)
-        self.optimizer = torch.optim.SGD(self.ddp.parameters(), shape.rate)
+        self.module: nn.Module = build(shape, text, seed)
+        self.outer: Any = None
+        if method == "thc-outer":
+            self.ddp: nn.Module = self.module
+            self.optimizer = torch.optim.SGD(self.ddp.parameters(), shape.rate)
+            self.outer = averaging.outer(self.module, self.optimizer)
+        else:
+            self.ddp = DistributedDataParallel(self.module, gradient_as_bucket_view=True, bucket_cap_mb=buckets)
+            averaging.attach(method, self.ddp, dense_steps)
+            self.optimizer = torch.optim.SGD(self.ddp.parameters(), shape.rate)
         self.done = 0
 
     def step(self) -> float:
@@ -71,10 +78,9 @@ class Run:
 
     def held_out(self) -> float:
         """Loss on the part of the text that is not trained on."""
-        module: nn.Module = self.ddp.module
         with torch.no_grad():
             contexts, targets = self.text.held_out(HELD_OUT)
-            return float(functional.cross_entropy(module(contexts), targets))
+            return float(functional.cross_entropy(self.module(contexts), targets))
 
 
 def cpu_seconds(pid: int | None) -> float:
@@ -151,6 +157,8 @@ class Trainer:
         for step in range(1, steps + 1):
             losses.append(run.step())
             if step % every == 0 or step == steps:
+                if run.outer is not None and step == steps:
+                    run.outer.agree()
                 clock += time.perf_counter() - started
                 points.append((step, clock, run.held_out()))
                 dist.barrier()

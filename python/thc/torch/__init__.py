@@ -8,12 +8,13 @@ That is the one line to change: from then on ``backward`` averages gradients at 
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
 speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
 :class:`Adapt`, :func:`plot_plan`; models
-that FSDP2 shards: :func:`replicate`; other families of compression: :mod:`thc.torch.baselines`.
+that FSDP2 shards: :func:`replicate`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
 from thc.torch.adaptive import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
 from thc.torch.hook import Hook, hook
+from thc.torch.outer import Outer, nesterov, outer
 from thc.torch.plan import Plan, PlanRow
 from thc.torch.plot import plot_plan
 from thc.torch.replicate import Replicas, replicate
@@ -24,12 +25,15 @@ __all__ = [
     "Adapt",
     "AsynchronousSGD",
     "Hook",
+    "Outer",
     "Plan",
     "PlanRow",
     "Replicas",
     "coordinates",
     "hook",
     "hook_of",
+    "nesterov",
+    "outer",
     "plot_plan",
     "replicate",
     "sync_parameters",

@@ -1,0 +1,151 @@
+"""DiLoCo's outer loop through THC, on any number of ranks."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import rig
+import thc
+import thc.torch
+import torch
+import torch.distributed as dist
+from checks_training import loss_of, network
+from rig import RANK, SIZE, close, same_everywhere  # noqa: F401 - the rank calls close at the end
+
+
+def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Outer:
+    made = thc.torch.outer(model, optimizer, timeout=20, join_timeout=20, **options)
+    rig._made.append(made.group)
+    return made
+
+
+def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, first: int, last: int) -> None:
+    for step in range(first, last):
+        optimizer.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()
+
+
+def check_it_is_diloco() -> None:
+    """Uncompressed and without delay, bit for bit up to fixed point what the definition says: inner steps of Adam, Nesterov on the mean difference."""
+    model, reference = network(), network()
+    optimizer, inner = torch.optim.Adam(model.parameters(), 3e-3), torch.optim.Adam(reference.parameters(), 3e-3)
+    loop = loop_of(model, optimizer, every=4, delay=0, mode="raw")
+    common = [torch.nn.Parameter(p.detach().clone()) for p in reference.parameters()]
+    above = torch.optim.SGD(common, 0.7, momentum=0.9, nesterov=True)
+    train(model, optimizer, 0, 12)
+    for step in range(12):
+        inner.zero_grad()
+        loss_of(reference, step).backward()
+        inner.step()
+        if step % 4 == 3:
+            for all_, mine in zip(common, reference.parameters()):
+                all_.grad = all_.detach() - mine.detach()
+                dist.all_reduce(all_.grad)
+                all_.grad /= SIZE
+            above.step()
+            with torch.no_grad():
+                for all_, mine in zip(common, reference.parameters()):
+                    mine.copy_(all_)
+    assert loop.steps == 12 and loop.rounds == 3
+    for a, b in zip(model.parameters(), reference.parameters()):
+        assert torch.allclose(a, b, atol=1e-5), (a - b).abs().max()
+    assert same_everywhere(list(model.parameters()))
+
+
+def check_it_learns_compressed_in_parts_while_steps_go_on() -> None:
+    for parts, delay in ((1, 0), (2, 3), (4, None)):
+        model = network()
+        if RANK:  # what other ranks begin with does not matter
+            with torch.no_grad():
+                next(model.parameters()).add_(1.0)
+        optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+        loop = loop_of(model, optimizer, every=8, parts=parts, delay=delay)
+        assert loop.parts == parts and loop.delay == (8 // parts if delay is None else delay)
+        with torch.no_grad():
+            before = float(loss_of(model, 1000))
+        train(model, optimizer, 0, 96)
+        loop.agree()
+        with torch.no_grad():
+            after = float(loss_of(model, 1000))
+        assert after < 0.67 * before, (parts, before, after)
+        assert same_everywhere(list(model.parameters()))
+        stats = loop.group.stats()
+        coordinates = sum(p.numel() for p in model.parameters())
+        assert stats.coordinates <= 14 * coordinates, "an eighth of what every step would send"
+
+
+def check_common_parameters_are_the_same_bits_at_any_time() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loop = loop_of(model, optimizer, every=6, parts=3)
+    for step in range(0, 24, 5):
+        train(model, optimizer, step, step + 5)
+        assert same_everywhere([part.agreed for part in loop._parts])
+
+
+def check_a_rank_that_is_not_finite_goes_on_from_the_others() -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    loop = loop_of(model, optimizer, every=4, delay=0)
+    train(model, optimizer, 0, 5)
+    if RANK == 0:
+        with torch.no_grad():
+            next(model.parameters())[0, 0] = float("nan")
+    train(model, optimizer, 5, 8)
+    assert loop.skipped == 1 and loop.rounds == 1
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+    train(model, optimizer, 8, 12)
+    assert loop.rounds == 2
+    loop.agree()
+    assert same_everywhere(list(model.parameters()))
+
+
+def check_checkpoint() -> None:
+    """A run that stops and goes on ends with the bits of one that does not."""
+
+    def begin() -> tuple[torch.nn.Module, torch.optim.Optimizer, thc.torch.Outer]:
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        return model, optimizer, loop_of(model, optimizer, every=4, parts=2, mode="raw")
+
+    model, optimizer, loop = begin()
+    train(model, optimizer, 0, 10)
+    saved = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "outer": loop.state_dict()}, saved)
+    # The feedback of a group is no tensor: a checkpoint of one's own, not a stranger's.
+    state = torch.load(io.BytesIO(saved.getvalue()), **({"weights_only": False} if torch.__version__ >= "2" else {}))
+    train(model, optimizer, 10, 20)
+    again, other, second = begin()
+    # Loading comes after making the loop, which copies rank 0's parameters.
+    again.load_state_dict(state["model"])
+    other.load_state_dict(state["optimizer"])
+    second.load_state_dict(copy.deepcopy(state["outer"]))
+    train(again, other, 10, 20)
+    loop.finish()
+    second.finish()
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
+
+
+def check_mistakes_are_told() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for options, says in (
+        ({"every": 0}, "every is 0"),
+        ({"every": 4, "parts": 5}, "parts is 5: give 1 to 4"),
+        ({"every": 4, "delay": 5}, "delay is 5"),
+    ):
+        try:
+            thc.torch.outer(model, optimizer, **options)
+        except thc.ConfigError as error:
+            assert says in str(error), error
+        else:
+            raise AssertionError(f"{options} were taken")
+    try:
+        thc.torch.outer(rig.ddp(model), optimizer, every=4)
+    except thc.ConfigError as error:
+        assert "DistributedDataParallel" in str(error)
+    else:
+        raise AssertionError("took a DDP model")
