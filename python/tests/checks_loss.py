@@ -22,6 +22,7 @@ from rig import (
     everywhere,
     exact_mean,
     gradients,
+    intercept,
     join,
     same_everywhere,
     server_of_all,
@@ -111,14 +112,14 @@ def check_a_rank_loses_the_server_within_a_bucket() -> None:
 
         def fails(array: Any, **options: Any) -> Any:
             calls.append(array.size)
-            if len(calls) == 2:
+            if len(calls) >= 2:
                 # Half of its results had come.
                 array[: array.size // 2] = 7.0
                 raise thc.SilentError("the parameter server has not answered")
             return allreduce(array, **options)
 
         if RANK == SIZE - 1:
-            group.allreduce = fails  # type: ignore[method-assign]
+            intercept(group, fails)
         means = backward(model, gradients(1))
         assert hook.fallback_active and same_everywhere(means)
         errors = [error_of([mean], [exact]) for mean, exact in zip(means, exact_mean(1))]
@@ -166,18 +167,25 @@ class Counting(torch.nn.Module):
         return self.inner(*arguments)
 
 
-def lose_the_last_answer(group: thc.Group, afterwards: Callable[..., Any]) -> None:
-    """Has this rank not hear the answer that ends its next step. All ranks have called by then, so all have what came before."""
-    allreduce = group.allreduce
+def lose_the_last_answer(group: thc.Group, and_all_later_ones: bool) -> Callable[[], None]:
+    """Has this rank not hear the answer that ends its next step. All ranks have called by then, so all have what came before.
+    Returns what ends that."""
+    allreduce, lost = group.allreduce, []
 
     def loses(array: Any, **options: Any) -> Any:
+        if lost:
+            raise thc.SilentError("the parameter server has not answered")
         result = allreduce(array, **options)
         if array.size > 1:
             return result
-        group.allreduce = afterwards  # type: ignore[method-assign]
+        if and_all_later_ones:
+            lost.append(True)
+        else:
+            undo()
         raise thc.SilentError("the parameter server has not answered")
 
-    group.allreduce = loses  # type: ignore[method-assign]
+    undo = intercept(group, loses)
+    return undo
 
 
 def check_the_server_dies_between_two_ends_of_a_step() -> None:
@@ -188,7 +196,7 @@ def check_the_server_dies_between_two_ends_of_a_step() -> None:
         model, hook = wrapped(Counting(), group=group)
         backward(model, gradients(0))
         if RANK == loser:
-            lose_the_last_answer(group, afterwards=group.allreduce)
+            lose_the_last_answer(group, and_all_later_ones=False)
         began = time.monotonic()
         means = backward(model, gradients(1))
         assert same_everywhere(means), "what a step gives is complete"
@@ -237,7 +245,7 @@ def check_a_rank_loses_the_server_before_a_bucket_of_doubles() -> None:
                     raise thc.SilentError("the parameter server has not answered")
 
             if RANK == SIZE - 1:
-                group.allreduce = fails  # type: ignore[method-assign]
+                intercept(group, fails)
             for step in (1, 2):
                 model.zero_grad(set_to_none=True)
                 model(gradients(step, sizes=sizes)).backward()
@@ -250,6 +258,24 @@ def check_a_rank_loses_the_server_before_a_bucket_of_doubles() -> None:
                 server.kill()
 
 
+def check_a_rank_without_the_last_answer_while_others_wait_before_a_bucket_of_doubles() -> None:
+    sizes = (50_000, 50_000)
+    address, server = server_of_all()
+    group = join(address, timeout=1.5)
+    model, hook = wrapped(Mixed(sizes), group=group)
+    rig.dist.barrier()  # Nobody is to lose it before.
+    if RANK == SIZE - 1:
+        lose_the_last_answer(group, and_all_later_ones=True)
+    for step in range(3):
+        model.zero_grad(set_to_none=True)
+        model(gradients(step, sizes=sizes)).backward()
+        assert same_everywhere([parameter.grad for parameter in model.parameters()]), step
+    assert hook.fallback_active
+    group.close()
+    if server is not None:
+        server.kill()
+
+
 def check_the_server_comes_back_after_that() -> None:
     address, server = server_of_all()
     group = join(address, timeout=1.5)
@@ -257,18 +283,13 @@ def check_the_server_comes_back_after_that() -> None:
     for time_lost in range(2):
         backward(model, gradients(0))
         rig.dist.barrier()  # Nobody is to lose it before.
-        allreduce = group.allreduce
-
-        def loses_everything(array: Any, **options: Any) -> Any:
-            raise thc.SilentError("the parameter server has not answered")
-
-        if RANK == time_lost:
-            lose_the_last_answer(group, afterwards=loses_everything)
+        undo = lose_the_last_answer(group, and_all_later_ones=True) if RANK == time_lost else None
         for step in (1, 2):
             means = backward(model, gradients(step))
             assert same_everywhere(means), step
         assert all(everywhere(hook.fallback_active))
-        group.allreduce = allreduce  # type: ignore[method-assign]
+        if undo is not None:
+            undo()
         assert hook.resume() and not hook.fallback_active
     group.close()
     if server is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import thc
@@ -123,6 +123,35 @@ def everywhere(flag: bool) -> list[bool]:
     every: list[Any] = [None] * SIZE
     dist.all_gather_object(every, flag)
     return every
+
+
+class _Made:
+    """A call that is over, as a handle."""
+
+    def __init__(self, error: thc.ThcError | None) -> None:
+        self._error = error
+
+    def wait(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def intercept(group: thc.Group, work: Callable[..., Any]) -> Callable[[], None]:
+    """Has ``work(array, **options)`` done in place of each of a group's calls, also of those that are queued. Returns what ends that.
+    Once ``work`` has raised it must go on to, for a session does."""
+
+    def queued(array: Any, **options: Any) -> _Made:
+        try:
+            work(array, **options)
+        except thc.ThcError as error:
+            return _Made(error)
+        return _Made(None)
+
+    def undo() -> None:
+        del group.allreduce, group.allreduce_async  # type: ignore[method-assign]
+
+    group.allreduce, group.allreduce_async = work, queued  # type: ignore[method-assign, assignment]
+    return undo
 
 
 class Messages(logging.Handler):

@@ -16,7 +16,7 @@ from thc import _native
 from thc.errors import ConfigError, ServerError, ThcError
 from thc.server import Server
 
-__all__ = ["Gather", "Meeting", "Store", "meet"]
+__all__ = ["Gather", "Meeting", "Store", "meet", "own_address"]
 
 _groups = itertools.count()
 """Every rank makes its local groups in the same order: so the count tells them apart."""
@@ -75,10 +75,10 @@ def meet(
         cookie = cookie if cookie is not None else _derived_cookie(master, index)
         if rank > 0:
             return Meeting(f"{address or master}:{port}", job, cookie, None)
-        own = address or _own_address(master)
+        own = address or own_address(master)
         return _start(world_size, f"{own}:{port}", job, cookie, options)
     ranks = _Ranks(store, index, rank, world_size)
-    met = ranks.tell(lambda: {"address": address or _own_address(master), "cookie": cookie or secrets.randbits(32)})
+    met = ranks.tell(lambda: {"address": address or own_address(master), "cookie": cookie or secrets.randbits(32)})
     cookie = met[0]["cookie"]
     addresses = [each["address"] for each in met]
     hosts = [first for first, each in enumerate(addresses) if each not in addresses[:first]]
@@ -192,8 +192,8 @@ def _source_towards(host: str) -> str:
         return found
 
 
-def _own_address(master: str) -> str:
-    """This host's address as the other ranks see it."""
+def own_address(master: str) -> str:
+    """This host's address as the other ranks see it, on the way to the master."""
     several_hosts = os.environ.get("LOCAL_WORLD_SIZE", "") != os.environ.get("WORLD_SIZE", "")
     try:
         own = _source_towards(master)

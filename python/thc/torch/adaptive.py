@@ -113,7 +113,7 @@ class _Clock:
 
 
 class Adaptive:
-    """The state of one hook's adaptation. All methods run on the group's lane."""
+    """The state of one hook's adaptation. All methods run on the lane of the group's pipeline."""
 
     def __init__(self, options: Adapt, group: Group, names: Mapping[str, int], excluded: Iterable[str], rank: int, first: int) -> None:
         job = group.job
@@ -247,6 +247,10 @@ class Adaptive:
     def measures(self, step: int) -> bool:
         """Whether this rank looks at the gradients of a step: rank 0, in the last ones before a choice."""
         return self._rank == 0 and self.options.layerwise and step >= self._next - LOOKS
+
+    def times(self, step: int) -> bool:
+        """Whether this step's calls are timed: then each must be alone. In the warm-up, and in the last steps before a choice."""
+        return self.warming or step >= self._next - LOOKS
 
     def place(self, segments: Sequence[Any]) -> None:
         """These parameters travel together."""

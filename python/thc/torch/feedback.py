@@ -27,7 +27,7 @@ class FeedbackStore:
     The group keeps it per bucket, under the key of the bucket's layout. When DDP has rebuilt its buckets
     (as it does after the first step, by the order in which gradients came), a new layout finds the feedback
     of its parameters under the keys of old ones: then all is taken out of the group once, and each new layout
-    puts its part back in. All methods run on the group's lane.
+    puts its part back in. All methods run on the lane of the group's pipeline.
     """
 
     def __init__(self, group: Group) -> None:
@@ -39,9 +39,13 @@ class FeedbackStore:
         self._aside: dict[str, np.ndarray[Any, np.dtype[np.float32]]] = {}
         """Feedback of parameters that waits for the next layout that has them."""
 
+    def is_settled(self, layout: Layout) -> bool:
+        """Whether :meth:`settle` has nothing to do. If not, it needs the group without calls under way."""
+        return layout.key in self._homes
+
     def settle(self, layout: Layout) -> None:
         """Before a call: the group has the feedback of this layout's parameters under its key."""
-        if layout.key in self._homes:
+        if self.is_settled(layout):
             return
         places = layout.feedback_places()
         if any(name in self._of_parameter for name, _ in places):

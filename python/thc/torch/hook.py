@@ -18,13 +18,14 @@ import torch.distributed as dist
 from thc import errors
 from thc.group import Group
 from thc.torch.adaptive import Adapt, Adaptive
+from thc.torch.agreement import Agreement, Route, Wish
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
-from thc.torch.feedback import FeedbackStore
-from thc.torch.lane import lane_of
-from thc.torch.layout import Layout, Segment, scatter
+from thc.torch.compressor import Compressor, Flight, HostCompressor
+from thc.torch.layout import Layout, Segment
 from thc.torch.options import Options
 from thc.torch.peers import Gathering, Peers
+from thc.torch.pipeline import pipeline_of
 from thc.torch.plan import Plan
 
 __all__ = ["Hook", "hook"]
@@ -59,12 +60,8 @@ class Hook:
         self.options = options
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank; the same on all ranks."""
-        self.fallback_active = False
-        """Whether the parameter server has been lost and gradients go through the process group."""
         self.error: BaseException | None = None
         """Why the parameter server counts as lost, or what ended the hook's work."""
-        self.steps = 0
-        """Backward passes that have been averaged."""
         ranks = dist.get_world_size(process_group)
         if ranks != group.workers:
             raise errors.ConfigError(
@@ -75,27 +72,42 @@ class Hook:
             if wanted and model is None:
                 raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
         self._peers = Peers(process_group)
-        self._lane = lane_of(group)
-        self._feedback = FeedbackStore(group)
+        for rank, (theirs,) in enumerate(self._peers.gather([options.in_flight])):
+            if theirs != options.in_flight:
+                raise errors.ConfigError(f"in_flight is {options.in_flight}, but {theirs} on rank {rank}: give all ranks the same")
+        self._pipeline = pipeline_of(group)
+        self._agreement = Agreement(
+            fallback=options.fallback, depth=options.in_flight, holds_all=options.nonfinite == "zero"
+        )
         self._scope = f"hook{next(_scopes.setdefault(group, itertools.count()))}"
         self._names, unused = _names_of(model)
         self._grads_tell = model is not None and not unused
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._backups: dict[int, torch.Tensor] = {}
-        self._lost: BaseException | None = None
-        """Why the ranks must agree at the end of this step, if they must."""
         # Of the step under way; only the lane touches these.
-        self._held: list[Bucket] = []
-        self._done = 0
+        self._held: list[_Passage] = []
         self._nonfinite = False
         # Of a loss.
         self._board = Board(self._peers) if options.fallback else None
         self._gathering: Gathering | None = None
-        self._all_know = False
         if self._board is not None:
-            self._lane.when_idle(self)
-        self._side_stream: Any = None
+            self._pipeline.when_idle(self)
         self._adaptive = None if options.adapt is None else self._adapting(options.adapt, model)
+        self._host = HostCompressor(group, options, self._peers, self._adaptive)
+
+    @property
+    def steps(self) -> int:
+        """Backward passes that have been averaged."""
+        return self._agreement.steps
+
+    @property
+    def fallback_active(self) -> bool:
+        """Whether the parameter server has been lost and gradients go through the process group."""
+        return self._agreement.fallback_active
+
+    def _compressor(self, bucket: Bucket) -> Compressor:
+        """What takes a bucket to the others."""
+        return self._host
 
     def _adapting(self, options: Adapt, model: Any) -> Adaptive:
         if self.options.uncompressed != "raw":
@@ -172,7 +184,7 @@ class Hook:
             return buffer
 
         result = promise.then(deliver)
-        self._lane.put(functools.partial(self._handle, work))
+        self._pipeline.put(_Passage(self, work))
         return result
 
     def _backup(self, index: int, buffer: torch.Tensor) -> torch.Tensor:
@@ -203,268 +215,177 @@ class Hook:
             layout = self._layouts[identity] = Layout(self._scope, segments)
         return layout
 
-    # The rest happens on the lane, bucket after bucket.
-
-    def _handle(self, bucket: Bucket) -> None:
-        try:
-            self._reduce(bucket)
-        except BaseException as error:  # DDP shall hear of anything that goes wrong here
-            self.error = error
-            held, self._held = self._held, []
-            for waiting in held:
-                waiting.release(error)
-            if bucket not in held:
-                bucket.release(error)
-            self._begin_step()
-
-    def _begin_step(self) -> None:
-        self._done = 0
-        self._nonfinite = False
-
-    def _reduce(self, bucket: Bucket) -> None:
-        if bucket.index == 0 and self._held:
-            # A backward pass that ended half-way.
-            self._held.clear()
-            self._begin_step()
-        if self.fallback_active:
-            self._through_peers(bucket)
-        elif self._lost is not None:
-            # Those who have not lost it would wait for this rank there.
-            if self._needs_peers(bucket):
-                self._nobody_has_lost()
-        else:
-            try:
-                if self._adaptive is not None:
-                    self._adaptive.place(bucket.layout.segments)
-                    if bucket.index == 0:
-                        self._adaptive.begin_step(self.steps)
-                self._through_thc(bucket)
-            except LOST as error:
-                self._lose(error)
-            except errors.MismatchError as error:
-                if self._adaptive is not None:
-                    error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
-                raise
-        self._held.append(bucket)
-        if self._lost is None:
-            self._done += 1
-            # What all ranks are known to have: they begin a call only when the one before is complete.
-            keep = len(self._held) if self.options.nonfinite == "zero" else 1
-            while len(self._held) > keep:
-                self._held.pop(0).release()
-        if bucket.is_last:
-            self._end_step()
-
-    def _lose(self, error: BaseException) -> None:
-        if not self.options.fallback:
-            raise error
-        self.error = self._lost = error
-
-    def _end_step(self) -> None:
-        if self.options.fallback and not self.fallback_active and self._lost is None:
-            # Gradients of zero cost one packet each way. A rank that gets this answer knows that all ranks
-            # have all results of the step, and no rank needs anything of it any more.
-            try:
-                self.group.allreduce(torch.zeros(1).numpy())
-            except LOST as error:
-                self._lose(error)
-        if self._lost is not None:
-            self._agree()
-        if self._nonfinite and self.options.nonfinite == "zero":
-            for bucket in self._held:
-                bucket.buffer.zero_()
-        self.skipped = self._nonfinite
-        self.steps += 1
-        self._begin_step()
-        held, self._held = self._held, []
-        for bucket in held:
-            bucket.release()
-
-    # Through THC.
-
-    def _through_thc(self, bucket: Bucket) -> None:
-        if bucket.buffer.dtype == torch.float64:
-            if not self._nobody_has_lost():
-                raise errors.SilentError("another rank has lost the parameter server")
-            self._through_peers(bucket)
-            return
-        direct = bucket.buffer.device.type == "cpu" and bucket.buffer.dtype == torch.float32
-        data = bucket.buffer if direct else self._fetch(bucket)
-        try:
-            self._average(bucket.layout, data)
-        except (errors.NonFiniteError, errors.NormError):
-            self._nonfinite = True
-            data.fill_(float("nan"))
-        if not direct:
-            self._store(bucket, data)
-
-    def _average(self, layout: Layout, data: torch.Tensor) -> None:
-        """A bucket of f32 on the CPU to its mean."""
-        adaptive = self._adaptive
-        if self.steps < self.options.warmup or not layout.kept:
-            self._uncompressed(data)
-            return
-        if adaptive is None:
-            self._compressed(layout, data)
-            return
-        if adaptive.measures(self.steps):
-            adaptive.look(layout.segments, data)
-        key = self._key(layout)
-        spans = adaptive.spans(layout, self.steps)
-        raw = spans == [(layout.length, "raw")]
-        computed = self.group.stats().compression if adaptive.warming else 0.0
-        started = time.perf_counter()
-        self.group.allreduce(data.numpy(), feedback=key, plan=spans)
-        seconds = time.perf_counter() - started
-        if adaptive.warming:
-            computed = min(seconds, self.group.stats().compression - computed)
-        adaptive.took(self.steps, layout.length, raw, seconds, computed)
-
-    def _compressed(self, layout: Layout, data: torch.Tensor) -> None:
-        """The same for a bucket of which something is compressed."""
-        key = self._key(layout)
-        if not layout.aside:
-            self.group.allreduce(data.numpy(), feedback=key)
-            return
-        aside = torch.cat([data[place] for place in layout.aside])
-        self._uncompressed(aside)
-        if layout.gathers:
-            kept = torch.cat([data[place] for place in layout.kept])
-            self.group.allreduce(kept.numpy(), feedback=key)
-            scatter(kept, data, layout.kept)
-        else:
-            for place in layout.aside:
-                data[place] = 0.0
-            self.group.allreduce(data.numpy(), feedback=key)
-        scatter(aside, data, layout.aside)
-
-    def _key(self, layout: Layout) -> int | None:
-        """Under which the bucket's error feedback is kept."""
-        if not self.options.feedback:
-            return None
-        self._feedback.settle(layout)
-        return layout.key
-
-    def _uncompressed(self, data: torch.Tensor) -> None:
-        if self.options.uncompressed == "raw":
-            self.group.allreduce(data.numpy(), mode="raw")
-            return
-        if not self._nobody_has_lost():
-            raise errors.SilentError("another rank has lost the parameter server")
-        self._peers.mean(data)
-        if not bool(torch.isfinite(data.sum())):
-            self._nonfinite = True
+    # The rest happens on the lane, in the order of buckets, but for what a passage waits for.
 
     def _needs_peers(self, bucket: Bucket) -> bool:
         """Whether a bucket, or part of it, goes through the process group also while the server is there."""
+        if bucket.buffer.dtype == torch.float64:
+            return True
         layout = bucket.layout
         uncompressed = self.steps < self.options.warmup or not layout.kept or bool(layout.aside)
-        return bucket.buffer.dtype == torch.float64 or (
-            uncompressed and self.options.uncompressed == "process-group"
+        return uncompressed and self.options.uncompressed == "process-group"
+
+    def _timed(self) -> bool:
+        """Whether this step's calls are timed, and so made one by one."""
+        return self._adaptive is not None and self._adaptive.times(self.steps)
+
+    def _room(self, bucket: Bucket) -> int:
+        """How many buckets may be under way when this one begins, itself among them."""
+        agreement = self._agreement
+        alone = (
+            # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
+            bucket.index == 0
+            # Collectives of the process group: by then all ranks must know whether they have lost the server.
+            or agreement.fallback_active
+            or agreement.lost
+            or self._needs_peers(bucket)
+            or self._timed()
+            or self._compressor(bucket).must_be_alone(bucket)
         )
+        return 1 if alone else self.options.in_flight
 
-    def _nobody_has_lost(self) -> bool:
-        """Whether no rank has lost the server in this step, before a call of the process group that all must make. When one
-        has, all know, and none makes such a call again before they agree."""
-        if self.options.fallback and not self._all_know:
-            self._all_know = self._peers.any(self._lost is not None)
-        return not self._all_know
+    def _begin(self, passage: _Passage) -> None:
+        """Sends a bucket on its way."""
+        bucket = passage.bucket
+        if bucket.index == 0:
+            # A backward pass may have ended half-way.
+            self._held.clear()
+            self._begin_step()
+        self._held.append(passage)
+        route = self._agreement.route(bucket.index, self._needs_peers(bucket))
+        if route is Route.COMPARE:
+            # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
+            route = self._agreement.compared(self._peers.any(self._agreement.lost, meanwhile=self.idle))
+            if route is Route.HOLD and self.error is None:
+                self.error = errors.SilentError("another rank has lost the parameter server")
+        if route is Route.PEERS or (route is Route.THC and bucket.buffer.dtype == torch.float64):
+            self._through_peers(bucket)
+        elif route is Route.THC:
+            if self._adaptive is not None:
+                self._adaptive.place(bucket.layout.segments)
+                if bucket.index == 0:
+                    self._adaptive.begin_step(self.steps)
+            passage.compressor = self._compressor(bucket)
+            passage.fetched = passage.compressor.fetch(bucket)
+            # The lane itself works on a bucket that nothing comes after: that saves copies and waking other threads.
+            wait = bucket.is_last or self.options.in_flight == 1 or self._timed()
+            passage.flight = passage.compressor.submit(bucket, passage.fetched, self.steps, wait)
+            passage.over = wait
 
-    def _fetch(self, bucket: Bucket) -> torch.Tensor:
-        """The bucket as f32 on the CPU."""
-        staging = bucket.layout.staging(bucket.buffer.device)
-        if bucket.ready is None:
-            staging.copy_(bucket.buffer)
-            return staging
-        if self._side_stream is None:
-            self._side_stream = torch.cuda.Stream(bucket.buffer.device)
-        with torch.cuda.stream(self._side_stream):
-            self._side_stream.wait_event(bucket.ready)
-            staging.copy_(bucket.buffer, non_blocking=True)
-            bucket.buffer.record_stream(self._side_stream)
-        self._side_stream.synchronize()
-        return staging
+    def _end(self, passage: _Passage) -> None:
+        """What comes of a bucket that has been on its way."""
+        bucket, error = passage.bucket, passage.error
+        if isinstance(error, LOST) and self.options.fallback:
+            self.error = error
+            self._agreement.lose()
+        elif error is not None:
+            if isinstance(error, errors.MismatchError) and self._adaptive is not None:
+                error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
+            raise error
+        if not passage.finite:
+            self._nonfinite = True
+        passage.has_ended = True
+        kept = self._agreement.complete(bucket.index)
+        while self._held and self._held[0].bucket.index < kept:
+            self._held.pop(0).release()
+        if bucket.is_last:
+            self._end_step()
 
-    def _store(self, bucket: Bucket, data: torch.Tensor) -> None:
-        if bucket.ready is None:
-            bucket.buffer.copy_(data)
-            return
-        with torch.cuda.stream(self._side_stream):
-            bucket.buffer.copy_(data, non_blocking=True)
-        # The staging memory is used again, by the next step at the earliest.
-        self._side_stream.synchronize()
+    def _fail(self, passage: _Passage, error: BaseException) -> None:
+        """DDP shall hear of anything that goes wrong here."""
+        self.error = error
+        passage.has_ended = True
+        held, self._held = self._held, []
+        for waiting in held:
+            if waiting.has_ended:
+                waiting.release(error)
+            else:
+                # Its buffer is still being written.
+                waiting.doomed = error
+        if passage not in held:
+            passage.release(error)
+        self._begin_step()
 
-    # Through the process group.
+    def _begin_step(self) -> None:
+        self._agreement.begin_step()
+        self._nonfinite = False
+
+    def _end_step(self) -> None:
+        agreement = self._agreement
+        agreement.finish()
+        while agreement.wish is not Wish.NOTHING:
+            if agreement.wish is Wish.END:
+                agreement.ended(self._end_call())
+            elif agreement.wish is Wish.GATHER:
+                rows = self._gather(agreement.row)
+                if rows is None:
+                    agreement.completed_elsewhere()
+                else:
+                    agreement.gathered(rows)
+            else:
+                self._repeat()
+        if self._nonfinite and self.options.nonfinite == "zero":
+            for passage in self._held:
+                passage.bucket.buffer.zero_()
+        self.skipped, self._nonfinite = self._nonfinite, False
+        held, self._held = self._held, []
+        for passage in held:
+            passage.release()
+
+    def _end_call(self) -> bool:
+        """The call that ends a step: zeros cost one packet each way. Whether there was an answer."""
+        try:
+            self.group.allreduce(torch.zeros(1).numpy())
+        except LOST as error:
+            self.error = error
+            return False
+        return True
 
     def _through_peers(self, bucket: Bucket) -> None:
         if bucket.ready is not None:
-            bucket.ready.synchronize()
-        self._peers.mean(bucket.buffer)
-        if bucket.ready is not None:
-            torch.cuda.current_stream(bucket.buffer.device).synchronize()
+            with torch.cuda.device(bucket.buffer.device):
+                bucket.ready.synchronize()
+                self._peers.mean(bucket.buffer)
+                torch.cuda.current_stream().synchronize()
+        else:
+            self._peers.mean(bucket.buffer)
         if not bool(torch.isfinite(bucket.buffer.sum())):
             self._nonfinite = True
 
-    def _agree(self) -> None:
-        """All ranks find out which buckets some rank lacks, and average those through the process group.
-
-        A rank comes here once a call has failed and its backward pass is over. One that had the last answer of
-        this step has gone on; that tells that nobody lacks anything of this one. It fails in the next step and comes
-        from there, unless it waits for us before: then it answers on the board.
-        """
-        while True:
-            table = self._gather(self.steps, self._done)
-            if table is None or self.steps < max(step for step, _ in table):
-                if self._done < self._held_from + len(self._held):
-                    raise errors.LeftBehindError(
-                        "the parameter server was lost, and the other ranks have gone on by quorum: "
-                        "without this rank's gradients they cannot be joined again"
-                    )
-                return
-            newest = self.steps
-            if all(step == newest for step, _ in table):
-                break
-        first = min(done for _, done in table)
-        if first < self._held_from:
-            raise errors.LeftBehindError("the parameter server was lost, and a rank lacks what others discarded")
-        for bucket in self._held:
-            if bucket.index >= first:
-                bucket.restore()
-                self._through_peers(bucket)
-        self.fallback_active = True
-        self._lost = None
-        self._all_know = False
+    def _repeat(self) -> None:
+        """Averages through the process group what some rank lacks of this step."""
+        for passage in self._held:
+            if passage.bucket.index >= self._agreement.first:
+                passage.bucket.restore()
+                self._through_peers(passage.bucket)
+        step = self.steps
+        self._agreement.repeated()
         if self._peers.rank == 0:
             log.warning(
                 "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the "
                 "process group",
                 self.error,
-                self.steps,
+                step,
             )
 
-    def _gather(self, step: int, number: int) -> list[list[int]] | None:
-        """Both numbers of each rank; nothing if some rank turns out to have completed the step. A rank's may be those
-        of a step that it left that way: then all have to gather again."""
+    def _gather(self, row: list[int]) -> list[list[int]] | None:
+        """All ranks' rows; nothing if some rank turns out to have completed the step. A rank's may be that of a step that it left
+        that way."""
         if self._gathering is None:
-            self._gathering = self._peers.begin_gather([step, number])
+            self._gathering = self._peers.begin_gather(row)
         pause = 0.001
-        while self._board is not None and step >= 0 and not self._gathering.is_complete():
-            if self._board.ask(step):
+        while self._board is not None and row[0] >= 0 and not self._gathering.is_complete():
+            if self._board.ask(row[0]):
                 return None
             time.sleep(pause)
             pause = min(2 * pause, 0.1)
-        numbers, self._gathering = self._gathering.numbers(), None
-        return numbers
+        rows, self._gathering = self._gathering.numbers(), None
+        return rows
 
     def idle(self) -> None:
         """Answers a rank that has lost the server, if there is one."""
         if self._board is not None and not self.fallback_active:
             self._board.tell(self.steps)
-
-    @property
-    def _held_from(self) -> int:
-        """The first bucket of the step that has not been handed to DDP yet."""
-        return self._held[0].index if self._held else 0
 
     # What users call, between steps.
 
@@ -475,26 +396,22 @@ class Hook:
         def join() -> bool:
             try:
                 self.group.rejoin()
-                joined = 1
+                joined = True
             except errors.ThcError as error:
-                self.error = error
-                joined = 0
-            table = self._gather(-1, joined)
-            while table is None or any(step >= 0 for step, _ in table):
-                table = self._gather(-1, joined)
-            works = all(flag == 1 for _, flag in table)
-            self.fallback_active = not works
-            self._lost = None
-            self._all_know = False
-            if works and self._board is not None:
-                self._board.begin_anew()
-            if works and self._adaptive is not None:
-                self._adaptive.restart(self.steps)
+                self.error, joined = error, False
+            works = None
+            while works is None:
+                rows = self._gather(self._agreement.join_row(joined))
+                works = None if rows is None else self._agreement.rejoined(rows)
             if works:
+                if self._board is not None:
+                    self._board.begin_anew()
+                if self._adaptive is not None:
+                    self._adaptive.restart(self.steps)
                 self.error = None
             return works
 
-        return bool(self._lane.ask(join))
+        return bool(self._pipeline.ask(join))
 
     def adapt_anew(self) -> None:
         """With ``adapt``: all defaults from the next step on, and another warm-up, as after a change of the network. All ranks must
@@ -502,7 +419,7 @@ class Hook:
         adaptive = self._adaptive
         if adaptive is None:
             raise errors.ConfigError("this hook does not adapt: make it with adapt=True")
-        self._lane.ask(lambda: adaptive.restart(self.steps))
+        self._pipeline.ask(lambda: adaptive.restart(self.steps))
 
     def guard(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """Makes ``optimizer.step`` do nothing after a backward pass whose gradients were not finite on some
@@ -521,10 +438,10 @@ class Hook:
         """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices."""
 
         def save() -> dict[str, Any]:
-            state = {"steps": self.steps, "feedback": self._feedback.save()}
+            state = {"steps": self.steps, "feedback": self._host.feedback.save()}
             return state if self._adaptive is None else state | {"adapt": self._adaptive.state_dict()}
 
-        found: dict[str, Any] = self._lane.ask(save)
+        found: dict[str, Any] = self._pipeline.ask(save)
         return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -533,14 +450,65 @@ class Hook:
         def load() -> None:
             if self._adaptive is not None and "adapt" in state:
                 self._adaptive.load_state_dict(state["adapt"], int(state["steps"]))
-            self._feedback.load(state["feedback"])
-            self.steps = int(state["steps"])
+            self._host.feedback.load(state["feedback"])
+            self._agreement.steps = int(state["steps"])
 
-        self._lane.ask(load)
+        self._pipeline.ask(load)
 
     def reset_feedback(self) -> None:
         """Forgets all error feedback, as for a new training run."""
-        self._lane.ask(self._feedback.reset)
+        self._pipeline.ask(self._host.feedback.reset)
+
+
+class _Passage:
+    """A bucket on its way through the pipeline."""
+
+    def __init__(self, hook: Hook, bucket: Bucket) -> None:
+        self._hook, self.bucket = hook, bucket
+        self.compressor: Compressor | None = None
+        self.fetched: Any = None
+        self.flight: Flight | None = None
+        self.over = False
+        """Whether its calls were over when they had been submitted."""
+        self.finite = True
+        self.error: BaseException | None = None
+        self.has_ended = False
+        self.doomed: BaseException | None = None
+        """Why it fails although nothing was wrong with it."""
+
+    def room(self) -> int:
+        return self._hook._room(self.bucket)
+
+    def begin(self) -> bool:
+        try:
+            self._hook._begin(self)
+        except BaseException as error:
+            self.error = error
+            return False
+        if self.over:
+            self.wait()
+        return self.flight is not None and not self.over
+
+    def wait(self) -> None:
+        assert self.compressor is not None and self.flight is not None
+        try:
+            self.finite = self.compressor.store(self.bucket, self.fetched, self.flight)
+        except BaseException as error:
+            self.error = error
+
+    def end(self) -> None:
+        self.fetched = self.flight = None
+        if self.doomed is not None:
+            self.release(self.doomed)
+            return
+        try:
+            self._hook._end(self)
+        except BaseException as error:
+            self._hook._fail(self, error)
+
+    def release(self, error: BaseException | None = None) -> None:
+        """Lets DDP go on."""
+        self.bucket.release(error)
 
 
 def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
@@ -561,6 +529,7 @@ def hook(
     nonfinite: str = "nan",
     fallback: bool = True,
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
+    in_flight: int = 3,
 ) -> Hook:
     """A communication hook for ``DistributedDataParallel``; all ranks must make it, in the same order.
 
@@ -580,6 +549,7 @@ def hook(
       one packet each way per step.
     - ``adapt``: ``True``, or a :class:`thc.torch.Adapt` (or its options as a dictionary): whether and how each tensor is compressed
       is chosen while training, on all ranks alike. :attr:`Hook.plan` shows it.
+    - ``in_flight``: so many buckets are under way at once: while one is copied, another is compressed and a third on the network.
     """
     options = Options(
         warmup=warmup,
@@ -590,6 +560,7 @@ def hook(
         nonfinite=nonfinite,
         fallback=fallback,
         adapt=Adapt.read(adapt),
+        in_flight=in_flight,
     )
     return Hook(group, model, process_group, options)
 

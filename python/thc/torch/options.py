@@ -23,10 +23,13 @@ class Options:
     nonfinite: str
     fallback: bool
     adapt: Adapt | None
+    in_flight: int
 
     def __post_init__(self) -> None:
         if self.warmup < 0:
             raise errors.ConfigError(f"warmup is {self.warmup}: give a number of steps, 0 or more")
+        if self.in_flight < 1:
+            raise errors.ConfigError(f"in_flight is {self.in_flight}: give a number of buckets, at least 1")
         if self.uncompressed not in ("raw", "process-group"):
             raise errors.ConfigError(
                 f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 __all__ = ["Gathering", "Peers"]
+
+PATIENCE = 0.2
+"""Seconds that are waited for others before anything else is done."""
 
 
 class Peers:
@@ -17,16 +23,19 @@ class Peers:
     """
 
     def __init__(self, process_group: Any = None) -> None:
-        whole = process_group is None or process_group is dist.group.WORLD
         self.rank: int = dist.get_rank(process_group)
         self.size: int = dist.get_world_size(process_group)
-        if whole:
-            backend = dist.get_backend(process_group)
+        backend = dist.get_backend(process_group)
+        if process_group is None or process_group is dist.group.WORLD:
             self._tensors = dist.new_group(backend=backend)
             # A gathering may be under way while tensors are averaged: they must not meet.
             self._control = dist.new_group(backend="gloo")
+        elif "use_local_synchronization" in inspect.signature(dist.new_group).parameters:
+            ranks = [dist.get_global_rank(process_group, rank) for rank in range(self.size)]
+            self._tensors = dist.new_group(ranks, backend=backend, use_local_synchronization=True)
+            self._control = dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
         else:
-            # new_group wants every rank of the world, and those outside of this group know nothing of us.
+            # This torch's new_group wants every rank of the world, and those outside of this group know nothing of us.
             self._tensors = self._control = process_group
 
     def mean(self, tensor: torch.Tensor) -> None:
@@ -39,12 +48,19 @@ class Peers:
         if narrow:
             tensor.copy_(work)
 
-    def any(self, flag: bool) -> bool:
-        """Whether some rank's flag is set."""
+    def any(self, flag: bool, meanwhile: Callable[[], None]) -> bool:
+        """Whether some rank's flag is set. While others are waited for, ``meanwhile`` is called now and then."""
         flags = torch.tensor([float(flag)])
         if dist.get_backend(self._tensors) == "nccl":
             flags = flags.cuda()
-        dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._tensors)
+        work = dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._tensors, async_op=True)
+        began, pause = time.monotonic(), 2e-5
+        while not work.is_completed():
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+            if time.monotonic() - began > PATIENCE:
+                meanwhile()
+        work.wait()
         return bool(flags.item())
 
     def gather(self, numbers: list[int]) -> list[list[int]]:

@@ -82,8 +82,7 @@ def wrap(
 
 def _given(ddp: DistributedDataParallel) -> Any:
     """The process group of a DDP model, or nothing if it is the default one."""
-    default = dist.distributed_c10d._get_default_group()
-    return None if ddp.process_group is default else ddp.process_group
+    return None if ddp.process_group is dist.group.WORLD else ddp.process_group
 
 
 def hook_of(ddp: torch.nn.Module) -> Hook:

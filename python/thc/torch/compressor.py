@@ -1,0 +1,212 @@
+"""What travels of a bucket, and how its mean comes back: the stages of one bucket, as the pipeline runs them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from thc import errors
+from thc.group import Group
+from thc.torch.adaptive import Adaptive
+from thc.torch.bucket import Bucket
+from thc.torch.feedback import FeedbackStore
+from thc.torch.layout import Layout, scatter
+from thc.torch.options import Options
+from thc.torch.peers import Peers
+
+__all__ = ["Compressor", "Flight", "HostCompressor"]
+
+
+class Compressor(Protocol):
+    """How buckets travel. All ranks have the same ones and give them the same buckets in the same order.
+
+    A bucket goes through :meth:`fetch` and :meth:`submit` on the pipeline's lane and through :meth:`store` on its store thread, where
+    that of an earlier bucket may still be running while the lane fetches a later one.
+    """
+
+    def must_be_alone(self, bucket: Bucket) -> bool:
+        """Whether nothing else may be under way when the bucket is fetched and submitted."""
+
+    def fetch(self, bucket: Bucket) -> Any:
+        """Brings the bucket to where it is compressed; the buffer stays as it is."""
+
+    def submit(self, bucket: Bucket, fetched: Any, step: int, wait: bool) -> Flight:
+        """Begins the bucket's calls. With ``wait`` they are over on return, which saves copies. Errors of calls are for :meth:`store`
+        to tell."""
+
+    def store(self, bucket: Bucket, fetched: Any, flight: Flight) -> bool:
+        """Waits for the calls, and puts the mean into the bucket's buffer: NaNs if some rank's gradients were not finite. Whether all
+        were. Raises what a call raised."""
+
+
+class _Handle(Protocol):
+    def wait(self) -> Any: ...
+
+
+@dataclass
+class _Over:
+    """A call that is over."""
+
+    error: BaseException | None = None
+
+    def wait(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@dataclass
+class Flight:
+    """A bucket's calls, in order, and what is to be done with their means."""
+
+    handles: list[_Handle] = field(default_factory=list)
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+
+    def call(self, begin: Callable[[], _Handle | Any], wait: bool) -> None:
+        """Begins a call, or makes it."""
+        try:
+            handle = begin()
+        except errors.ThcError as error:
+            self.handles.append(_Over(error))
+        else:
+            self.handles.append(_Over() if wait else handle)
+
+    def land(self) -> bool:
+        """Waits for all. Whether all numbers were finite."""
+        finite, failed = True, None
+        for handle in self.handles:
+            try:
+                handle.wait()
+            except (errors.NonFiniteError, errors.NormError):
+                finite = False
+            except BaseException as error:
+                # The first, which others may only follow from.
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        if finite:
+            for work in self.afterwards:
+                work()
+        return finite
+
+
+class HostCompressor:
+    """On the CPU, by the library."""
+
+    def __init__(self, group: Group, options: Options, peers: Peers, adaptive: Adaptive | None) -> None:
+        self._group, self._options, self._peers, self._adaptive = group, options, peers, adaptive
+        self.feedback = FeedbackStore(group)
+        self._fetching: Any = None
+        self._storing: Any = None
+
+    def must_be_alone(self, bucket: Bucket) -> bool:
+        return self._options.feedback and not self.feedback.is_settled(bucket.layout)
+
+    # Between the bucket's memory and what the library works on.
+
+    def fetch(self, bucket: Bucket) -> torch.Tensor:
+        """The bucket as f32 on the CPU: itself if it is that."""
+        buffer = bucket.buffer
+        if buffer.device.type == "cpu" and buffer.dtype == torch.float32:
+            return buffer
+        staging = bucket.layout.staging(buffer.device)
+        if bucket.ready is None:
+            staging.copy_(buffer)
+            return staging
+        with torch.cuda.device(buffer.device):
+            self._fetching = self._fetching or torch.cuda.Stream()
+            with torch.cuda.stream(self._fetching):
+                self._fetching.wait_event(bucket.ready)
+                staging.copy_(buffer, non_blocking=True)
+                buffer.record_stream(self._fetching)
+            self._fetching.synchronize()
+        return staging
+
+    def store(self, bucket: Bucket, fetched: torch.Tensor, flight: Flight) -> bool:
+        finite = flight.land()
+        if not finite:
+            fetched.fill_(float("nan"))
+        if fetched is bucket.buffer:
+            return finite
+        if bucket.ready is None:
+            bucket.buffer.copy_(fetched)
+            return finite
+        with torch.cuda.device(bucket.buffer.device):
+            # Not the stream of fetching: a later bucket may be on it.
+            self._storing = self._storing or torch.cuda.Stream()
+            with torch.cuda.stream(self._storing):
+                bucket.buffer.copy_(fetched, non_blocking=True)
+            # The staging memory is used again, by the next step at the earliest.
+            self._storing.synchronize()
+        return finite
+
+    # Calls.
+
+    def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> Flight:
+        flight, layout = Flight(), bucket.layout
+        if step < self._options.warmup or not layout.kept:
+            self._uncompressed(flight, fetched, wait)
+        elif self._adaptive is not None:
+            self._adapted(flight, self._adaptive, layout, fetched, step, wait)
+        else:
+            self._compressed(flight, layout, fetched, wait)
+        return flight
+
+    def _call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
+        work = self._group.allreduce if wait else self._group.allreduce_async
+        flight.call(lambda: work(data.numpy(), **options), wait)
+
+    def _uncompressed(self, flight: Flight, data: torch.Tensor, wait: bool) -> None:
+        if self._options.uncompressed == "raw":
+            self._call(flight, data, wait, mode="raw")
+            return
+        self._peers.mean(data)
+        if not bool(torch.isfinite(data.sum())):
+            flight.handles.append(_Over(errors.NonFiniteError("not finite on some rank")))
+
+    def _compressed(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool) -> None:
+        key = self._key(layout)
+        if not layout.aside:
+            self._call(flight, data, wait, feedback=key)
+            return
+        aside = torch.cat([data[place] for place in layout.aside])
+        self._uncompressed(flight, aside, wait=False)
+        if layout.gathers:
+            kept = torch.cat([data[place] for place in layout.kept])
+            flight.afterwards.append(lambda: scatter(kept, data, layout.kept))
+        else:
+            kept = data
+            for place in layout.aside:
+                data[place] = 0.0
+        self._call(flight, kept, wait, feedback=key)
+        flight.afterwards.append(lambda: scatter(aside, data, layout.aside))
+
+    def _adapted(
+        self, flight: Flight, adaptive: Adaptive, layout: Layout, data: torch.Tensor, step: int, wait: bool
+    ) -> None:
+        if adaptive.measures(step):
+            adaptive.look(layout.segments, data)
+        key = self._key(layout)
+        spans = adaptive.spans(layout, step)
+        if not wait:
+            self._call(flight, data, wait, feedback=key, plan=spans)
+            return
+        raw = spans == [(layout.length, "raw")]
+        computed = self._group.stats().compression if adaptive.warming else 0.0
+        started = time.perf_counter()
+        self._call(flight, data, wait, feedback=key, plan=spans)
+        seconds = time.perf_counter() - started
+        if adaptive.warming:
+            computed = min(seconds, self._group.stats().compression - computed)
+        if adaptive.times(step):
+            adaptive.took(step, layout.length, raw, seconds, computed)
+
+    def _key(self, layout: Layout) -> int | None:
+        """Under which the bucket's error feedback is kept."""
+        if not self._options.feedback:
+            return None
+        self.feedback.settle(layout)
+        return layout.key

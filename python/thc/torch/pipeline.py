@@ -1,0 +1,192 @@
+"""The stages that a group's work goes through, several pieces of it at once.
+
+Three threads take part. The *lane* begins work in the order in which it was given, which is the same on all ranks, and hears of its end
+in that order; what must not happen twice at a time happens there. The library's own thread compresses, sends and receives. And the
+*store* thread waits for means and puts them where they belong. So one bucket is copied while a second is compressed and a third is on
+the network.
+"""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from thc.group import Group
+
+__all__ = ["Pipeline", "Work", "pipeline_of"]
+
+IDLE = 0.5
+"""Seconds without work after which a lane looks around."""
+
+_pipelines: weakref.WeakKeyDictionary[Group, Pipeline] = weakref.WeakKeyDictionary()
+
+_looking_around = threading.Lock()
+
+
+def _stop_looking_around() -> None:
+    """A thread that is inside torch when the interpreter ends would take the process down."""
+    _looking_around.acquire(timeout=2)
+
+
+atexit.register(_stop_looking_around)
+
+
+class Idler(Protocol):
+    """Something to be looked after between work."""
+
+    def idle(self) -> None:
+        """Called on the lane. Must not raise."""
+
+
+class Work(Protocol):
+    """A piece of work. No method may raise."""
+
+    def room(self) -> int:
+        """How many pieces may be under way when this one begins, itself among them: 1 if it must be alone. Asked on the lane."""
+
+    def begin(self) -> bool:
+        """On the lane: fetches and submits. Whether there is something to wait for."""
+
+    def wait(self) -> None:
+        """On the store thread: waits for the mean, and stores it. Only after a :meth:`begin` that said so."""
+
+    def end(self) -> None:
+        """On the lane, in the order of beginnings."""
+
+
+class _Question:
+    """Work that is done alone and at once, and whose outcome somebody waits for."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work, self._done = work, threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def room(self) -> int:
+        return 1
+
+    def begin(self) -> bool:
+        try:
+            self._value = self._work()
+        except BaseException as error:  # handed to whoever asks
+            self._error = error
+        return False
+
+    def wait(self) -> None:
+        pass
+
+    def end(self) -> None:
+        self._done.set()
+
+    def answer(self) -> Any:
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class _Stages:
+    """What the threads know: not the pipeline, so that one that nobody uses any more ends."""
+
+    def __init__(self) -> None:
+        self.events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.under_way: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self.idlers: weakref.WeakSet[Idler] = weakref.WeakSet()
+        # Only the lane touches these.
+        self._waiting: deque[Work] = deque()
+        self._begun: deque[Work] = deque()
+        self._done: set[int] = set()
+
+    def lane(self) -> None:
+        while True:
+            try:
+                event = self.events.get(timeout=IDLE)
+            except queue.Empty:
+                self._look_around()
+                continue
+            if event is None:
+                self.under_way.put(None)
+                return
+            event()
+            # What it refers to shall not live until the next comes.
+            del event
+            self._advance()
+
+    def store(self) -> None:
+        while (work := self.under_way.get()) is not None:
+            work.wait()
+            done, work = id(work), None
+            self.events.put(lambda done=done: self._done.add(done))  # type: ignore[misc]
+
+    def arrive(self, work: Work) -> None:
+        self._waiting.append(work)
+
+    def _advance(self) -> None:
+        """Ends what is done and begins what may begin, until nothing changes."""
+        while True:
+            if self._begun and id(self._begun[0]) in self._done:
+                work = self._begun.popleft()
+                self._done.discard(id(work))
+                work.end()
+            elif self._waiting and len(self._begun) < self._waiting[0].room():
+                work = self._waiting.popleft()
+                self._begun.append(work)
+                if work.begin():
+                    self.under_way.put(work)
+                else:
+                    self._done.add(id(work))
+            else:
+                return
+
+    def _look_around(self) -> None:
+        if not _looking_around.acquire(blocking=False):
+            return
+        try:
+            for idler in list(self.idlers):
+                idler.idle()
+        finally:
+            _looking_around.release()
+
+
+class Pipeline:
+    """Does work, so that autograd goes on meanwhile.
+
+    All hooks of a group share it: then all ranks make the same calls in the same order, as long as they run their models in the same
+    order.
+    """
+
+    def __init__(self) -> None:
+        self._stages = _Stages()
+        for name, run in (("thc-lane", self._stages.lane), ("thc-store", self._stages.store)):
+            threading.Thread(target=run, name=name, daemon=True).start()
+
+    def put(self, work: Work) -> None:
+        """Appends work."""
+        stages = self._stages
+        stages.events.put(lambda: stages.arrive(work))
+
+    def ask(self, work: Callable[[], Any]) -> Any:
+        """Does work after all that was put before, and returns what it returns or raises."""
+        question = _Question(work)
+        self.put(question)
+        return question.answer()
+
+    def when_idle(self, idler: Idler) -> None:
+        """Has something looked after whenever there has been no work for a moment, as long as it lives."""
+        self.ask(lambda: self._stages.idlers.add(idler))
+
+    def __del__(self) -> None:
+        self._stages.events.put(None)
+
+
+def pipeline_of(group: Group) -> Pipeline:
+    """The pipeline of a group."""
+    found = _pipelines.get(group)
+    if found is None:
+        found = _pipelines[group] = Pipeline()
+    return found
