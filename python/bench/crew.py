@@ -77,7 +77,7 @@ class Server:
         jobs = "".join(
             f'[[job]]\njob = {job}\ncookie = "{cookie:#x}"\nworkers = {workers}\npolicy = "{policy}"\n{each}'
             + (f"tables = [{_tables(workers)}]\n" if job == 3 else "")
-            for job, policy in ((1, "reliable"), (2, "best-effort"), (3, "reliable"), (4, "reliable"), (5, "reliable")))
+            for job, policy in ((1, "reliable"), (2, "best-effort"), (3, "reliable"), (4, "reliable"), (5, "reliable"), (6, "reliable")))
         name = f"thc-ps-{address.rpartition(':')[2]}"
         config = folder / f"{name}.toml"
         config.write_text(f'listen = "{address}"\n{own}{jobs}')

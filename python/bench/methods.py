@@ -1,6 +1,7 @@
 """What is compared: ways to average the gradients of `DistributedDataParallel`."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,13 +22,14 @@ METHODS = {
     "thc-adapt": "THC, each tensor's compression chosen while training",
     "thc-raw": "THC's server, nothing compressed",
     "thc-outer": "THC every 8 steps, DiLoCo's outer loop",
+    "thc-backup": "THC behind the next step, SlimGC's model backup",
 }
 
 #: Those that are measured when asked for by name.
-BY_NAME = ("thc-raw", "thc-outer")
+BY_NAME = ("thc-raw", "thc-outer", "thc-backup")
 
 #: The job of the server that a method uses.
-JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5}
+JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6}
 
 #: What a method gives the hook besides.
 OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}
@@ -53,11 +55,15 @@ class Averaging:
     cookie: int
     groups: dict[int, Any] = field(default_factory=dict)
 
-    def outer(self, module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Any:
-        """An outer loop around steps that no process waits in."""
+    def around(self, method: str, module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[], None] | None:
+        """For methods around the optimizer instead of in DDP: what gives all processes the same parameters."""
         import thc.torch
 
-        return thc.torch.outer(module, optimizer, every=8, parts=4, group=self.group("thc-outer"))
+        if method == "thc-outer":
+            return thc.torch.outer(module, optimizer, every=8, parts=4, group=self.group(method)).agree
+        if method == "thc-backup":
+            return thc.torch.overlap(module, optimizer, group=self.group(method)).settle
+        return None
 
     def attach(self, method: str, ddp: DistributedDataParallel, dense_steps: int) -> None:
         """Registers the hook of `method`. PowerSGD averages the first `dense_steps` without compression, as its

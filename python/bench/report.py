@@ -16,6 +16,7 @@ NAMES = {
     "thc-adapt": "**THC**, `adapt`",
     "thc-raw": "THC's server, nothing compressed",
     "thc-outer": "**THC**, `outer` every 8 steps",
+    "thc-backup": "**THC**, `overlap`",
 }
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 

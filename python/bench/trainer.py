@@ -32,15 +32,12 @@ class Run:
         self.rank = dist.get_rank()
         buckets = float(os.environ.get("BENCH_BUCKET_MB", "25"))
         self.module: nn.Module = build(shape, text, seed)
-        self.outer: Any = None
-        if method == "thc-outer":
-            self.ddp: nn.Module = self.module
-            self.optimizer = torch.optim.SGD(self.ddp.parameters(), shape.rate)
-            self.outer = averaging.outer(self.module, self.optimizer)
-        else:
+        self.optimizer = torch.optim.SGD(self.module.parameters(), shape.rate)
+        self.ddp: nn.Module = self.module
+        self.agree = averaging.around(method, self.module, self.optimizer)
+        if self.agree is None:
             self.ddp = DistributedDataParallel(self.module, gradient_as_bucket_view=True, bucket_cap_mb=buckets)
             averaging.attach(method, self.ddp, dense_steps)
-            self.optimizer = torch.optim.SGD(self.ddp.parameters(), shape.rate)
         self.done = 0
 
     def step(self) -> float:
@@ -157,8 +154,8 @@ class Trainer:
         for step in range(1, steps + 1):
             losses.append(run.step())
             if step % every == 0 or step == steps:
-                if run.outer is not None and step == steps:
-                    run.outer.agree()
+                if run.agree is not None and step == steps:
+                    run.agree()
                 clock += time.perf_counter() - started
                 points.append((step, clock, run.held_out()))
                 dist.barrier()

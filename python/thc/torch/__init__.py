@@ -8,13 +8,14 @@ That is the one line to change: from then on ``backward`` averages gradients at 
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
 speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
 :class:`Adapt`, :func:`plot_plan`; models
-that FSDP2 shards: :func:`replicate`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
+that FSDP2 shards: :func:`replicate`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
 from thc.torch.adaptive import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
 from thc.torch.hook import Hook, hook
 from thc.torch.outer import Outer, nesterov, outer
+from thc.torch.overlap import Overlap, overlap
 from thc.torch.plan import Plan, PlanRow
 from thc.torch.plot import plot_plan
 from thc.torch.replicate import Replicas, replicate
@@ -26,6 +27,7 @@ __all__ = [
     "AsynchronousSGD",
     "Hook",
     "Outer",
+    "Overlap",
     "Plan",
     "PlanRow",
     "Replicas",
@@ -34,6 +36,7 @@ __all__ = [
     "hook_of",
     "nesterov",
     "outer",
+    "overlap",
     "plot_plan",
     "replicate",
     "sync_parameters",

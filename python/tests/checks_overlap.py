@@ -1,0 +1,203 @@
+"""SlimGC's model backup, on any number of ranks."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import rig
+import thc
+import thc.torch
+import torch
+import torch.distributed as dist
+from checks_training import loss_of, network
+from rig import RANK, SIZE, close, ddp, everywhere, same_everywhere  # noqa: F401 - the rank calls close at the end
+
+
+def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Overlap:
+    made = thc.torch.overlap(model, optimizer, timeout=20, join_timeout=20, **options)
+    rig._made.append(made.group)
+    return made
+
+
+def loss(model: torch.nn.Module) -> float:
+    with torch.no_grad():
+        return float(loss_of(model, 1000))
+
+
+def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, first: int, last: int) -> None:
+    for step in range(first, last):
+        optimizer.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()
+
+
+def check_it_is_slimgcs_definition() -> None:
+    """w of step i + 1 = w − η · mean of g, with g computed at w − η · own g of the step before: recomputed here from the means that
+    arrived, so but for rounding exactly."""
+    model, reference = network(), network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    loop = loop_of(model, optimizer)
+    names = [name for name, _ in reference.named_parameters()]
+    common = {name: p.detach().clone() for name, p in reference.named_parameters()}
+    own: dict[str, torch.Tensor] = {}
+    pending: dict[str, torch.Tensor] = {}
+
+    def arrive() -> None:
+        for name, mean in pending.items():
+            common[name] = common[name] - 0.05 * mean
+
+    for step in range(6):
+        # Where the gradients of this step are computed.
+        here = {name: common[name] - 0.05 * own[name] if own else common[name] for name in names}
+        for name, p in model.named_parameters():
+            assert torch.allclose(p, here[name], atol=1e-6), (step, name)
+        with torch.no_grad():
+            for name, p in reference.named_parameters():
+                p.copy_(here[name])
+        reference.zero_grad()
+        loss_of(reference, step).backward()
+        own = {name: p.grad.clone() for name, p in reference.named_parameters()}
+        train(model, optimizer, step, step + 1)
+        # Staleness is one: the mean of the step before moves the common parameters, that of this step will at the next.
+        arrive()
+        loop._buckets[0].handle.wait()
+        mean = loop._buckets[0].flat.clone()
+        loop._buckets[0].handle = Come()
+        exact = torch.cat([own[name].reshape(-1) for name in names])
+        dist.all_reduce(exact)
+        assert rig.compressed(rig.error_of([mean], [exact / SIZE])) or step
+        pieces = mean.split([common[name].numel() for name in names])
+        pending = {name: piece.view_as(common[name]) for name, piece in zip(names, pieces)}
+    arrive()
+    loop.settle()
+    for name, p in model.named_parameters():
+        assert torch.allclose(p, common[name], atol=1e-6), name
+    assert same_everywhere(list(model.parameters())) and loop.steps == 6
+
+
+class Come:
+    """A handle whose mean has been fetched."""
+
+    def wait(self) -> None:
+        pass
+
+
+def check_it_learns_with_any_optimizer() -> None:
+    cases: list[Any] = [
+        (functools.partial(torch.optim.SGD, lr=0.03, momentum=0.9), {}),
+        (functools.partial(torch.optim.SGD, lr=0.03, momentum=0.9), {"loc_lr": 0.1}),
+        (functools.partial(torch.optim.Adam, lr=3e-3), {}),
+        (functools.partial(torch.optim.AdamW, lr=3e-3), {"loc_optimizer": functools.partial(torch.optim.SGD, lr=0.1), "loc_lr": 0.1}),
+        (functools.partial(torch.optim.SGD, lr=0.2), {"backup": False}),
+    ]
+    for make, options in cases:
+        model = network()
+        if RANK:  # what other ranks begin with does not matter
+            with torch.no_grad():
+                next(model.parameters()).add_(1.0)
+        optimizer = make(model.parameters())
+        loop = loop_of(model, optimizer, **options)
+        before = loss(model)
+        train(model, optimizer, 0, 60)
+        loop.settle()
+        assert loss(model) < 0.5 * before, (options, before, loss(model))
+        assert same_everywhere(list(model.parameters())), options
+        assert loop.steps == 60 and not loop.skipped
+
+
+def check_ddp_schedulers_clipping_accumulation() -> None:
+    model = ddp(network(), gradient_as_bucket_view=True)
+    optimizer = torch.optim.SGD(model.parameters(), 0.04, momentum=0.9)
+    loop = loop_of(model, optimizer)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.5)
+    before = loss(model.module)
+    for step in range(50):
+        optimizer.zero_grad()
+        with model.no_sync():
+            (loss_of(model, 2 * step) / 2).backward()
+        (loss_of(model, 2 * step + 1) / 2).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+    loop.settle()
+    assert loss(model.module) < 0.5 * before and same_everywhere(list(model.parameters()))
+    assert optimizer.param_groups[0]["lr"] == 0.04 / 4
+
+
+def check_a_scaler() -> str | None:
+    """A rank whose gradients overflow does not leave the others alone, and all leave the step out."""
+    scaler_of = getattr(torch.amp, "GradScaler", None)
+    if scaler_of is None:
+        return "not run: this torch has no GradScaler for the CPU (2.3 or newer has)"
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.3)
+    loop = loop_of(model, optimizer)
+    scaler = scaler_of("cpu", init_scale=1024.0, growth_interval=1000)
+    before = loss(model)
+    for step in range(60):
+        optimizer.zero_grad()
+        value = loss_of(model, step)
+        if step == 5 and RANK == SIZE - 1:
+            value = value * float("inf")
+        scaler.scale(value).backward()
+        if step % 2:
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+    loop.settle()
+    assert loop.skipped == 1, loop.skipped
+    assert scaler.get_scale() == (512.0 if RANK == SIZE - 1 else 1024.0)
+    assert loss(model) < 0.7 * before and same_everywhere(list(model.parameters()))
+    return None
+
+
+def check_not_finite_without_a_scaler() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loop = loop_of(model, optimizer)
+    train(model, optimizer, 0, 3)
+    optimizer.zero_grad()
+    value = loss_of(model, 3)
+    (value * float("nan") if RANK == 0 else value).backward()
+    optimizer.step()
+    train(model, optimizer, 4, 6)
+    loop.settle()
+    assert loop.skipped >= 1
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters()) and same_everywhere(list(model.parameters()))
+
+
+def check_checkpoint() -> None:
+    """A run that settles, saves and goes on elsewhere ends with the bits of one that settles and goes on."""
+
+    def begin() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        model = network()
+        return model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+    model, optimizer = begin()
+    loop = loop_of(model, optimizer, feedback=False)
+    train(model, optimizer, 0, 5)
+    loop.settle()
+    saved = {name: p.detach().clone() for name, p in model.state_dict().items()}, optimizer.state_dict()
+    again, other = begin()
+    again.load_state_dict(saved[0])
+    other.load_state_dict(saved[1])
+    second = loop_of(again, other, feedback=False)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
+    train(again, other, 5, 8)
+    second.settle()
+    assert loss(again) < 1.0 and all(everywhere(second.steps == 3))
+    assert same_everywhere(list(again.parameters()))
+
+
+def check_mistakes_are_told() -> None:
+    for module, options, says in (
+        (network(), {"loc_lr": -1.0}, "loc_lr is -1.0"),
+        (network().double(), {}, "f64"),
+    ):
+        try:
+            thc.torch.overlap(module, torch.optim.SGD(module.parameters(), 0.1), **options)
+        except thc.ConfigError as error:
+            assert says in str(error), error
+        else:
+            raise AssertionError(f"{options} were taken")

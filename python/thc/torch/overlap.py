@@ -1,0 +1,264 @@
+"""Nothing waits for a mean: training goes on from a local update while the global one travels (SlimGC, section 3.4)."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from thc import environment, errors
+from thc.group import Group, Handle
+from thc.torch.gather import Gather
+
+__all__ = ["Overlap", "overlap"]
+
+log = logging.getLogger("thc.torch")
+
+BUCKET = 1 << 22
+"""Coordinates that travel in one call, about."""
+
+MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
+
+
+class _Bucket:
+    """Gradients of some neighbouring parameters, in one piece of f32 on the CPU."""
+
+    def __init__(self, number: int, parameters: list[torch.nn.Parameter]) -> None:
+        self.key = f"overlap{number}"
+        self.parameters = parameters
+        length = sum(p.numel() for p in parameters)
+        self.flat = torch.empty(length, pin_memory=any(p.device.type == "cuda" for p in parameters))
+        self.pieces = [piece.view_as(p) for piece, p in zip(self.flat.split([p.numel() for p in parameters]), parameters)]
+        self.handle: Handle | None = None
+
+    def fill(self, factor: float, finite: bool) -> None:
+        """Takes the gradients of this step times a factor; of a parameter that has none, zero."""
+        for piece, p in zip(self.pieces, self.parameters):
+            if p.grad is None:
+                piece.zero_()
+            else:
+                piece.copy_(p.grad)
+        if factor != 1.0:
+            self.flat.mul_(factor)
+        if not finite:
+            # All ranks hear of one whose gradients are not finite, and leave the step out.
+            self.flat[0] = float("nan")
+
+
+class Overlap:
+    """The model backup of a model in training; made by :func:`overlap`."""
+
+    def __init__(
+        self, group: Group, optimizer: torch.optim.Optimizer, local: torch.optim.Optimizer | None, rate: float | None, feedback: bool
+    ) -> None:
+        self.group = group
+        self.steps = 0
+        """Steps begun."""
+        self.skipped = 0
+        """Steps whose gradients were not finite on some rank: their global update was left out on all."""
+        self.waited = 0.0
+        """Seconds for which steps had to wait for a mean: what was not hidden."""
+        self._optimizer, self._update = optimizer, optimizer.step
+        self._local, self._rate = local, rate
+        self._feedback = feedback
+        self._parameters = [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
+        self._buckets = [_Bucket(number, cut) for number, cut in enumerate(_cut(self._parameters))]
+        self._common = [p.detach().clone() for p in self._parameters]
+        """The backup: what all ranks have in common, as of the last mean that has come."""
+        self._under_way = False
+
+    def step(self, factor: float = 1.0, finite: bool = True) -> None:
+        """What ``optimizer.step`` does now: sends this step's gradients, takes in the mean of the step before, and goes on from there by
+        this rank's own gradients."""
+        mine = [p.grad for p in self._parameters]
+        self._take_in()
+        for bucket, own in zip(self._buckets, self._of_buckets(mine)):
+            for p, gradient in zip(bucket.parameters, own):
+                p.grad = gradient
+            bucket.fill(factor, finite)
+            bucket.handle = self.group.allreduce_async(bucket.flat.numpy(), feedback=bucket.key if self._feedback else None)
+        self._under_way = True
+        self.steps += 1
+        if finite:
+            self._ahead(factor)
+
+    def settle(self) -> None:
+        """Takes in what is under way and gives all ranks the common parameters, as before an evaluation, a checkpoint, or the end. All
+        ranks call it between the same steps."""
+        mine = [p.grad for p in self._parameters]
+        self._take_in()
+        with torch.no_grad():
+            for p, common, gradient in zip(self._parameters, self._common, mine):
+                p.copy_(common)
+                p.grad = gradient
+
+    def _of_buckets(self, gradients: Sequence[torch.Tensor | None]) -> list[list[torch.Tensor | None]]:
+        found, at = [], 0
+        for bucket in self._buckets:
+            found.append(list(gradients[at : at + len(bucket.parameters)]))
+            at += len(bucket.parameters)
+        return found
+
+    def _take_in(self) -> None:
+        """The global update of the step before: the optimizer's, of the common parameters by the mean."""
+        if not self._under_way:
+            return
+        self._under_way = False
+        finite = True
+        started = time.perf_counter()
+        for bucket in self._buckets:
+            handle, bucket.handle = bucket.handle, None
+            assert handle is not None
+            try:
+                handle.wait()
+            except (errors.NonFiniteError, errors.NormError):
+                finite = False
+        self.waited += time.perf_counter() - started
+        with torch.no_grad():
+            for p, common in zip(self._parameters, self._common):
+                p.copy_(common)
+        if not finite:
+            self.skipped += 1
+            return
+        for bucket in self._buckets:
+            for p, piece in zip(bucket.parameters, bucket.pieces):
+                p.grad = piece.to(device=p.device, dtype=p.dtype)
+        self._update()
+        with torch.no_grad():
+            for p, common in zip(self._parameters, self._common):
+                common.copy_(p)
+
+    def _ahead(self, factor: float) -> None:
+        """The local update: where the next step computes its gradients."""
+        if self._local is None:
+            return
+        for mine, theirs in zip(self._local.param_groups, self._optimizer.param_groups):
+            mine["lr"] = theirs["lr"] if self._rate is None else self._rate
+        if factor != 1.0:
+            for p in self._parameters:
+                if p.grad is not None:
+                    p.grad.mul_(factor)
+        self._local.step()
+
+
+def overlap(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    backup: bool = True,
+    *,
+    loc_lr: float | None = None,
+    loc_optimizer: MakeOptimizer | None = None,
+    feedback: bool = True,
+    group: Group | None = None,
+    process_group: Any = None,
+    **options: Any,
+) -> Overlap:
+    """Hides the averaging of gradients behind the next step, by SlimGC's model backup; all ranks call it alike.
+
+    ``optimizer.step`` then starts to average this step's gradients and does not wait: the next step computes its gradients at
+
+        w' = w - loc_lr · g,    with g this rank's own gradient of this step,
+
+    while the mean travels. When it has come, at the next ``optimizer.step``, the optimizer updates the common parameters w
+    by it: they are kept aside, are the same on all ranks bit for bit, and are exactly one step behind. ``settle()`` puts
+    them into the model, as before an evaluation or a checkpoint::
+
+        loop = thc.torch.overlap(model, optimizer)
+        for batch in batches:
+            loss(model, batch).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        loop.settle()
+
+    ``loc_lr`` is the rate of the local update (the optimizer's own by default), ``loc_optimizer`` makes another one than plain SGD from
+    a list of parameter groups (by default, for optimizers that are not SGD: one of the same class). ``backup=False`` leaves the local update out: gradients
+    are computed at parameters one step old.
+
+    ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
+    and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
+    not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. A lost server raises from ``optimizer.step``. It
+    takes memory for the backup and one gradient. Groups and ``options`` as for :func:`thc.torch.wrap`.
+    """
+    if isinstance(model, DistributedDataParallel):
+        if process_group is None and model.process_group is not dist.group.WORLD:
+            process_group = model.process_group
+        model.register_comm_hook(None, _own)
+    parameters = [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
+    if loc_lr is not None and loc_lr < 0:
+        raise errors.ConfigError(f"loc_lr is {loc_lr}: give a learning rate of at least 0")
+    if any(p.dtype == torch.float64 for p in parameters):
+        raise errors.ConfigError("the optimizer has parameters of f64, which THC would average as f32: use thc.torch.wrap, which sends them otherwise")
+    ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
+    if group is None:
+        if environment.configured() and not options:
+            group = Group.from_env(worker=rank)
+        else:
+            group = Group.local(rank, ranks, store=Gather(process_group), **options)
+    elif options:
+        raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
+    if group.workers != ranks:
+        raise errors.ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
+    first = 0 if process_group is None else dist.get_global_rank(process_group, 0)
+    with torch.no_grad():
+        for tensor in [*model.parameters(), *model.buffers()]:
+            dist.broadcast(tensor.detach(), first, group=process_group)
+    local = _local_of(optimizer, loc_optimizer) if backup else None
+    made = Overlap(group, optimizer, local, loc_lr, feedback)
+
+    @functools.wraps(optimizer.step)
+    def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        # What a GradScaler leaves there: see _step_supports_amp_scaling. The update by the mean knows nothing of it.
+        left = {key: self.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in self.__dict__}
+        scale, found = left.get("grad_scale"), left.get("found_inf")
+        try:
+            made.step(1.0 if scale is None else 1.0 / float(scale), found is None or not float(found))
+        finally:
+            self.__dict__.update(left)
+        return loss
+
+    # A bound method, since schedulers ask the step whose it is.
+    optimizer.step = types.MethodType(step, optimizer)
+    # A GradScaler would not call the step of a rank whose gradients overflow, and the others would wait for it.
+    optimizer._step_supports_amp_scaling = True
+    return made
+
+
+def _own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
+    """A communication hook that leaves each rank its own gradients."""
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def _local_of(optimizer: torch.optim.Optimizer, make: MakeOptimizer | None) -> torch.optim.Optimizer:
+    """The optimizer of local updates, for the same groups of parameters and with no state in common."""
+    groups = [dict(each) for each in optimizer.param_groups]
+    if make is not None:
+        return make(groups)
+    if isinstance(optimizer, torch.optim.SGD):
+        return torch.optim.SGD([{"params": each["params"], "lr": each["lr"]} for each in groups], lr=0.0)
+    return type(optimizer)(groups)
+
+
+def _cut(parameters: list[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:
+    """Neighbours together, until there are enough for a call."""
+    cut: list[list[torch.nn.Parameter]] = [[]]
+    done = 0
+    for p in parameters:
+        if cut[-1] and done + p.numel() > BUCKET:
+            cut.append([])
+            done = 0
+        cut[-1].append(p)
+        done += p.numel()
+    return cut
