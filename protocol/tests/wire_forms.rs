@@ -521,8 +521,9 @@ fn shares_that_overlap_or_that_nobody_can_have_are_refused() {
     let shares = Shares::new(&list("10.0.0.1:9000 10.0.0.1:9004 10.0.0.2:65532"), 4).unwrap();
     // The first is where this worker has joined.
     let ports = shares.ports("127.0.0.1:7000".parse().unwrap(), 4);
-    let expected = "127.0.0.1:7000 10.0.0.1:9004 10.0.0.2:65532 127.0.0.1:7001 10.0.0.1:9005 10.0.0.2:65533";
+    let expected = "127.0.0.1:7000 127.0.0.1:7001 127.0.0.1:7002 127.0.0.1:7003 10.0.0.1:9004 10.0.0.1:9005";
     assert_eq!((ports.len(), &ports[..6]), (12, &list(expected)[..]));
+    assert_eq!(ports[11], "10.0.0.2:65535".parse().unwrap());
     assert_eq!(
         Shares::NONE.ports("127.0.0.1:7000".parse().unwrap(), 2),
         list("127.0.0.1:7000 127.0.0.1:7001")

@@ -117,25 +117,51 @@ fn a_killed_and_restarted_share_changes_no_bit() {
     assert!(read(&inputs, &ends).iter().all(|mean| *mean == one), "{kills} kills");
 }
 
+/// Workers that have begun to reduce at shares of a server, with these flags.
+fn begun(inputs: &[PathBuf], places: &[SocketAddrV4], more: &[&str]) -> Vec<Followed> {
+    let start = |(number, input): (u8, &PathBuf)| {
+        let at = places[0].to_string();
+        let to = ["--ps", &at].iter().chain(more).map(|&flag| flag.to_owned()).collect();
+        Followed::start(None, &[to, work(number, input)].concat())
+    };
+    let workers: Vec<Followed> = (0u8..).zip(inputs).map(start).collect();
+    workers.iter().for_each(Followed::until_first_step);
+    workers
+}
+
 #[test]
-fn a_share_that_is_gone_is_named_within_the_time_out() {
+fn slots_of_shares_that_are_killed_for_good_go_to_another_and_no_bit_changes() {
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), WORKERS, 3_000_000);
+    let one = reference(&inputs);
     let places = places(3);
     let mut servers = shares(&places);
-    let start = |(number, input): (u8, &PathBuf)| {
-        let to = ["--ps", &places[0].to_string(), "--timeout", "2s"].map(str::to_owned);
-        Followed::start(None, &[&to[..], &work(number, input)].concat())
-    };
-    let workers: Vec<Followed> = (0u8..).zip(&inputs).map(start).collect();
-    workers.iter().for_each(Followed::until_first_step);
-    servers[1].kill();
+    let workers = begun(&inputs, &places, &[]);
+    // The first share as well: it has let all workers in.
+    for (share, pause) in [(1, 20), (0, 30)] {
+        std::thread::sleep(Duration::from_millis(pause));
+        servers[share].kill();
+    }
+    let ends: Vec<Finished> = workers.into_iter().map(Followed::finish).collect();
+    assert!(read(&inputs, &ends).iter().all(|mean| *mean == one));
+    let moved = |gone: usize| format!("share {gone} at {} does not answer: share", places[gone]);
+    assert!(ends.iter().any(|end| end.err.contains(&moved(0)) && end.err.contains(&moved(1))), "{ends:?}");
+}
+
+#[test]
+fn shares_that_are_all_gone_are_named_within_the_time_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), WORKERS, 3_000_000);
+    let places = places(2);
+    let mut servers = shares(&places);
+    let workers = begun(&inputs, &places, &["--timeout", "3s"]);
+    servers.iter_mut().for_each(Ps::kill);
     for end in workers.into_iter().map(Followed::finish) {
-        let said = format!(
-            "thc-worker: share 1 of the parameter server, at {}, has not answered for 2.0 s",
-            places[1]
-        );
-        assert_eq!((end.code, end.last_error()), (Some(1), said.as_str()), "{end:?}");
+        let said = end.last_error();
+        let (before, after) = ("thc-worker: share ", " of the parameter server, at 127.0.0.1:");
+        assert_eq!(end.code, Some(1), "{end:?}");
+        assert!(said.starts_with(before) && said.contains(after), "{end:?}");
+        assert!(said.contains("has not answered for 3.0 s"), "{end:?}");
     }
 }
 

@@ -33,7 +33,8 @@ impl Endpoint {
     }
 }
 
-/// Which part of the slots an aggregator serves (P21).
+/// Which part of the slots a port serves (P21). The same ports of all shares serve the same: which share a slot is at home at is
+/// the workers' affair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// This shard's number, below `count`.
@@ -64,13 +65,6 @@ impl Shard {
     pub fn all(count: u8) -> impl Iterator<Item = Shard> {
         let count = if count == 0 { 1 } else { count };
         (0..count).map(move |index| Shard { index, count })
-    }
-
-    /// The shards of one of several shares that have so many ports each: every so-many-th, so that neighbouring blocks of slots
-    /// are at different hosts (P21).
-    pub fn of_share(share: u8, shares: u8, ports: u8) -> impl Iterator<Item = Shard> {
-        let (shares, ports) = (shares.max(1), ports.max(1));
-        (0..ports).map(move |port| Shard { index: port * shares + share, count: ports * shares })
     }
 
     /// How many of a job's slots are this shard's.

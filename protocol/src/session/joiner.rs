@@ -197,6 +197,12 @@ impl Joiner {
         }
     }
 
+    /// Whether it was welcomed, and has not asked again since.
+    #[must_use]
+    pub fn has_joined(&self) -> bool {
+        self.state == State::Joined
+    }
+
     /// Whether BYE came or leaving has taken long enough.
     #[must_use]
     pub fn has_left(&self) -> bool {

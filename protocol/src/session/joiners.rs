@@ -41,6 +41,19 @@ impl Joiners {
         self.all.iter_mut().for_each(|joiner| joiner.resume(now));
     }
 
+    /// Whether a share has welcomed this worker, and was not asked again since.
+    #[must_use]
+    pub fn has_joined(&self, share: usize) -> bool {
+        self.all.get(share).is_some_and(Joiner::has_joined)
+    }
+
+    /// The same at one share.
+    pub fn resume_at(&mut self, now: Duration, share: usize) {
+        if let Some(joiner) = self.all.get_mut(share) {
+            joiner.resume(now);
+        }
+    }
+
     /// Begins to leave.
     pub fn leave(&mut self, now: Duration) {
         self.all.iter_mut().for_each(|joiner| joiner.leave(now));

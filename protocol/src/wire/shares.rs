@@ -108,16 +108,16 @@ impl Shares {
         self.count.max(1)
     }
 
-    /// The port of each shard of all shares. The first share is where `first` says: where this worker has joined.
+    /// The port of each shard of all shares, share by share. The first share is where `first` says: where this worker has joined.
     #[must_use]
     pub fn ports(&self, first: SocketAddrV4, shards: u8) -> Vec<SocketAddrV4> {
-        let servers = usize::from(self.servers());
+        let (servers, shards) = (usize::from(self.servers()), usize::from(shards.max(1)));
         let base = |share: usize| self.as_slice().get(share).copied().filter(|_| share > 0).unwrap_or(first);
         let port = |shard: usize| {
-            let base = base(shard % servers);
-            SocketAddrV4::new(*base.ip(), base.port().wrapping_add((shard / servers) as u16))
+            let base = base(shard / shards);
+            SocketAddrV4::new(*base.ip(), base.port().wrapping_add((shard % shards) as u16))
         };
-        (0..servers * usize::from(shards.max(1))).map(port).collect()
+        (0..servers * shards).map(port).collect()
     }
 
     pub(super) fn parse(rows: &[u8], shards: u8) -> Option<Shares> {

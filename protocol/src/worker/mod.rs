@@ -179,6 +179,15 @@ impl Worker {
         self.data.waits_at().or(self.norm.waits_at())
     }
 
+    /// The shard of the eldest packet in a stream where NUDGE brings no result either, and for how long nothing has moved
+    /// (P20, P21).
+    #[must_use]
+    pub fn unanswered(&self, now: Duration) -> Option<(u8, Duration)> {
+        let shard =
+            [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at)?;
+        Some((shard, self.stalled(now)))
+    }
+
     /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
     #[must_use]
     pub fn suspects_restart(&self, now: Duration) -> bool {
@@ -315,6 +324,12 @@ impl Worker {
         count
     }
 
+    /// Whether a packet names this session's job and cookie.
+    #[must_use]
+    pub fn is_of_session(&self, header: &Header) -> bool {
+        header.job == self.params.job && header.cookie == self.params.cookie
+    }
+
     /// Takes one packet from the aggregator's address. After a burst of them call [`Self::tick`].
     /// Once the session has failed there are no more events, but other workers' NUDGEs are still
     /// answered: they may not know yet.
@@ -327,10 +342,7 @@ impl Worker {
         let place = self.params.tables.place(header.table);
         let form =
             place.and_then(|place| self.params.tables.get(place)).map_or(Form::USUAL, |table| table.form);
-        if header.job != self.params.job
-            || header.cookie != self.params.cookie
-            || payload.len() != header.kind.payload_len(form)
-        {
+        if !self.is_of_session(&header) || payload.len() != header.kind.payload_len(form) {
             self.stats.foreign += 1;
             return;
         }

@@ -211,7 +211,7 @@ impl ServerOptions {
 impl ServerConfig {
     /// What each of its ports has of the slots, in order (P21).
     pub(crate) fn slices(&self) -> impl Iterator<Item = Shard> {
-        Shard::of_share(self.share, self.shares.servers(), self.shards)
+        Shard::all(self.shards)
     }
 }
 

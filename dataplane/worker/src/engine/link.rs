@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 use thc_protocol::SlotId;
+use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::{Header, MAX_PACKET, Welcome};
 use thc_protocol::worker::Tx;
 use thc_transport::PacketIo;
@@ -10,11 +11,32 @@ use thc_transport::PacketIo;
 /// Most packets that are answered within one burst; further NUDGEs are asked for again.
 const REPLIES: usize = 64;
 
-/// The ports of a parameter server, of all its shares together, by the number of the shard.
+/// A share that is silent for so long, also to packets that it must answer, has lost its slots to the next one.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long until a share that has lost its slots is asked whether it is back.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+
+/// One of the servers that the slots are dealt to.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// When anything came from there last.
+    heard: Duration,
+    /// The share that its slots are sent to, itself or a later one that has taken them over,
+    server: usize,
+    /// and since when.
+    since: Duration,
+    /// When it is to be asked whether it is back.
+    ask: Option<Duration>,
+}
+
+/// The ports of a parameter server, of all its shares together, and who serves whose slots (P21).
 #[derive(Clone, Debug)]
 pub(super) struct Ports {
+    /// Share by share.
     all: Vec<SocketAddrV4>,
-    shares: usize,
+    shares: Vec<Share>,
+    /// Ports of each.
+    shards: usize,
     /// Who was heard last: packets come in runs.
     last: usize,
 }
@@ -23,20 +45,23 @@ impl Ports {
     /// Those of a server whose first share is at `ps`.
     pub fn new(ps: SocketAddrV4, welcome: &Welcome) -> Ports {
         let all = welcome.shares.ports(ps, welcome.shards);
-        Ports { all, shares: usize::from(welcome.shares.servers()), last: 0 }
+        let share = |server| Share { heard: Duration::ZERO, server, since: Duration::ZERO, ask: None };
+        let shares: Vec<_> = (0..usize::from(welcome.shares.servers())).map(share).collect();
+        Ports { shards: all.len() / shares.len(), all, shares, last: 0 }
     }
 
-    /// The port of a shard.
+    /// Where packets of a shard go.
     pub fn of(&self, shard: u8) -> SocketAddrV4 {
-        self.all[usize::from(shard) % self.all.len()]
+        let shard = usize::from(shard) % self.all.len();
+        self.all[self.shares[shard / self.shards].server * self.shards + shard % self.shards]
     }
 
     /// Where a share has its control plane.
     pub fn base(&self, share: usize) -> SocketAddrV4 {
-        self.all[share % self.shares]
+        self.all[share * self.shards]
     }
 
-    /// The shard that a packet from there comes from, if it is the parameter server's.
+    /// The port that a packet from there comes from, if it is the parameter server's.
     pub fn find(&mut self, from: SocketAddrV4) -> Option<usize> {
         if self.all[self.last] != from {
             self.last = self.all.iter().position(|&at| at == from)?;
@@ -44,9 +69,64 @@ impl Ports {
         Some(self.last)
     }
 
-    /// Which share a shard belongs to; `None` of one server.
-    pub fn share(&self, shard: usize) -> Option<usize> {
-        (self.shares > 1).then_some(shard % self.shares)
+    /// The share that has a port, and whether control packets come from there.
+    pub fn share(&self, port: usize) -> (usize, bool) {
+        (port / self.shards, port % self.shards == 0)
+    }
+
+    /// The share that serves a shard now; `None` of one server.
+    pub fn server(&self, shard: usize) -> Option<usize> {
+        (self.shares.len() > 1).then(|| self.shares[shard / self.shards % self.shares.len()].server)
+    }
+
+    /// Something has come from a share.
+    pub fn note_heard(&mut self, now: Duration, share: usize) {
+        self.shares[share].heard = now;
+    }
+
+    /// Nothing answers for a shard: if who serves it has been silent for long enough, the next share does from now on (P21).
+    pub fn take_over(&mut self, now: Duration, shard: u8, waited: Duration) {
+        let home = usize::from(shard) / self.shards % self.shares.len();
+        let Share { server, since, .. } = self.shares[home];
+        let silent = now.saturating_sub(self.shares[server].heard.max(since)).min(waited);
+        if self.shares.len() > 1 && silent >= PATIENCE {
+            self.serve(now, home, (server + 1) % self.shares.len());
+        }
+    }
+
+    /// A share has told of a slot that somebody waits for there: whoever it is has not been answered elsewhere (P21).
+    pub fn follow(&mut self, now: Duration, slot: SlotId, share: usize) {
+        let home = usize::from(Shard::of(slot, self.all.len() as u8)) / self.shards;
+        if self.shares[home].server != share {
+            self.serve(now, home, share);
+        }
+    }
+
+    fn serve(&mut self, now: Duration, home: usize, by: usize) {
+        let (home_at, by_at) = (self.base(home), self.base(by));
+        if by == home {
+            tracing::info!("share {home} at {home_at} serves its slots again");
+        } else {
+            tracing::warn!(
+                "share {home} at {home_at} does not answer: share {by} at {by_at} serves its slots"
+            );
+        }
+        let ask = (by != home).then_some(now + ASK_AFTER);
+        self.shares[home] = Share { server: by, since: now, ask, ..self.shares[home] };
+    }
+
+    /// A share has welcomed this worker: it is back.
+    pub fn welcomed(&mut self, now: Duration, share: usize) {
+        if self.shares[share].server != share {
+            self.serve(now, share, share);
+        }
+    }
+
+    /// A share that has lost its slots and is to be asked now whether it is back; it is asked until it answers.
+    pub fn to_ask(&mut self, now: Duration) -> Option<usize> {
+        let share = self.shares.iter().position(|share| share.ask.is_some_and(|at| at <= now))?;
+        self.shares[share].ask = None;
+        Some(share)
     }
 }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thc_codec::table::LookupTable;
 use thc_protocol::session::{JoinEvent, Joiners};
-use thc_protocol::wire::{Choice, Mode, RESULT_LEN, Welcome};
+use thc_protocol::wire::{Choice, Header, Kind, Mode, RESULT_LEN, Welcome};
 use thc_protocol::worker::{CallSpec, Parameters, PartSpec, Place, SessionError, Worker};
 use thc_protocol::{TableId, WorkerId};
 use thc_transport::PacketIo;
@@ -381,6 +381,12 @@ impl<I: PacketIo> Engine<I> {
         if self.worker.suspects_restart(now) {
             self.joiners.resume(now);
         }
+        if let Some((shard, waited)) = self.worker.unanswered(now) {
+            self.link.ps.take_over(now, shard, waited);
+        }
+        if let Some(share) = self.link.ps.to_ask(now) {
+            self.joiners.resume_at(now, share);
+        }
         self.join_traffic(now)?;
         let sent = self.send_ready(memory);
         self.link.check()?;
@@ -398,7 +404,7 @@ impl<I: PacketIo> Engine<I> {
         let SessionError::Silent { waited } = error else { return error };
         let ports = &self.link.ps;
         let shard = self.worker.waits_at().map(usize::from);
-        match shard.and_then(|shard| ports.share(shard)) {
+        match shard.and_then(|shard| ports.server(shard)) {
             Some(share) => SessionError::ShareSilent { share, at: ports.base(share), waited },
             None => error,
         }
@@ -414,16 +420,28 @@ impl<I: PacketIo> Engine<I> {
         let Link { ps, replies, .. } = link;
         let got = io.recv_burst(&mut |from, packet| {
             first.get_or_insert_with(Instant::now);
-            let Some(shard) = ps.find(from) else { return };
-            // Kind byte: control kinds have bit 5 set (P2).
-            if packet.get(1).is_some_and(|kind| kind & 0x20 != 0) {
-                // Control packets come from the first port of a share.
-                if shard < joiners.count()
-                    && let Some(event) = joiners.handle(now, shard, packet)
-                {
-                    control = Some(event);
+            let Some(port) = ps.find(from) else { return };
+            let (share, is_base) = ps.share(port);
+            let Some(&kind) = packet.get(1) else { return };
+            ps.note_heard(now, share);
+            // Control kinds have bit 5 set (P2).
+            if kind & 0x20 != 0 {
+                if is_base {
+                    let was = joiners.has_joined(share);
+                    if let Some(event) = joiners.handle(now, share, packet) {
+                        control = Some(event);
+                    }
+                    if !was && joiners.has_joined(share) {
+                        ps.welcomed(now, share);
+                    }
                 }
             } else {
+                if kind == Kind::Nudge as u8
+                    && let Ok((header, _)) = Header::parse(packet)
+                    && worker.is_of_session(&header)
+                {
+                    ps.follow(now, header.slot, share);
+                }
                 worker.handle(now, packet, &mut events, replies);
             }
         })?;

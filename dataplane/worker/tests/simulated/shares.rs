@@ -2,6 +2,7 @@
 
 use super::world::{Ps, World, gradients, hostile, quiet, seeds, share_addr, static_job};
 use std::cell::Cell;
+use std::net::SocketAddrV4;
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::session::StaticJob;
@@ -107,21 +108,111 @@ fn the_first_share_may_be_killed_and_started_again_too() {
     assert!(killed && data == one);
 }
 
-#[test]
-fn a_share_that_stays_away_is_named() {
-    let mut world = world(4, quiet());
-    let mut left = 50;
-    world.others[1].admits = Box::new(move |_, packet| {
+/// A share that is there until so many DATA packets have come.
+fn dies_after(share: &mut Ps, mut left: i32) {
+    share.admits = Box::new(move |_, packet| {
         left -= i32::from(packet[1] == Kind::Data as u8);
         left > 0
     });
+}
+
+#[test]
+fn slots_of_a_share_that_dies_for_good_go_to_the_next() {
+    let one = means(world(1, quiet()));
+    for (share, after) in [(1, 1), (2, 50), (3, 300)] {
+        let mut world = world(4, quiet());
+        dies_after(&mut world.others[share - 1], after);
+        assert!(means(world) == one, "share {share} after {after}");
+    }
+    let mut world = world(3, quiet());
+    dies_after(&mut world.ps, 60);
+    assert!(means(world) == one, "the first share");
+}
+
+#[test]
+fn slots_move_under_loss_too_and_from_several_that_die() {
+    let one = means(world(1, quiet()));
+    for seed in seeds(6) {
+        let mut world = world(4, hostile(seed));
+        dies_after(&mut world.others[0], 10 + seed as i32 * 40);
+        if seed % 2 == 1 {
+            dies_after(&mut world.others[1], 60);
+        }
+        if seed % 3 == 2 {
+            dies_after(&mut world.ps, 100);
+        }
+        assert!(means(world) == one, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_share_that_comes_back_has_its_slots_again() {
+    let one = means(world(1, quiet()));
+    let mut world = world(4, quiet());
+    // Away from its fiftieth packet on; what knows nothing but its configuration comes back in the middle of the third call.
+    let (away, turns) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0u64)));
+    let (gone, mut left) = (Rc::clone(&away), 50);
+    let data = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&data);
+    world.others[1].admits = Box::new(move |_, packet| {
+        let is_data = packet[1] == Kind::Data as u8;
+        left -= i32::from(is_data);
+        gone.set(gone.get() || left == 0);
+        counted.set(counted.get() + u32::from(is_data && !gone.get()));
+        !gone.get()
+    });
+    let options = [CallOptions { feedback: Some(5), ..CallOptions::default() }; WORKERS as usize];
+    let mut back_at = None;
+    for call in 0..30 {
+        if call == 3 {
+            assert!(away.get());
+            away.set(false);
+            world.others[1].restart();
+            back_at = Some(data.get());
+        }
+        let mut data = gradients(usize::from(WORKERS), LEN, call);
+        let outcomes = world.allreduce(&mut data, &options, |_, _| turns.set(turns.get() + 1));
+        outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+        assert!(data.iter().all(|mean| *mean == data[0]), "call {call}");
+        assert!(call != 1 || data == one);
+        // Workers ask whether it is back when they have been without it for a while.
+        let now = world.net.now();
+        world.net.advance_to(now + Duration::from_millis(200));
+    }
+    assert!(data.get() > back_at.unwrap() + 1000, "{} {back_at:?}", data.get());
+}
+
+#[test]
+fn a_worker_that_cannot_reach_a_share_stops_nobody() {
+    let one = means(world(1, quiet()));
+    let mut world = world(3, quiet());
+    let left = Rc::new(Cell::new(60));
+    let cut = Rc::clone(&left);
+    let is_second = |at: SocketAddrV4| at.ip().octets()[3] == 2;
+    world.others[0].admits = Box::new(move |from, packet| {
+        left.set(left.get() - i32::from(packet[1] == Kind::Data as u8));
+        left.get() > 0 || !is_second(from)
+    });
+    world.others[0].tamper = Some(Box::new(move |to, packet| {
+        if cut.get() <= 0 && is_second(to) {
+            packet.truncate(1);
+        }
+    }));
+    assert!(means(world) == one);
+}
+
+#[test]
+fn shares_that_all_stay_away_are_named() {
+    let mut world = world(3, quiet());
+    dies_after(&mut world.ps, 50);
+    world.others.iter_mut().for_each(|share| dies_after(share, 50));
     let mut data = gradients(usize::from(WORKERS), LEN, 0);
     let outcomes = world.allreduce(&mut data, &[CallOptions::default(); WORKERS as usize], |_, _| {});
     for outcome in outcomes {
         let Err(WorkerError::Session(SessionError::ShareSilent { share, at, waited })) = outcome else {
             panic!("{outcome:?}");
         };
-        assert_eq!((share, at), (2, share_addr(2)));
+        assert_eq!(at, share_addr(share as u8));
         assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(22), "{waited:?}");
     }
 }

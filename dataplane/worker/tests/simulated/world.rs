@@ -78,7 +78,7 @@ impl Ps {
     pub fn new(net: &SimNet, job: StaticJob, share: u8) -> Ps {
         Ps {
             io: net.endpoint(share_addr(share)),
-            aggregator: Ps::aggregator(&job, share),
+            aggregator: Ps::aggregator(&job),
             registry: Ps::registry(&job, share),
             job,
             share,
@@ -90,13 +90,12 @@ impl Ps {
 
     /// A process that was killed and started again: it knows nothing but its configuration.
     pub fn restart(&mut self) {
-        self.aggregator = Ps::aggregator(&self.job, self.share);
+        self.aggregator = Ps::aggregator(&self.job);
         self.registry = Ps::registry(&self.job, self.share);
     }
 
-    fn aggregator(job: &StaticJob, share: u8) -> Aggregator<Scalar> {
-        let shard = Shard { index: share, count: job.welcome.shares.servers() };
-        let mut aggregator = Aggregator::new(shard, 1 << 30);
+    fn aggregator(job: &StaticJob) -> Aggregator<Scalar> {
+        let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 30);
         install_tables(&mut aggregator, job);
         aggregator
     }

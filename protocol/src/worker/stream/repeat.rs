@@ -243,6 +243,12 @@ impl Stream {
         self.is_busy().then(|| self.since + self.rtt.timeout(self.timeouts))
     }
 
+    /// Whether packets with NUDGE have been sent, and a time-out later nothing has come.
+    #[must_use]
+    pub fn is_deaf(&self) -> bool {
+        self.is_busy() && self.timeouts > NUDGE_AFTER
+    }
+
     /// Where an entry is outstanding.
     fn queue(&mut self, index: usize) -> &mut Queue {
         &mut self.queues[usize::from(Shard::of(SlotId(index as u16), self.shards))]
