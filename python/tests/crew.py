@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,15 +58,23 @@ class Report:
         return text if text.startswith("not run: ") else None
 
 
-def run(module: str, workers: int, timeout: float = 150.0, network: Network | None = None, **variables: str) -> Report:
-    """Starts ranks with the environment of torchrun, lets them do all checks of a module, and collects reports. Rank r
-    runs on host r of a network, if there is one."""
+def run(
+    module: str,
+    workers: int,
+    timeout: float = 150.0,
+    network: Network | None = None,
+    hosts: Sequence[int] | None = None,
+    **variables: str,
+) -> Report:
+    """Starts ranks with the environment of torchrun, lets them do all checks of a module, and collects reports. With a network,
+    rank r runs on its host r, or on ``hosts[r]``."""
+    on = range(workers) if hosts is None else hosts
     environment = {key: value for key, value in os.environ.items() if not key.startswith("THC_") or "PROGRAM" in key}
     environment |= {
         "MASTER_ADDR": network.kernel(0) if network else "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": str(workers),
-        "LOCAL_WORLD_SIZE": str(workers),
+        "LOCAL_WORLD_SIZE": str(workers if hosts is None else workers // len(set(hosts))),
         "TORCHELASTIC_RUN_ID": "tests",
         "GLOO_SOCKET_IFNAME": "eth0" if network else "lo",
         "OMP_NUM_THREADS": "1",
@@ -77,8 +86,8 @@ def run(module: str, workers: int, timeout: float = 150.0, network: Network | No
             with open(f"{folder}/log-{rank}", "w") as log:
                 ranks.append(
                     subprocess.Popen(
-                        [*(network.host(rank) if network else ()), sys.executable, str(HERE / "rank.py"), module, f"{folder}/report-{rank}"],
-                        env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                        [*(network.host(on[rank]) if network else ()), sys.executable, str(HERE / "rank.py"), module, f"{folder}/report-{rank}"],
+                        env=environment | {"RANK": str(rank), "LOCAL_RANK": str(sum(each == on[rank] for each in on[:rank]))},
                         stdout=log,
                         stderr=subprocess.STDOUT,
                     )

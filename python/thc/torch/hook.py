@@ -22,11 +22,13 @@ from thc.torch.agreement import Agreement, Route, Wish
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.compressor import Compressor, Flight, HostCompressor
+from thc.torch.gather import Gather
 from thc.torch.layout import Layout, Segment
 from thc.torch.options import Options
 from thc.torch.peers import Gathering, Peers
 from thc.torch.pipeline import pipeline_of
 from thc.torch.plan import Plan
+from thc.torch.store import shared_store
 
 __all__ = ["Hook", "hook"]
 
@@ -44,6 +46,9 @@ LOST = (
     errors.ClosedError,
 )
 """What means that the parameter server, or the way to it, is lost."""
+
+PATIENCE = 10.0
+"""Seconds that the board may take to answer."""
 
 _scopes: weakref.WeakKeyDictionary[Group, itertools.count[int]] = weakref.WeakKeyDictionary()
 """Hooks of one group are counted, in the same order on all ranks: their keys must differ."""
@@ -88,7 +93,7 @@ class Hook:
         self._held: list[_Passage] = []
         self._nonfinite = False
         # Of a loss.
-        self._board = Board(self._peers) if options.fallback else None
+        self._board = Board(shared_store(self._peers.rank, Gather(process_group), PATIENCE)) if options.fallback else None
         self._gathering: Gathering | None = None
         if self._board is not None:
             self._pipeline.when_idle(self)
@@ -310,9 +315,9 @@ class Hook:
         self._agreement.begin_step()
         self._nonfinite = False
 
-    def _end_step(self) -> None:
+    def _agree(self) -> None:
+        """Does what has to be done before a step is over."""
         agreement = self._agreement
-        agreement.finish()
         while agreement.wish is not Wish.NOTHING:
             if agreement.wish is Wish.END:
                 agreement.ended(self._end_call())
@@ -324,6 +329,15 @@ class Hook:
                     agreement.gathered(rows)
             else:
                 self._repeat()
+
+    def _end_step(self) -> None:
+        self._agreement.finish()
+        try:
+            self._agree()
+        except RuntimeError as error:
+            if self._agreement.lost:
+                raise RuntimeError(f"{self.error}; and the process group fails, too: {error}") from error
+            raise
         if self._nonfinite and self.options.nonfinite == "zero":
             for passage in self._held:
                 passage.bucket.buffer.zero_()

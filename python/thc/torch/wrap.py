@@ -15,6 +15,7 @@ from thc.group import Group
 from thc.torch.adaptive import tables_for
 from thc.torch.gather import Gather
 from thc.torch.hook import Hook, hook
+from thc.torch.one_stream import one_stream
 
 __all__ = ["hook_of", "wrap"]
 
@@ -43,6 +44,9 @@ def wrap(
     ``options`` are those of :func:`thc.torch.hook`, and without a ``group`` also those of
     :class:`thc.Group`, ``server={...}`` for the options of an embedded :class:`thc.Server`, and ``address``, ``port``,
     ``cookie``, ``colocated`` of :meth:`thc.Group.local`. With ``adapt`` embedded servers have tables of several widths to choose from.
+    With ``one_stream_per_host`` the ranks of a host add up in shared memory and one of them sends and receives for all: each host is
+    one worker of the job. ``"auto"``, the default, does so where several hosts have more than one rank; a server that the environment
+    names has to have as many workers as there are hosts then, so there it is off unless it is ``True``.
     :func:`hook_of` finds the hook.
     """
     if not isinstance(ddp, DistributedDataParallel):
@@ -57,27 +61,40 @@ def wrap(
     if group is not None and (joining or embedded):
         given = ", ".join(sorted({**joining, **embedded}))
         raise ConfigError(f"{given}: these are options of a group, and one was given: give them to it")
+    choice = options.pop("one_stream_per_host", None)
     if group is None:
-        if environment.configured() and not embedded:
-            rank = dist.get_rank(ddp.process_group)
-            group = _of_environment.get(rank)
-            if group is None or group.closed:
-                group = _of_environment[rank] = Group.from_env(worker=rank, **joining)
-        else:
-            ranks = dist.get_world_size(ddp.process_group)
-            if options.get("adapt"):
-                embedded["server"] = {"tables": tables_for(ranks), **(embedded.get("server") or {})}
-            group = Group.local(
-                dist.get_rank(ddp.process_group),
-                ranks,
-                store=Gather(_given(ddp)),
-                **embedded,
-                **joining,
-            )
+        group = _joined(ddp, choice, bool(options.get("adapt")), embedded, joining)
+    elif choice is not None:
+        raise ConfigError("one_stream_per_host: this is an option of joining, and a group was given: leave it out")
     made = hook(group, ddp, _given(ddp), **options)
     ddp.register_comm_hook(made.state, made.fn)
     _hooks[ddp] = made
     return ddp
+
+
+def _joined(
+    ddp: DistributedDataParallel, choice: bool | str | None, adapts: bool, embedded: dict[str, Any], joining: dict[str, Any]
+) -> Group:
+    """The group that a model's ranks join."""
+    rank, ranks = dist.get_rank(ddp.process_group), dist.get_world_size(ddp.process_group)
+    configured = environment.configured() and not embedded
+    if configured and (found := _of_environment.get(rank)) is not None and not found.closed:
+        return found
+
+    def join(worker: int, workers: int, store: Any) -> Group:
+        if configured:
+            return Group.from_env(worker=worker, **joining)
+        if adapts:
+            embedded["server"] = {"tables": tables_for(workers), **(embedded.get("server") or {})}
+        return Group.local(worker, workers, store=store, **embedded, **joining)
+
+    if choice is None:
+        # A server that somebody else has configured has as many workers as there are ranks, unless we are told.
+        choice = False if configured else "auto"
+    made = one_stream(choice, _given(ddp), rank, embedded.get("address"), join) or join(rank, ranks, Gather(_given(ddp)))
+    if configured:
+        _of_environment[rank] = made
+    return made
 
 
 def _given(ddp: DistributedDataParallel) -> Any:

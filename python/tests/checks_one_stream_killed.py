@@ -1,0 +1,35 @@
+"""A rank is killed in the middle: ``THC_TEST_KILLED`` says which. The others must end with an error, soon."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+from rig import RANK, Weights, backward, gradients, wrapped
+
+HOSTS: list[int] = json.loads(os.environ["THC_TEST_HOSTS"])
+KILLED = int(os.environ["THC_TEST_KILLED"])
+
+
+def check_the_others_end_with_an_error() -> None:
+    model, hook = wrapped(Weights((300_000, 200_000)), timeout=3)
+    for step in range(2):  # In the second one DDP makes other buckets, by a collective of its own.
+        backward(model, gradients(step, sizes=(300_000, 200_000)))
+    began = time.monotonic()
+    if RANK == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        backward(model, gradients(2, sizes=(300_000, 200_000)))
+    except RuntimeError as error:
+        told = str(error)
+    else:
+        raise AssertionError("the step went on without a rank")
+    assert time.monotonic() - began < 30
+    if HOSTS[RANK] == HOSTS[KILLED]:
+        assert f"rank {KILLED}" in told and "ended or left" in told, told
+
+
+def close() -> None:
+    os._exit(0)  # there is no process group any more

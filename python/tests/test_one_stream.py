@@ -1,0 +1,45 @@
+"""One stream per host in real processes, several of them in each of a few network namespaces; checks of `checks_one_stream*.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from conftest import needs
+from crew import Report, names, run
+from namespaces import Network, NotPossible
+
+needs("torch")
+
+CREWS = [(0, 0, 1, 1), (0, 1, 0)]
+"""The host of each rank."""
+CASES = [(hosts, check) for hosts in CREWS for check in names("checks_one_stream")]
+
+
+def crew(module: str, hosts: tuple[int, ...], **variables: str) -> Report:
+    try:
+        with Network(len(set(hosts))) as network:
+            return run(module, len(hosts), network=network, hosts=hosts, THC_TEST_HOSTS=json.dumps(hosts), **variables)
+    except NotPossible as why:
+        pytest.skip(f"not run: one stream per host: {why}")
+
+
+@pytest.fixture(scope="module")
+def reports() -> Iterator[dict[tuple[int, ...], Report]]:
+    yield {}
+
+
+@pytest.mark.parametrize(("hosts", "check"), CASES)
+def test_ranks(reports: dict[tuple[int, ...], Report], hosts: tuple[int, ...], check: str) -> None:
+    if hosts not in reports:
+        reports[hosts] = crew("checks_one_stream", hosts)
+    reports[hosts].verify(check)
+
+
+@pytest.mark.parametrize("killed", [3, 2])
+def test_a_rank_is_killed(killed: int) -> None:
+    report = crew("checks_one_stream_killed", (0, 0, 1, 1), THC_TEST_KILLED=str(killed))
+    (check,) = names("checks_one_stream_killed")
+    said = {rank: text for (_, rank), (_, text) in report.ended.items()}
+    assert said == dict.fromkeys({0, 1, 2, 3} - {killed}, ""), (said, report.logs)
