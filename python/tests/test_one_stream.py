@@ -37,6 +37,15 @@ def test_ranks(reports: dict[tuple[int, ...], Report], hosts: tuple[int, ...], c
     reports[hosts].verify(check)
 
 
+def test_which_ranks_are_on_which_host() -> None:
+    from thc.torch.one_stream import Hosts
+
+    hosts = Hosts.of(["b", "a", "b", "c", "a", "b"])
+    assert hosts.ranks == [[0, 2, 5], [1, 4], [3]] and hosts.of_rank(4) == 1 and hosts.pays()
+    assert not Hosts.of(["a"] * 4).pays() and not Hosts.of(["a", "b"]).pays()
+    assert len(Hosts.of([f"host{rank // 8}" for rank in range(512)]).ranks) == 64
+
+
 @pytest.mark.parametrize("killed", [3, 2])
 def test_a_rank_is_killed(killed: int) -> None:
     report = crew("checks_one_stream_killed", (0, 0, 1, 1), THC_TEST_KILLED=str(killed))
