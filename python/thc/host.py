@@ -194,15 +194,16 @@ class Speaker(HostGroup):
         return self.group.stats()
 
     def rejoin(self) -> None:
-        # What ranks had sent for calls that never were is passed over.
-        for line in self._lines:
-            while "rejoin" not in line.receive()[0]:
-                pass
         try:
+            # What ranks had sent for calls that never were is passed over.
+            for line in self._lines:
+                while "rejoin" not in line.receive()[0]:
+                    pass
             self.group.rejoin()
         except errors.ThcError as error:
             for line in self._lines:
-                line.send({"rejoined": _told(error)})
+                with suppress(errors.MissingError):
+                    line.send({"rejoined": _told(error)})
             raise
         self._results.clear()
         self._calls, self._over, self._read = 0, None, [0] * len(self._lines)
