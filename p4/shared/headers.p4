@@ -130,7 +130,9 @@ header pass_h {
     bit<1> complete;
     // This packet has completed one of the cells so far.
     bit<1> completes;
-    bit<6> unused;
+    // This packet has opened its round in the first cell.
+    bit<1> opened;
+    bit<5> unused;
     // What the RESULT's header says (P13): as of the packet that completed the first cell.
     bit<8> result_kind;
     bit<8> result_table;

@@ -20,6 +20,9 @@ const bit<8> KIND_NUDGE = 0x16;
 const bit<16> UDP_NORM = 28 + 20;
 const bit<16> UDP_DATA = 28 + DATA_BYTES;
 const bit<16> UDP_WORDS = 28 + 1024;
+// Of lanes of 4 bits: half of both.
+const bit<16> UDP_HALF_DATA = 28 + DATA_BYTES / 2;
+const bit<16> UDP_HALF_WORDS = 28 + 512;
 const bit<16> UDP_STRAGGLER = 28 + 8;
 const bit<16> UDP_MISMATCH = 28 + 40;
 const bit<16> UDP_NUDGE = 28 + 12;

@@ -72,6 +72,8 @@ struct metadata_t {
     // Bits per index and per sum of DATA.
     bit<8> width;
     bit<8> lane;
+    // DATA with lanes of 4 bits: half of the bytes both ways, in the first half of the slot's cells.
+    bool half;
     bit<PASS_BITS> pass;
     // Where the packet came in, in whatever pass it is.
     @field_list(0) bit<16> ingress_port;

@@ -102,20 +102,25 @@ control Answers(
         key = {
             hdr.trip.what: exact;
             hdr.norm.isValid(): exact;
+            meta.half: exact;
         }
         actions = { result_to_members; result_to_sender; straggler; mismatch; nudge; @defaultonly NoAction; }
         size = 16;
         const default_action = NoAction();
         const entries = {
-            (ANSWER_WITH_RESULT, false): result_to_members(UDP_WORDS, UDP_WORDS + 20);
-            (ANSWER_WITH_RESULT, true): result_to_members(UDP_NORM, UDP_NORM + 20);
-            (ANSWER_AGAIN, false): result_to_sender(UDP_WORDS, UDP_WORDS + 20);
-            (ANSWER_AGAIN, true): result_to_sender(UDP_NORM, UDP_NORM + 20);
-            (ANSWER_STRAGGLER, false): straggler();
-            (ANSWER_STRAGGLER, true): straggler();
-            (ANSWER_MISMATCH, true): mismatch();
-            (ANSWER_WITH_NUDGE, false): nudge();
-            (ANSWER_WITH_NUDGE, true): nudge();
+            (ANSWER_WITH_RESULT, false, 0): result_to_members(UDP_WORDS, UDP_WORDS + 20);
+            (ANSWER_WITH_RESULT, false, 1): result_to_members(UDP_HALF_WORDS, UDP_HALF_WORDS + 20);
+            (ANSWER_WITH_RESULT, true, 0): result_to_members(UDP_NORM, UDP_NORM + 20);
+            (ANSWER_AGAIN, false, 0): result_to_sender(UDP_WORDS, UDP_WORDS + 20);
+            (ANSWER_AGAIN, false, 1): result_to_sender(UDP_HALF_WORDS, UDP_HALF_WORDS + 20);
+            (ANSWER_AGAIN, true, 0): result_to_sender(UDP_NORM, UDP_NORM + 20);
+            (ANSWER_STRAGGLER, false, 0): straggler();
+            (ANSWER_STRAGGLER, false, 1): straggler();
+            (ANSWER_STRAGGLER, true, 0): straggler();
+            (ANSWER_MISMATCH, true, 0): mismatch();
+            (ANSWER_WITH_NUDGE, false, 0): nudge();
+            (ANSWER_WITH_NUDGE, false, 1): nudge();
+            (ANSWER_WITH_NUDGE, true, 0): nudge();
         }
     }
 

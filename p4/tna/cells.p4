@@ -144,7 +144,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         size = 3;
         const default_action = NoAction();
         const entries = {
-            (TRIP_ADD, 0): use_next_round();
+            (TRIP_ADD, 0 &&& 3): use_next_round();
             (TRIP_ADD, _): use_round();
             (TRIP_COLLECT, _): look_at_round();
         }
@@ -183,7 +183,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
             (0, 0, _): same();
             (0, 0x80000000 &&& 0x80000000, _): older();
             (0, 1, _): newer();
-            (0, _, 0): far();
+            (0, _, 0 &&& 3): far();
         }
     }
 
@@ -242,7 +242,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         size = 3;
         const default_action = NoAction();
         const entries = {
-            (TRIP_ADD, 0, 0): use_next_tag();
+            (TRIP_ADD, 0, 0 &&& 3): use_next_tag();
             (TRIP_ADD, 0, _): use_tag();
             (TRIP_ADD, _, _): begin_tag();
         }

@@ -60,6 +60,12 @@ control Egress(
         keep_words();
     }
 
+    action first_half_collected() {
+        hdr.trip.what = TRIP_COLLECT;
+        hdr.trip.number = HALF_LAST_PASS - 1;
+        keep_words();
+    }
+
     action next_collected() {
         hdr.trip.number = hdr.trip.number - 1;
         keep_words();
@@ -131,7 +137,7 @@ control Egress(
             meta.refused: ternary;
         }
         actions = {
-            next_pass; first_collected; next_collected; result; result_again; norm_result; norm_again;
+            next_pass; first_collected; first_half_collected; next_collected; result; result_again; norm_result; norm_again;
             straggler; norm_straggler; mismatch; nudge; norm_nudge; nothing;
         }
         size = 32;
@@ -148,6 +154,9 @@ control Egress(
             (TRIP_ADD, false, LAST_PASS, _, _, 1, _, _, _): first_collected();
             (TRIP_ADD, false, LAST_PASS, _, _, _, _, 1 &&& 1, _): nudge();
             (TRIP_ADD, false, LAST_PASS, _, _, _, _, _, _): nothing();
+            (TRIP_ADD, false, HALF_LAST_PASS, _, _, 1, _, 4 &&& 4, _): first_half_collected();
+            (TRIP_ADD, false, HALF_LAST_PASS, _, _, _, _, 5 &&& 5, _): nudge();
+            (TRIP_ADD, false, HALF_LAST_PASS, _, _, _, _, 4 &&& 4, _): nothing();
             (TRIP_ADD, false, _, _, _, _, _, _, _): next_pass();
             (TRIP_COLLECT, _, 0, _, _, 1, 1, _, _): result();
             (TRIP_COLLECT, _, 0, _, _, 1, _, _, _): result_again();

@@ -20,6 +20,8 @@ const trip_t ANSWER_WITH_NUDGE = 9;
 // The number that NORM has in the table of passes; those of DATA and RAW count from 0.
 const bit<8> NORM_PASS = 255;
 const bit<8> LAST_PASS = PASSES - 1;
+// Of lanes of 4 bits: the first half of the slot's cells.
+const bit<8> HALF_LAST_PASS = PASSES / 2 - 1;
 
 // In front of every packet between ingress and egress.
 header bridge_h {
@@ -51,7 +53,9 @@ header trip_h {
     // 1 as long as every cell was complete, and once this packet has completed one.
     bit<8> complete;
     bit<8> completes;
-    // FLAG_NUDGE, and 2 of a job that may skip rounds: with neither, P9 holds a packet to the next round.
+    // FLAG_NUDGE, and 2 of a job that may skip rounds: with neither, P9 holds a packet to the next round. 2 also in every
+    // pass but the first, whose cell has decided that: rounds with lanes of 4 bits leave out the second half of the cells.
+    // 4 of a packet with lanes of 4 bits.
     bit<8> flags;
     // Kind and table of the RESULT's header (P13).
     bit<16> head;

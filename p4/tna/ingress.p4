@@ -124,6 +124,7 @@ control Ingress(
             hdr.trip.epoch = meta.epoch;
             hdr.trip.quorum = meta.quorum;
             hdr.trip.flags[1:1] = meta.skip;
+            hdr.trip.flags[2:2] = meta.half;
             if (hdr.trip.what == TRIP_ADD || hdr.trip.what == TRIP_COLLECT) {
                 passes.apply();
                 hdr.trip.cell = hdr.trip.place + meta.first_cell;

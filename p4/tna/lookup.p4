@@ -1,5 +1,5 @@
 // Indices to table values: 8 bits of indices are looked up at a time, so a lookup table of the controller
-// (P6) is 256 entries, the same in each of these tables: two values of 8 bits, or one of 16 and another.
+// (P6) is 256 entries, the same in each of these tables: four values of 4 bits, two of 8, or one of 16.
 // Not asked whether there are indices, which would tie all of these tables together: RAW and NORM have NO_LOOKUP,
 // and a pass that collects overwrites what it finds here.
 control Lookup(inout egress_headers_t hdr) {

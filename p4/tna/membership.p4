@@ -73,12 +73,21 @@ control Membership(
         size = MAX_MEMBERS;
     }
 
-    // Which tables a job may use, and their numbers on this chip. The controller has checked n·g against
-    // the lanes (P6).
-    action allow_table(bit<8> lookup) {
+    // Which tables a job may use, their numbers on this chip, and 1 of lanes of 4 bits. The controller has checked n·g
+    // against the lanes (P6).
+    action allow_table(bit<8> lookup, bit<1> half) {
         meta.table_known = 1;
         meta.lookup = lookup;
+        meta.half = half;
     }
+
+    // The forms that the program does, width/lane. In a pass all are a byte of indices to two bytes of lanes: which
+    // form it is, the entries of lookup_a0, … say.
+#if LANE_BITS == 8
+    @forms("2/4 4/8 8/16")
+#else
+    @forms("4/16")
+#endif
 
     table job_tables {
         key = {
@@ -94,18 +103,23 @@ control Membership(
         meta.length_known = 1;
     }
 
+    action length_is_half() {
+        meta.half_length = 1;
+    }
+
     // P7.9.
     table lengths {
         key = {
             hdr.thc.kind: exact;
             hdr.udp.len: exact;
         }
-        actions = { length_is_right; @defaultonly NoAction; }
+        actions = { length_is_right; length_is_half; @defaultonly NoAction; }
         size = 4;
         const default_action = NoAction();
         const entries = {
             (KIND_NORM, UDP_NORM): length_is_right();
             (KIND_DATA, UDP_DATA): length_is_right();
+            (KIND_DATA, UDP_HALF_DATA): length_is_half();
             (KIND_RAW, UDP_WORDS): length_is_right();
         }
     }
@@ -144,8 +158,10 @@ control Membership(
         meta.way = WAY_FRESH;
     }
 
+    // What the first pass has let in, no later one finds too far ahead (P9).
     action back() {
         meta.way = WAY_BACK;
+        meta.skip = 1;
     }
 
     action forward() {
@@ -195,6 +211,8 @@ control Membership(
             meta.data_room: ternary;
             meta.norm_room: ternary;
             meta.table_known: ternary;
+            meta.half_length: ternary;
+            meta.half: ternary;
         }
         actions = { fresh; back; forward; refuse; refuse_carrier; nobody; }
         size = 64;
@@ -203,43 +221,48 @@ control Membership(
 #define CARRIER false, 1, true, THC_UDP_PORT, false, 20, 0
 #define KINDS(k) CARRIER, VERSION, k
         const entries = {
-            (true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, 1): back();
-            (true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _): back();
-            (true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
+            (true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, 1, _, _): back();
+            (true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _, _, _): back();
+            (true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
+            // How long DATA is, only its table tells (P7.9), so the job must have it.
+#define LENGTHS(k, port, member) \
+            (KINDS(k), 1, 0, 1, 0, 0, port, member, 0, 0, _, _, 1, _, 0): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, port, member, 0, _, _, _, 1, 0, 1): refuse(DROP_LENGTH);
+            LENGTHS(KIND_DATA, 0, _) LENGTHS(KIND_DATA, _, 0)
             // P7.10: no room; P7.11: the table, which RAW and NORM do without. Each for the member's port, or any.
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, 1): fresh();
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, 1): fresh();
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _): refuse(DROP_TABLE);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _): refuse(DROP_TABLE);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _): fresh();
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _): fresh();
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, 0, _): refuse(DROP_SLOT);
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, 0, _): refuse(DROP_SLOT);
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _): fresh();
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, 0, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, 0, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, 1, _, _): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, 1, _, _): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _, _): refuse(DROP_TABLE);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _, _): refuse(DROP_TABLE);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _, _): fresh();
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _, _): fresh();
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, 0, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, 0, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _, _): fresh();
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _, _): fresh();
             // P7.4 to P7.9, of the three kinds; other kinds have none of these reasons.
 #define REST(k) \
-            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, 0, _, _, _, _, _, _): refuse(DROP_WORKERS); \
-            (KINDS(k), 1, 0, 1, 0, 0, _, 0, _, _, _, _, _): refuse(DROP_WORKERS); \
-            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _): refuse(DROP_SOURCE); \
-            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _): refuse(DROP_MEMBER); \
-            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_COOKIE); \
-            (KINDS(k), _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_JOB);
+            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _, _): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _, _): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, 0, _, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
+            (KINDS(k), 1, 0, 1, 0, 0, _, 0, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
+            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_SOURCE); \
+            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_MEMBER); \
+            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_COOKIE); \
+            (KINDS(k), _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_JOB);
             REST(KIND_DATA) REST(KIND_RAW) REST(KIND_NORM)
-            (CARRIER, VERSION, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_KIND);
-            (CARRIER, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_VERSION);
-            (false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
-            (false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
-            (false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
-            (false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (CARRIER, VERSION, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_KIND);
+            (CARRIER, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_VERSION);
+            (false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
+            (false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
+            (false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
         }
     }
 

@@ -21,7 +21,10 @@ struct ingress_t {
     bit<1> job_known;
     bit<1> member_known;
     bit<1> table_known;
+    // As long as its kind, or as DATA with lanes of 4 bits; whether that is what its table's are.
     bit<1> length_known;
+    bit<1> half_length;
+    bit<1> half;
     // Zero where packet and entry agree.
     bit<32> cookie_off;
     bit<32> address_off;

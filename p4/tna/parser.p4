@@ -21,6 +21,8 @@ parser IngressParser(
         meta.table_known = 0;
         meta.lookup = NO_LOOKUP;
         meta.length_known = 0;
+        meta.half_length = 0;
+        meta.half = 0;
         meta.me_low = 0;
         meta.me_high = 0;
         meta.who = 0;

@@ -1,4 +1,4 @@
-// The words of a pass: opened, added to, or read. Lanes of 8 or 16 bits do not carry into each other, because
+// The words of a pass: opened, added to, or read. Lanes of 4, 8 or 16 bits do not carry into each other, because
 // n·g fits a lane (P6); words of RAW wrap. What a cell holds afterwards takes the place of what was added.
 control Words(inout egress_headers_t hdr, in egress_t meta) {
 #if __TARGET_TOFINO__ == 1

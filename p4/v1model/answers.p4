@@ -63,6 +63,10 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         bool complete = meta.cell.complete;
         bool completes = meta.cell.completes;
         bit<64> seen = meta.cell.seen;
+        bit<PASS_BITS> last = PASSES - 1;
+        if (meta.half) {
+            last = PASSES / 2 - 1;
+        }
 
         if (meta.pass == 0) {
             events.count((bit<32>)(meta.job.index ++ meta.worker ++ meta.cell.event));
@@ -89,7 +93,7 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         } else if (meta.cell.event == EVENT_MISMATCH) {
             head(KIND_MISMATCH, UDP_MISMATCH);
             to_members();
-        } else if (!norm && meta.pass != PASSES - 1) {
+        } else if (!norm && meta.pass != last) {
             hdr.pass.number = (bit<8>)meta.pass + 1;
             hdr.pass.kept = 0;
             if (hdr.pass.complete == 1) {
@@ -118,6 +122,8 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 }
                 if (norm) {
                     head(result_kind, UDP_NORM);
+                } else if (meta.half) {
+                    head(result_kind, UDP_HALF_WORDS);
                 } else {
                     head(result_kind, UDP_WORDS);
                 }

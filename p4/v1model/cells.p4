@@ -24,6 +24,12 @@ control Cells(inout headers_t hdr, inout metadata_t meta)(bit<32> cells) {
         // P9; the difference's sign is that of serial-number arithmetic.
         bool newer = ahead != 0 && ahead[31:31] == 0;
         bool far = ahead != 1 && meta.job.skip == 0 && hdr.thc.flags & FLAG_NUDGE == 0;
+        // Rounds with lanes of 4 bits leave out the second half of a slot's cells, which so may be any number of rounds behind:
+        // what the first cell has let in, no later one finds too far ahead, and what has opened a round there opens it here.
+        if (meta.between) {
+            far = false;
+            newer = newer || (hdr.pass.opened == 1 && ahead != 0);
+        }
         if (epoch != meta.job.epoch || old_seen == 0 || (newer && !far)) {
             meta.cell.event = EVENT_OPENED;
             old_seen = 0;

@@ -10,12 +10,19 @@
 #define LOOK_UP(n) hdr.sums.w##n = (bit<16>)VALUE(hdr.indices.i##n[7:4]) ++ (bit<16>)VALUE(hdr.indices.i##n[3:0]);
 #endif
 
+// Indices of 2 bits, in lanes of 4.
+#define HALF_VALUE(z) (bit<4>)(meta.table_values >> (~(2w0 ++ (z)) ++ (bit<3>)0))
+#define LOOK_UP_HALF(n) hdr.sums.w##n = HALF_VALUE(hdr.indices.i##n[15:14]) ++ HALF_VALUE(hdr.indices.i##n[13:12]) \
+    ++ HALF_VALUE(hdr.indices.i##n[11:10]) ++ HALF_VALUE(hdr.indices.i##n[9:8]) \
+    ++ HALF_VALUE(hdr.indices.i##n[7:6]) ++ HALF_VALUE(hdr.indices.i##n[5:4]) \
+    ++ HALF_VALUE(hdr.indices.i##n[3:2]) ++ HALF_VALUE(hdr.indices.i##n[1:0]);
+
 // Indices of 8 bits are their own values, in lanes of 16 (P6).
 #define TAKE_INDICES(n) hdr.sums.w##n = (bit<16>)hdr.indices.i##n[15:8] ++ (bit<16>)hdr.indices.i##n[7:0];
 
 #define TAKE(n) hdr.sums.w##n = hdr.words.w##n;
 
-// Overwrite, add or only read, by two masks. Lanes of 8 or 16 bits do not carry into each other, because
+// Overwrite, add or only read, by two masks. Lanes of 4, 8 or 16 bits do not carry into each other, because
 // n·g fits a lane (P6); words of RAW wrap.
 #define AGGREGATE(n) lanes##n.read(old, cell); \
     hdr.sums.w##n = (old & keep) + (hdr.sums.w##n & take); \
@@ -40,6 +47,10 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
     }
 
 #if LANE_BITS == 8
+    action look_up_half() {
+        ALL_WORDS(LOOK_UP_HALF)
+    }
+
     action take_indices() {
         ALL_WORDS(TAKE_INDICES)
     }
@@ -76,6 +87,10 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
                 hdr.pass.unused = 0;
                 hdr.pass.complete = 1;
                 hdr.pass.completes = 0;
+                hdr.pass.opened = 0;
+                if (meta.cell.event == EVENT_OPENED) {
+                    hdr.pass.opened = 1;
+                }
                 hdr.pass.seen = 0xFFFFFFFFFFFFFFFF;
                 hdr.pass.result_kind = hdr.thc.kind | RESULT_BIT;
                 hdr.pass.result_table = hdr.thc.table_id;
@@ -86,6 +101,8 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
 #if LANE_BITS == 8
                 if (meta.width == 8) {
                     take_indices();
+                } else if (meta.half) {
+                    look_up_half();
                 } else {
                     look_up();
                 }

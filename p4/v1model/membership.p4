@@ -81,7 +81,7 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
 
     // The forms that the program does: width/lane.
 #if LANE_BITS == 8
-    @forms("4/8 8/16")
+    @forms("2/4 4/8 8/16")
 #else
     @forms("4/16")
 #endif
@@ -96,6 +96,7 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
     apply {
         meta.reason = NOT_DROPPED;
         meta.known = false;
+        meta.half = false;
         bool later = meta.between;
         if (!later && (standard.parser_error != error.NoError
             || standard.checksum_error == 1
@@ -122,7 +123,9 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
             if (hdr.thc.kind == KIND_DATA) {
                 // Forms whose lanes are twice as wide as their indices lie in the same bytes of every pass.
                 table_known = lookup.apply().hit && ((meta.width == 4 && meta.lane == LANE_BITS)
-                    || (meta.width == 8 && meta.lane == 16 && LANE_BITS == 8));
+                    || (meta.width == 8 && meta.lane == 16 && LANE_BITS == 8)
+                    || (meta.width == 2 && meta.lane == 4 && LANE_BITS == 8));
+                meta.half = meta.lane == 4;
                 if (table_known && !later) {
                     table_known = job_tables.apply().hit;
                 }
@@ -144,7 +147,8 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
                 meta.reason = DROP_SOURCE;
             } else if (hdr.thc.num_workers != meta.job.workers) {
                 meta.reason = DROP_WORKERS;
-            } else if (!hdr.norm.isValid() && !hdr.indices.isValid() && !hdr.words.isValid() && table_known) {
+            } else if (table_known && ((!hdr.norm.isValid() && !hdr.indices.isValid() && !hdr.words.isValid())
+                || (hdr.indices.isValid() && meta.half != (hdr.udp.len == UDP_HALF_DATA)))) {
                 // How long DATA is, only its table tells.
                 meta.reason = DROP_LENGTH;
             } else if ((hdr.thc.kind == KIND_NORM && (bit<32>)hdr.thc.slot >= meta.job.norm_slots)

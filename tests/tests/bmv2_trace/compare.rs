@@ -1,28 +1,29 @@
 //! Model against switch: frames, registers, counters.
 
 use super::frame;
-use super::plant::{Frames, PORTS, Plant, of_many_passes};
+use super::plant::{Frames, PORTS, Plant, passes, passes_of};
 use super::switch::Switch;
 use super::{PASSES, WORDS};
 use thc_protocol::aggregator::{DropReason, Event};
 use thc_protocol::wire::Kind;
-use thc_protocol::{SlotId, WorkerId};
+use thc_protocol::{SlotId, TableId, WorkerId};
 
-/// Packets of one pass and of many overtake each other; each kind keeps its order.
-pub fn frames(seed: u64, segment: usize, expected: &Frames, got: &Frames) {
+/// Packets of one pass and of more overtake each other; those of as many passes keep their order.
+pub fn frames(seed: u64, segment: usize, plant: &Plant, expected: &Frames, got: &Frames) {
     for port in PORTS {
         let none = Vec::new();
         let (want, have) = (expected.get(&port).unwrap_or(&none), got.get(&port).unwrap_or(&none));
-        for many in [false, true] {
-            let want: Vec<_> = want.iter().filter(|frame| of_many_passes(frame) == many).collect();
-            let have: Vec<_> = have.iter().filter(|frame| of_many_passes(frame) == many).collect();
+        for passes in [1, PASSES / 2, PASSES] {
+            let alike = |frame: &&Vec<u8>| passes_of(frame, &plant.tables) == passes;
+            let want: Vec<_> = want.iter().filter(alike).collect();
+            let have: Vec<_> = have.iter().filter(alike).collect();
             let place = want.iter().zip(&have).position(|(a, b)| a != b);
             if let Some(at) = place {
                 let line = |frames: &[&Vec<u8>]| -> String {
                     frames.iter().skip(at).take(4).map(|frame| format!("\n  {}", hex(frame))).collect()
                 };
                 panic!(
-                    "seed {seed}, segment {segment}, port {port}, from frame {at} (of many passes: {many}):\nmodel{}\nswitch{}",
+                    "seed {seed}, segment {segment}, port {port}, from frame {at} (of {passes} passes):\nmodel{}\nswitch{}",
                     line(&want),
                     line(&have)
                 );
@@ -50,6 +51,7 @@ pub fn registers(seed: u64, plant: &Plant, switch: &Switch) -> usize {
     let states = ["state.epochs", "state.rounds", "state.seen", "state.counts"];
     let mut asked = names("data", &states);
     asked.extend((0..WORDS).map(|word| format!("SwitchIngress.data.lanes{word}")));
+    asked.extend(names("data", &["heads"]));
     let data = switch.registers(&asked);
     let mut asked = names("norm", &states);
     asked.extend(names("norm", &["tags", "values", "lengths", "calls", "keys"]));
@@ -70,8 +72,12 @@ pub fn registers(seed: u64, plant: &Plant, switch: &Switch) -> usize {
             let of_ps = plant.ps.slot(job.config.job, Kind::Data, SlotId(slot as u16)).unwrap();
             assert_eq!(of_ps, view, "seed {seed}, job {}, data slot {slot} of thc-ps", job.config.job);
             let round = if view.seen == 0 { 0 } else { u64::from(view.round.0) };
-            for pass in 0..PASSES {
-                let cell = (job.data_base + slot) as usize * PASSES + pass;
+            let first = (job.data_base + slot) as usize * PASSES;
+            // Kind and table of the slot's round, which sums have shown to be those of the model.
+            let [kind, table] = (data[4 + WORDS][first] as u16).to_be_bytes();
+            let kind = Kind::from_byte(kind).unwrap_or(Kind::Data);
+            for pass in 0..passes(kind, TableId(table), &plant.tables) {
+                let cell = first + pass;
                 let place = format!("seed {seed}, job {}, data slot {slot}, pass {pass}", job.config.job);
                 assert_eq!(state(&data, cell), (round, view.seen, view.complete), "{place}");
                 if view.seen == 0 {

@@ -1,5 +1,6 @@
 //! What is configured, in the model and in the switch alike: members, jobs, tables, groups.
 
+use super::PASSES;
 use super::frame::{CARRIER, Datagram, Mac};
 use super::switch::Switch;
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use thc_protocol::aggregator::{
     Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::Kind;
-use thc_protocol::{JobId, TableId, WorkerId};
+use thc_protocol::{JobId, Lane, TableId, WorkerId};
 use thc_ps::Simd;
 
 pub const PORTS: [u16; 5] = [1, 2, 3, 4, 5];
@@ -235,14 +236,23 @@ fn mac(mac: Mac) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Whether a frame went through several passes before it was sent.
-pub fn of_many_passes(frame: &[u8]) -> bool {
+/// The passes that a packet takes: half of them with lanes of 4 bits.
+pub fn passes(kind: Kind, table: TableId, tables: &BTreeMap<u8, Lookup>) -> usize {
+    let half =
+        kind == Kind::Data && tables.get(&table.0).is_some_and(|table| table.form.lane() == Lane::Bits4);
+    if half { PASSES / 2 } else { PASSES }
+}
+
+/// How many passes a frame went through before it was sent.
+pub fn passes_of(frame: &[u8], tables: &BTreeMap<u8, Lookup>) -> usize {
     if frame[12..14] != [8, 0] || frame[26..30] != OWN.ip().octets() {
-        return false;
+        return 1;
     }
-    match frame.get(CARRIER + 1) {
-        Some(0x12 | 0x13) => true,
-        Some(0x16) => frame[CARRIER + 20] != 1,
-        _ => false,
-    }
+    let about = match frame.get(CARRIER + 1) {
+        Some(0x12) => Kind::Data,
+        Some(0x13) => Kind::Raw,
+        Some(0x16) if frame[CARRIER + 20] != 1 => Kind::from_byte(frame[CARRIER + 20]).unwrap(),
+        _ => return 1,
+    };
+    passes(about, TableId(frame[CARRIER + 7]), tables)
 }

@@ -40,6 +40,11 @@ fn form_of(job: &PlacedJob, slot: u16, round: u32) -> (Kind, TableId) {
     }
 }
 
+/// The form of a table's packets.
+fn as_of(plant: &Plant, table: TableId) -> Form {
+    plant.tables.get(&table.0).map_or(Form::USUAL, |table| table.form)
+}
+
 fn packet(header: &Header, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0; MAX_PACKET.max(20 + payload.len())];
     header.emit_packet(&mut out, payload).to_vec()
@@ -96,7 +101,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
             .to_bytes()
             .to_vec()
     } else {
-        (0..kind.payload_len(Form::USUAL)).map(|_| random.u8(..)).collect()
+        (0..kind.payload_len(as_of(plant, table))).map(|_| random.u8(..)).collect()
     };
     let member = job.members[&worker];
     let mut place = (member.mac, member.endpoint.addr);
@@ -127,7 +132,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
     }
     if header.slot != SlotId(slot) && u32::from(header.slot.0) < job.config.data_slots && !norm {
         (header.kind, header.table) = form_of(job, header.slot.0, round);
-        payload.resize(header.kind.payload_len(Form::USUAL), 0x11);
+        payload.resize(header.kind.payload_len(as_of(plant, header.table)), 0x11);
     }
     let mut bytes = packet(&header, &payload);
     match random.u8(..90) {
