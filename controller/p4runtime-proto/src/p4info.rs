@@ -116,12 +116,42 @@ macro_rules! ids {
 
 ids!(Table, Action, Counter, Register);
 
+impl Table {
+    /// The text of its annotation `@name("text")`, if it has one.
+    #[must_use]
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        let all = &self.preamble.as_ref()?.annotations;
+        all.iter().find_map(|annotation| text_of(annotation, name))
+    }
+
+    /// Gives it the annotation `@name("text")`, in place of one of that name.
+    pub fn annotate(&mut self, name: &str, text: &str) {
+        let all = &mut self.preamble.get_or_insert_default().annotations;
+        all.retain(|annotation| text_of(annotation, name).is_none());
+        all.push(format!("@{name}(\"{text}\")"));
+    }
+}
+
+fn text_of<'a>(annotation: &'a str, name: &str) -> Option<&'a str> {
+    annotation.strip_prefix('@')?.strip_prefix(name)?.strip_prefix("(\"")?.strip_suffix("\")")
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     const TEXT: &str = include_str!("../../../p4/build/thc.p4info.txtpb");
+
+    #[test]
+    fn annotations_are_read_and_replaced() {
+        let mut table = parse(TEXT.as_bytes()).unwrap().table("lookup").unwrap().clone();
+        assert!(table.annotation("forms").unwrap().contains("4/8"));
+        assert_eq!((table.annotation("form"), table.annotation("other")), (None, None));
+        table.annotate("forms", "1/2");
+        table.annotate("other", "x");
+        assert_eq!((table.annotation("forms"), table.annotation("other")), (Some("1/2"), Some("x")));
+    }
 
     #[test]
     fn text_and_binary_form_say_the_same() {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thc_protocol::JobId;
 use thc_protocol::aggregator::ConfigError;
 
-pub use program::{Counter, CounterKind, Field, Program, Table};
+pub use program::{Counter, CounterKind, Field, Program, Table, set_forms};
 pub use rows::StaticRows;
 pub use store::{Change, Entry, Group, Key, Replica, Store};
 pub use view::{ALL_CONTROL_KINDS, Changes, JobView, View, kind_bit, lookup};

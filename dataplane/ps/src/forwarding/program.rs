@@ -6,10 +6,11 @@ use std::sync::LazyLock;
 use p4runtime_proto::bytes::decode;
 use p4runtime_proto::config::{P4Info, action_ref, match_field};
 use p4runtime_proto::p4info::{self, P4InfoError};
+use thc_protocol::wire::Form;
 
 use super::store::Entry;
 
-/// What `make p4` made; the same for BMv2.
+/// What `make p4` made; the same for BMv2, but for the forms that the program does.
 const TEXT: &[u8] = include_bytes!("../../../../p4/build/thc.p4info.txtpb");
 
 /// The switch program, with the numbers that its P4Info gives to things.
@@ -120,6 +121,16 @@ pub enum CounterKind {
     Answers,
 }
 
+/// The table whose rows say a form, and the annotation by which it names those that there are.
+const LOOKUP: &str = "lookup";
+const FORMS: &str = "forms";
+
+/// Says in a P4Info which forms there are.
+pub fn set_forms(info: &mut P4Info, forms: &str) {
+    let lookup = info.tables.iter_mut().find(|table| table.name() == LOOKUP);
+    lookup.into_iter().for_each(|table| table.annotate(FORMS, forms));
+}
+
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
     // Built in, and a test reads it.
     Program::load(TEXT).unwrap_or_else(|error| panic!("the P4Info built into this program: {error}"))
@@ -133,7 +144,8 @@ impl Program {
     }
 
     fn load(text: &[u8]) -> Result<Program, P4InfoError> {
-        let info = p4info::parse(text)?;
+        let mut info = p4info::parse(text)?;
+        set_forms(&mut info, &Form::ALL.map(|form| form.to_string()).join(" "));
         let missing = |kind, name: &str| P4InfoError::Missing { kind, name: name.to_owned() };
         let mut actions = BTreeMap::new();
         for action in &info.actions {
@@ -238,6 +250,12 @@ impl Program {
         Ok(program)
     }
 
+    /// The forms of packets that this server does, as its P4Info has them.
+    #[must_use]
+    pub fn forms(&self) -> &str {
+        self.info.table(LOOKUP).ok().and_then(|table| table.annotation(FORMS)).unwrap_or_default()
+    }
+
     /// An action by its name.
     #[must_use]
     pub fn action(&self, name: &str) -> Option<(u32, &Action)> {
@@ -271,6 +289,10 @@ mod tests {
     fn the_built_in_program_is_read() {
         let program = Program::load(TEXT).unwrap();
         assert_eq!(program.tables.len(), program.info.tables.len());
+        assert_eq!(
+            program.info.table(LOOKUP).unwrap().annotation(FORMS).unwrap().split(' ').count(),
+            Form::ALL.len()
+        );
         let jobs = &program.tables[&program.known.jobs];
         assert_eq!((jobs.name.as_str(), jobs.const_default), ("jobs", true));
         assert_eq!(jobs.fields, [Field { id: 1, name: "job".into(), bits: 16 }]);

@@ -5,7 +5,7 @@ use p4runtime_proto::v1::ForwardingPipelineConfig;
 use tonic::Code;
 
 use super::refusal::{Refusal, refuse};
-use crate::forwarding::Program;
+use crate::forwarding::{Program, set_forms};
 
 /// A configuration that was found good.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Verified {
 /// # Errors
 /// `INVALID_ARGUMENT`.
 pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<Verified, Refusal> {
-    let Some(config) = config else { return refuse(Code::InvalidArgument, "the config is missing") };
+    let Some(mut config) = config else { return refuse(Code::InvalidArgument, "the config is missing") };
     let Some(info) = &config.p4info else { return refuse(Code::InvalidArgument, "the P4Info is missing") };
     if let Some(difference) = difference(&Program::get().info, info) {
         return refuse(
@@ -50,12 +50,17 @@ pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<Verified, Refu
     if !config.p4_device_config.is_empty() && !device_config.starts_with(b"{") {
         return refuse(Code::InvalidArgument, "leave p4_device_config empty, or give BMv2's JSON");
     }
+    // What the program does is the server's to say: more than the switch that its text was made for.
+    config.p4info.iter_mut().for_each(|info| set_forms(info, Program::get().forms()));
     Ok(Verified { config })
 }
 
 /// The first thing in which a P4Info differs from ours as far as it matters for requests: tables, actions,
-/// counters.
+/// counters; not the forms.
 fn difference(ours: &P4Info, theirs: &P4Info) -> Option<String> {
+    let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
+    set_forms(&mut ours, "");
+    set_forms(&mut theirs, "");
     fn compare<T: PartialEq>(
         kind: &str,
         ours: &[T],
@@ -135,6 +140,10 @@ mod tests {
                 .message
                 .contains("P4Info is missing")
         );
+        // Its forms are its own, whatever program it is told.
+        let mut info = ours();
+        set_forms(&mut info, "4/8");
+        assert_eq!(verify(config(info, b"")).unwrap().config.p4info, Some(ours()));
         // Registers are not served, and so may be as they like.
         let mut info = ours();
         info.registers.clear();
