@@ -276,3 +276,37 @@ fn a_granularity_that_overflows_the_lane_is_refused() {
     assert_eq!(end.status.code(), Some(2), "{error}");
     assert!(error.contains("270") && error.contains("lane"), "{error}");
 }
+
+/// Tensors travel as `--plan` says, all workers alike; workers that say otherwise, and tables that there are not, are a line.
+#[test]
+fn a_plan_says_as_what_a_tensor_travels() {
+    let dir = tempfile::tempdir().unwrap();
+    let ps = Ps::start(2, &["--tables", "bits=2,table=7"]);
+    let inputs = inputs(dir.path(), &[100_000, 100_000]);
+    let up = |plan: &str| {
+        let ends = all_reduce(&ps, &inputs, &["--plan", plan]);
+        all_well(&ends);
+        let outputs = outputs(&inputs);
+        assert_eq!(outputs[0], outputs[1], "{plan}");
+        ends[0].json()["bytes_per_coordinate_up"].as_f64().unwrap()
+    };
+    let (four, two, raw, mixed) = (up("4/8"), up("7"), up("raw"), up("2/8:51200,raw"));
+    assert!(
+        two < 0.33 && four > 0.54 && raw > 4.0 && (2.0..2.5).contains(&mixed),
+        "{two} {four} {raw} {mixed}"
+    );
+    let none = all_reduce(&ps, &inputs, &["--plan", "3/8"]);
+    assert!(
+        none.iter()
+            .all(|end| end.code == Some(1) && end.err.contains("the job has no table 3/8: its tables are")),
+        "{none:?}"
+    );
+    let differ: Vec<Worker> = ["7", "7:51200,7"]
+        .iter()
+        .zip(0..)
+        .map(|(plan, number)| Worker::start(ps.addr, number, &["--coordinates", "100000", "--plan", plan]))
+        .collect();
+    for end in differ.into_iter().map(Worker::finish) {
+        assert!(end.code == Some(1) && end.err.contains("called different all-reduces"), "{end:?}");
+    }
+}

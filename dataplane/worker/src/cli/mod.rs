@@ -6,4 +6,5 @@ pub mod doctor;
 pub mod options;
 pub mod output;
 pub mod run;
+pub mod spans;
 pub mod tensors;

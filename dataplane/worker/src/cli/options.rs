@@ -2,6 +2,7 @@
 
 use super::colocated;
 use super::doctor::{Known, Visit};
+use super::spans::Spans;
 use bytesize::ByteSize;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
@@ -28,6 +29,10 @@ Examples:
 
   How long 64 MiB take, ten times, without files:
     thc-worker --worker 0 --cookie 0x1234 --coordinates 16777216 --repeat 10 --json
+
+  A job of two tables; the first million coordinates of 2 bits, the rest uncompressed:
+    thc-ps --job 1 --workers 2 --cookie 0x1234 --tables bits=2 &
+    thc-worker --worker 0 --cookie 0x1234 --coordinates 1048576 --plan 2/8:1000000,raw
 
   The same settings from a file, the cookie from the environment:
     THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
@@ -226,6 +231,16 @@ struct Keys {
     /// How coordinates travel [default: thc]
     #[arg(long, value_enum, help_heading = "Work")]
     mode: Option<Travel>,
+    /// As what each tensor travels, the same on all workers: a table of the job by its number or its form such as 2/8 (bits up and
+    /// down), or raw; or several such spans, one behind the other, each :COORDINATES long and the last the rest [default: the
+    /// job's first table]
+    #[arg(
+        long,
+        value_name = "TABLE|FORM|raw[:COORDINATES],…",
+        conflicts_with = "mode",
+        help_heading = "Work"
+    )]
+    plan: Option<String>,
     /// Keep error feedback between repetitions
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Work")]
     error_feedback: Option<bool>,
@@ -269,6 +284,7 @@ impl Keys {
             coordinates,
             repeat,
             mode,
+            plan,
             error_feedback
         )
     }
@@ -300,6 +316,8 @@ pub struct Plan {
     pub repeat: u32,
     /// How coordinates travel.
     pub mode: Mode,
+    /// As what, span by span, if that is told.
+    pub spans: Option<Spans>,
     /// Whether error feedback is kept between repetitions.
     pub error_feedback: bool,
     /// Whether to report as JSON.
@@ -491,6 +509,10 @@ impl Flags {
             }
             (None, None) => return Err("nothing to reduce: give --input FILE or --coordinates NUMBER".into()),
         };
+        let spans = keys.plan.as_deref().map(|text| parse("plan", text)).transpose()?;
+        if spans.is_some() && keys.mode.is_some() {
+            return Err("mode and plan exclude each other: give one of them, a plan may say raw".into());
+        }
         let repeat = keys.repeat.unwrap_or(1);
         if repeat == 0 {
             return Err("repeat is 0: give at least 1".into());
@@ -503,6 +525,7 @@ impl Flags {
             source,
             repeat,
             mode: if keys.mode == Some(Travel::Raw) { Mode::Raw } else { Mode::Compressed },
+            spans,
             error_feedback: keys.error_feedback.unwrap_or(false),
             json: self.json,
             each: self.each,

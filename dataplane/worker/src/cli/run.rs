@@ -12,13 +12,16 @@ use std::time::{Duration, Instant};
 use thc_codec::signs::SignKey;
 use thc_protocol::worker::SessionError;
 use thc_ps::Server;
-use thc_worker::{CallOptions, Group, Mode, Stats, WorkerError};
+use thc_worker::{CallOptions, Group, Mode, Span, Stats, WorkerError};
 
 /// A tensor to reduce, and room for its mean.
 struct Work {
     key: u64,
     data: Vec<f32>,
+    coordinates: usize,
     mean: Vec<f32>,
+    /// As what it travels, if that is told.
+    plan: Option<Vec<Span>>,
 }
 
 /// Carries out a plan.
@@ -45,6 +48,12 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     match &plan.group.controller {
         Some(controller) => tracing::info!("joined {} as worker {worker} of {workers}", controller.url),
         None => tracing::info!("joined job {job} as worker {worker} of {workers}"),
+    }
+    if let Some(spans) = &plan.spans {
+        let tables = group.parameters()?.tables;
+        for work in &mut work {
+            work.plan = Some(spans.of(work.coordinates, &tables).map_err(anyhow::Error::msg)?);
+        }
     }
     if let Source::MadeUp(count) = plan.source {
         make_up(&mut work[0].data, count, worker);
@@ -80,7 +89,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
 
 impl Work {
     fn new(key: u64, data: Vec<f32>, coordinates: usize) -> anyhow::Result<Work> {
-        Ok(Work { key, data, mean: tensors::room(coordinates)? })
+        Ok(Work { key, data, coordinates, mean: tensors::room(coordinates)?, plan: None })
     }
 
     /// Takes the coordinates of a tensor.
@@ -107,13 +116,21 @@ fn reduce(group: &Group, plan: &Plan, work: &mut [Work], bar: &ProgressBar) -> a
     for _ in 0..plan.repeat {
         work.iter_mut().try_for_each(Work::fill)?;
         let started = Instant::now();
-        if let [only] = work {
-            group.allreduce_with(&mut only.mean, options(plan, only.key))?;
+        if let [Work { key, mean, plan: spans, .. }] = work {
+            let CallOptions { feedback, .. } = options(plan, *key);
+            match spans {
+                Some(spans) => group.allreduce_plan(mean, spans, feedback)?,
+                None => group.allreduce_with(mean, options(plan, *key))?,
+            }
         } else {
-            let handles: Result<Vec<_>, _> = work
-                .iter_mut()
-                .map(|work| group.allreduce_async(std::mem::take(&mut work.mean), options(plan, work.key)))
-                .collect();
+            let start = |Work { key, mean, plan: spans, .. }: &mut Work| {
+                let (mean, options) = (std::mem::take(mean), options(plan, *key));
+                match spans {
+                    Some(spans) => group.allreduce_plan_async(mean, spans, options.feedback),
+                    None => group.allreduce_async(mean, options),
+                }
+            };
+            let handles: Result<Vec<_>, _> = work.iter_mut().map(start).collect();
             for (work, handle) in work.iter_mut().zip(handles?) {
                 work.mean = handle.wait()?;
             }
