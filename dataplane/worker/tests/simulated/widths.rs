@@ -264,7 +264,7 @@ fn what_is_lost_returns_to_error_feedback() {
     let plan = spans(&[4096; 12], &choices);
     let lossy = SimConfig { loss: 0.05, ..quiet() };
     let mut job = job(&tables, Policy::BestEffort);
-    job.welcome.deadline = std::time::Duration::from_micros(300);
+    job.welcome.deadline = Duration::from_micros(300);
     let mut world = World::new(job, lossy);
     let data = gradients(WORKERS.into(), 12 * 4096, 5);
     let mean = crate::world::exact_mean(&data);
