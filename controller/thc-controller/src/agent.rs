@@ -292,12 +292,25 @@ impl Agent {
             if self.known.contains_key(&number) {
                 continue;
             }
-            let mut setup = job.spec.setup()?;
+            let servers = &job.spec.servers;
+            let dealt = match (servers.is_empty(), shared.dealt(servers)) {
+                (true, _) => None,
+                (false, Ok(dealt)) => Some(dealt),
+                (false, Err(error)) => {
+                    tracing::warn!("job {name}: {error}; nobody can join it until that is so");
+                    continue;
+                }
+            };
+            let mut setup = job.spec.setup(dealt.as_ref())?;
             let table = Table { id: TableId(job.table), ..*setup.welcome.tables.first() };
             setup.welcome.tables = Tables::one(table);
             setup.welcome.shards = self.config.shards;
             setup.config.tables = vec![TableId(job.table)];
-            self.registry.insert(StaticJob { config: setup.config, welcome: setup.welcome });
+            let job_here = StaticJob { config: setup.config, welcome: setup.welcome };
+            match servers.first() {
+                Some(first) if *first != self.config.name => self.registry.insert_share(job_here),
+                _ => self.registry.insert(job_here),
+            }
             if let Some(session) = &place.session {
                 let members: Vec<SessionMember> = session
                     .members
@@ -397,7 +410,8 @@ impl Agent {
                             if let Some(place) = record.places.get_mut(&self.config.name) {
                                 place.session = None;
                             }
-                            if all_left {
+                            let begins = record.targets.first() == Some(&self.config.name);
+                            if all_left && (begins || record.spec.servers.is_empty()) {
                                 // Their numbers are free for the next.
                                 record.given.clear();
                             }

@@ -220,7 +220,7 @@ impl Book {
         for (target, capacity) in rooms {
             places.insert(target.clone(), self.place(target, capacity, &spec)?);
         }
-        let setup = spec.setup().map_err(|error| Refusal::invalid(error.to_string()))?;
+        let setup = spec.setup(None).map_err(|error| Refusal::invalid(error.to_string()))?;
         let told = setup.welcome.tables.first();
         let tables = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
         let table = self.table(told.bits, told.granularity, told.fraction, told.values, tables)?;
@@ -373,7 +373,7 @@ mod tests {
             norm_slots: Some(16),
             ..v1::JobSpec::default()
         };
-        Spec::of(&asked, book.free_number()).unwrap()
+        Spec::of(&asked, book.free_number(), None).unwrap()
     }
 
     fn add(book: &mut Book, name: &str, slots: u32) -> Result<(), Refusal> {

@@ -73,6 +73,8 @@ pub struct NamedJob {
     pub name: Option<String>,
     /// Its targets. Default: all.
     pub targets: Vec<String>,
+    /// Targets that have a share of its slots each, in place of `targets`.
+    pub servers: Vec<String>,
     /// The rest.
     pub job: JobOptions,
 }
@@ -84,7 +86,8 @@ impl TryFrom<toml::Table> for NamedJob {
     fn try_from(mut table: toml::Table) -> Result<NamedJob, toml::de::Error> {
         let name = table.remove("name").map(toml::Value::try_into).transpose()?;
         let targets = table.remove("targets").map_or(Ok(Vec::new()), toml::Value::try_into)?;
-        Ok(NamedJob { name, targets, job: table.try_into()? })
+        let servers = table.remove("servers").map_or(Ok(Vec::new()), toml::Value::try_into)?;
+        Ok(NamedJob { name, targets, servers, job: table.try_into()? })
     }
 }
 
@@ -301,9 +304,11 @@ impl Options {
             }),
         };
         let jobs = self.job.iter().map(NamedJob::spec).collect::<Result<Vec<_>, _>>()?;
-        for name in jobs.iter().flat_map(|job| &job.targets) {
-            if !targets.iter().any(|target| target.name == *name) {
-                return Err(value("job.targets", name, "name a [[target]]"));
+        for job in &jobs {
+            for (key, names) in [("job.targets", &job.targets), ("job.servers", &job.servers)] {
+                if let Some(name) = names.iter().find(|name| targets.iter().all(|t| t.name != **name)) {
+                    return Err(value(key, name, "name a [[target]]"));
+                }
             }
         }
         Ok(Config {
@@ -367,6 +372,7 @@ impl NamedJob {
             cookie,
             seed: secret("seed", &job.seed)?,
             targets: self.targets.clone(),
+            servers: self.servers.clone(),
         })
     }
 }
@@ -472,6 +478,10 @@ mod tests {
             (
                 "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\ntargets = [\"x\"]",
                 "job.targets",
+            ),
+            (
+                "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\nservers = [\"a:1\", \"x\"]",
+                "job.servers = x",
             ),
             (
                 "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[target]]\naddress = \"a:1\"\nip = \"10.0.0.2\"",

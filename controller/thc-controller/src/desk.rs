@@ -7,7 +7,7 @@ use crate::error::ControllerError;
 use crate::live::CARRIER;
 use crate::refusal::Refusal;
 use crate::shared::{Reported, Shared};
-use crate::spec::Spec;
+use crate::spec::{Shared as Dealt, Spec};
 use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::{LookupTable, choose};
@@ -40,14 +40,21 @@ fn no_job(name: &str) -> Refusal {
     Refusal::missing(format!("there is no job {name:?}: `job list` shows those there are"))
 }
 
-fn put_down(book: &mut Book, asked: &v1::JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+fn put_down(book: &mut Book, asked: &v1::JobSpec, homes: &Homes) -> Result<(), Refusal> {
     if book.jobs.contains_key(&asked.name) {
         let text = format!("there is a job {:?} already: delete it, or take another name", asked.name);
         return Err(Refusal::exists(text));
     }
     let number = book.free_number();
-    let spec = Spec::of(asked, number)?;
-    book.add(spec, rooms)
+    let spec = Spec::of(asked, number, homes.shared.as_ref())?;
+    book.add(spec, &homes.rooms)
+}
+
+/// Where a job is to be.
+struct Homes {
+    rooms: Vec<(String, Capacity)>,
+    /// If its slots are dealt to them.
+    shared: Option<Dealt>,
 }
 
 /// Whether every packet of every worker of a job comes into a sum: only then does their number say who is behind.
@@ -91,13 +98,13 @@ impl Desk {
     pub async fn create_job(&self, asked: &v1::JobSpec) -> Result<v1::Job, Refusal> {
         let _one = self.shared.changing.lock().await;
         self.may_change()?;
-        let rooms = self.rooms(&asked.targets)?;
-        let names: Vec<String> = rooms.iter().map(|(name, _)| name.clone()).collect();
+        let homes = self.homes(asked)?;
+        let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
         // What is away cannot take it: better known before anything is written.
         for name in &names {
             self.connected(name)?;
         }
-        self.change(|book| put_down(book, asked, &rooms))?;
+        self.change(|book| put_down(book, asked, &homes))?;
         let name = &asked.name;
         if let Err(refusal) = self.shared.sync(&names).await {
             self.change(|book| {
@@ -123,11 +130,36 @@ impl Desk {
         self.change(|book| {
             for asked in jobs {
                 if !book.jobs.contains_key(&asked.name) {
-                    put_down(book, asked, &self.rooms(&asked.targets)?)?;
+                    put_down(book, asked, &self.homes(asked)?)?;
                 }
             }
             Ok(())
         })
+    }
+
+    /// The targets of a job, or the servers that its slots are dealt to.
+    fn homes(&self, asked: &v1::JobSpec) -> Result<Homes, Refusal> {
+        let (name, servers) = (&asked.name, &asked.servers);
+        let refuse = |what: String| Err(Refusal::invalid(format!("job {name}: {what}")));
+        if servers.is_empty() {
+            return Ok(Homes { rooms: self.rooms(&asked.targets)?, shared: None });
+        }
+        if !asked.targets.is_empty() {
+            return refuse(
+                "give servers, which have a share each, or targets, which have all of it".to_owned(),
+            );
+        }
+        if let [only] = servers.as_slice() {
+            return refuse(format!("servers names {only} alone: name two or more, or give it as target"));
+        }
+        let twice = |&(place, server): &(usize, &String)| servers[..place].contains(server);
+        if let Some((_, server)) = servers.iter().enumerate().find(twice) {
+            return refuse(format!("servers names {server} twice: each target has one share"));
+        }
+        let rooms = self.rooms(servers)?;
+        let shared = self.shared.dealt(servers);
+        let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+        Ok(Homes { rooms, shared: Some(shared) })
     }
 
     /// The named targets, or all.
@@ -471,12 +503,14 @@ impl Desk {
         })
     }
 
-    /// Where a job's workers go: where they went last, or else the first of its targets that is there.
+    /// Where a job's workers go: to its first server, if its slots are dealt to several; else where they went last, or to the first
+    /// of its targets that is there.
     fn active(&self, name: &str) -> Result<String, Refusal> {
         let (targets, active) = {
             let book = self.shared.book();
             let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
-            (job.targets.clone(), job.active.clone())
+            let shared = !job.spec.servers.is_empty();
+            (job.targets[..if shared { 1 } else { job.targets.len() }].to_vec(), job.active.clone())
         };
         let there = |target: &&String| self.connected(target).is_ok();
         let found = active

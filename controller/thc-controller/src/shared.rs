@@ -6,6 +6,7 @@ use crate::error::ControllerError;
 use crate::live::View;
 use crate::rates::Rates;
 use crate::refusal::Refusal;
+use crate::spec::Shared as Dealt;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_control_proto::v1::WorkerReport;
@@ -87,6 +88,30 @@ impl Shared {
     /// How counters changed of late.
     pub fn rates(&self) -> MutexGuard<'_, Rates> {
         lock(&self.rates)
+    }
+
+    /// Where the servers of a job are that have a share of its slots each.
+    ///
+    /// # Errors
+    /// There is no such target, or they have different numbers of ports.
+    pub fn dealt(&self, servers: &[String]) -> Result<Dealt, ControllerError> {
+        let refuse = |value: String, mend: String| {
+            Err(ControllerError::Value { key: "servers".to_owned(), value, mend })
+        };
+        let mut found: Vec<&TargetConfig> = Vec::with_capacity(servers.len());
+        for name in servers {
+            match self.targets.iter().map(|target| &target.config).find(|config| config.name == *name) {
+                Some(config) => found.push(config),
+                None => return refuse(name.clone(), "there is no [[target]] of this name".to_owned()),
+            }
+        }
+        let shards = found.first().map_or(1, |first| first.shards);
+        if let Some(other) = found.iter().find(|config| config.shards != shards) {
+            let mend =
+                format!("it has {} shards, {} has {shards}: give all as many", other.shards, found[0].name);
+            return refuse(other.name.clone(), mend);
+        }
+        Ok(Dealt { at: found.iter().map(|config| config.at).collect(), shards })
     }
 
     /// Lets these targets get what the book wants.

@@ -3,10 +3,11 @@
 use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::SocketAddrV4;
 use std::time::Duration;
 use thc_control_proto::v1;
 use thc_protocol::Policy;
-use thc_protocol::aggregator::JobConfig;
+use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::wire::{BLOCKS, Form, Table, Tables};
 use thc_ps::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions};
 
@@ -14,6 +15,8 @@ use thc_ps::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions
 const MAX_NAME: usize = 63;
 /// Slots unless told otherwise: the windows of few workers, and a quarter of a switch.
 const DATA_SLOTS: u32 = 256;
+/// And of a job with several servers at most so many.
+const MOST_DATA_SLOTS: u32 = 1024;
 /// Norm slots are chosen by the size of blocks, up to so many.
 const MOST_NORM_SLOTS: u32 = 256;
 
@@ -60,14 +63,35 @@ pub struct Spec {
     pub best_effort: bool,
     /// When best-effort gives a packet up, in milliseconds.
     pub deadline_ms: u32,
+    /// The targets that have a share of its slots each, in order; none if each target has them all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<String>,
+}
+
+/// Where the servers of a job are that have a share of its slots each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// By share.
+    pub at: Vec<SocketAddrV4>,
+    /// Ports of each.
+    pub shards: u8,
+}
+
+impl Shared {
+    /// Data slots unless told otherwise: two blocks for every port, up to as many as a switch has.
+    fn data_slots(&self) -> u32 {
+        (2 * u32::from(Shard::BLOCK) * self.at.len() as u32 * u32::from(self.shards))
+            .clamp(DATA_SLOTS, MOST_DATA_SLOTS)
+    }
 }
 
 impl Spec {
-    /// Checks what is asked for and fills in the rest. `number` is the job's if none is asked for.
+    /// Checks what is asked for and fills in the rest. `number` is the job's if none is asked for, `shared` tells where its
+    /// servers are if it names any.
     ///
     /// # Errors
     /// What is wrong and how to mend it.
-    pub fn of(asked: &v1::JobSpec, number: u16) -> Result<Spec, Refusal> {
+    pub fn of(asked: &v1::JobSpec, number: u16, shared: Option<&Shared>) -> Result<Spec, Refusal> {
         let name = &asked.name;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
@@ -104,7 +128,7 @@ impl Spec {
             bits: asked.bits.map(Into::into),
             granularity: asked.granularity.map(Into::into),
             fraction,
-            data_slots: Some(asked.data_slots.unwrap_or(DATA_SLOTS).into()),
+            data_slots: Some(asked.data_slots.unwrap_or_else(|| slots(shared)).into()),
             norm_slots: asked.norm_slots.map(Into::into),
             block: asked.block.map(Into::into),
             quorum: asked.quorum.map(Into::into),
@@ -112,7 +136,8 @@ impl Spec {
             deadline: asked.deadline_ms.map(|ms| Interval(Duration::from_millis(ms.into()))),
             ..JobOptions::default()
         };
-        let setup = validated(options).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+        let setup =
+            validated(options, shared).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         let (config, welcome) = (&setup.config, &setup.welcome);
         let table = welcome.tables.first();
         let norm_slots = asked.norm_slots.unwrap_or(config.norm_slots.min(MOST_NORM_SLOTS));
@@ -131,6 +156,7 @@ impl Spec {
             quorum: config.quorum,
             best_effort: policy == PolicyName::BestEffort,
             deadline_ms: welcome.deadline.as_millis() as u32,
+            servers: asked.servers.clone(),
         })
     }
 
@@ -138,8 +164,8 @@ impl Spec {
     ///
     /// # Errors
     /// [`thc_ps::ConfigError`], if the spec was not made by [`Self::of`].
-    pub fn setup(&self) -> Result<JobSetup, thc_ps::ConfigError> {
-        validated(JobOptions {
+    pub fn setup(&self, shared: Option<&Shared>) -> Result<JobSetup, thc_ps::ConfigError> {
+        let options = JobOptions {
             job: Some(self.number.into()),
             workers: Some(self.workers.into()),
             cookie: Some(u64::from(self.cookie.0).into()),
@@ -154,7 +180,8 @@ impl Spec {
             policy: Some(if self.best_effort { PolicyName::BestEffort } else { PolicyName::Reliable }),
             deadline: Some(Interval(Duration::from_millis(self.deadline_ms.into()))),
             ..JobOptions::default()
-        })
+        };
+        validated(options, shared)
     }
 
     /// Whether its workers may go on without a slot (P9).
@@ -182,7 +209,8 @@ impl Spec {
             number: Some(self.number.into()),
             cookie: None,
             seed: None,
-            targets,
+            targets: if self.servers.is_empty() { targets } else { Vec::new() },
+            servers: self.servers.clone(),
         }
     }
 
@@ -198,9 +226,19 @@ fn largest_block() -> u8 {
     *BLOCKS.end()
 }
 
+fn slots(shared: Option<&Shared>) -> u32 {
+    shared.map_or(DATA_SLOTS, Shared::data_slots)
+}
+
 /// A job goes through the same checks whoever configures it.
-fn validated(options: JobOptions) -> Result<JobSetup, thc_ps::ConfigError> {
-    let mut config = ServerOptions { job: vec![options], ..ServerOptions::default() }.validate()?;
+fn validated(options: JobOptions, shared: Option<&Shared>) -> Result<JobSetup, thc_ps::ConfigError> {
+    let mut server = ServerOptions { job: vec![options], ..ServerOptions::default() };
+    if let Some(Shared { at, shards }) = shared {
+        server.share = Some(format!("0/{}", at.len()));
+        server.shares = Some(at.iter().map(ToString::to_string).collect());
+        server.shards = Some((*shards).into());
+    }
+    let mut config = server.validate()?;
     let mut setup = config.jobs.pop().ok_or(thc_ps::ConfigError::NoJob)?;
     // The switch program has one form: fewer bits travel in it as they are.
     let first = *setup.welcome.tables.first();
@@ -226,10 +264,10 @@ mod tests {
 
     #[test]
     fn what_is_not_given_is_filled_in() {
-        let spec = Spec::of(&asked(), 7).unwrap();
+        let spec = Spec::of(&asked(), 7, None).unwrap();
         assert_eq!((spec.number, spec.bits, spec.quorum, spec.policy()), (7, 4, 4, "reliable"));
         assert!(u32::from(spec.granularity) * 4 <= 255);
-        let setup = spec.setup().unwrap();
+        let setup = spec.setup(None).unwrap();
         assert_eq!((setup.config.job.0, setup.welcome.tables.first().granularity), (7, spec.granularity));
         assert_eq!(setup.config.cookie.0, spec.cookie.0);
     }
@@ -237,9 +275,9 @@ mod tests {
     #[test]
     fn small_blocks_get_more_norm_slots() {
         for (block, slots) in [(20, 64), (16, 128), (13, 256), (10, 256)] {
-            let spec = Spec::of(&v1::JobSpec { block: Some(block), ..asked() }, 7).unwrap();
+            let spec = Spec::of(&v1::JobSpec { block: Some(block), ..asked() }, 7, None).unwrap();
             assert_eq!((u32::from(spec.block), spec.norm_slots), (block, slots));
-            let setup = spec.setup().unwrap();
+            let setup = spec.setup(None).unwrap();
             assert_eq!((setup.welcome.block, setup.welcome.norm_slots), (spec.block, slots));
             assert_eq!(spec.shown(Vec::new()).block, Some(block));
         }
@@ -250,7 +288,7 @@ mod tests {
         let with = |change: fn(&mut v1::JobSpec)| {
             let mut spec = asked();
             change(&mut spec);
-            Spec::of(&spec, 1).unwrap_err().message
+            Spec::of(&spec, 1, None).unwrap_err().message
         };
         assert!(with(|s| s.name = "a b".into()).contains("a b"));
         assert!(with(|s| s.workers = 0).contains("workers"));
@@ -267,14 +305,38 @@ mod tests {
     }
 
     #[test]
+    fn servers_have_slots_each_and_all_workers_in_every_sum() {
+        let at = |count: u16| (0..count).map(|i| SocketAddrV4::new([10, 0, 0, 1].into(), 9000 + i)).collect();
+        let of = |count, change: fn(&mut v1::JobSpec)| {
+            let servers = (0..count).map(|i| format!("h{i}")).collect();
+            let mut asked = v1::JobSpec { servers, ..asked() };
+            change(&mut asked);
+            let shared = Shared { at: at(count), shards: 1 };
+            Spec::of(&asked, 7, Some(&shared)).map(|spec| (spec.setup(Some(&shared)).unwrap(), spec))
+        };
+        for (count, slots) in [(2, 256), (4, 512), (8, 1024), (16, 1024)] {
+            let (setup, spec) = of(count, |_| {}).unwrap();
+            assert_eq!((spec.data_slots, spec.servers.len()), (slots, count.into()));
+            assert_eq!(setup.welcome.shares.as_slice(), at(count));
+        }
+        let refused = |count, change| of(count, change).unwrap_err().message;
+        let gap = refused(8, |s| s.data_slots = Some(256));
+        assert!(gap.contains("data_slots is 256") && gap.contains("at least 512"), "{gap}");
+        assert!(refused(2, |s| s.quorum = Some(3)).contains("all workers in every sum"));
+        let shared = Shared { at: vec![at(1)[0]; 2], shards: 1 };
+        let overlap = Spec::of(&asked(), 1, Some(&shared)).unwrap_err().message;
+        assert!(overlap.contains("shares 0 and 1 overlap"), "{overlap}");
+    }
+
+    #[test]
     fn bits_are_those_of_a_switchs_tables() {
         for bits in [0, 5, 8, u32::MAX] {
-            let refused = Spec::of(&v1::JobSpec { bits: Some(bits), ..asked() }, 1).unwrap_err();
+            let refused = Spec::of(&v1::JobSpec { bits: Some(bits), ..asked() }, 1, None).unwrap_err();
             assert!(refused.message.contains(&format!("bits is {bits}: give 1 to 4")), "{refused:?}");
         }
         for bits in 1..=4 {
             assert_eq!(
-                u32::from(Spec::of(&v1::JobSpec { bits: Some(bits), ..asked() }, 1).unwrap().bits),
+                u32::from(Spec::of(&v1::JobSpec { bits: Some(bits), ..asked() }, 1, None).unwrap().bits),
                 bits
             );
         }
@@ -282,7 +344,7 @@ mod tests {
 
     #[test]
     fn nothing_shows_a_cookie() {
-        let spec = Spec::of(&v1::JobSpec { cookie: Some(0xDEAD), ..asked() }, 1).unwrap();
+        let spec = Spec::of(&v1::JobSpec { cookie: Some(0xDEAD), ..asked() }, 1, None).unwrap();
         assert_eq!(spec.cookie.0, 0xDEAD);
         assert_eq!(spec.shown(Vec::new()).cookie, None);
         assert!(!format!("{spec:?}").contains("57005"));

@@ -57,6 +57,8 @@ pub struct SessionMember {
 #[derive(Debug)]
 pub(super) struct JobState {
     pub(super) job: StaticJob,
+    /// Whether workers bring their session along from the first share.
+    follows: bool,
     /// Cookie of the session that runs.
     pub(super) session: Option<Cookie>,
     pub(super) present: Vec<Option<Present>>,
@@ -205,8 +207,6 @@ pub(super) fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
 pub struct Registry {
     jobs: BTreeMap<JobId, JobState>,
     guesses: Guesses,
-    /// Whether workers bring their session along from the first share.
-    follows: bool,
 }
 
 impl Registry {
@@ -223,16 +223,27 @@ impl Registry {
     /// The registry of a share that is not the first (P24).
     #[must_use]
     pub fn follower(jobs: impl IntoIterator<Item = StaticJob>) -> Registry {
-        Registry { follows: true, ..Registry::new(jobs) }
+        let mut registry = Registry::default();
+        jobs.into_iter().for_each(|job| registry.insert_share(job));
+        registry
     }
 
     /// Adds a job; one of the same number must have been removed before.
     pub fn insert(&mut self, job: StaticJob) {
+        self.put(job, false);
+    }
+
+    /// The same of a share that is not the first: workers bring the session along from there (P24).
+    pub fn insert_share(&mut self, job: StaticJob) {
+        self.put(job, true);
+    }
+
+    fn put(&mut self, job: StaticJob, follows: bool) {
         let present = vec![None; usize::from(job.config.workers)];
         let replaced = vec![None; present.len()];
         let claims = Vec::new();
-        self.jobs
-            .insert(job.config.job, JobState { job, session: None, present, claims, replaced, ended: None });
+        let state = JobState { follows, session: None, present, claims, replaced, ended: None, job };
+        self.jobs.insert(state.job.config.job, state);
     }
 
     /// Takes a job away. Its members are told that their session is over; when they join anew they
@@ -363,7 +374,7 @@ impl Registry {
                 None => vec![state.description(from, header, &join)],
             };
         }
-        if self.follows {
+        if state.follows {
             return state.follow(now, from, header, &join);
         }
         if state.replaced[place]

@@ -28,6 +28,11 @@ fn spec(name: &str, workers: u32) -> JobSpec {
 
 /// What the workers of a job of `spec` end with, on a thc-ps that is configured by hand.
 fn reference(coordinates: usize) -> Vec<u8> {
+    reference_of(coordinates, "1")
+}
+
+/// After so many all-reduces of the same.
+fn reference_of(coordinates: usize, repeat: &str) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let ps = Ps::start(2, &[]);
     let (inputs, workers): (Vec<_>, Vec<_>) = (0u8..2)
@@ -35,7 +40,8 @@ fn reference(coordinates: usize) -> Vec<u8> {
             let input = dir.path().join(format!("{number}.f32"));
             write_gradient(&input, coordinates, number.into());
             let output = input.with_extension("out");
-            let flags = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
+            let (input, out) = (input.to_str().unwrap(), output.to_str().unwrap());
+            let flags = ["--input", input, "--output", out, "--repeat", repeat];
             (output.clone(), Worker::start(ps.addr, number, &flags))
         })
         .unzip();
@@ -356,6 +362,92 @@ fn when_a_target_is_lost_workers_go_to_the_next() {
         }
         assert_eq!(at(&site), wanted);
         site.stop_target(0);
+    }
+}
+
+#[test]
+fn slots_are_dealt_to_servers_and_no_bit_changes() {
+    let coordinates = 300_000;
+    let many = "1500";
+    let (one, last) = (reference(coordinates), reference_of(coordinates, many));
+    let mut site = Site::start(Kind::Ps, 3, false).unwrap();
+    let servers = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let dealt = JobSpec { servers: servers(&["s2", "s1", "s3"]), data_slots: Some(256), ..spec("train", 2) };
+    // What cannot be is one clear line, and made nowhere.
+    let refused = |site: &Site, change: &dyn Fn(&mut JobSpec)| {
+        let mut asked = dealt.clone();
+        change(&mut asked);
+        site.create(&asked).unwrap_err().message().to_owned()
+    };
+    for (names, says) in [
+        (&["s1", "s2", "s1"][..], "servers names s1 twice"),
+        (&["s1"], "servers names s1 alone"),
+        (&["s1", "s9"], "there is no target \"s9\", but s1, s2, s3"),
+    ] {
+        let said = refused(&site, &|asked| asked.servers = servers(names));
+        assert!(said.contains(says), "{said}");
+    }
+    let said = refused(&site, &|asked| asked.data_slots = Some(128));
+    assert!(said.contains("with 3 shares give at least 192, or some have none"), "{said}");
+    let said = refused(&site, &|asked| asked.targets = servers(&["s1"]));
+    assert!(said.contains("give servers, which have a share each, or targets"), "{said}");
+    let said = refused(&site, &|asked| asked.quorum = Some(1));
+    assert!(said.contains("need all workers in every sum"), "{said}");
+    assert!(site.jobs().is_empty());
+
+    let job = site.create(&dealt).unwrap();
+    let named: Vec<_> = job.places.iter().map(|place| place.target.as_str()).collect();
+    assert_eq!(named, ["s2", "s1", "s3"]);
+    let shown = job.spec.unwrap();
+    assert_eq!((shown.servers, shown.targets.len()), (dealt.servers.clone(), 0));
+    // By name, at the first of the servers; all three add up.
+    let run = |site: &Site, repeat: &str| -> Vec<Worker> {
+        let start = |rank: u8| {
+            let input = site.folder().join(format!("{rank}.f32"));
+            write_gradient(&input, coordinates, rank.into());
+            let output = input.with_extension("out");
+            let (input, output, rank) = (input.to_str().unwrap(), output.to_str().unwrap(), rank.to_string());
+            let flags = ["--ps", &site.url("train"), "--worker", &rank, "--input", input, "--output", output];
+            Worker::with(None, &[&flags[..], &["--repeat", repeat, "--timeout", "30s", "--json"]].concat())
+        };
+        (0..2).map(start).collect()
+    };
+    let finish = |site: &Site, workers: Vec<Worker>, wanted: &[u8]| {
+        for end in workers.into_iter().map(Worker::finish) {
+            assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
+        }
+        for rank in 0..2 {
+            assert!(std::fs::read(site.folder().join(format!("{rank}.out"))).unwrap() == wanted, "{rank}");
+        }
+    };
+    let results = |site: &Site| -> Vec<u64> {
+        let counters = site.counters("train");
+        counters.jobs.iter().map(|job| job.results).filter(|&results| results > 20).collect()
+    };
+    finish(&site, run(&site, "1"), &one);
+    site.until("sums at all servers", |site| (results(site).len() == 3).then_some(()));
+    // One is killed and started again, and the controller: the session goes on.
+    let sessions = |site: &Site| -> Vec<u32> {
+        site.job("train").unwrap().places.iter().map(|place| place.sessions).collect()
+    };
+    let workers = run(&site, many);
+    site.until("the second session", |site| (sessions(site) == [2, 2, 2]).then_some(()));
+    site.restart_target(2);
+    site.restart_controller();
+    finish(&site, workers, &last);
+    site.until("the end of the session", |site| {
+        site.job("train").unwrap().places.iter().all(|place| !place.running).then_some(())
+    });
+    assert_eq!(sessions(&site), [2, 2, 2], "{}", site.log());
+    // One dies for good: the next has its slots. Nobody can begin without it, and that is said.
+    let workers = run(&site, many);
+    site.until("the third session", |site| (sessions(site) == [3, 3, 3]).then_some(()));
+    site.stop_target(1);
+    finish(&site, workers, &last);
+    site.stop_target(0);
+    site.delete("train").unwrap();
+    for table in ["job_tables", "jobs", "members"] {
+        assert_eq!(site.rows_of(2, table), 0, "{table}");
     }
 }
 

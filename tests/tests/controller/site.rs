@@ -292,6 +292,11 @@ impl Site {
         self.until("the loss to be noticed", |site| (!site.targets()[number].connected).then_some(()));
     }
 
+    /// Where its files are.
+    pub fn folder(&self) -> &Path {
+        &self.dir
+    }
+
     /// What the controller has written.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.join("controller.log")).unwrap_or_default()

@@ -19,6 +19,9 @@ Examples:
     thc-controller job create lossy --workers 8 --granularity 30 --fraction 1/32 \\
         --quorum 7 --policy best-effort --deadline 50ms --target ps1
 
+  The slots dealt to servers beside the workers:
+    thc-controller job create lm --workers 4 --servers h1,h2,h3,h4
+
   With number and secret, workers can join without asking the controller:
     THC_COOKIE=0x1234abcd thc-controller job create fixed --workers 2 --number 7";
 
@@ -95,6 +98,15 @@ pub struct CreateFlags {
     /// On this target; several times for several, the first preferred [default: all]
     #[arg(long = "target", value_name = "NAME", help_heading = "Aggregator")]
     targets: Vec<String>,
+    /// Deal the slots to these targets, a share each; the first begins sessions [default: every target has all slots]
+    #[arg(
+        long = "servers",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        conflicts_with = "targets",
+        help_heading = "Aggregator"
+    )]
+    servers: Vec<String>,
 }
 
 /// Decimal, or hexadecimal after 0x.
@@ -136,6 +148,7 @@ impl CreateFlags {
             cookie: self.cookie,
             seed: None,
             targets: self.targets,
+            servers: self.servers,
         })
     }
 }
@@ -238,6 +251,9 @@ fn described(job: &Job) -> String {
     line("block", format!("2^{} coordinates", spec.block.unwrap_or_default()));
     line("slots", format!("{} for gradients, {} for norms", slots.0, slots.1));
     line("loss", policy(&spec));
+    if !spec.servers.is_empty() {
+        line("servers", format!("{}, a share of the slots each", spec.servers.join(", ")));
+    }
     let mut grid =
         Grid::new(&["TARGET", "STATE", ">JOINED", ">SESSIONS", "DATA SLOTS", "NORM SLOTS", ">GROUP"]);
     let range = |base: u32, slots: u32| format!("{base}-{}", (base + slots).saturating_sub(1));

@@ -283,6 +283,11 @@ impl JobOptions {
         }
         let default = default_data_slots(shards * shares.servers());
         let data_slots = slots(place, "data_slots", self.data_slots, default)?;
+        let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(shares.servers());
+        if shares != Shares::NONE && data_slots < least {
+            let mend = format!("with {} shares give at least {least}, or some have none", shares.servers());
+            return Err(ConfigError::Value { place, key: "data_slots", value: data_slots.to_string(), mend });
+        }
         let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
         let block = number(place, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
         let norm_slots = slots(place, "norm_slots", self.norm_slots, default_norm_slots(block))?;

@@ -33,7 +33,7 @@ impl ServerOptions {
         }
         if self.p4runtime.is_some() {
             return Err(wrong(
-                "a controller deals slots to no shares, leave share out or p4runtime".to_owned(),
+                "a controller deals the slots of its jobs to servers by itself (servers = …), leave share out".to_owned(),
             ));
         }
         let resolve = |text: &String| {

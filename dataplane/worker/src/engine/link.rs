@@ -71,7 +71,7 @@ impl Ports {
 
     /// The share that has a port, and whether control packets come from there.
     pub fn share(&self, port: usize) -> (usize, bool) {
-        (port / self.shards, port % self.shards == 0)
+        (port / self.shards, port.is_multiple_of(self.shards))
     }
 
     /// The share that serves a shard now; `None` of one server.
@@ -123,7 +123,7 @@ impl Ports {
     }
 
     /// A share that has lost its slots and is to be asked now whether it is back; it is asked until it answers.
-    pub fn to_ask(&mut self, now: Duration) -> Option<usize> {
+    pub fn due_for_asking(&mut self, now: Duration) -> Option<usize> {
         let share = self.shares.iter().position(|share| share.ask.is_some_and(|at| at <= now))?;
         self.shares[share].ask = None;
         Some(share)

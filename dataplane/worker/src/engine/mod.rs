@@ -384,7 +384,7 @@ impl<I: PacketIo> Engine<I> {
         if let Some((shard, waited)) = self.worker.unanswered(now) {
             self.link.ps.take_over(now, shard, waited);
         }
-        if let Some(share) = self.link.ps.to_ask(now) {
+        if let Some(share) = self.link.ps.due_for_asking(now) {
             self.joiners.resume_at(now, share);
         }
         self.join_traffic(now)?;
