@@ -6,12 +6,16 @@
 //! - [`accordion`]: which layers are in a critical regime, as a source of that bound.
 //! - [`buckets`]: what a byte costs in time, by bucket, so that time is the objective.
 //! - [`threshold`]: from which size on compression pays at all (SlimGC, section 3.3).
+//! - [`row`]: how well communication is hidden behind computing (AQGB, section 3).
+//! - [`ratio`]: how much of a gradient is sent so that it is there in time (AQGB, section 4.3).
 #![forbid(unsafe_code)]
 
 pub mod accordion;
 pub mod buckets;
 pub mod error;
 pub mod layerwise;
+pub mod ratio;
+pub mod row;
 pub mod thc;
 pub mod threshold;
 
