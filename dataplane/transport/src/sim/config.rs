@@ -30,6 +30,8 @@ pub struct SimConfig {
     /// Bits per second of each endpoint, out of it and into it; `None` is unlimited. A datagram
     /// counts its payload and [`IPV4_UDP_HEADER_LEN`](crate::IPV4_UDP_HEADER_LEN).
     pub bandwidth: Option<u64>,
+    /// Bytes that a datagram takes on a wire beyond that: 38 on Ethernet, from preamble to gap.
+    pub framing: usize,
     /// How many datagrams may wait for one endpoint, on its last hop and unread; further ones
     /// are dropped.
     pub queue_packets: usize,
@@ -51,6 +53,7 @@ impl Default for SimConfig {
             reorder: 0.0,
             corrupt: 0.0,
             bandwidth: None,
+            framing: 0,
             queue_packets: 1 << 16,
             checksums: true,
         }

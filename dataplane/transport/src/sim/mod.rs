@@ -21,7 +21,7 @@
 //! A datagram leaves its sender at the sender's bandwidth, crosses the link (latency, jitter,
 //! faults), and enters its receiver at the receiver's bandwidth, where at most
 //! [`SimConfig::queue_packets`] wait. So incast, many workers answering one server at once,
-//! overflows a queue here as it does in a switch.
+//! overflows a queue here as it does in a switch. Endpoints of one [host](SimNet::set_host) share its wires.
 
 mod config;
 mod endpoint;

@@ -1,6 +1,6 @@
 //! The handle of a simulated network.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, net::Ipv4Addr, rc::Rc, time::Duration};
 
 use super::{LinkConfig, SimConfig, SimIo, state::NetState};
 use crate::Peer;
@@ -112,6 +112,19 @@ impl SimNet {
     /// outlives a restart of the endpoint.
     pub fn set_bandwidth(&self, peer: Peer, bandwidth: Option<u64>) {
         self.state.borrow_mut().set_bandwidth(peer, bandwidth);
+    }
+
+    /// Makes an address a host: all endpoints with it share one wire of so many bits per second out of it and one into it
+    /// (`None`: without bound), in place of a bandwidth of their own; what they send each other crosses neither, takes no
+    /// time and meets no faults.
+    pub fn set_host(&self, address: Ipv4Addr, bandwidth: Option<u64>) {
+        self.state.borrow_mut().set_host(address, bandwidth);
+    }
+
+    /// Moves to `found` the endpoints that had nothing to read and to which something has come, since this was asked last, in the
+    /// order in which it came. The first time it only begins to look.
+    pub fn take_arrivals(&self, found: &mut Vec<Peer>) {
+        found.append(self.state.borrow_mut().arrivals.get_or_insert_default());
     }
 
     /// Cuts `peer` off: all datagrams to and from it are dropped, those under way included,

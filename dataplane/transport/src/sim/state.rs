@@ -3,6 +3,7 @@
 use std::{
     cmp::{Ordering, Reverse},
     collections::{BinaryHeap, HashMap, HashSet, VecDeque},
+    net::Ipv4Addr,
     time::Duration,
 };
 
@@ -30,9 +31,19 @@ pub(super) struct NetState {
     attached: u64,
     endpoints: HashMap<Peer, Endpoint>,
     bandwidths: HashMap<Peer, Option<u64>>,
+    hosts: HashMap<Ipv4Addr, Host>,
     links: HashMap<(Peer, Peer), Link>,
     pub partitioned: HashSet<Peer>,
+    /// Endpoints whose inbox was empty and is not any more, if somebody wants to know.
+    pub arrivals: Option<Vec<Peer>>,
     pub stats: SimStats,
+}
+
+/// A host: its endpoints share a wire each way, and reach each other without it.
+struct Host {
+    bandwidth: Option<u64>,
+    uplink: Wire,
+    downlink: Wire,
 }
 
 /// One direction between two endpoints.
@@ -102,13 +113,13 @@ impl PartialEq for Event {
 impl Eq for Event {}
 
 impl Wire {
-    /// Puts `payload` bytes and their headers on the wire at `now` or when it is free; returns
+    /// Puts `length` bytes, all headers included, on the wire at `now` or when it is free; returns
     /// when the last bit has left.
-    fn carry(&mut self, now: Duration, payload: usize, bandwidth: Option<u64>) -> Duration {
+    fn carry(&mut self, now: Duration, length: usize, bandwidth: Option<u64>) -> Duration {
         let Some(bandwidth) = bandwidth else {
             return now;
         };
-        let bits = (payload + IPV4_UDP_HEADER_LEN) as u128 * 8;
+        let bits = length as u128 * 8;
         let nanos = bits * 1_000_000_000 / u128::from(bandwidth.max(1));
         let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         self.free_at = self.free_at.max(now).saturating_add(takes);
@@ -146,8 +157,10 @@ impl NetState {
             attached: 0,
             endpoints: HashMap::new(),
             bandwidths: HashMap::new(),
+            hosts: HashMap::new(),
             links: HashMap::new(),
             partitioned: HashSet::new(),
+            arrivals: None,
             stats: SimStats::default(),
         }
     }
@@ -189,8 +202,18 @@ impl NetState {
         self.bandwidths.insert(peer, bandwidth);
     }
 
+    pub fn set_host(&mut self, address: Ipv4Addr, bandwidth: Option<u64>) {
+        let new = || Host { bandwidth, uplink: Wire::default(), downlink: Wire::default() };
+        self.hosts.entry(address).or_insert_with(new).bandwidth = bandwidth;
+    }
+
     fn bandwidth(&self, peer: Peer) -> Option<u64> {
         *self.bandwidths.get(&peer).unwrap_or(&self.config.bandwidth)
+    }
+
+    /// Bytes of a datagram on a wire.
+    fn length(&self, payload: &[u8]) -> usize {
+        payload.len() + IPV4_UDP_HEADER_LEN + self.config.framing
     }
 
     fn is_cut(&self, from: Peer, to: Peer) -> bool {
@@ -227,10 +250,15 @@ impl NetState {
     /// Sends one datagram of an attached endpoint.
     pub fn send(&mut self, from: Peer, to: Peer, payload: &[u8]) {
         self.stats.sent += 1;
-        let bandwidth = self.bandwidth(from);
-        let departs = match self.endpoints.get_mut(&from) {
-            Some(sender) => sender.uplink.carry(self.now, payload.len(), bandwidth),
-            None => self.now,
+        let length = self.length(payload);
+        let departs = match self.hosts.get_mut(from.ip()) {
+            Some(_) if from.ip() == to.ip() => return self.stay(from, to, payload),
+            Some(host) => host.uplink.carry(self.now, length, host.bandwidth),
+            None => {
+                let bandwidth = self.bandwidth(from);
+                let uplink = self.endpoints.get_mut(&from).map(|sender| &mut sender.uplink);
+                uplink.map_or(self.now, |wire| wire.carry(self.now, length, bandwidth))
+            }
         };
         if self.is_cut(from, to) {
             self.stats.partitioned += 1;
@@ -264,6 +292,24 @@ impl NetState {
             let later = self.part_of(link.late_by);
             self.launch(from, to, payload, &link, arrives.saturating_add(later));
         }
+    }
+
+    /// A datagram that does not leave its host.
+    fn stay(&mut self, from: Peer, to: Peer, payload: &[u8]) {
+        let full = self.config.queue_packets;
+        let Some(receiver) = self.endpoints.get_mut(&to) else {
+            self.stats.unreachable += 1;
+            return;
+        };
+        if receiver.waiting >= full {
+            self.stats.overflowed += 1;
+            return;
+        }
+        receiver.waiting += 1;
+        let generation = receiver.generation;
+        let checksum = if self.config.checksums { checksum(from, to, payload) } else { 0 };
+        let datagram = Datagram { from, to, payload: payload.to_vec(), checksum };
+        self.schedule(self.now, Stage::Deliver(generation), datagram);
     }
 
     /// Puts one copy of a datagram on its way, maybe corrupted.
@@ -309,6 +355,7 @@ impl NetState {
             return;
         }
         let bandwidth = self.bandwidth(datagram.to);
+        let length = self.length(&datagram.payload);
         let Some(receiver) = self.endpoints.get_mut(&datagram.to) else {
             self.stats.unreachable += 1;
             return;
@@ -318,8 +365,10 @@ impl NetState {
             return;
         }
         receiver.waiting += 1;
-        let length = datagram.payload.len();
-        let done = receiver.downlink.carry(self.now, length, bandwidth);
+        let done = match self.hosts.get_mut(datagram.to.ip()) {
+            Some(host) => host.downlink.carry(self.now, length, host.bandwidth),
+            None => receiver.downlink.carry(self.now, length, bandwidth),
+        };
         let generation = receiver.generation;
         if done > self.now {
             self.schedule(done, Stage::Deliver(generation), datagram);
@@ -337,7 +386,11 @@ impl NetState {
             return;
         };
         if intact && !cut {
+            let first = receiver.inbox.is_empty();
             receiver.inbox.push_back((from, payload));
+            if let Some(arrivals) = self.arrivals.as_mut().filter(|_| first) {
+                arrivals.push(to);
+            }
             self.stats.delivered += 1;
             return;
         }

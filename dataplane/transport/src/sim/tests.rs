@@ -109,6 +109,7 @@ fn any_config() -> impl Strategy<Value = SimConfig> {
                     reorder,
                     corrupt,
                     bandwidth,
+                    framing: 0,
                     queue_packets,
                     checksums,
                 }
@@ -406,4 +407,35 @@ fn wrong_rates_are_named() {
     let link = LinkConfig { corrupt: 2.0, ..SimConfig::default().link() };
     assert!(matches!(link.validate(), Err(TransportError::Probability { name: "corrupt", .. })));
     assert!(SimConfig::default().link().validate().is_ok());
+}
+
+/// Two endpoints of a host take turns on its wire, and reach each other without it; a frame is longer than its datagram.
+#[test]
+fn endpoints_of_a_host_share_its_wires() {
+    // 1000 bits of a datagram with all that is around it take a microsecond.
+    let net = SimNet::new(SimConfig { latency: Duration::ZERO, framing: 38, ..SimConfig::default() });
+    let at = |host: u8, port: u16| Peer::new([10, 0, 0, host].into(), port);
+    for host in 1..=3 {
+        net.set_host([10, 0, 0, host].into(), Some(1_000_000_000));
+    }
+    let mut found = Vec::new();
+    net.take_arrivals(&mut found);
+    let mut one = net.endpoint(at(1, 1));
+    let mut other = net.endpoint(at(1, 2));
+    let mut receivers = [net.endpoint(at(2, 1)), net.endpoint(at(3, 1))];
+    let payload = [7; 125 - 28 - 38];
+    one.send_run(at(2, 1), &payload.repeat(2), payload.len()).unwrap();
+    other.send_run(at(3, 1), &payload, payload.len()).unwrap();
+    one.send_run(at(1, 2), &payload, payload.len()).unwrap();
+    let trace: Vec<_> =
+        collect(&net, &mut receivers).into_iter().map(|(at, to, ..)| (at.as_micros(), to)).collect();
+    // Out one after the other; into two hosts at the same time.
+    assert_eq!(trace, [(2, at(2, 1)), (3, at(2, 1)), (4, at(3, 1))]);
+    assert_eq!(other.recv_burst(&mut |from, _| assert_eq!(from, at(1, 1))).unwrap(), 1);
+    net.take_arrivals(&mut found);
+    assert_eq!(found, [at(1, 2), at(2, 1), at(2, 1), at(3, 1)]);
+    assert_eq!(accounted(&net.stats()), net.stats().sent);
+    drop(other);
+    one.send_run(at(1, 2), &payload, payload.len()).unwrap();
+    assert_eq!(net.stats().unreachable, 1);
 }
