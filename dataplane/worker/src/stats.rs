@@ -44,6 +44,19 @@ pub struct Stats {
     pub round_trip: Duration,
 }
 
+/// What a worker has computed so far, in coordinates, padding included: the same in every run, whatever time it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Computed {
+    /// Whose norms were taken.
+    pub measured: u64,
+    /// That were compressed.
+    pub compressed: u64,
+    /// Of those, the ones whose residual went to error feedback.
+    pub fed_back: u64,
+    /// That became means.
+    pub finished: u64,
+}
+
 fn seconds<S: serde::Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_f64(d.as_secs_f64())
 }

@@ -205,6 +205,7 @@ impl<I: PacketIo> Engine<I> {
     pub(super) fn take_done<'d>(&mut self, memory: &mut Memory<'d>, (task, result): Done<'d>) {
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         self.stats.compression += task.took;
+        task.count(&mut self.computed);
         self.calls.note(result);
         let Task { call, group, parts, x, work, .. } = task;
         let Some(offset) = parts.first().map(|at| at.part.offset) else { return };

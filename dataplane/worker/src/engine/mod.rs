@@ -16,7 +16,7 @@ mod task;
 pub use config::EngineConfig;
 pub use memory::Borrowed;
 
-use crate::{CallOptions, Span, Stats, WorkerError};
+use crate::{CallOptions, Computed, Span, Stats, WorkerError};
 use calls::{Active, CallEvents, Calls, GROUP, Out, Outcome};
 use compressor::{Compressor, Measured, write_raw};
 use feedback::Feedback;
@@ -64,6 +64,7 @@ pub struct Engine<I: PacketIo> {
     ahead: usize,
     feedback: Feedback,
     stats: Stats,
+    computed: Computed,
     failed: Option<WorkerError>,
     reported: Duration,
     /// Packets that came last time.
@@ -100,6 +101,7 @@ impl<I: PacketIo> Engine<I> {
             ahead: 0,
             feedback: Feedback::default(),
             stats: Stats::default(),
+            computed: Computed::default(),
             failed: None,
             reported: Duration::ZERO,
             burst: 0,
@@ -195,6 +197,12 @@ impl<I: PacketIo> Engine<I> {
             network: self.stats.network + self.link.time,
             ..self.stats
         }
+    }
+
+    /// What it has computed so far, in all sessions.
+    #[must_use]
+    pub fn computed(&self) -> Computed {
+        self.computed
     }
 
     fn fold_stats(&mut self) {

@@ -1,6 +1,7 @@
 //! Pieces of computing, each on the memory of one group of partitions: whoever has one needs nothing else, on whatever thread.
 
 use super::compressor::{Compressor, Measured};
+use crate::Computed;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use thc_codec::buffer::Buffer;
@@ -53,6 +54,21 @@ impl Task<'_> {
         let result = self.work.run(compressor, self.call, &self.parts, x);
         self.took = started.elapsed();
         result
+    }
+
+    /// Adds what it was to what was computed: partitions of zeros alone are no work after their norm.
+    pub fn count(&self, computed: &mut Computed) {
+        let all = |of: &mut dyn Iterator<Item = &Measured>| of.map(|at| at.part.padded as u64).sum::<u64>();
+        let nonzero = all(&mut self.parts.iter().filter(|at| at.norm != 0));
+        match &self.work {
+            Work::Measure { .. } => computed.measured += all(&mut self.parts.iter()),
+            Work::Compress { fed, holds, .. } => {
+                computed.compressed += nonzero;
+                computed.fed_back += if fed.is_some() && !holds { nonzero } else { 0 };
+            }
+            Work::FeedBack { .. } => computed.fed_back += nonzero,
+            Work::Finish { .. } => computed.finished += nonzero,
+        }
     }
 }
 
