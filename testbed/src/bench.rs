@@ -8,4 +8,7 @@ mod place;
 mod report;
 mod run;
 
-pub use arguments::BenchArgs;
+pub use arguments::{AllreduceArgs, BenchArgs, Rate, rate};
+pub use place::Place;
+pub use report::Measured;
+pub use run::all as measure;

@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::figures::arguments::FiguresArgs;
 use crate::fraction::Fraction;
 use crate::nmse::{Experiment, Vectors};
+use crate::simulate::SimulateArgs;
 use crate::sweep;
 use crate::table::TableReport;
 
@@ -60,6 +61,8 @@ enum Subcommands {
     Adapt(AdaptArgs),
     /// Measure an all-reduce in real processes, on links of a given rate, against others
     Bench(BenchArgs),
+    /// All-reduces in virtual time: up to 64 workers, any link, who wins where
+    Simulate(Box<SimulateArgs>),
     /// Train asynchronously with double quantization, and compare with full precision
     Async(AsyncArgs),
     /// A worker process of `thc async demo`
@@ -337,6 +340,7 @@ fn execute(command: Subcommands) -> Result<()> {
             print(&experiment.run()?, args.json)
         }
         Subcommands::Bench(args) => args.run(),
+        Subcommands::Simulate(args) => args.run(),
         Subcommands::BenchPart => bench::part::run(),
         Subcommands::Async(args) => args.run(),
         Subcommands::AsyncWorker(args) => {

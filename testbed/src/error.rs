@@ -298,6 +298,9 @@ pub enum Error {
         /// As asked.
         workers: u8,
     },
+    /// A simulation.
+    #[error(transparent)]
+    Simulate(#[from] crate::simulate::SimulateError),
     /// Ctrl-C or a request to end.
     #[error("interrupted")]
     Interrupted,
@@ -320,6 +323,7 @@ impl Error {
             | Self::Delay { .. }
             | Self::Job(_)
             | Self::TooManyBits { .. } => 2,
+            Self::Simulate(error) if error.is_usage() => 2,
             Self::Interrupted => 130,
             _ => 1,
         }

@@ -11,5 +11,6 @@ pub mod figures;
 pub mod fraction;
 pub mod loopback;
 pub mod nmse;
+mod simulate;
 pub mod sweep;
 pub mod table;

@@ -118,7 +118,11 @@ fn size(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
-fn rate(text: &str) -> std::result::Result<Rate, String> {
+/// A rate as it is written.
+///
+/// # Errors
+/// How to write one.
+pub fn rate(text: &str) -> std::result::Result<Rate, String> {
     if text == "loopback" {
         return Ok(Rate(None));
     }

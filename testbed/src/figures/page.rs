@@ -31,16 +31,17 @@ fn table(table: &Table) -> String {
     html + "</tbody></table></div>\n"
 }
 
-/// The page. `command` is what made it.
-pub fn html(figures: &[Figure], command: &str) -> String {
+/// The page: its title, what it is about, and what made it.
+pub fn html(title: &str, about: &str, figures: &[Figure], command: &str) -> String {
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>THC in Rust: figures</title>\
-         <style>{STYLE}</style></head><body>\n<h1>THC in Rust: figures</h1>\n\
-         <p>Errors of compressed all-reduces: THC and what others do. “The paper” is THC: Tensor Homomorphic Compression \
-         (NSDI 2024). Made by <code>{}</code>, version {}; the same command makes the same numbers.</p>\n<ul>\n",
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
+         <style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n\
+         <p>{} Made by <code>{}</code>, version {}; the same command makes the same numbers.</p>\n<ul>\n",
+        escape(about),
         escape(command),
-        env!("CARGO_PKG_VERSION")
+        env!("CARGO_PKG_VERSION"),
+        title = escape(title),
     );
     for figure in figures {
         let _ = writeln!(html, "<li><a href=\"#{}\">{}</a></li>", figure.name, escape(&figure.title));
@@ -83,10 +84,17 @@ mod tests {
             table: Table { header: vec!["h".to_owned()], rows: vec![vec!["<c>".to_owned()]] },
             numbers: serde_json::json!({ "n": 1.5 }),
         };
-        let html = html(&[figure], "thc figures");
-        for part in
-            ["A &lt; B", "one &amp; two", "<svg>1</svg>", "<td>&lt;c&gt;</td>", "&quot;n&quot;: 1.5", "#f"]
-        {
+        let html = html("T & U", "About it.", &[figure], "thc figures");
+        for part in [
+            "<h1>T &amp; U</h1>",
+            "About it.",
+            "A &lt; B",
+            "one &amp; two",
+            "<svg>1</svg>",
+            "<td>&lt;c&gt;</td>",
+            "&quot;n&quot;: 1.5",
+            "#f",
+        ] {
             assert!(html.contains(part), "{part}");
         }
         assert!(!html.contains("<?xml") && !html.contains("http"));

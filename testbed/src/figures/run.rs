@@ -9,6 +9,10 @@ use super::progress::Progress;
 use super::{comparison, distributions, granularity, page, workers};
 use crate::error::{Error, Result};
 
+const TITLE: &str = "THC in Rust: figures";
+const ABOUT: &str = "Errors of compressed all-reduces: THC and what others do. “The paper” is THC: Tensor Homomorphic \
+                     Compression (NSDI 2024).";
+
 /// What to measure.
 pub struct Plan {
     /// Repetitions; `None`: as many as each figure needs.
@@ -64,7 +68,7 @@ pub fn run(plan: &Plan, folder: PathBuf, command: &str, with_page: bool) -> Resu
         files.extend(figure.save(&folder)?);
     }
     if with_page {
-        files.push(write(folder.join("index.html"), &page::html(&figures, command))?);
+        files.push(write(folder.join("index.html"), &page::html(TITLE, ABOUT, &figures, command))?);
     }
     Ok(Made { figures, files })
 }

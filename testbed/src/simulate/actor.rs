@@ -1,0 +1,217 @@
+//! Who acts in a simulated job: workers, which are thc-worker's engine, and shards of servers or a switch, which are the
+//! protocol's aggregator with thc-ps's kernels.
+
+use std::time::Duration;
+
+use thc_protocol::JobId;
+use thc_protocol::aggregator::{Aggregator, Endpoint, Sink};
+use thc_ps::Simd;
+use thc_transport::{PacketIo, Peer, SimIo};
+use thc_worker::{Borrowed, CallOptions, Computed, Engine};
+
+use super::error::SimulateError;
+use super::port::{Leaving, Port};
+use super::settings::Costs;
+
+/// The key of the tensor's error feedback.
+const KEY: u64 = 1;
+
+/// What came of a turn.
+pub struct Turn {
+    /// How long it took.
+    pub took: Duration,
+    /// What leaves during it.
+    pub leaving: Vec<Outgoing>,
+    /// Whether there may be more to do at once.
+    pub again: bool,
+    /// When there is something to do at the latest, whatever comes.
+    pub due: Option<Duration>,
+}
+
+/// What leaves, so much later than the turn began.
+pub struct Outgoing {
+    pub after: Duration,
+    pub what: Packets,
+}
+
+/// Packets on their way out.
+pub enum Packets {
+    /// A run to one receiver.
+    Run(Leaving),
+    /// One packet to several.
+    Copies(Vec<Peer>, Vec<u8>),
+}
+
+/// A worker of the job.
+pub struct Party {
+    engine: Engine<Port>,
+    data: Vec<f32>,
+    call: Option<u64>,
+    feedback: bool,
+    costs: Costs,
+    counted: Computed,
+    /// How long it computes before each all-reduce.
+    pauses: Vec<Duration>,
+    next: Duration,
+    /// When each all-reduce began and ended here.
+    pub began: Vec<Duration>,
+    pub ended: Vec<Duration>,
+}
+
+impl Party {
+    /// A worker that averages `data` as often as there are pauses before.
+    pub fn new(
+        engine: Engine<Port>,
+        data: Vec<f32>,
+        feedback: bool,
+        costs: Costs,
+        pauses: Vec<Duration>,
+    ) -> Self {
+        let next = pauses.first().copied().unwrap_or_default();
+        Self {
+            engine,
+            data,
+            call: None,
+            feedback,
+            costs,
+            counted: Computed::default(),
+            pauses,
+            next,
+            began: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Whether it has done everything.
+    pub fn is_done(&self) -> bool {
+        self.ended.len() == self.pauses.len()
+    }
+
+    /// The tensor: after the end the last mean.
+    pub fn data(&self) -> &[f32] {
+        &self.data
+    }
+
+    /// Packets that were sent again.
+    pub fn repeated(&self) -> u64 {
+        self.engine.stats().retransmissions
+    }
+
+    /// Where it is on the network.
+    pub fn local(&mut self) -> Peer {
+        self.engine.io_mut().local()
+    }
+
+    pub fn turn(&mut self, now: Duration) -> Result<Turn, SimulateError> {
+        if self.call.is_none() && !self.is_done() && now >= self.next {
+            let options = CallOptions { feedback: self.feedback.then_some(KEY), ..CallOptions::default() };
+            let call = self.engine.submit(options, None, self.data.len(), None);
+            self.call = Some(call.map_err(SimulateError::worker)?);
+            self.began.push(now);
+        }
+        let busy = match self.call {
+            Some(call) => self.engine.step(&mut Borrowed::new(call, &mut self.data)),
+            None => self.engine.step(&mut Borrowed::none()),
+        };
+        if let Some(error) = self.engine.failure() {
+            return Err(SimulateError::worker(error.clone()));
+        }
+        let computed = self.engine.computed();
+        let computing = self.costs.of(&self.counted, &computed);
+        self.counted = computed;
+        let (spent, runs) = self.engine.io_mut().end_turn();
+        // A turn that computes has neither received nor sent anything before.
+        let leaving =
+            runs.into_iter().map(|run| Outgoing { after: computing + run.after, what: Packets::Run(run) });
+        let took = computing + spent;
+        let outcome = self.call.and_then(|call| self.engine.take_outcome(call));
+        if let Some(outcome) = outcome {
+            outcome.map_err(SimulateError::worker)?;
+            self.call = None;
+            self.ended.push(now + took);
+            self.next = now + took + self.pauses.get(self.ended.len()).copied().unwrap_or_default();
+        }
+        let start = (self.call.is_none() && !self.is_done()).then_some(self.next);
+        let due = [self.engine.deadline(), start].into_iter().flatten().min();
+        Ok(Turn { took, leaving: leaving.collect(), again: busy, due })
+    }
+
+    /// Puts on the wire what was sent in a turn.
+    pub fn leave(&mut self, packets: &Packets) -> std::io::Result<()> {
+        match packets {
+            Packets::Run(run) => self.engine.io_mut().leave(run),
+            Packets::Copies(..) => Ok(()),
+        }
+    }
+}
+
+/// What a packet costs an aggregator.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketCosts {
+    /// To receive, check and add it.
+    pub receive: Duration,
+    /// More for one that completes a slot.
+    pub complete: Duration,
+    /// For each copy of an answer.
+    pub send: Duration,
+    /// How much later an answer leaves, while others are handled.
+    pub delay: Duration,
+}
+
+/// A shard of a server, or a switch.
+pub struct Desk {
+    io: SimIo,
+    aggregator: Aggregator<Simd>,
+    costs: PacketCosts,
+    /// Packets that were dropped.
+    pub dropped: u64,
+}
+
+struct Out<'a> {
+    costs: &'a PacketCosts,
+    spent: Duration,
+    leaving: Vec<Outgoing>,
+}
+
+impl Out<'_> {
+    fn push(&mut self, to: Vec<Peer>, packet: &[u8]) {
+        self.spent += self.costs.send * to.len() as u32;
+        let what = Packets::Copies(to, packet.to_vec());
+        self.leaving.push(Outgoing { after: self.spent + self.costs.delay, what });
+    }
+}
+
+impl Sink for Out<'_> {
+    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+        self.push(vec![to.addr], packet);
+    }
+
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+        self.spent += self.costs.complete;
+        self.push(members.iter().map(|member| member.addr).collect(), packet);
+    }
+}
+
+impl Desk {
+    pub fn new(io: SimIo, aggregator: Aggregator<Simd>, costs: PacketCosts) -> Self {
+        Self { io, aggregator, costs, dropped: 0 }
+    }
+
+    pub fn turn(&mut self) -> std::io::Result<Turn> {
+        let Self { io, aggregator, costs, dropped } = self;
+        let mut out = Out { costs, spent: Duration::ZERO, leaving: Vec::new() };
+        let got = io.recv_burst(&mut |from, packet| {
+            out.spent += costs.receive;
+            let outcome = aggregator.handle(Endpoint::udp(from), packet, &mut out);
+            *dropped += u64::from(matches!(outcome, thc_protocol::aggregator::Outcome::Dropped(_)));
+        })?;
+        Ok(Turn { took: out.spent, leaving: out.leaving, again: got > 0, due: None })
+    }
+
+    pub fn leave(&mut self, packets: &Packets) -> std::io::Result<()> {
+        match packets {
+            Packets::Run(run) => self.io.send_run(run.to, &run.contents, run.segment),
+            Packets::Copies(to, packet) => self.io.send_run_to_all(to, packet, packet.len()),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! One page of curves: who wins where.
+
+use plotters::style::RGBColor;
+use serde_json::json;
+
+use super::settings::{Layout, Rate, Settings};
+use super::study::{Point, winners};
+use crate::error::Result;
+use crate::figures::chart::{Axis, Chart, Mark, Scale, Series};
+use crate::figures::figure::{Figure, Picture, Table, short};
+use crate::figures::page;
+
+const TITLE: &str = "THC in Rust: simulated all-reduces";
+const ABOUT: &str = "The time of one all-reduce by number of workers, for every rate of the hosts' links: THC by where the \
+                     aggregator is, and rings. THC's packets are those of the real protocol, computed by the real codec, in \
+                     virtual time; rings are the schedule of their messages on the same links.";
+/// Pixels of one chart.
+const SIZE: (u32, u32) = (620, 430);
+/// Charts beside each other.
+const COLUMNS: u32 = 2;
+
+fn style(layout: Layout) -> (RGBColor, Mark) {
+    match layout {
+        Layout::Switch => (RGBColor(30, 120, 200), Mark::Circle),
+        Layout::Colocated => (RGBColor(20, 150, 60), Mark::Square),
+        Layout::Server => (RGBColor(120, 60, 180), Mark::Diamond),
+        Layout::RingFp32 => (RGBColor(120, 120, 120), Mark::Hollow),
+        Layout::RingInt8 => (RGBColor(220, 130, 0), Mark::Triangle),
+    }
+}
+
+fn rates(points: &[Point]) -> Vec<Rate> {
+    let mut rates: Vec<Rate> = points.iter().map(|point| point.case.rate).collect();
+    rates.sort_unstable();
+    rates.dedup();
+    rates
+}
+
+/// One chart for each rate.
+fn charts(points: &[Point]) -> Result<Vec<String>> {
+    let mut layouts: Vec<Layout> = points.iter().map(|point| point.case.layout).collect();
+    layouts.sort_unstable();
+    layouts.dedup();
+    let mut workers: Vec<f64> = points.iter().map(|point| f64::from(point.case.workers)).collect();
+    workers.sort_by(f64::total_cmp);
+    workers.dedup();
+    let ends = (workers.first().copied().unwrap_or(1.0), workers.last().copied().unwrap_or(1.0));
+    let chart = |rate: &Rate| {
+        let here = || points.iter().filter(|point| point.case.rate == *rate);
+        let series = layouts.iter().map(|&layout| {
+            let (color, mark) = style(layout);
+            let of = here().filter(|point| point.case.layout == layout);
+            let mut points: Vec<(f64, f64)> =
+                of.map(|point| (f64::from(point.case.workers), point.seconds * 1e3)).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            Series {
+                name: layout.name().to_owned(),
+                color,
+                mark: Some(mark),
+                dashed: layout.is_ring(),
+                line: true,
+                points,
+            }
+        });
+        let chart = Chart {
+            title: rate.name(),
+            subtitle: format!("{} coordinates, ms", points[0].case.coordinates),
+            x: Axis {
+                label: "workers".to_owned(),
+                range: (ends.0 / 1.15, ends.1 * 1.15),
+                scale: Scale::Log,
+                ticks: workers.clone(),
+            },
+            y: Axis::log("ms", here().map(|point| point.seconds * 1e3)),
+            series: series.filter(|series| !series.points.is_empty()).collect(),
+            notes: Vec::new(),
+            names: 120,
+        };
+        chart.svg("simulate", SIZE)
+    };
+    rates(points).iter().map(chart).collect()
+}
+
+/// All charts in one picture.
+pub fn svg(points: &[Point]) -> Result<String> {
+    let charts = charts(points)?;
+    let columns = COLUMNS.min(charts.len() as u32).max(1);
+    let rows = (charts.len() as u32).div_ceil(columns);
+    let (width, height) = (SIZE.0 * columns, SIZE.1 * rows);
+    let mut svg = format!(
+        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n"
+    );
+    for (place, chart) in (0u32..).zip(&charts) {
+        let (x, y) = (place % columns * SIZE.0, place / columns * SIZE.1);
+        // A document inside another has no XML declaration, but a place.
+        let inner = chart.find("<svg").map_or("", |at| &chart[at..]);
+        svg += &inner.replacen("<svg", &format!("<svg x=\"{x}\" y=\"{y}\""), 1);
+        svg.push('\n');
+    }
+    Ok(svg + "</svg>\n")
+}
+
+/// Milliseconds by rate and workers, a column for each layout.
+pub fn table(points: &[Point]) -> Table {
+    let mut layouts: Vec<Layout> = points.iter().map(|point| point.case.layout).collect();
+    layouts.sort_unstable();
+    layouts.dedup();
+    let names = layouts.iter().map(|layout| format!("{}, ms", layout.name()));
+    let header =
+        ["link, workers".to_owned()].into_iter().chain(names).chain(["quickest".to_owned()]).collect();
+    let row = |(rate, workers, best): (Rate, u16, Layout)| {
+        let cell = |layout: &Layout| {
+            let here = |point: &&Point| {
+                (point.case.rate, point.case.workers, point.case.layout) == (rate, workers, *layout)
+            };
+            points.iter().find(here).map_or("–".to_owned(), |point| short(point.seconds * 1e3))
+        };
+        let name = format!("{}, {workers}", rate.name());
+        [name].into_iter().chain(layouts.iter().map(cell)).chain([best.name().to_owned()]).collect()
+    };
+    Table { header, rows: winners(points).into_iter().map(row).collect() }
+}
+
+/// The page, which needs nothing else.
+pub fn html(settings: &Settings, points: &[Point], command: &str) -> Result<String> {
+    let figure = Figure {
+        name: "simulate",
+        title: "Who wins where".to_owned(),
+        text: vec![
+            "Of tensors longer than a stretch, the stretch is simulated packet by packet; for each coordinate more, time grows as \
+             it did over its second half. A dash: an aggregator takes 64 workers."
+                .to_owned(),
+        ],
+        pictures: vec![Picture { name: "simulate".to_owned(), svg: svg(points)? }],
+        table: table(points),
+        numbers: json!({ "settings": settings, "points": points }),
+    };
+    Ok(page::html(TITLE, ABOUT, &[figure], command))
+}

@@ -1,0 +1,372 @@
+//! One job of a setting: its hosts, its workers, its aggregators, and what they took.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use thc_codec::signs::SignKey;
+use thc_protocol::aggregator::{Aggregator, Endpoint, Shard};
+use thc_protocol::session::{JoinEvent, Joiner, Joiners};
+use thc_protocol::wire::{Header, Kind, Welcome};
+use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
+use thc_ps::{JobSetup, ServerOptions};
+use thc_transport::{Peer, SimConfig, SimNet};
+use thc_worker::{Engine, EngineConfig};
+
+use super::actor::{Desk, PacketCosts, Party};
+use super::cores::Cores;
+use super::error::SimulateError;
+use super::port::Port;
+use super::ring::Ring;
+use super::settings::{Layout, Rate, Settings, SwitchKind, nanos};
+use super::world::World;
+
+/// Workers of one aggregator.
+const MOST: u16 = 64;
+/// Lanes of 8 bits hold the sums of so many workers, by the default table.
+const NARROW: u16 = 17;
+/// Data slots of a server, and blocks of them that each share has at least.
+const SLOTS: u32 = 1024;
+const BLOCKS_EACH: u32 = 2;
+/// The session's cookie, which no configured one may be.
+const SESSION: Cookie = Cookie(0x51B0_51B0);
+const CONFIGURED: u32 = 1;
+/// Bytes of slots that an aggregator may have.
+const MEMORY: usize = 1 << 30;
+/// Results that a worker's receive buffer holds: it is no bound here.
+const CAPACITY: usize = 1 << 20;
+const WORKER_PORT: u16 = 5000;
+const SERVER_PORT: u16 = 9000;
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Case {
+    /// Who adds up.
+    pub layout: Layout,
+    /// n.
+    pub workers: u16,
+    /// Of each link.
+    pub rate: Rate,
+    /// Of the tensor.
+    pub coordinates: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Took {
+    /// Seconds of an all-reduce, from when the last worker began to when the last had the mean: of each round.
+    pub rounds: Vec<f64>,
+    /// Packets on the network, in all rounds.
+    pub packets: u64,
+    /// Packets sent again by workers.
+    pub repeated: u64,
+    /// Packets that aggregators dropped.
+    pub dropped: u64,
+    /// Events of the simulation.
+    pub events: u64,
+    /// Of the last mean, on a few thousand coordinates: every round adds its error. None of a ring.
+    pub nmse: Option<f64>,
+}
+
+impl Took {
+    /// The mean of all rounds but the first, in which windows open and round trips are learned; or that one.
+    pub fn seconds(&self) -> f64 {
+        let rest = if self.rounds.len() > 1 { &self.rounds[1..] } else { &self.rounds[..] };
+        rest.iter().sum::<f64>() / rest.len().max(1) as f64
+    }
+}
+
+/// Coordinates on which the mean is compared with the exact one.
+const CHECKED: usize = 4096;
+
+/// A worker's tensor: numbers in (−1, 1).
+fn tensor(worker: u16, coordinates: usize) -> impl Iterator<Item = f32> {
+    let signs = SignKey { job_seed: 0x5130, round: worker.into(), partition: 0 }.signs();
+    (0..coordinates as u64).map(move |index| (signs.word(index) >> 40) as f32 / (1 << 23) as f32 - 1.0)
+}
+
+/// Where a host is.
+fn address(host: u16) -> Ipv4Addr {
+    let [high, low] = host.to_be_bytes();
+    Ipv4Addr::new(10, 1, high, low)
+}
+
+/// How long each worker computes before each all-reduce.
+fn pauses(settings: &Settings, workers: u16) -> Vec<Vec<Duration>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(settings.seed ^ 0x5713_A661);
+    let mut pause = || {
+        let spread = 1.0 + settings.compute_spread * rng.random_range(-1.0..=1.0);
+        let slow = if rng.random::<f64>() < settings.stragglers { settings.slowdown } else { 1.0 };
+        Duration::from_secs_f64(settings.compute_ms / 1e3 * spread * slow)
+    };
+    (0..workers).map(|_| (0..settings.rounds).map(|_| pause()).collect()).collect()
+}
+
+/// What the server's file would say.
+fn configured(settings: &Settings, case: &Case, shares: &[SocketAddrV4]) -> Result<JobSetup, SimulateError> {
+    let refuse = |reason: String| SimulateError::Job { workers: case.workers, reason };
+    let mut text = String::from("shards = 1\n");
+    if shares.len() > 1 {
+        let list: Vec<String> = shares.iter().map(|at| format!("\"{at}\"")).collect();
+        text += &format!("share = \"0/{}\"\nshares = [{}]\n", shares.len(), list.join(", "));
+    }
+    text += &format!("[[job]]\njob = 1\ncookie = {CONFIGURED}\nworkers = {}\n", case.workers);
+    if case.workers > NARROW && !settings.job.contains_key("lane") {
+        text += "lane = 16\n";
+    }
+    if shares.len() > 1 && !settings.job.contains_key("data_slots") {
+        // thc-ps has up to twice as many: every share, and there are as many as workers, would have memory for all.
+        text += &format!(
+            "data_slots = {}\n",
+            SLOTS.max(BLOCKS_EACH * u32::from(Shard::BLOCK) * shares.len() as u32)
+        );
+    }
+    for (key, value) in &settings.job {
+        text += &format!("{key} = {value}\n");
+    }
+    let options = ServerOptions::parse(&text).map_err(|error| refuse(error.to_string()))?;
+    let config = options.validate().map_err(|error| refuse(error.to_string()))?;
+    config.jobs.into_iter().next().ok_or_else(|| refuse("there is none".to_owned()))
+}
+
+/// A worker that has been let in everywhere, as P22 to P24 would.
+fn welcomed(welcome: &Welcome, setup: &JobSetup, worker: u16, workers: u16) -> Option<Joiners> {
+    let (nonce, number) = (u64::from(worker) + 1, WorkerId(worker as u8));
+    let joiner = Joiner::new(setup.config.job, number, Cookie(CONFIGURED), nonce, 0, Duration::ZERO);
+    let mut joiners = Joiners::new(joiner);
+    let header = Header {
+        kind: Kind::Welcome,
+        flags: 0,
+        num_workers: workers as u8,
+        job: setup.config.job,
+        worker: number,
+        table: TableId(0),
+        cookie: SESSION,
+        round: Round(0),
+        slot: SlotId(0),
+        count: 0,
+    };
+    let body = Welcome { nonce, ..*welcome }.to_bytes();
+    let mut packet = vec![0; thc_protocol::wire::HEADER_LEN + body.len()];
+    let packet = header.emit_packet(&mut packet, &body);
+    let servers = usize::from(welcome.shares.servers());
+    let last = (0..servers).filter_map(|share| joiners.handle(Duration::ZERO, share, packet)).last();
+    matches!(last, Some(JoinEvent::Welcome(..))).then_some(joiners)
+}
+
+/// Simulates a case, all of its tensor packet by packet.
+///
+/// # Errors
+/// A setting that makes no job, or a failure of a worker.
+pub fn simulate(settings: &Settings, case: &Case) -> Result<Took, SimulateError> {
+    if case.layout.is_ring() {
+        return Ok(ring(settings, case));
+    }
+    if case.workers > MOST {
+        return Err(SimulateError::TooMany { workers: case.workers, layout: case.layout });
+    }
+    let net = SimNet::new(SimConfig {
+        seed: settings.seed,
+        latency: nanos(settings.latency_us * 1e3),
+        loss: settings.loss,
+        framing: settings.framing as usize,
+        queue_packets: settings.queue as usize,
+        checksums: false,
+        ..SimConfig::default()
+    });
+    let n = case.workers;
+    let colocated = case.layout == Layout::Colocated;
+    let servers: Vec<SocketAddrV4> = match colocated {
+        true => (0..n).map(|host| SocketAddrV4::new(address(host), SERVER_PORT)).collect(),
+        false => vec![SocketAddrV4::new(address(n), SERVER_PORT)],
+    };
+    let setup = configured(settings, case, &servers)?;
+    let mut world = World::new(net.clone(), nanos(settings.costs.wake_us * 1e3));
+    let shared = (settings.shared_cores > 0).then(|| world.cores(settings.shared_cores.into()));
+    let mut own: Vec<usize> = Vec::new();
+    for host in 0..n {
+        world.host(address(host), Some(case.rate.0));
+        own.push(shared.unwrap_or_else(|| world.cores(settings.cores.into())));
+    }
+    if !colocated {
+        let rate = (case.layout == Layout::Server).then_some(case.rate.0);
+        world.host(address(n), rate);
+        let is_p4 = case.layout == Layout::Switch && settings.switch == SwitchKind::P4;
+        own.push(match shared {
+            Some(shared) if !is_p4 => shared,
+            // One thing after the other in a pipe; a server has the cores of a host.
+            _ if is_p4 => world.cores(1),
+            _ => world.cores(settings.cores.into()),
+        });
+    }
+    let members: Vec<Peer> = (0..n).map(|host| SocketAddrV4::new(address(host), WORKER_PORT)).collect();
+    desks(settings, case, &setup, &net, &mut world, &servers, &members, &own)?;
+    let parties = parties(settings, case, &setup, &net, servers[0])?;
+    for (host, party) in parties.into_iter().enumerate() {
+        world.add_party(party, own[host]);
+    }
+    world.run()?;
+    report(settings, case, &world)
+}
+
+/// The aggregators.
+#[allow(clippy::too_many_arguments, reason = "what there is of a job")]
+fn desks(
+    settings: &Settings,
+    case: &Case,
+    setup: &JobSetup,
+    net: &SimNet,
+    world: &mut World,
+    servers: &[SocketAddrV4],
+    members: &[Peer],
+    own: &[usize],
+) -> Result<(), SimulateError> {
+    let refuse = |reason: String| SimulateError::Job { workers: case.workers, reason };
+    let costs = &settings.costs;
+    let packet_costs = match (case.layout, settings.switch) {
+        (Layout::Switch, SwitchKind::P4) => PacketCosts {
+            receive: nanos(settings.pass_ns * f64::from(settings.passes)),
+            complete: nanos(settings.pass_ns * f64::from(settings.result_passes)),
+            send: Duration::ZERO,
+            delay: nanos(settings.pass_latency_ns * f64::from(settings.passes + settings.result_passes)),
+        },
+        _ => PacketCosts {
+            receive: nanos(costs.server_receive_ns),
+            complete: Duration::ZERO,
+            send: nanos(costs.server_send_ns),
+            delay: Duration::ZERO,
+        },
+    };
+    for (share, &base) in servers.iter().enumerate() {
+        for (port, shard) in Shard::all(setup.welcome.shards).enumerate() {
+            let at = SocketAddrV4::new(*base.ip(), base.port() + port as u16);
+            let mut aggregator = Aggregator::new(shard, MEMORY);
+            for table in setup.welcome.tables.iter() {
+                aggregator
+                    .install_table(table.id, table.into())
+                    .map_err(|error| refuse(error.to_string()))?;
+            }
+            let mut config = setup.config.clone();
+            config.cookie = SESSION;
+            let job = config.job;
+            aggregator.install_job(config).map_err(|error| refuse(error.to_string()))?;
+            for (worker, &member) in (0u8..).zip(members) {
+                aggregator
+                    .set_member(job, WorkerId(worker), Endpoint::udp(member))
+                    .map_err(|error| refuse(error.to_string()))?;
+            }
+            let cores = own[if servers.len() > 1 { share } else { usize::from(case.workers) }];
+            world.add_desk(at, Desk::new(net.endpoint(at), aggregator, packet_costs), cores);
+        }
+    }
+    Ok(())
+}
+
+/// The workers.
+fn parties(
+    settings: &Settings,
+    case: &Case,
+    setup: &JobSetup,
+    net: &SimNet,
+    ps: SocketAddrV4,
+) -> Result<Vec<Party>, SimulateError> {
+    let n = case.workers;
+    let welcome = Welcome { session: SESSION, ..setup.welcome };
+    let costs = settings.costs;
+    let mut parties = Vec::new();
+    for (worker, pauses) in (0..n).zip(pauses(settings, n)) {
+        let at = SocketAddrV4::new(address(worker), WORKER_PORT);
+        let port = Port::new(net.endpoint(at), nanos(costs.send_ns), nanos(costs.receive_ns));
+        let unwelcome = || SimulateError::Job { workers: n, reason: "its WELCOME is none".to_owned() };
+        let joiners = welcomed(&welcome, setup, worker, n).ok_or_else(unwelcome)?;
+        let config = EngineConfig {
+            ps,
+            job: setup.config.job,
+            worker: WorkerId(worker as u8),
+            timeout: Duration::from_secs(600),
+            min_rto: Duration::from_millis(20),
+            seed: Some(settings.seed.wrapping_add(worker.into())),
+            threads: 1,
+        };
+        let engine = Engine::new(port, config, joiners, &welcome, n as u8, CAPACITY);
+        let engine = engine.map_err(SimulateError::worker)?;
+        let data = tensor(worker, case.coordinates as usize).collect();
+        parties.push(Party::new(engine, data, settings.feedback, costs, pauses));
+    }
+    Ok(parties)
+}
+
+fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took, SimulateError> {
+    let parties: Vec<&Party> = world.parties().collect();
+    let latest =
+        |of: &dyn Fn(&Party) -> Duration| parties.iter().map(|party| of(party)).max().unwrap_or_default();
+    let rounds = (0..settings.rounds as usize).map(|round| {
+        let (began, ended) = (latest(&|party| party.began[round]), latest(&|party| party.ended[round]));
+        ended.saturating_sub(began).as_secs_f64()
+    });
+    let first = parties[0].data();
+    let same = |party: &Party| first.iter().zip(party.data()).all(|(a, b)| a.to_bits() == b.to_bits());
+    if is_exact(settings) && !parties.iter().all(|party| same(party)) {
+        return Err(SimulateError::Different);
+    }
+    let mut exact = vec![0.0; CHECKED.min(first.len())];
+    for worker in 0..case.workers {
+        let tensor = tensor(worker, exact.len());
+        exact.iter_mut().zip(tensor).for_each(|(sum, x)| *sum += f64::from(x) / f64::from(case.workers));
+    }
+    let error: f64 = exact.iter().zip(first).map(|(mean, got)| (f64::from(*got) - mean).powi(2)).sum();
+    let norm: f64 = exact.iter().map(|mean| mean * mean).sum();
+    Ok(Took {
+        rounds: rounds.collect(),
+        packets: world.packets(),
+        repeated: parties.iter().map(|party| party.repeated()).sum(),
+        dropped: world.dropped(),
+        events: world.events(),
+        nmse: (norm > 0.0).then_some(error / norm),
+    })
+}
+
+/// Whether all workers must have the same bits: all loss policies but `best-effort` and a quorum below n promise that.
+fn is_exact(settings: &Settings) -> bool {
+    !settings.job.contains_key("quorum") && !settings.job.contains_key("policy")
+}
+
+/// The schedule of a ring's messages on the same links and cores.
+fn ring(settings: &Settings, case: &Case) -> Took {
+    let costs = &settings.costs;
+    let int8 = case.layout == Layout::RingInt8;
+    let n = usize::from(case.workers);
+    let threads = f64::from(costs.threads);
+    let ring = Ring {
+        workers: n,
+        coordinates: case.coordinates,
+        // A scale for each 2048 coordinates, as PCCL and others have it.
+        bytes: if int8 { 1.0 + 4.0 / 2048.0 } else { 4.0 },
+        rate: case.rate.0 as f64,
+        framing: settings.framing.into(),
+        latency: nanos(settings.latency_us * 1e3),
+        wake: nanos(costs.wake_us * 1e3),
+        byte_ns: costs.tcp_byte_ns,
+        add_ns: if int8 { costs.requantize_ns } else { costs.add_ns } / threads,
+        take_ns: if int8 { costs.add_ns / threads } else { 0.0 },
+    };
+    let pauses = pauses(settings, case.workers);
+    let mut begins: Vec<Duration> = vec![Duration::ZERO; n];
+    let pool = if settings.shared_cores > 0 { settings.shared_cores } else { settings.cores };
+    let count = if settings.shared_cores > 0 { 1 } else { n };
+    let mut cores = vec![Cores::new(pool.into()); count];
+    let mut rounds = Vec::new();
+    for round in 0..settings.rounds as usize {
+        for (begin, pauses) in begins.iter_mut().zip(&pauses) {
+            *begin += pauses[round];
+        }
+        let last = begins.iter().max().copied().unwrap_or_default();
+        begins = ring.ends(&begins, &mut cores, |rank| rank % count);
+        let end = begins.iter().max().copied().unwrap_or_default();
+        rounds.push(end.saturating_sub(last).as_secs_f64());
+    }
+    let messages = (rounds.len() * n * 2 * (n - 1)) as u64;
+    Took { rounds, packets: messages, repeated: 0, dropped: 0, events: messages, nmse: None }
+}

@@ -1,0 +1,126 @@
+//! What was simulated, beside what the paper published.
+
+use plotters::style::RGBColor;
+use serde::Serialize;
+
+use super::run::{Outcome, Training};
+use super::scheme::Scheme;
+use super::workload::Times;
+use crate::error::Result;
+use crate::figures::chart::{Axis, Chart, Mark, Scale, Series};
+use crate::figures::figure::{Table, short};
+use crate::simulate::settings::Rate;
+
+/// A training and what came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// None of a link that changes.
+    rate: Option<Rate>,
+    blocks: u8,
+    workers: usize,
+    times: Times,
+    seconds: f64,
+    #[serde(flatten)]
+    outcome: Outcome,
+    /// Iterations as the paper has them for the same setting.
+    published_rounds: Option<u64>,
+    /// Utilization likewise.
+    published_utilization: Option<f64>,
+}
+
+/// Section 5.2.2 has Fig. 10 in words, 5.2.5 Fig. 13 as shares of 32 bits' 39 iterations.
+fn published(scheme: Scheme, times: Times) -> (Option<u64>, Option<f64>) {
+    match (scheme, times) {
+        (Scheme::Plain, Times::Uniform) => (Some(39), Some(0.90)),
+        (Scheme::Fixed4, Times::Uniform) => (Some(130), None),
+        (Scheme::Aqgb, Times::Uniform) => (Some(127), Some(0.77)),
+        _ => (None, None),
+    }
+}
+
+impl Entry {
+    pub fn new(rate: Option<Rate>, blocks: u8, training: &Training, outcome: Outcome) -> Self {
+        let same = rate == Some(Rate(2_500_000_000))
+            && (blocks, training.workers, training.seconds) == (4, 16, 200.0);
+        let known = if same { published(training.scheme, training.times) } else { (None, None) };
+        Self {
+            rate,
+            blocks,
+            workers: training.workers,
+            times: training.times,
+            seconds: training.seconds,
+            outcome,
+            published_rounds: known.0,
+            published_utilization: known.1,
+        }
+    }
+}
+
+/// A table, and what to think of the published column.
+pub fn text(entries: &[Entry]) -> String {
+    let header = [
+        "link, blocks, scheme",
+        "rounds",
+        "published",
+        "T_wait / T_comp",
+        "utilization",
+        "published",
+        "ROW",
+        "OSF",
+        "bits sent",
+    ];
+    let row = |entry: &Entry| {
+        let link = entry.rate.map_or("changing".to_owned(), Rate::name);
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        vec![
+            format!("{link}, {}, {}", entry.blocks, entry.outcome.scheme.name()),
+            entry.outcome.rounds.to_string(),
+            entry.published_rounds.map_or(String::new(), |rounds| rounds.to_string()),
+            short(entry.outcome.waiting),
+            percent(entry.outcome.utilization),
+            entry.published_utilization.map_or(String::new(), percent),
+            entry.outcome.row.map_or("–".to_owned(), short),
+            format!("{:.3}", entry.outcome.osf),
+            format!("{:.1}", entry.outcome.bits),
+        ]
+    };
+    let table = Table { header: header.map(str::to_owned).to_vec(), rows: entries.iter().map(row).collect() }
+        .to_text();
+    if entries.iter().any(|entry| entry.times == Times::Stragglers) {
+        return table
+            + "Published, with stragglers: 4 bit 125.6 % and AQGB 118.0 % more rounds than 32 bit (Fig. 13).\n";
+    }
+    table
+}
+
+/// The first stage's ratio over time.
+pub fn svg(entries: &[Entry]) -> Result<String> {
+    let colours =
+        [RGBColor(30, 120, 200), RGBColor(200, 60, 20), RGBColor(20, 150, 60), RGBColor(120, 60, 180)];
+    let series = entries.iter().zip(colours.iter().cycle()).map(|(entry, color)| Series {
+        name: entry.outcome.scheme.name().to_owned(),
+        color: *color,
+        mark: Some(Mark::Circle),
+        dashed: false,
+        line: false,
+        points: entry.outcome.ratios.clone(),
+    });
+    let seconds = entries.iter().map(|entry| entry.seconds).fold(1.0, f64::max);
+    let ticks = |most: f64| (0..=10).map(|i| most * f64::from(i) / 10.0).collect();
+    let axis = |label: &str, most: f64| Axis {
+        label: label.to_owned(),
+        range: (0.0, most),
+        scale: Scale::Linear,
+        ticks: ticks(most),
+    };
+    let chart = Chart {
+        title: "Quantization ratio of the first stage".to_owned(),
+        subtitle: "one worker; a point for each block that it sends".to_owned(),
+        x: axis("seconds", seconds),
+        y: axis("ratio", 1.0),
+        series: series.collect(),
+        notes: Vec::new(),
+        names: 160,
+    };
+    chart.svg("row", (980, 420))
+}

@@ -1,0 +1,247 @@
+//! A job in virtual time: hosts with links and cores, on them workers and aggregators.
+//!
+//! Three things make time pass: packets on links, computing, and waiting. Each actor takes its turns on a core of its host, one
+//! after the other; what it sends leaves when that much of its turn is over.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use thc_transport::{Peer, SimNet};
+
+use super::actor::{Desk, Outgoing, Packets, Party, Turn};
+use super::cores::Cores;
+use super::error::SimulateError;
+
+/// Time that no job takes: nothing goes on any more.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+enum Actor {
+    Party(Box<Party>),
+    Desk(Box<Desk>),
+}
+
+struct Placed {
+    actor: Actor,
+    /// Whose cores it takes its turns on.
+    cores: usize,
+    /// When its last turn ends.
+    busy_until: Duration,
+    /// When its next one is planned.
+    planned: Option<Duration>,
+}
+
+/// What waits for its time, in the order in which it was planned where times are the same.
+struct Event<T> {
+    at: Duration,
+    order: u64,
+    what: T,
+}
+
+impl<T> PartialEq for Event<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+
+impl<T> Eq for Event<T> {}
+
+impl<T> PartialOrd for Event<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Event<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// Everything that there is.
+pub struct World {
+    net: SimNet,
+    cores: Vec<Cores>,
+    actors: Vec<Placed>,
+    by_address: HashMap<Peer, usize>,
+    wakes: BinaryHeap<Reverse<Event<usize>>>,
+    departures: BinaryHeap<Reverse<Event<(usize, Packets)>>>,
+    order: u64,
+    /// How long after a packet came somebody who waited for it runs.
+    wake: Duration,
+    events: u64,
+    open: usize,
+}
+
+impl World {
+    /// Nobody, on this network.
+    pub fn new(net: SimNet, wake: Duration) -> Self {
+        net.take_arrivals(&mut Vec::new());
+        Self {
+            net,
+            cores: Vec::new(),
+            actors: Vec::new(),
+            by_address: HashMap::new(),
+            wakes: BinaryHeap::new(),
+            departures: BinaryHeap::new(),
+            order: 0,
+            wake,
+            events: 0,
+            open: 0,
+        }
+    }
+
+    /// A link of so many bits a second each way; all endpoints at this address share it.
+    pub fn host(&self, address: Ipv4Addr, rate: Option<u64>) {
+        self.net.set_host(address, rate);
+    }
+
+    /// So many cores, for the actors that are given their number.
+    pub fn cores(&mut self, count: usize) -> usize {
+        self.cores.push(Cores::new(count));
+        self.cores.len() - 1
+    }
+
+    /// A worker, which begins at once.
+    pub fn add_party(&mut self, mut party: Party, cores: usize) {
+        let at = party.local();
+        self.open += 1;
+        self.add(at, Actor::Party(Box::new(party)), cores);
+    }
+
+    /// A shard at an address.
+    pub fn add_desk(&mut self, at: Peer, desk: Desk, cores: usize) {
+        self.add(at, Actor::Desk(Box::new(desk)), cores);
+    }
+
+    fn add(&mut self, at: Peer, actor: Actor, cores: usize) {
+        let number = self.actors.len();
+        self.by_address.insert(at, number);
+        self.actors.push(Placed { actor, cores, busy_until: Duration::ZERO, planned: None });
+        self.plan(number, Duration::ZERO);
+    }
+
+    /// The workers, in the order in which they came.
+    pub fn parties(&self) -> impl Iterator<Item = &Party> {
+        self.actors.iter().filter_map(|placed| match &placed.actor {
+            Actor::Party(party) => Some(&**party),
+            Actor::Desk(_) => None,
+        })
+    }
+
+    /// Packets that aggregators dropped.
+    pub fn dropped(&self) -> u64 {
+        let of = |placed: &Placed| match &placed.actor {
+            Actor::Party(_) => 0,
+            Actor::Desk(desk) => desk.dropped,
+        };
+        self.actors.iter().map(of).sum()
+    }
+
+    /// Packets on the network and turns so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Packets that were sent.
+    pub fn packets(&self) -> u64 {
+        self.net.stats().sent
+    }
+
+    fn next_order(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
+    /// Has an actor take a turn at `at`, unless it takes one before.
+    fn plan(&mut self, number: usize, at: Duration) {
+        let placed = &mut self.actors[number];
+        let at = at.max(placed.busy_until);
+        if placed.planned.is_some_and(|planned| planned <= at) {
+            return;
+        }
+        placed.planned = Some(at);
+        let order = self.next_order();
+        self.wakes.push(Reverse(Event { at, order, what: number }));
+    }
+
+    /// Until all workers have done everything.
+    ///
+    /// # Errors
+    /// A worker's failure, or nothing goes on any more.
+    pub fn run(&mut self) -> Result<(), SimulateError> {
+        let mut arrivals = Vec::new();
+        while self.open > 0 {
+            self.events += 1;
+            let departure = self.departures.peek().map(|Reverse(event)| event.at);
+            let network = self.net.next_event();
+            let wake = self.wakes.peek().map(|Reverse(event)| event.at);
+            let now = [departure, network, wake].into_iter().flatten().min();
+            let Some(now) = now.filter(|now| *now < PATIENCE) else {
+                return Err(SimulateError::Stalled { open: self.open });
+            };
+            if departure == Some(now) {
+                self.net.advance_to(now);
+                if let Some(Reverse(Event { what: (number, packets), .. })) = self.departures.pop() {
+                    let sent = match &mut self.actors[number].actor {
+                        Actor::Party(party) => party.leave(&packets),
+                        Actor::Desk(desk) => desk.leave(&packets),
+                    };
+                    sent.map_err(SimulateError::Network)?;
+                }
+            } else if network == Some(now) {
+                self.net.advance_to(now);
+            } else if let Some(Reverse(Event { what: number, .. })) = self.wakes.pop() {
+                self.net.advance_to(now);
+                self.turn(number, now)?;
+            }
+            self.net.take_arrivals(&mut arrivals);
+            for at in arrivals.drain(..) {
+                if let Some(&number) = self.by_address.get(&at) {
+                    // Whoever is at work looks again anyway; who sleeps is woken.
+                    let asleep = self.actors[number].busy_until < now;
+                    self.plan(number, if asleep { now + self.wake } else { now });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, number: usize, now: Duration) -> Result<(), SimulateError> {
+        let placed = &mut self.actors[number];
+        if placed.planned != Some(now) {
+            return Ok(());
+        }
+        placed.planned = None;
+        let (free, core) = self.cores[placed.cores].next(now);
+        if free > now {
+            self.plan(number, free);
+            return Ok(());
+        }
+        let (turn, done) = match &mut placed.actor {
+            Actor::Desk(desk) => (desk.turn().map_err(SimulateError::Network)?, false),
+            Actor::Party(party) => {
+                let before = party.is_done();
+                (party.turn(now)?, party.is_done() && !before)
+            }
+        };
+        let Turn { took, leaving, again, due } = turn;
+        let until = now + took;
+        placed.busy_until = until;
+        let cores = placed.cores;
+        self.open -= usize::from(done);
+        self.cores[cores].occupy(core, until);
+        for Outgoing { after, what } in leaving {
+            let order = self.next_order();
+            self.departures.push(Reverse(Event { at: now + after, order, what: (number, what) }));
+        }
+        if again {
+            self.plan(number, until);
+        } else if let Some(due) = due {
+            // What is due at once and cannot be done yet waits for something to come.
+            self.plan(number, due.max(until).max(now + Duration::from_nanos(1)));
+        }
+        Ok(())
+    }
+}
