@@ -57,6 +57,19 @@ fn shaped_hosts_have_a_limit_and_leave_nothing() {
 }
 
 #[test]
+fn two_jobs_at_the_same_time_have_a_mean_each() {
+    let output = bench(
+        &"--rate loopback --workers 2 --size 256KiB --repeat 1 --jobs 1,2 --place switch,colocated --json"
+            .split(' ')
+            .collect::<Vec<_>>(),
+    );
+    let found = measured(&output);
+    let jobs: Vec<u64> = found.iter().map(|setting| setting["jobs"].as_u64().unwrap()).collect();
+    assert_eq!(jobs, [1, 2, 1, 2]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2 jobs of 2 workers"), "{output:?}");
+}
+
+#[test]
 fn what_makes_no_sense_is_a_line_and_exit_status_2() {
     for (args, says) in [
         (&["--workers", "1"][..], "one worker has nobody to share a server with"),
@@ -67,6 +80,7 @@ fn what_makes_no_sense_is_a_line_and_exit_status_2() {
         (&["--place", "moon"], "moon"),
         (&["--server", "slots"], "KEY=VALUE"),
         (&["--repeat", "0"], "0 is not in"),
+        (&["--jobs", "0"], "0 is not in"),
     ] {
         let output = bench(args);
         let said = String::from_utf8_lossy(&output.stderr);

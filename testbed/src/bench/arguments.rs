@@ -39,7 +39,8 @@ repetition\nfills the tensor, waits for all processes, and takes the time until 
 take turns. All processes share this machine's cores: more workers than cores measure these.\n\n\
 Examples:\n  thc bench allreduce\n  thc bench allreduce --workers 4,8 --rate 1gbit,10gbit --place switch,colocated,server --against gloo\n  \
 thc bench allreduce --size 64KiB,1MiB,16MiB,256MiB --plot sizes.svg --json > sizes.json\n  \
-thc bench allreduce --rate loopback --workers 2      (no namespaces, no root)"
+thc bench allreduce --rate loopback --workers 2      (no namespaces, no root)\n  \
+thc bench allreduce --jobs 1,2                       (what two groups on one server cost each other)"
 )]
 pub struct AllreduceArgs {
     /// Workers; several numbers are measured one after the other, as are several of all that follow
@@ -55,6 +56,9 @@ pub struct AllreduceArgs {
     /// Where the aggregator is
     #[arg(long, value_enum, value_name = "PLACE,…", default_value = "colocated", value_delimiter = ',')]
     pub place: Vec<Place>,
+    /// Jobs that reduce at the same time on the same server or shares, each with as many workers of its own on the same hosts
+    #[arg(long, value_name = "NUMBER,…", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=8))]
+    pub jobs: Vec<u16>,
     /// Compare with another all-reduce; it needs a Python with torch (THC_PYTHON, by default /usr/bin/python3)
     #[arg(long, value_enum, value_name = "OTHER")]
     pub against: Option<Other>,

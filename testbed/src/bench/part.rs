@@ -32,6 +32,8 @@ pub struct Part {
 /// What a worker is to do.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct WorkerPart {
+    /// Its job's number.
+    pub job: u16,
     /// Its number.
     pub number: u8,
     /// n.
@@ -107,6 +109,7 @@ pub fn run() -> Result<()> {
 fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
     let mut config = GroupConfig {
         ps: part.ps,
+        job: part.job,
         worker: part.number,
         cookie: part.cookie,
         timeout: Duration::from_secs(60),

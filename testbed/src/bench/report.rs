@@ -22,6 +22,8 @@ pub struct Measured {
     pub rate: Option<u64>,
     /// Where the aggregator was.
     pub place: Place,
+    /// Jobs that reduced at the same time; seconds are until all have their means.
+    pub jobs: u16,
     /// Repetitions.
     pub repeat: usize,
     /// The median.
@@ -71,6 +73,7 @@ impl Measured {
             bytes,
             rate: rate.0,
             place,
+            jobs: 1,
             repeat: turns.len(),
             seconds: median(turns.iter().map(|turn| turn.seconds)),
             spread: spread(turns),
@@ -88,6 +91,7 @@ impl Measured {
         let ms = |seconds: f64| format!("{:.*}", if seconds < 0.01 { 2 } else { 1 }, seconds * 1e3);
         let against = self.against_seconds;
         vec![
+            self.jobs.to_string(),
             self.workers.to_string(),
             bytes(self.bytes),
             Rate(self.rate).name(),
@@ -106,13 +110,14 @@ impl Measured {
     /// It in a line.
     pub fn line(&self) -> String {
         let cells = self.cells();
+        let jobs = if self.jobs > 1 { format!("{} jobs of ", self.jobs) } else { String::new() };
         let mut line =
-            format!("{} workers, {}, {}, {}: {} ms", cells[0], cells[1], cells[2], cells[3], cells[4]);
+            format!("{jobs}{} workers, {}, {}, {}: {} ms", cells[1], cells[2], cells[3], cells[4], cells[5]);
         if self.against_seconds.is_some() {
-            line += &format!(", against {} ms: {}", cells[5], cells[6]);
+            line += &format!(", against {} ms: {}", cells[6], cells[7]);
         }
         if self.limit_seconds.is_some() {
-            line += &format!(", {} of the link's limit of {} ms", cells[8], cells[7]);
+            line += &format!(", {} of the link's limit of {} ms", cells[9], cells[8]);
         }
         line
     }
@@ -136,6 +141,7 @@ fn table(found: &[Measured]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN);
     table.set_header([
+        "jobs",
         "workers",
         "size",
         "link",

@@ -51,12 +51,14 @@ struct Setting {
     bytes: u64,
     rate: Rate,
     place: Place,
+    jobs: u16,
 }
 
 impl Setting {
     fn name(&self) -> String {
         let size = bytes(self.bytes);
-        format!("{} workers, {size}, {}, {}", self.workers, self.rate.name(), self.place.name())
+        let jobs = if self.jobs > 1 { format!("{} jobs of ", self.jobs) } else { String::new() };
+        format!("{jobs}{} workers, {size}, {}, {}", self.workers, self.rate.name(), self.place.name())
     }
 }
 
@@ -84,7 +86,9 @@ pub fn all(args: &AllreduceArgs) -> Result<Vec<Measured>> {
                     if place == Place::Colocated && workers < 2 {
                         return Err(Error::OneWorker { instead: "--place switch" });
                     }
-                    settings.push(Setting { workers, bytes: size, rate, place });
+                    for &jobs in &args.jobs {
+                        settings.push(Setting { workers, bytes: size, rate, place, jobs });
+                    }
                 }
             }
         }
@@ -166,7 +170,7 @@ fn server(
         let list: Vec<String> = all.iter().map(|at| format!("\"{at}\"")).collect();
         own += &format!("share = \"{share}/{}\"\nshares = [{}]\n", all.len(), list.join(", "));
     }
-    let mut job = format!("[[job]]\njob = 1\ncookie = {cookie}\nworkers = {}\n", setting.workers);
+    let mut job = format!("cookie = {cookie}\nworkers = {}\n", setting.workers);
     if setting.workers > NARROW && !args.server.iter().any(|(key, _)| key == "lane") {
         job += "lane = 16\n";
     }
@@ -175,7 +179,7 @@ fn server(
         let to = if JOB_KEYS.contains(&key.as_str()) { &mut job } else { &mut own };
         *to += &format!("{key} = {quoted}\n");
     }
-    own + &job
+    own + &(1..=setting.jobs).map(|number| format!("[[job]]\njob = {number}\n{job}")).collect::<String>()
 }
 
 fn one(
@@ -207,10 +211,14 @@ fn one(
         return Err(Error::OneWorker { instead: "--place switch" });
     };
     let mut workers = Crew::new(Arc::clone(interrupted));
-    for number in 0..setting.workers {
+    let all = (1..=setting.jobs).flat_map(|job| (0..setting.workers).map(move |number| (job, number)));
+    for (job, number) in all {
         let own = usize::from(number);
-        let share = shares.get(own).map(|at| server(args, setting, cookie, *at, Some((own, &shares))));
+        // Those of the first job have the shares.
+        let at = shares.get(own).filter(|_| job == 1);
+        let share = at.map(|at| server(args, setting, cookie, *at, Some((own, &shares))));
         let worker = WorkerPart {
+            job,
             number,
             workers: setting.workers,
             ps,
@@ -223,7 +231,8 @@ fn one(
         let part = Part { server: share, worker: Some(worker) };
         let mut command = site.command(own, &program);
         command.arg("bench-part");
-        workers.start(format!("worker {number}"), &mut command, &json!(part))?;
+        let name = if setting.jobs > 1 { format!(" of job {job}") } else { String::new() };
+        workers.start(format!("worker {number}{name}"), &mut command, &json!(part))?;
     }
     workers.answers()?;
     let mut other = match args.against {
@@ -256,8 +265,11 @@ fn one(
         bar.inc(1);
     }
     drop(workers);
-    let limit = setting.rate.0.map(|bits| setting.place.limit(setting.workers, coordinates, bits));
-    Ok(Measured::new(setting.workers, setting.bytes, setting.rate, setting.place, &turns, &against, limit))
+    let all = coordinates * usize::from(setting.jobs);
+    let limit = setting.rate.0.map(|bits| setting.place.limit(setting.workers, all, bits));
+    let measured =
+        Measured::new(setting.workers, setting.bytes, setting.rate, setting.place, &turns, &against, limit);
+    Ok(Measured { jobs: setting.jobs, ..measured })
 }
 
 /// What a repetition took, for each all-reduce.
@@ -293,8 +305,8 @@ impl Turn {
 
 /// All workers have the same mean, and it is one.
 fn check(setting: &Setting, answers: &[Value], calls: u32) -> Result<()> {
-    let sums: Vec<&Value> = answers.iter().map(|answer| &answer["checksum"]).collect();
-    if sums.iter().any(|sum| *sum != sums[0]) {
+    let differ = |of_job: &[Value]| of_job.iter().any(|answer| answer["checksum"] != of_job[0]["checksum"]);
+    if answers.chunks(setting.workers.into()).any(differ) {
         return Err(Error::Measured(format!("{}: the workers have different means", setting.name())));
     }
     // Of several in a row, the later ones are means of means.

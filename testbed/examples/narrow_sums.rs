@@ -1,0 +1,305 @@
+//! What sums cost on their way down, in bytes and in error: in lanes of 8 bits, packed at fewer, or rounded again to 4 bits, with and
+//! without error feedback of the server's own. docs/measuring.md has the table.
+//!
+//! `cargo run --release -p thc-testbed --example narrow_sums`
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+use thc_codec::quantizer::Quantizer;
+use thc_codec::rounding::Rounding;
+use thc_codec::signs::SignKey;
+use thc_codec::table::{LookupTable, choose};
+use thc_codec::{CodecError, norm, rht};
+
+/// Coordinates of a block, and of a gradient.
+const BLOCK: usize = 1 << 13;
+/// Coordinates of a packet, for which the server has one range.
+const PACKET: usize = 1024;
+/// Headers of a packet, from IPv4 on.
+const HEADERS: f64 = 48.0;
+/// Rounds over which what feedback brings back is added up.
+const ROUNDS: u64 = 64;
+/// Samples of the training, of each worker's batch, steps, and how often the loss is taken.
+const SAMPLES: usize = 4096;
+const BATCH: usize = 32;
+const STEPS: u64 = 600;
+const EVERY: u64 = 10;
+const RATE: f32 = 2.0;
+
+/// What the sums become.
+#[derive(Clone, Copy, PartialEq)]
+enum Down {
+    /// Themselves, in so many bits.
+    Sums(u8),
+    /// Values of 4 bits, rounded by chance; with feedback the server adds what is lost to its next sums.
+    Rounded { feedback: bool },
+}
+
+struct Way {
+    name: String,
+    table: LookupTable,
+    down: Down,
+}
+
+impl Way {
+    /// Bytes up and down for each coordinate.
+    fn bytes(&self) -> (f64, f64) {
+        let of = |bits: f64| (bits * PACKET as f64 / 8.0 + HEADERS) / PACKET as f64;
+        match self.down {
+            Down::Sums(bits) => (of(4.0), of(bits.into())),
+            // And the range of each packet.
+            Down::Rounded { .. } => (of(4.0), of(4.0) + 4.0 / PACKET as f64),
+        }
+    }
+}
+
+/// The best table of 4 bits whose sums of `workers` fit so many bits, if there is one.
+fn best(bits: u8, workers: u8) -> Option<LookupTable> {
+    if bits == 8 {
+        return choose(4, 8, workers.into()).ok().map(|choice| choice.table);
+    }
+    let most = ((1u32 << bits) - 1) / u32::from(workers);
+    let tables = (15..=most as u16)
+        .flat_map(|g| (0..48).filter_map(move |i| LookupTable::solve(4, g, 0.25 * 0.85f64.powi(i)).ok()));
+    let error = |t: &LookupTable| t.quantization_error() / f64::from(workers) + t.truncation_error();
+    tables.min_by(|a, b| error(a).total_cmp(&error(b)))
+}
+
+/// A job's workers and its server, which remember what rounding has lost.
+struct Job {
+    quantizer: Quantizer,
+    table: LookupTable,
+    down: Down,
+    again: (LookupTable, Quantizer),
+    lost: Vec<Vec<f32>>,
+    lost_below: Vec<f32>,
+    round: u64,
+}
+
+impl Job {
+    fn new(way: &Way, workers: u8, length: usize) -> Result<Job, CodecError> {
+        let again = choose(4, 8, 1)?.table;
+        Ok(Job {
+            quantizer: Quantizer::new(&way.table),
+            table: way.table.clone(),
+            down: way.down,
+            again: (again.clone(), Quantizer::new(&again)),
+            lost: vec![vec![0.0; length]; workers.into()],
+            lost_below: vec![0.0; length],
+            round: 0,
+        })
+    }
+
+    /// The estimate of the gradients' mean.
+    fn mean(&mut self, gradients: &[Vec<f32>]) -> Result<Vec<f32>, CodecError> {
+        let n = gradients.len();
+        let mut mean = vec![0.0; gradients[0].len()];
+        for (index, part) in (0u32..).zip(0..mean.len() / BLOCK) {
+            let range = part * BLOCK..(part + 1) * BLOCK;
+            let key = SignKey { job_seed: 7, round: self.round, partition: index };
+            let own = |worker: usize| -> Vec<f32> {
+                let pairs = gradients[worker][range.clone()].iter().zip(&self.lost[worker][range.clone()]);
+                pairs.map(|(g, e)| g + e).collect()
+            };
+            let mut all: Vec<Vec<f32>> = (0..n).map(own).collect();
+            let largest = all.iter().map(|x| norm::l2(x)).fold(0.0, f32::max);
+            let m = (self.table.t_p() / (BLOCK as f64).sqrt() * f64::from(largest)) as f32;
+            let step = 2.0 * m / f32::from(self.table.granularity());
+            let mut sums = vec![0.0f32; BLOCK];
+            let mut indices = vec![0u8; BLOCK];
+            for (worker, x) in all.iter_mut().enumerate() {
+                rht::forward(x, key)?;
+                let rounding = Rounding::new(100 + worker as u64, self.round, index);
+                self.quantizer.quantize(x, m, &rounding, 0, &mut indices)?;
+                let values = self.table.values();
+                sums.iter_mut().zip(&indices).for_each(|(sum, &z)| *sum += f32::from(values[usize::from(z)]));
+                rht::inverse_into(x, &mut self.lost[worker][range.clone()], key)?;
+            }
+            sums.iter_mut().for_each(|sum| *sum = *sum * step / n as f32 - m);
+            if let Down::Rounded { feedback } = self.down {
+                self.round_again(&mut sums, range.clone(), key, index, feedback)?;
+            }
+            rht::inverse_into(&mut sums, &mut mean[range], key)?;
+        }
+        self.round += 1;
+        Ok(mean)
+    }
+
+    fn round_again(
+        &mut self,
+        sums: &mut [f32],
+        range: std::ops::Range<usize>,
+        key: SignKey,
+        index: u32,
+        feedback: bool,
+    ) -> Result<(), CodecError> {
+        let mut lost = self.lost_below[range.clone()].to_vec();
+        rht::forward(&mut lost, key)?;
+        if feedback {
+            sums.iter_mut().zip(&lost).for_each(|(sum, lost)| *sum += lost);
+        }
+        let (table, quantizer) = &self.again;
+        let rounding = Rounding::new(99, self.round, index);
+        let mut indices = vec![0u8; PACKET];
+        for (packet, sums) in (0u64..).zip(sums.chunks_mut(PACKET)) {
+            let m = (table.t_p() / (PACKET as f64).sqrt() * f64::from(norm::l2(sums))) as f32;
+            let whole = sums.to_vec();
+            quantizer.quantize(sums, m, &rounding, packet * PACKET as u64, &mut indices)?;
+            let lost = &mut lost[packet as usize * PACKET..][..PACKET];
+            lost.copy_from_slice(sums);
+            sums.iter_mut().zip(&whole).for_each(|(sum, whole)| *sum = whole - *sum);
+        }
+        rht::inverse_into(&mut lost, &mut self.lost_below[range], key)
+    }
+}
+
+fn normal(random: &mut ChaCha8Rng, length: usize) -> Vec<f32> {
+    (0..length).map(|_| StandardNormal.sample(random)).collect()
+}
+
+fn squares(x: impl Iterator<Item = f32>) -> f64 {
+    x.map(|x| f64::from(x).powi(2)).sum()
+}
+
+/// ‖estimate − mean‖² / ‖mean‖² of one all-reduce without anything to bring back, and of the sum of many.
+fn errors(way: &Way, workers: u8) -> Result<(f64, f64), CodecError> {
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let length = 8 * BLOCK;
+    let mut job = Job::new(way, workers, length)?;
+    let (mut first, mut total, mut exact) = (0.0, vec![0.0f32; length], vec![0.0f32; length]);
+    for round in 0..ROUNDS {
+        // Half of a gradient is what all have in common.
+        let common = normal(&mut random, length);
+        let own = |random: &mut ChaCha8Rng| -> Vec<f32> {
+            normal(random, length).iter().zip(&common).map(|(own, common)| own + common).collect()
+        };
+        let gradients: Vec<Vec<f32>> = (0..workers).map(|_| own(&mut random)).collect();
+        let mean: Vec<f32> =
+            (0..length).map(|i| gradients.iter().map(|g| g[i]).sum::<f32>() / f32::from(workers)).collect();
+        let estimate = job.mean(&gradients)?;
+        if round == 0 {
+            let error = squares(estimate.iter().zip(&mean).map(|(a, b)| a - b));
+            first = error / squares(mean.iter().copied());
+        }
+        total.iter_mut().zip(&estimate).for_each(|(total, x)| *total += x);
+        exact.iter_mut().zip(&mean).for_each(|(exact, x)| *exact += x);
+    }
+    let error = squares(total.iter().zip(&exact).map(|(a, b)| a - b));
+    Ok((first, error / squares(exact.iter().copied())))
+}
+
+/// Logistic regression on samples that a hidden vector labels: a number of features that matter less and less.
+struct Training {
+    features: Vec<Vec<f32>>,
+    labels: Vec<f32>,
+}
+
+impl Training {
+    fn new() -> Training {
+        let mut random = ChaCha8Rng::seed_from_u64(2);
+        let hidden = normal(&mut random, BLOCK);
+        let feature = |random: &mut ChaCha8Rng| -> Vec<f32> {
+            normal(random, BLOCK).iter().zip(1u32..).map(|(x, i)| x / (i as f32).powf(0.4)).collect()
+        };
+        let features: Vec<Vec<f32>> = (0..SAMPLES).map(|_| feature(&mut random)).collect();
+        let label = |x: &Vec<f32>| if dot(x, &hidden) > 0.0 { 1.0 } else { 0.0 };
+        let labels = features.iter().map(label).collect();
+        Training { features, labels }
+    }
+
+    fn gradient(&self, weights: &[f32], random: &mut ChaCha8Rng) -> Vec<f32> {
+        let mut gradient = vec![0.0; BLOCK];
+        for _ in 0..BATCH {
+            let sample = random.random_range(0..SAMPLES);
+            let x = &self.features[sample];
+            let error = (1.0 / (1.0 + (-dot(x, weights)).exp()) - self.labels[sample]) / BATCH as f32;
+            gradient.iter_mut().zip(x).for_each(|(g, x)| *g += error * x);
+        }
+        gradient
+    }
+
+    fn loss(&self, weights: &[f32]) -> f64 {
+        let of = |(x, &label): (&Vec<f32>, &f32)| {
+            let z = f64::from(dot(x, weights));
+            (1.0 + z.exp()).ln() - f64::from(label) * z
+        };
+        self.features.iter().zip(&self.labels).map(of).sum::<f64>() / SAMPLES as f64
+    }
+
+    /// The losses at every so-many-th step; without a way by exact means.
+    fn run(&self, way: Option<&Way>, workers: u8) -> Result<Vec<f64>, CodecError> {
+        let mut random = ChaCha8Rng::seed_from_u64(3);
+        let mut job = way.map(|way| Job::new(way, workers, BLOCK)).transpose()?;
+        let mut weights = vec![0.0f32; BLOCK];
+        let mut losses = Vec::new();
+        for step in 0..STEPS {
+            let gradients: Vec<_> = (0..workers).map(|_| self.gradient(&weights, &mut random)).collect();
+            let mean = match &mut job {
+                Some(job) => job.mean(&gradients)?,
+                None => (0..BLOCK)
+                    .map(|i| gradients.iter().map(|g| g[i]).sum::<f32>() / f32::from(workers))
+                    .collect(),
+            };
+            weights.iter_mut().zip(&mean).for_each(|(w, g)| *w -= RATE * g);
+            if (step + 1) % EVERY == 0 {
+                losses.push(self.loss(&weights));
+            }
+        }
+        Ok(losses)
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let lanes = a.chunks_exact(8).zip(b.chunks_exact(8));
+    let sums = lanes.fold([0.0f32; 8], |mut sums, (a, b)| {
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
+        sums
+    });
+    sums.iter().sum()
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let training = Training::new();
+    for workers in [4u8, 8] {
+        let mut ways = Vec::new();
+        for bits in [8, 7, 6, 5] {
+            if let Some(table) = best(bits, workers) {
+                ways.push(Way { name: format!("{bits} bits"), table, down: Down::Sums(bits) });
+            }
+        }
+        if let Some(table) = best(8, workers) {
+            for (feedback, name) in [(false, "4 bits, rounded again"), (true, "the same with feedback")] {
+                let down = Down::Rounded { feedback };
+                ways.push(Way { name: name.to_owned(), table: table.clone(), down });
+            }
+        }
+        let exact = training.run(None, workers)?;
+        let target = exact[exact.len() * 4 / 5];
+        println!("{workers} workers; loss {target:.4} takes {} steps of exact means", STEPS * 4 / 5 + EVERY);
+        println!(
+            "{:<24} {:>4} {:>9} {:>7} {:>7} {:>9} {:>9} {:>10} {:>6} {:>6}",
+            "down", "g", "p", "up", "down", "bytes", "NMSE", "NMSE of 64", "steps", "time"
+        );
+        let mut usual = None;
+        for way in &ways {
+            let (up, down) = way.bytes();
+            let (one, many) = errors(way, workers)?;
+            let losses = training.run(Some(way), workers)?;
+            let steps = losses.iter().position(|&loss| loss <= target).map(|i| (i as u64 + 1) * EVERY);
+            let time = steps.map(|steps| steps as f64 * (up + down));
+            let (bytes_before, time_before) = *usual.get_or_insert((up + down, time));
+            let ratio = time.zip(time_before).map(|(time, before)| format!("{:.2}", time / before));
+            println!(
+                "{:<24} {:>4} {:>9.6} {up:>7.3} {down:>7.3} {:>9.3} {one:>9.5} {many:>10.6} {:>6} {:>6}",
+                way.name,
+                way.table.granularity(),
+                way.table.fraction(),
+                (up + down) / bytes_before,
+                steps.map_or("-".to_owned(), |steps| steps.to_string()),
+                ratio.unwrap_or("-".to_owned()),
+            );
+        }
+    }
+    Ok(())
+}
