@@ -237,7 +237,8 @@ class Group:
         - through ``store``, a ``torch.distributed.Store``: any free ports, a random cookie. If they are on several hosts,
           which their addresses show, the first rank of each serves a share of the slots; otherwise, or with
           ``colocated=False`` or a quorum, rank 0 all; or
-        - at ``MASTER_ADDR``, where rank 0 has the server, on the UDP port of the number ``MASTER_PORT`` (the next one for each
+        - at ``MASTER_ADDR``, where rank 0 has the server whatever the number of hosts, for without a store nobody learns where
+          the others are; on the UDP port of the number ``MASTER_PORT`` (the next one for each
           further group of the process), with a cookie made of these and torchrun's run id.
 
         ``address`` (or ``THC_ADDRESS``) is this host's address as the other hosts see it, ``port`` the servers'
