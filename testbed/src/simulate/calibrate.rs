@@ -264,6 +264,7 @@ fn packets(keys: &mut Keys) -> Result<()> {
 fn processes(keys: &mut Keys, rate: Rate) -> Result<()> {
     let args = AllreduceArgs {
         workers: vec![2],
+        jobs: vec![1],
         size: vec![MEASURED],
         rate: vec![rate],
         place: vec![Place::Switch],
