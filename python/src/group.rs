@@ -7,7 +7,7 @@ use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn}
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use thc_protocol::TableId;
 use thc_protocol::wire::Table;
@@ -18,6 +18,41 @@ use thc_worker::{CallOptions, Choice, Controller, ControllerUrl, GroupConfig, Mo
 pub struct Group {
     inner: RwLock<Option<OwnedByProcess<Arc<thc_worker::Group>>>>,
     workers: u8,
+    spare: Arc<Spare>,
+}
+
+/// Memory of queued calls that are over, for later ones: new memory costs more than the copy into it.
+#[derive(Default)]
+struct Spare(Mutex<Vec<Vec<f32>>>);
+
+/// So many calls are under way at once, about.
+const SPARE: usize = 8;
+
+impl Spare {
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<f32>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy of `data`, in the smallest memory that has room for it.
+    fn copy(&self, data: &[f32]) -> Vec<f32> {
+        let mut spare = self.lock();
+        let fitting = spare.iter().enumerate().filter(|(_, memory)| memory.capacity() >= data.len());
+        let best = fitting.min_by_key(|(_, memory)| memory.capacity()).map(|(at, _)| at);
+        let mut copy = best.map(|at| spare.swap_remove(at)).unwrap_or_default();
+        drop(spare);
+        copy.clear();
+        copy.extend_from_slice(data);
+        copy
+    }
+
+    fn give(&self, memory: Vec<f32>) {
+        let mut spare = self.lock();
+        spare.push(memory);
+        if spare.len() > SPARE {
+            // Sizes that nobody asks for any more are the oldest.
+            spare.remove(0);
+        }
+    }
 }
 
 fn options(mode: &str, feedback: Option<u64>) -> Result<CallOptions, String> {
@@ -159,7 +194,11 @@ impl Group {
             Ok((group, workers))
         });
         let (group, workers) = joined.map_err(|error: WorkerError| errors::worker(py, &error))?;
-        Ok(Group { inner: RwLock::new(Some(OwnedByProcess::new(Arc::new(group)))), workers })
+        Ok(Group {
+            inner: RwLock::new(Some(OwnedByProcess::new(Arc::new(group)))),
+            workers,
+            spare: Arc::default(),
+        })
     }
 
     /// How many workers the job has.
@@ -193,8 +232,8 @@ impl Group {
     ) -> PyResult<Handle> {
         let options = options(mode, feedback).map_err(|message| errors::config(py, &message))?;
         let data = array.as_slice()?;
-        let handle = self.with(py, |group| group.allreduce_async(data.to_vec(), options))?;
-        Ok(Handle { inner: Mutex::new(Some(handle)) })
+        let handle = self.with(py, |group| group.allreduce_async(self.spare.copy(data), options))?;
+        Ok(Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) })
     }
 
     /// [`Self::allreduce`] as a plan chooses: lengths of spans, each with the number of one of the job's tables, or None for RAW.
@@ -220,8 +259,10 @@ impl Group {
         feedback: Option<u64>,
     ) -> PyResult<Handle> {
         let (plan, data) = (spans(plan), array.as_slice()?);
-        let handle = self.with(py, |group| group.allreduce_plan_async(data.to_vec(), &plan, feedback))?;
-        Ok(Handle { inner: Mutex::new(Some(handle)) })
+        let begin =
+            |group: &thc_worker::Group| group.allreduce_plan_async(self.spare.copy(data), &plan, feedback);
+        let handle = self.with(py, begin)?;
+        Ok(Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) })
     }
 
     /// Totals since the group was joined, by the names of `thc_worker::Stats`; times in seconds.
@@ -326,6 +367,7 @@ impl Drop for Group {
 #[pyclass(module = "thc._native", frozen)]
 pub struct Handle {
     inner: Mutex<Option<thc_worker::Handle>>,
+    spare: Arc<Spare>,
 }
 
 #[pymethods]
@@ -346,7 +388,10 @@ impl Handle {
         if out.len() != mean.len() {
             return Err(errors::config(py, "the array has changed its length since the all-reduce began"));
         }
-        py.detach(|| out.copy_from_slice(&mean));
+        py.detach(|| {
+            out.copy_from_slice(&mean);
+            self.spare.give(mean);
+        });
         Ok(())
     }
 }
