@@ -174,6 +174,15 @@ impl Quantizer {
         Ok(Self { width, ..self })
     }
 
+    /// What quantizing on [−range, range] multiplies by and adds, for kernels outside of this crate.
+    ///
+    /// # Errors
+    /// If `range` is not positive or above 2e37.
+    pub fn affine(&self, range: f32) -> Result<Affine, CodecError> {
+        let Span { lo, scale, bias, step, .. } = Span::symmetric(range, self.grid.granularity)?;
+        Ok(Affine { lo, scale, bias, step })
+    }
+
     /// Bits per index as [`Self::quantize_packed`] writes them.
     #[must_use]
     pub fn width(&self) -> u8 {
@@ -299,6 +308,28 @@ impl Quantizer {
         }
         Ok(())
     }
+}
+
+/// The constants of a range, as the module's text defines them.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Affine {
+    /// −M.
+    pub lo: f32,
+    /// g / 2M.
+    pub scale: f32,
+    /// M · scale.
+    pub bias: f32,
+    /// 2M / g.
+    pub step: f32,
+}
+
+/// What a sum over `count` workers is multiplied by before −range is added, as [`dequantize8`] does.
+///
+/// # Errors
+/// If `range` is not positive or above 2e37, or a number is 0.
+pub fn step_of_sums(range: f32, count: u32, granularity: u32) -> Result<f32, CodecError> {
+    let (lo, hi) = symmetric(range)?;
+    sum_step(lo, hi, count, granularity)
 }
 
 /// Width of one unit of a sum over `count` workers: (hi − lo) / (g · count), in f64 rounded to f32.

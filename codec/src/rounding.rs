@@ -26,7 +26,7 @@
 //! ("triple32"; two rounds leave a measurable dependence between coordinates 1024 apart). The
 //! second key word keeps two workers from having shifted copies of one sequence.
 
-use crate::signs::derive;
+use crate::signs::{derive, derive_call};
 
 /// Keeps the rounding stream apart from the signs even if both were given the same seed.
 const DOMAIN: u64 = 0x524F_554E_4449_4E47;
@@ -48,6 +48,12 @@ impl Rounding {
     pub const fn new(private_seed: u64, round: u64, partition: u32) -> Self {
         let key = derive(private_seed ^ DOMAIN, round, partition);
         Self { k0: key as u32, k1: (key >> 32) as u32 }
+    }
+
+    /// What the streams of all partitions of a round derive from, as signs do from [`signs::derive_call`](derive_call).
+    #[must_use]
+    pub const fn derive_call(private_seed: u64, round: u64) -> u64 {
+        derive_call(private_seed ^ DOMAIN, round)
     }
 
     /// The 32 random bits of word `i` (taken modulo 2^32).

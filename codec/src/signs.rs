@@ -27,11 +27,16 @@ pub const fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// What the keys of all partitions of a round derive from: the key of partition p is mix((this ^ p) + G).
+#[must_use]
+pub const fn derive_call(seed: u64, round: u64) -> u64 {
+    let k = mix(seed.wrapping_add(GOLDEN_GAMMA));
+    mix((k ^ round).wrapping_add(GOLDEN_GAMMA))
+}
+
 /// Condenses a seed, a round and a partition to one 64-bit key (formula in the module text).
 pub(crate) const fn derive(seed: u64, round: u64, partition: u32) -> u64 {
-    let k = mix(seed.wrapping_add(GOLDEN_GAMMA));
-    let k = mix((k ^ round).wrapping_add(GOLDEN_GAMMA));
-    mix((k ^ partition as u64).wrapping_add(GOLDEN_GAMMA))
+    mix((derive_call(seed, round) ^ partition as u64).wrapping_add(GOLDEN_GAMMA))
 }
 
 /// Names one sign vector. Workers with equal keys flip equal signs.

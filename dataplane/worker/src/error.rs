@@ -50,6 +50,21 @@ pub enum WorkerError {
         /// Those that there are.
         tables: String,
     },
+    /// Memory for a packed call that does not fit it.
+    #[error("a packed all-reduce was given {actual} {what}, and needs {expected}: ask for its layout first")]
+    PackedMemory {
+        /// Of what.
+        what: &'static str,
+        /// How much is needed.
+        expected: usize,
+        /// How much there is.
+        actual: usize,
+    },
+    /// Whoever made the indices of a packed call gave up.
+    #[error(
+        "a packed all-reduce was given up before all its indices were there: the session is over, join anew"
+    )]
+    Abandoned,
     /// A tensor changed its length.
     #[error(
         "tensor {key:#x} had {before} coordinates before and {now} now: give another key, or reset its error feedback"

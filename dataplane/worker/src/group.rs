@@ -4,7 +4,7 @@ use crate::controller::Reporter;
 use crate::driver::{Driver, IDLE};
 use crate::engine::{Engine, EngineConfig, NAP};
 use crate::random::random;
-use crate::{AnyIo, CallOptions, GroupConfig, Span, Stats, WorkerError};
+use crate::{AnyIo, CallOptions, GroupConfig, Packed, PackedCall, PackedLayout, Span, Stats, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -160,6 +160,29 @@ impl Group {
             thread.thread().unpark();
         }
         result.map(|_| Handle { receiver })
+    }
+
+    /// How [`Self::allreduce_packed`] cuts a tensor of this plan into partitions and pieces of 2^`piece` coordinates.
+    ///
+    /// # Errors
+    /// What is wrong with the plan.
+    pub fn packed_layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
+        self.driver.with(|engine| engine.packed_layout(plan, piece))
+    }
+
+    /// Starts an all-reduce whose norms, indices and means somebody else computes, such as a GPU: norms come with the call, then
+    /// [`Packed::numbers`] tells what to compress with, [`Packed::send`] takes indices and [`Packed::receive`] gives sums, piece by
+    /// piece. What is computed must be what the codec defines (P28 to P32): workers may do it either way in one call. Error feedback
+    /// is the caller's. A [`Packed`] that is dropped before all its indices were sent ends the session.
+    ///
+    /// # Errors
+    /// What is wrong with the call itself; the rest comes from the [`Packed`].
+    pub fn allreduce_packed(&self, call: PackedCall<'_>) -> Result<Packed, WorkerError> {
+        let result = self.driver.with(|engine| engine.submit_packed(call));
+        if let Some(thread) = &self.background {
+            thread.thread().unpark();
+        }
+        result
     }
 
     /// This worker's number, which the controller gave if there is one.

@@ -28,7 +28,10 @@ mod stats;
 
 pub use config::GroupConfig;
 pub use controller::{Controller, ControllerUrl};
-pub use engine::{Borrowed, Engine, EngineConfig};
+pub use engine::{
+    Borrowed, Engine, EngineConfig, Estimate, Finished, Loan, Numbers, Packed, PackedCall, PackedLayout,
+    PackedPart, Piece,
+};
 pub use error::WorkerError;
 pub use group::{Group, Handle};
 pub use io::AnyIo;

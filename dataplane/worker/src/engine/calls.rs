@@ -2,6 +2,7 @@
 
 use super::compressor::{Compressor, Measured, read_raw};
 use super::memory::Memory;
+use super::packed::{Bytes, Remote};
 use super::task::Sums;
 use crate::{Span, WorkerError};
 use crossbeam_channel::Sender;
@@ -10,7 +11,7 @@ use std::ops::Range;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::partition::{self, MAX_PARTITION, Partition};
-use thc_protocol::wire::{Choice, Form, RAW_WORDS};
+use thc_protocol::wire::{Choice, Form, RAW_LEN, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, Place};
 
 /// Coordinates that are computed in one go where partitions are smaller: a hundred microseconds or less, and 64 packets of 8-bit
@@ -48,7 +49,7 @@ pub(super) enum Out {
     /// Being compressed.
     Busy,
     /// Its packets are there to be sent, of RAW wherever they are sent from.
-    Ready(Vec<u8>),
+    Ready(Bytes),
     /// All sent.
     Sent,
 }
@@ -80,9 +81,22 @@ impl Group {
     pub fn per_packet(&self) -> usize {
         self.form.map_or(RAW_WORDS, Form::coordinates)
     }
+
+    /// Bits of an index; RAW has a word for each coordinate.
+    pub fn width(&self) -> usize {
+        self.form.map_or(32, |form| usize::from(form.width()))
+    }
+
+    /// Bytes of a packet's results.
+    pub fn result_len(&self) -> usize {
+        self.form.map_or(RAW_LEN, Form::result_len)
+    }
 }
 
 pub(super) struct Active {
+    /// What NORMs name the tensor by.
+    pub key: Option<u64>,
+    /// The key of the error feedback that this engine keeps of it.
     pub feedback: Option<u64>,
     pub length: usize,
     pub owned: Option<Vec<f32>>,
@@ -108,14 +122,22 @@ pub(super) struct Active {
     /// Groups that are not done.
     pub open: usize,
     pub error: Option<CallError>,
+    /// Who makes its indices, if it is not this engine.
+    pub remote: Option<Remote>,
     outcome: Outcome,
 }
 
 impl Active {
-    /// A call whose plan the job can do.
-    pub fn new(plan: &[Span], compressor: &Compressor, owned: Option<Vec<f32>>, outcome: Outcome) -> Active {
+    /// A call whose plan the job can do, in groups of so many coordinates or one partition.
+    pub fn new(
+        plan: &[Span],
+        compressor: &Compressor,
+        window: usize,
+        owned: Option<Vec<f32>>,
+        outcome: Outcome,
+    ) -> Active {
         let length = plan.iter().map(|span| span.length).sum();
-        let window = GROUP.max(1 << compressor.block).min(MAX_PARTITION);
+        let window = window.max(1 << compressor.block);
         let mut parts: Vec<Measured> = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
         let mut group_of = Vec::new();
@@ -138,7 +160,7 @@ impl Active {
                         form,
                         range: part.offset..end,
                         padded: part.padded,
-                        out: if form.is_none() { Out::Ready(Vec::new()) } else { Out::Waiting },
+                        out: if form.is_none() { Out::Ready(Bytes::Own(Vec::new())) } else { Out::Waiting },
                         residual: None,
                         sums: None,
                         packets: 0,
@@ -153,6 +175,7 @@ impl Active {
             group_of.push(groups.len() as u32 - 1);
         }
         Active {
+            key: None,
             feedback: None,
             length,
             owned,
@@ -170,13 +193,14 @@ impl Active {
             to_finish: VecDeque::new(),
             to_feed_back: VecDeque::new(),
             error: None,
+            remote: None,
             outcome,
         }
     }
 
     /// Keeps error feedback under `key`, to be written to `left`.
     pub fn keep(&mut self, key: u64, left: Vec<Buffer>, holds: bool) {
-        self.feedback = Some(key);
+        (self.key, self.feedback) = (Some(key), Some(key));
         self.left = left;
         self.holds = holds;
         // What goes RAW goes with its error feedback, and is written beside the tensor.
@@ -185,7 +209,7 @@ impl Active {
 
     /// Whether a group's packets are written from the tensor itself.
     pub fn is_direct(&self, group: usize) -> bool {
-        self.feedback.is_none() && self.groups[group].form.is_none()
+        self.feedback.is_none() && self.remote.is_none() && self.groups[group].form.is_none()
     }
 
     /// Its memory, for as long as it is lent.
@@ -217,7 +241,7 @@ impl Active {
     }
 
     /// So many more packets of a group were sent. Returns its packed indices when these were all.
-    pub fn note_sent(&mut self, group: usize, count: usize) -> Option<Vec<u8>> {
+    pub fn note_sent(&mut self, group: usize, count: usize) -> Option<Bytes> {
         let state = &mut self.groups[group];
         state.sent += count;
         if state.sent < state.packets {
@@ -258,7 +282,7 @@ impl Active {
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     packed: Vec<Vec<u8>>,
-    sums: Vec<Sums>,
+    sums: Vec<(Vec<u8>, Vec<u8>)>,
     work: Vec<Buffer>,
 }
 
@@ -272,11 +296,11 @@ impl Shelf {
 
     /// For so many results of so many bytes.
     fn sums(&mut self, packets: usize, len: usize) -> Sums {
-        let mut sums = self.sums.pop().unwrap_or(Sums { bytes: Vec::new(), counts: Vec::new() });
-        sums.bytes.resize(packets * len, 0);
-        sums.counts.clear();
-        sums.counts.resize(packets, 0);
-        sums
+        let (mut bytes, mut counts) = self.sums.pop().unwrap_or_default();
+        bytes.resize(packets * len, 0);
+        counts.clear();
+        counts.resize(packets, 0);
+        Sums { bytes: Bytes::Own(bytes), counts }
     }
 
     /// At least so many coordinates.
@@ -285,12 +309,16 @@ impl Shelf {
         fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))
     }
 
-    pub fn take_packed(&mut self, packed: Vec<u8>) {
-        self.packed.push(packed);
+    pub fn take_packed(&mut self, packed: Bytes) {
+        if let Bytes::Own(packed) = packed {
+            self.packed.push(packed);
+        }
     }
 
-    pub fn take_sums(&mut self, sums: Sums) {
-        self.sums.push(sums);
+    pub fn take_sums(&mut self, Sums { bytes, counts }: Sums) {
+        if let Bytes::Own(bytes) = bytes {
+            self.sums.push((bytes, counts));
+        }
     }
 
     pub fn take_work(&mut self, work: Buffer) {
@@ -380,6 +408,9 @@ impl Calls {
 
     pub fn deliver(&mut self, number: u64, active: Active) {
         let result = active.error.map_or(Ok(()), |error| Err(WorkerError::Call(error)));
+        if let Some(remote) = active.remote {
+            return remote.done(result);
+        }
         match (active.outcome, active.owned) {
             (Some(outcome), Some(data)) => {
                 // Nobody waits any more if the handle was dropped.
@@ -391,11 +422,12 @@ impl Calls {
 
     pub fn fail_all(&mut self, error: &WorkerError) {
         while let Some(active) = self.queue.pop_front() {
-            match active.outcome {
-                Some(outcome) => {
+            match (active.remote, active.outcome) {
+                (Some(remote), _) => remote.done(Err(error.clone())),
+                (None, Some(outcome)) => {
                     let _ = outcome.send(Err(error.clone()));
                 }
-                None => self.outcomes.push((self.first, Err(error.clone()))),
+                (None, None) => self.outcomes.push((self.first, Err(error.clone()))),
             }
             self.first += 1;
         }
@@ -422,8 +454,7 @@ impl CallEvents<'_, '_> {
         let Some(active) = index.and_then(|index| queue.get_mut(index)) else { return };
         let Some((group, packet)) = active.find(place) else { return };
         let state = &mut active.groups[group];
-        let Some(form) = state.form else { return };
-        let (all, len) = (state.padded / form.coordinates(), form.result_len());
+        let (all, len) = (state.padded / state.per_packet(), state.result_len());
         let Sums { bytes, counts } = state.sums.get_or_insert_with(|| shelf.sums(all, len));
         let (Some(bytes), Some(known)) =
             (bytes.get_mut(packet * len..(packet + 1) * len), counts.get_mut(packet))
@@ -433,6 +464,8 @@ impl CallEvents<'_, '_> {
         *known = count;
         if count > 0 {
             bytes.copy_from_slice(sums);
+        } else {
+            bytes.fill(0);
         }
         active.note_result(group);
     }
@@ -453,8 +486,9 @@ impl CallEvents<'_, '_> {
         active.note_result(group);
     }
 
+    /// Whether a packet's results go straight to the tensor.
     fn is_raw(&mut self, place: Place) -> bool {
-        let active = self.calls.get_mut(place.call);
+        let active = self.calls.get_mut(place.call).filter(|active| active.remote.is_none());
         let at = active.and_then(|active| active.parts.get(place.partition as usize));
         at.is_some_and(|at| at.choice == Choice::Raw)
     }
@@ -478,6 +512,12 @@ impl Events for CallEvents<'_, '_> {
         active.has_norms = true;
         for (at, norm) in active.parts.iter_mut().zip(maxima) {
             at.norm = norm;
+        }
+        if let Some(remote) = &active.remote
+            && let Err(error) = remote.norms(self.compressor, &active.parts)
+        {
+            self.calls.broken.get_or_insert(error);
+            return;
         }
         for index in 0..active.groups.len() {
             let group = &mut active.groups[index];

@@ -9,9 +9,9 @@ use thc_codec::block::Block;
 use thc_codec::error::CodecError;
 use thc_codec::packing::unpack;
 use thc_codec::partition::Partition;
-use thc_codec::quantizer::{self, Quantizer};
+use thc_codec::quantizer::{self, Affine, Quantizer};
 use thc_codec::rounding::Rounding;
-use thc_codec::signs::SignKey;
+use thc_codec::signs::{self, SignKey};
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, rht};
 use thc_protocol::wire::{Choice, Form, Norm, RAW_WORDS, Table, Welcome};
@@ -52,6 +52,26 @@ pub(super) struct Measured {
     pub start: usize,
     pub choice: Choice,
     pub norm: u32,
+}
+
+/// What a partition is compressed with by somebody else than this engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Numbers {
+    /// Of a partition that travels as indices.
+    pub affine: Affine,
+    /// Of one that goes RAW: s of P5.
+    pub raw: f64,
+}
+
+/// What the sums of a packet become estimates with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Width of one unit of a sum.
+    pub step: f32,
+    /// −M.
+    pub lo: f32,
+    /// Of RAW: what words are multiplied by.
+    pub raw: f64,
 }
 
 impl Measured {
@@ -174,6 +194,11 @@ impl Compressor {
             (Choice::Table(_), Some(kept)) => norm::l2_sum(x, kept),
             (Choice::Table(_), None) => norm::l2(x),
         };
+        self.told(value)
+    }
+
+    /// The value of the NORM of a partition whose norm is `value` (P5, P19).
+    pub fn told(&self, value: f32) -> u32 {
         if value.is_nan() || value > f32::from_bits(Norm::MAX) {
             Norm::non_finite(self.worker)
         } else if value < f32::from_bits(Norm::MIN) {
@@ -313,6 +338,44 @@ impl Compressor {
         rht::inverse_into(work, out, block.key)
     }
 
+    /// What somebody else compresses a partition with; all 0 if its norm is.
+    ///
+    /// # Errors
+    /// As [`Self::compress`].
+    pub fn numbers(&self, at: &Measured) -> Result<Numbers, CodecError> {
+        if at.norm == 0 {
+            return Ok(Numbers::default());
+        }
+        if at.choice == Choice::Raw {
+            return Ok(Numbers { raw: self.raw_scale(at.norm), ..Numbers::default() });
+        }
+        let coder = self.coder_of(at)?;
+        Ok(Numbers { affine: coder.quantizer.affine(Compressor::range(coder, at))?, raw: 0.0 })
+    }
+
+    /// What somebody else makes the estimates of a packet's sums with: step and −M of `count` workers' indices, or 0 and the
+    /// factor of their words; all 0 of a packet that is lost.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn estimate(&self, at: &Measured, count: u8) -> Result<Estimate, CodecError> {
+        if at.norm == 0 || count == 0 {
+            return Ok(Estimate::default());
+        }
+        if at.choice == Choice::Raw {
+            return Ok(Estimate { raw: raw_factor(count, self.raw_scale(at.norm)), ..Estimate::default() });
+        }
+        let coder = self.coder_of(at)?;
+        let range = Compressor::range(coder, at);
+        let step = quantizer::step_of_sums(range, u32::from(count), coder.quantizer.granularity())?;
+        Ok(Estimate { step, lo: -range, raw: 0.0 })
+    }
+
+    /// What the signs, and this worker's roundings, of all partitions of a call derive from (P29).
+    pub fn keys(&self, call: u64) -> [u64; 2] {
+        [signs::derive_call(self.job_seed, call), Rounding::derive_call(self.private_seed, call)]
+    }
+
     /// s of P5: the power of two that coordinates are multiplied by, from the maximum's f32 bits.
     pub fn raw_scale(&self, norm: u32) -> f64 {
         power_of_two(self.raw_bits() - exponent(norm))
@@ -365,9 +428,14 @@ fn write_words(x: impl IntoIterator<Item = f32>, scale: f64, limit: f64, words: 
     }
 }
 
+/// What sums of so many workers are multiplied by (P32).
+fn raw_factor(count: u8, scale: f64) -> f64 {
+    1.0 / (scale * f64::from(count))
+}
+
 /// Reads the mean out of a RAW_RESULT; `out` is what of the packet's 256 coordinates exists.
 pub(super) fn read_raw(sums: &[u8], count: u8, scale: f64, out: &mut [f32]) {
-    let factor = 1.0 / (scale * f64::from(count));
+    let factor = raw_factor(count, scale);
     for (value, word) in out.iter_mut().zip(sums.chunks_exact(4)) {
         *value = (f64::from(i32::from_be_bytes([word[0], word[1], word[2], word[3]])) * factor) as f32;
     }

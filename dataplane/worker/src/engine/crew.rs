@@ -7,6 +7,7 @@ use super::Engine;
 use super::calls::{Active, Group, Out, Shelf};
 use super::compressor::Compressor;
 use super::memory::{Borrowed, CallMemory, Memory, Pieces};
+use super::packed::Bytes;
 use super::task::{Fed, Task, Work};
 use crate::WorkerError;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -232,13 +233,13 @@ impl<I: PacketIo> Engine<I> {
                 let state = &mut active.groups[group];
                 if state.packets == 0 {
                     state.out = Out::Sent;
-                    shelf.take_packed(packed);
+                    shelf.take_packed(Bytes::Own(packed));
                     shelf.take_work(work);
                     active.tick_off(group);
                     self.ready -= 1;
                     return;
                 }
-                state.out = Out::Ready(packed);
+                state.out = Out::Ready(Bytes::Own(packed));
                 if holds {
                     state.residual = Some(work);
                 } else {
@@ -271,6 +272,9 @@ impl Active {
         memory: &mut CallMemory<'d>,
         shelf: &mut Shelf,
     ) -> Option<Task<'d>> {
+        if self.remote.is_some() {
+            return None;
+        }
         let group = match kind {
             Kind::Measure => (self.asked < self.groups.len()).then_some(self.asked)?,
             Kind::Compress => self.next_to_compress()?,
@@ -300,9 +304,8 @@ impl Active {
                 let fed = kept().and_then(|kept| Some(Fed { kept, left: memory.left.take(range.clone())? }));
                 let holds = self.holds && state.packets > 0 && state.form.is_some();
                 let work = shelf.work(if holds { state.padded } else { largest() });
-                // RAW takes a word for each coordinate.
-                let width = state.form.map_or(32, |form| usize::from(form.width()));
-                Work::Compress { fed, holds, work, packed: shelf.packed(state.padded * width / 8) }
+                let packed = shelf.packed(state.padded * state.width() / 8);
+                Work::Compress { fed, holds, work, packed }
             }
             Kind::Finish => {
                 self.to_finish.pop_front();

@@ -11,10 +11,13 @@ mod crew;
 mod feedback;
 mod link;
 mod memory;
+mod packed;
 mod task;
 
+pub use compressor::{Estimate, Numbers};
 pub use config::EngineConfig;
 pub use memory::Borrowed;
+pub use packed::{Finished, Loan, Packed, PackedCall, PackedLayout, PackedPart, Piece};
 
 use crate::{CallOptions, Computed, Span, Stats, WorkerError};
 use calls::{Active, CallEvents, Calls, GROUP, Out, Outcome};
@@ -36,6 +39,8 @@ use thc_transport::PacketIo;
 const AHEAD: usize = 2;
 /// Longest sleep in one go while work is under way.
 pub(crate) const NAP: Duration = Duration::from_millis(5);
+/// The same while somebody else computes what is to be sent next, and cannot wake the engine.
+const PIECE_NAP: Duration = Duration::from_micros(50);
 /// An idle worker that has heard nothing for so long introduces itself again: a server that was restarted needs all
 /// workers of a session to know it (P24), also one that waits for nothing itself.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
@@ -290,6 +295,21 @@ impl<I: PacketIo> Engine<I> {
             return Err(error.clone());
         }
         let length = owned.as_ref().map_or(length, Vec::len);
+        self.check_plan(plan, length)?;
+        if let Some(key) = feedback {
+            self.feedback_is_free(key)?;
+            let prepared = self.feedback.prepare(key, length);
+            prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
+        }
+        let mut active = Active::new(plan, &self.compressor, GROUP, owned, outcome);
+        if let Some(key) = feedback {
+            active.keep(key, self.feedback.take(length), self.worker.parameters().may_lose());
+        }
+        Ok(self.calls.push(active))
+    }
+
+    /// Whether this job can do a plan for a tensor of so many coordinates.
+    fn check_plan(&self, plan: &[Span], length: usize) -> Result<(), WorkerError> {
         if length == 0 {
             return Err(WorkerError::Empty);
         }
@@ -308,16 +328,7 @@ impl<I: PacketIo> Engine<I> {
             let job: Vec<String> = self.tables().map(|(id, _)| id.to_string()).collect();
             return Err(WorkerError::NoTable { table, tables: job.join(", ") });
         }
-        if let Some(key) = feedback {
-            self.feedback_is_free(key)?;
-            let prepared = self.feedback.prepare(key, length);
-            prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
-        }
-        let mut active = Active::new(plan, &self.compressor, owned, outcome);
-        if let Some(key) = feedback {
-            active.keep(key, self.feedback.take(length), self.worker.parameters().may_lose());
-        }
-        Ok(self.calls.push(active))
+        Ok(())
     }
 
     /// Hands the calls whose norms are all known over to be sent, in their order.
@@ -332,7 +343,7 @@ impl<I: PacketIo> Engine<I> {
                 PartSpec { choice, length: (active.length - part.offset) as u32, packets, norm }
             };
             let parts: Vec<PartSpec> = active.parts.iter().map(part).collect();
-            let key = active.feedback.map_or(0, |key| (key ^ (key >> 32)) as u32);
+            let key = active.key.map_or(0, |key| (key ^ (key >> 32)) as u32);
             let spec = CallSpec { key, parts: &parts };
             let as_submitted = self.worker.submit(now, &spec, &mut self.link.tx(&mut self.io));
             debug_assert_eq!(as_submitted, number);
@@ -396,6 +407,7 @@ impl<I: PacketIo> Engine<I> {
             self.joiners.resume_at(now, share);
         }
         self.join_traffic(now)?;
+        let handed = self.exchange_packed()?;
         let sent = self.send_ready(memory);
         self.link.check()?;
         if let Some(error) = self.calls.take_broken() {
@@ -404,7 +416,7 @@ impl<I: PacketIo> Engine<I> {
         if let Some(error) = self.worker.failure() {
             return Err(self.placed(error).into());
         }
-        Ok(got > 0 || sent)
+        Ok(got > 0 || sent || handed)
     }
 
     /// Names the share that is silent, where there are several.
@@ -519,6 +531,7 @@ impl<I: PacketIo> Engine<I> {
             sent = true;
             if let Some(packed) = active.note_sent(group, count)
                 && !direct
+                && active.remote.is_none()
             {
                 shelf.take_packed(packed);
                 self.ready -= usize::from(active.groups[group].residual.is_none());
@@ -586,6 +599,9 @@ impl<I: PacketIo> Engine<I> {
 
     /// Sleeps while work is under way and nothing is to be done.
     fn nap(&mut self) {
+        if self.calls.awaits_pieces() {
+            return self.wait(PIECE_NAP);
+        }
         self.wait(NAP);
         if let Some(pause) = self.gathering() {
             std::thread::sleep(pause);

@@ -1,6 +1,7 @@
 //! Pieces of computing, each on the memory of one group of partitions: whoever has one needs nothing else, on whatever thread.
 
 use super::compressor::{Compressor, Measured};
+use super::packed::Bytes;
 use crate::Computed;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use thc_protocol::wire::Choice;
 /// Results of a group: one after the other as they are on the wire, and of how many workers each is, 0 if it is lost.
 #[derive(Debug)]
 pub(super) struct Sums {
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     pub counts: Vec<u8>,
 }
 

@@ -4,6 +4,7 @@
 mod best_effort;
 mod feedback;
 mod norms;
+mod packed;
 mod results;
 mod shares;
 mod widths;

@@ -305,27 +305,36 @@ impl World {
             if let Some(meddle) = &mut self.meddle {
                 meddle(turn, &mut self.others);
             }
-            let mut busy = self.ps.serve() > 0;
-            self.others.iter_mut().for_each(|share| busy |= share.serve() > 0);
-            for (i, engine) in self.engines.iter_mut().enumerate() {
-                let Ok(number) = numbers[i] else { continue };
-                if engine.failure().is_some() {
+            self.turn(|i, engine| {
+                let Ok(number) = numbers[i] else { return false };
+                let busy = if engine.failure().is_some() {
                     engine.serve_others().unwrap();
+                    false
                 } else {
-                    busy |= engine.step(&mut Borrowed::new(number, &mut data[i]));
-                }
+                    engine.step(&mut Borrowed::new(number, &mut data[i]))
+                };
                 if outcomes[i].is_none() {
                     outcomes[i] = engine.take_outcome(number);
                 }
-            }
-            if !busy {
-                let due = self.engines.iter().filter_map(Engine::deadline).min();
-                let next = self.net.next_event().into_iter().chain(due).min();
-                let now = self.net.now();
-                self.net.advance_to(next.unwrap_or(now).max(now + Duration::from_micros(10)));
-            }
+                busy
+            });
         }
         outcomes.into_iter().map(Option::unwrap).collect()
+    }
+
+    /// Has the servers serve, and each engine do what `step` does with it; if nobody was busy, time goes on.
+    pub fn turn(&mut self, mut step: impl FnMut(usize, &mut Engine<SimIo>) -> bool) {
+        let mut busy = self.ps.serve() > 0;
+        self.others.iter_mut().for_each(|share| busy |= share.serve() > 0);
+        for (i, engine) in self.engines.iter_mut().enumerate() {
+            busy |= step(i, engine);
+        }
+        if !busy {
+            let due = self.engines.iter().filter_map(Engine::deadline).min();
+            let next = self.net.next_event().into_iter().chain(due).min();
+            let now = self.net.now();
+            self.net.advance_to(next.unwrap_or(now).max(now + Duration::from_micros(10)));
+        }
     }
 }
 

@@ -1,0 +1,364 @@
+//! Calls whose numbers somebody else computes, a GPU say: norms and packed indices come in, sums go out.
+//!
+//! Memory changes hands and is never shared: what holds the indices of a piece is handed in when they are there, and handed back
+//! when its packets are written; what takes the sums is handed in with the call, and back when they are all there. So nobody
+//! reads what another writes, and DATA goes from the caller's memory into packets, RESULTs from packets into the caller's memory.
+
+use super::Engine;
+use super::calls::{Active, Calls, GROUP, Out};
+use super::compressor::{Compressor, Estimate, Measured, Numbers};
+use super::task::Sums;
+use crate::{Span, WorkerError};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use thc_codec::error::CodecError;
+use thc_codec::partition::Partition;
+use thc_protocol::wire::Choice;
+use thc_transport::PacketIo;
+
+/// Memory that a caller hands over for a while; it comes back by being dropped, or with the sums in it.
+pub trait Loan: AsRef<[u8]> + AsMut<[u8]> + Send {}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]> + Send> Loan for T {}
+
+/// Bytes of a group of partitions: memory of the engine, or a caller's.
+pub(super) enum Bytes {
+    Own(Vec<u8>),
+    Lent(Box<dyn Loan>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Lent(bytes) => (**bytes).as_ref(),
+        }
+    }
+}
+
+impl DerefMut for Bytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Lent(bytes) => (**bytes).as_mut(),
+        }
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+/// A partition of a packed call.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedPart {
+    /// Its number in the call, from which its signs and roundings derive, and the coordinates of the tensor that it holds.
+    pub part: Partition,
+    /// How it travels.
+    pub choice: Choice,
+    /// The piece that it belongs to.
+    pub piece: usize,
+}
+
+/// What is handed over at a time: neighbouring partitions that travel as the same.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Its partitions.
+    pub parts: Range<usize>,
+    /// Bytes of its indices, as they lie in DATA packets one after the other, or words of RAW.
+    pub indices: usize,
+    /// Bytes of its sums, as they lie in results.
+    pub sums: usize,
+    /// Packets, each way, those of partitions whose norm is 0 among them.
+    pub packets: usize,
+}
+
+/// How a packed call is cut.
+#[derive(Clone, Debug)]
+pub struct PackedLayout {
+    /// Partitions, in their order.
+    pub parts: Vec<PackedPart>,
+    /// Pieces, in their order.
+    pub pieces: Vec<Piece>,
+}
+
+impl PackedLayout {
+    fn of(active: &Active) -> PackedLayout {
+        let groups = (0..).zip(&active.groups);
+        let parts = groups.flat_map(|(piece, group)| {
+            let made = move |at: &Measured| PackedPart { part: at.part, choice: at.choice, piece };
+            active.parts[group.parts.clone()].iter().map(made)
+        });
+        let pieces = active.groups.iter().map(|group| {
+            let packets = group.padded / group.per_packet();
+            let (parts, indices) = (group.parts.clone(), group.padded * group.width() / 8);
+            Piece { parts, indices, sums: packets * group.result_len(), packets }
+        });
+        PackedLayout { parts: parts.collect(), pieces: pieces.collect() }
+    }
+}
+
+/// What is known of a packed call by and by.
+enum News {
+    /// All norms are in: what each partition is compressed with.
+    Norms(Vec<Numbers>),
+    /// All results of a piece are in.
+    Sums(Finished),
+    /// The call is over.
+    Done(Result<(), WorkerError>),
+}
+
+/// The results of a piece.
+pub struct Finished {
+    /// Which.
+    pub piece: usize,
+    /// The memory that they were to come to.
+    pub sums: Box<dyn Loan>,
+    /// Of each packet; all 0 of those that nobody sent because the norm is 0.
+    pub estimates: Vec<Estimate>,
+}
+
+/// The engine's end of a packed call.
+pub(super) struct Remote {
+    pieces: Receiver<(usize, Box<dyn Loan>)>,
+    news: Sender<News>,
+}
+
+impl Remote {
+    /// Nobody listens any more if the caller has given the call up.
+    fn tell(&self, news: News) {
+        let _ = self.news.send(news);
+    }
+
+    pub fn norms(&self, compressor: &Compressor, parts: &[Measured]) -> Result<(), CodecError> {
+        let numbers: Result<_, _> = parts.iter().map(|at| compressor.numbers(at)).collect();
+        self.tell(News::Norms(numbers?));
+        Ok(())
+    }
+
+    pub fn done(&self, result: Result<(), WorkerError>) {
+        self.tell(News::Done(result));
+    }
+}
+
+/// A packed call under way: the caller's end.
+pub struct Packed {
+    number: u64,
+    keys: [u64; 2],
+    pieces: Sender<(usize, Box<dyn Loan>)>,
+    news: Receiver<News>,
+    over: Option<Result<(), WorkerError>>,
+}
+
+impl Packed {
+    /// The call's number in the session.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What the signs (P29) and this worker's roundings of its partitions derive from: the key of partition p is
+    /// mix((this xor p) + G).
+    #[must_use]
+    pub fn keys(&self) -> [u64; 2] {
+        self.keys
+    }
+
+    /// Whether something has come, so that the next of [`Self::numbers`] or [`Self::receive`] returns at once.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.over.is_some() || !self.news.is_empty()
+    }
+
+    fn next(&mut self) -> Result<Option<News>, WorkerError> {
+        if let Some(over) = &self.over {
+            return over.clone().map(|()| None);
+        }
+        match self.news.recv().unwrap_or(News::Done(Err(WorkerError::Closed))) {
+            News::Done(result) => {
+                self.over = Some(result.clone());
+                result.map(|()| None)
+            }
+            news => Ok(Some(news)),
+        }
+    }
+
+    /// Waits for the norms of all workers: what each partition is compressed with. To be called first, and once.
+    ///
+    /// # Errors
+    /// As [`Group::allreduce_with`](crate::Group::allreduce_with).
+    pub fn numbers(&mut self) -> Result<Vec<Numbers>, WorkerError> {
+        match self.next()? {
+            Some(News::Norms(numbers)) => Ok(numbers),
+            _ => Err(WorkerError::Closed),
+        }
+    }
+
+    /// Hands over the indices of a piece. Pieces may come in any order; none is needed of which all norms are 0. What comes too
+    /// late, because the call is over, is dropped.
+    pub fn send(&self, piece: usize, indices: Box<dyn Loan>) {
+        let _ = self.pieces.send((piece, indices));
+    }
+
+    /// Waits for the results of another piece; nothing when all are in and the call is over.
+    ///
+    /// # Errors
+    /// As [`Group::allreduce_with`](crate::Group::allreduce_with).
+    pub fn receive(&mut self) -> Result<Option<Finished>, WorkerError> {
+        loop {
+            match self.next()? {
+                Some(News::Sums(finished)) => return Ok(Some(finished)),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// What a packed call is made of.
+pub struct PackedCall<'a> {
+    /// The tensor's spans.
+    pub plan: &'a [Span],
+    /// The key of its error feedback, which the caller keeps: it goes into NORM, so that it is checked.
+    pub feedback: Option<u64>,
+    /// log₂ of the coordinates of a piece, at least those of a full partition.
+    pub piece: u8,
+    /// The norm of each partition with its error feedback: ‖x‖, of RAW max |x|; NaN if it is not finite.
+    pub norms: &'a [f32],
+    /// Memory for the sums of each piece.
+    pub sums: Vec<Box<dyn Loan>>,
+}
+
+impl<I: PacketIo> Engine<I> {
+    /// How a call of this plan is cut.
+    ///
+    /// # Errors
+    /// What is wrong with the plan.
+    pub fn packed_layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
+        let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
+        self.check_plan(plan, length)?;
+        Ok(PackedLayout::of(&Active::new(plan, &self.compressor, self.piece(piece), None, None)))
+    }
+
+    /// Coordinates of a piece.
+    fn piece(&self, log: u8) -> usize {
+        GROUP.max(1 << log.min(28))
+    }
+
+    /// Starts a call whose indices somebody else makes. The engine is to be driven by another thread until it is over.
+    ///
+    /// # Errors
+    /// What is wrong with the call, or the session's end.
+    pub fn submit_packed(&mut self, call: PackedCall<'_>) -> Result<Packed, WorkerError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let PackedCall { plan, feedback, piece, norms, sums } = call;
+        let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
+        self.check_plan(plan, length)?;
+        let mut active = Active::new(plan, &self.compressor, self.piece(piece), None, None);
+        let layout = PackedLayout::of(&active);
+        let memory = |what, expected, actual| Err(WorkerError::PackedMemory { what, expected, actual });
+        if norms.len() != layout.parts.len() {
+            return memory("norms", layout.parts.len(), norms.len());
+        }
+        if sums.len() != layout.pieces.len() {
+            return memory("memories for sums", layout.pieces.len(), sums.len());
+        }
+        for ((group, piece), sums) in active.groups.iter_mut().zip(&layout.pieces).zip(sums) {
+            let bytes = (*sums).as_ref().len();
+            if bytes < piece.sums {
+                return memory("bytes for the sums of a piece", piece.sums, bytes);
+            }
+            group.out = Out::Waiting;
+            group.sums = Some(Sums { bytes: Bytes::Lent(sums), counts: vec![0; piece.packets] });
+        }
+        for (at, norm) in active.parts.iter_mut().zip(norms) {
+            at.norm = self.compressor.told(*norm);
+        }
+        (active.asked, active.measured) = (active.groups.len(), active.groups.len());
+        active.key = feedback;
+        let (pieces, taken) = unbounded();
+        let (told, news) = unbounded();
+        active.remote = Some(Remote { pieces: taken, news: told });
+        let number = self.calls.push(active);
+        self.submit_measured();
+        Ok(Packed { number, keys: self.compressor.keys(number), pieces, news, over: None })
+    }
+
+    /// Takes what callers have handed over, and hands them what is there. Whether there was anything.
+    pub(super) fn exchange_packed(&mut self) -> Result<bool, WorkerError> {
+        let Self { calls, compressor, .. } = self;
+        let (live, _) = calls.live();
+        let mut busy = false;
+        for (_, active) in live {
+            busy |= active.exchange(compressor)?;
+        }
+        Ok(busy)
+    }
+}
+
+impl Calls {
+    /// Whether a call waits for indices that somebody else makes.
+    pub fn awaits_pieces(&mut self) -> bool {
+        let awaits = |active: &Active| {
+            active.remote.is_some() && active.groups.iter().any(|group| matches!(group.out, Out::Waiting))
+        };
+        self.all().any(|(_, active)| awaits(active))
+    }
+}
+
+impl Active {
+    fn exchange(&mut self, compressor: &Compressor) -> Result<bool, WorkerError> {
+        let Some(remote) = self.remote.take() else { return Ok(false) };
+        let result = self.exchange_with(&remote, compressor);
+        self.remote = Some(remote);
+        result
+    }
+
+    fn exchange_with(&mut self, remote: &Remote, compressor: &Compressor) -> Result<bool, WorkerError> {
+        let mut busy = false;
+        while let Some(piece) = self.to_finish.pop_front() {
+            busy = true;
+            let group = &mut self.groups[piece];
+            let Some(Sums { bytes: Bytes::Lent(sums), counts }) = group.sums.take() else { continue };
+            let per_packet = group.per_packet();
+            let estimates = self.parts[group.parts.clone()].iter().flat_map(|at| {
+                let packets = at.padded();
+                let counts = &counts[packets.start / per_packet..packets.end / per_packet];
+                counts.iter().map(move |&count| compressor.estimate(at, count))
+            });
+            let estimates = estimates.collect::<Result<_, _>>()?;
+            remote.tell(News::Sums(Finished { piece, sums, estimates }));
+            self.tick_off(piece);
+        }
+        let waits = |group: &super::calls::Group| matches!(group.out, Out::Waiting);
+        loop {
+            match remote.pieces.try_recv() {
+                Ok((piece, indices)) => {
+                    busy = true;
+                    let Some(group) = self.groups.get_mut(piece).filter(|group| waits(group)) else {
+                        continue;
+                    };
+                    let (expected, actual) = (group.padded * group.width() / 8, (*indices).as_ref().len());
+                    if actual < expected {
+                        let what = "bytes of the indices of a piece";
+                        return Err(WorkerError::PackedMemory { what, expected, actual });
+                    }
+                    group.out = Out::Ready(Bytes::Lent(indices));
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) if self.groups.iter().any(waits) => {
+                    return Err(WorkerError::Abandoned);
+                }
+                Err(TryRecvError::Disconnected) => break,
+            }
+        }
+        Ok(busy)
+    }
+}
