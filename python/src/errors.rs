@@ -87,6 +87,8 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
         WorkerError::Plan { .. } | WorkerError::EmptySpan { .. } | WorkerError::NoTable { .. } => {
             exception(py, "PlanError", &message, |_| Ok(()))
         }
+        WorkerError::PackedMemory { .. } => exception(py, "ConfigError", &message, |_| Ok(())),
+        WorkerError::Abandoned => exception(py, "SessionError", &message, |_| Ok(())),
         WorkerError::Empty => exception(py, "EmptyError", &message, |_| Ok(())),
         WorkerError::TooLong { length } => {
             exception(py, "TooLongError", &message, |d| d.set_item("length", length))

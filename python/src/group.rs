@@ -2,8 +2,9 @@
 
 use crate::errors;
 use crate::options::{Secret, Time, address, backend, faults, parse};
+use crate::packed::{self, Memory, Packed};
 use crate::process::OwnedByProcess;
-use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
+use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
@@ -64,7 +65,7 @@ fn options(mode: &str, feedback: Option<u64>) -> Result<CallOptions, String> {
     Ok(CallOptions { mode, feedback })
 }
 
-fn spans(plan: Vec<(usize, Option<u8>)>) -> Vec<Span> {
+pub(crate) fn spans(plan: Vec<(usize, Option<u8>)>) -> Vec<Span> {
     let choice = |table: Option<u8>| table.map_or(Choice::Raw, |id| Choice::Table(TableId(id)));
     plan.into_iter().map(|(length, table)| Span { length, choice: choice(table) }).collect()
 }
@@ -114,7 +115,7 @@ impl Group {
     }
 
     /// Works with the group while other Python threads run.
-    fn with<T: Send>(
+    pub(crate) fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&thc_worker::Group) -> Result<T, WorkerError> + Send,
@@ -263,6 +264,30 @@ impl Group {
             |group: &thc_worker::Group| group.allreduce_plan_async(self.spare.copy(data), &plan, feedback);
         let handle = self.with(py, begin)?;
         Ok(Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) })
+    }
+
+    /// How `allreduce_packed` cuts a tensor of this plan, in pieces of 2^`piece` coordinates.
+    fn packed_layout<'py>(
+        &self,
+        py: Python<'py>,
+        plan: Vec<(usize, Option<u8>)>,
+        piece: u8,
+    ) -> PyResult<packed::Tables<'py>> {
+        packed::layout(self, py, plan, piece)
+    }
+
+    /// Starts a call whose indices Python makes.
+    #[pyo3(signature = (plan, feedback, piece, norms, sums))]
+    fn allreduce_packed(
+        &self,
+        py: Python<'_>,
+        plan: Vec<(usize, Option<u8>)>,
+        feedback: Option<u64>,
+        piece: u8,
+        norms: PyReadonlyArray1<'_, f32>,
+        sums: Vec<PyRef<'_, Memory>>,
+    ) -> PyResult<Packed> {
+        packed::start(self, py, plan, feedback, piece, norms, sums)
     }
 
     /// Totals since the group was joined, by the names of `thc_worker::Stats`; times in seconds.

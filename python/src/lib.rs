@@ -11,6 +11,7 @@ mod file;
 mod group;
 mod model;
 mod options;
+mod packed;
 mod process;
 mod server;
 
@@ -43,6 +44,8 @@ mod _native {
     use super::group::{Group, Handle};
     #[pymodule_export]
     use super::model::{Model, ModelServer};
+    #[pymodule_export]
+    use super::packed::{Memory, Packed};
     #[pymodule_export]
     use super::server::{Reserved, Server};
 

@@ -183,6 +183,8 @@ class Group:
         self.job_number: int = told["job"]
         self.worker: int = told["worker"]
         self.workers: int = told["workers"]
+        self.compresses_on = ("host", "arrays of the CPU")
+        """What compresses, and why: a hook of :mod:`thc.torch` may have found it better on a GPU. :meth:`stats` repeats it."""
         _open.add(self)
 
     @classmethod
@@ -333,7 +335,8 @@ class Group:
 
     def stats(self) -> Stats:
         """Totals since the group was joined."""
-        return Stats(**self._native.stats())
+        device, why = self.compresses_on
+        return Stats(**self._native.stats(), device=device, why=why)
 
     def rejoin(self) -> None:
         """Joins anew after the session has ended, as all workers must. Error feedback and totals stay."""

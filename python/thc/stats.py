@@ -43,6 +43,11 @@ class Stats:
     """Seconds waiting for packets with nothing else to do."""
     round_trip: float
     """Smoothed round-trip time of data packets in seconds."""
+    device: str = "host"
+    """What compresses: ``"host"``, the library; or on the gradients' device, ``"triton"`` or ``"torch"``, whose time is in none of
+    these numbers."""
+    why: str = ""
+    """Why that."""
 
     @property
     def communication(self) -> float:
@@ -71,7 +76,7 @@ class Stats:
             f"a ring all-reduce of f32 moves {ring / 1e6:.1f} MB: {compared}\n"
             f"  compression {self.compression:.2f} s, sending and receiving {self.network:.2f} s, "
             f"waiting {self.waiting:.2f} s, round trip {1e3 * self.round_trip:.2f} ms\n"
-            f"  packets sent again {self.retransmissions}, lost {self.lost}"
+            f"  packets sent again {self.retransmissions}, lost {self.lost}; compressed by {self.device}: {self.why}"
         )
 
     def __sub__(self, earlier: Stats) -> Stats:
@@ -93,6 +98,8 @@ class Stats:
             network=self.network - earlier.network,
             waiting=self.waiting - earlier.waiting,
             round_trip=self.round_trip,
+            device=self.device,
+            why=self.why,
         )
 
 

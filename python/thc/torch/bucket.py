@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +28,19 @@ class Bucket:
     """The gradients before the call, where the parameters' own ``grad`` cannot tell them later."""
     ready: Any = None
     """On a GPU: the event after which the gradients are in the buffer."""
+    stream: Any = None
+    """On a GPU: the stream on which the mean is written there, if the host does not wait for that."""
+
+    def on_stream(self) -> Any:
+        """Has what follows in a ``with`` block happen after what was done with the buffer so far."""
+        return contextlib.nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
     def restore(self) -> None:
         """Puts this rank's gradients back into the buffer, which a call that failed may have overwritten."""
         if self.ready is not None:
             self.ready.synchronize()
+        if self.stream is not None:
+            self.stream.synchronize()
         if self.copy is not None:
             self.buffer.copy_(self.copy)
             return
@@ -42,7 +51,9 @@ class Bucket:
     def release(self, error: BaseException | None = None) -> None:
         """Lets DDP go on, with the buffer as it is or with an error."""
         self.copy = None
-        self.promise.set_result(error)
+        # Whoever waits for the future waits for what this stream was given before.
+        with self.on_stream():
+            self.promise.set_result(error)
 
     @staticmethod
     def keeps_gradients(parameters: list[torch.nn.Parameter], buffer: torch.Tensor) -> bool:

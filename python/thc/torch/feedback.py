@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from thc.group import Group
 from thc.torch.layout import Layout
 
 __all__ = ["FeedbackStore"]
@@ -21,6 +20,19 @@ def _unpack(saved: bytes) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.frombuffer(saved, dtype="<f4", offset=_HEADER.size)
 
 
+class Keeper(Protocol):
+    """Who keeps error feedback, by key: a group, or a codec of a device."""
+
+    def save_feedback(self) -> dict[int, bytes]:
+        """All of it."""
+
+    def restore_feedback(self, saved: dict[int, bytes]) -> None:
+        """Replaces what is kept under these keys."""
+
+    def reset_feedback(self, key: int) -> None:
+        """Forgets what is kept under a key."""
+
+
 class FeedbackStore:
     """Knows where the error feedback of each parameter is.
 
@@ -30,7 +42,7 @@ class FeedbackStore:
     puts its part back in. All methods run on the lane of the group's pipeline.
     """
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Keeper) -> None:
         self._group = group
         self._homes: dict[int, Layout] = {}
         """Layouts whose feedback is in the group."""

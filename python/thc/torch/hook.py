@@ -22,6 +22,9 @@ from thc.torch.agreement import Agreement, Route, Wish
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.compressor import Compressor, Flight, HostCompressor
+from thc.torch.device.choice import Choice, choose
+from thc.torch.device.codec import DeviceCodec
+from thc.torch.device.compressor import DeviceCompressor
 from thc.torch.gather import Gather
 from thc.torch.layout import Layout, Segment
 from thc.torch.options import Options
@@ -98,7 +101,8 @@ class Hook:
         if self._board is not None:
             self._pipeline.when_idle(self)
         self._adaptive = None if options.adapt is None else self._adapting(options.adapt, model)
-        self._host = HostCompressor(group, options, self._peers, self._adaptive)
+        self._chosen: HostCompressor = HostCompressor(group, options, self._peers, self._adaptive)
+        self._choice: Choice | None = None
 
     @property
     def steps(self) -> int:
@@ -111,8 +115,24 @@ class Hook:
         return self._agreement.fallback_active
 
     def _compressor(self, bucket: Bucket) -> Compressor:
-        """What takes a bucket to the others."""
-        return self._host
+        """What takes a bucket to the others. The first bucket decides for all: DDP has a model on one device."""
+        if self._choice is None:
+            device = bucket.buffer.device
+            made = choose(self.group, device, self.options)
+            if made.kernels is not None:
+                codec = DeviceCodec(self.group, device, made.kernels)
+                feedback = self._chosen.feedback.save()
+                self._chosen = DeviceCompressor(self.group, self.options, self._peers, codec)
+                self._chosen.feedback.load(feedback)
+            self._choice = made
+            self.group.compresses_on = (made.where, made.why)
+            log.info("gradients on %s are compressed by %s: %s", device, made.where, made.why)
+        return self._chosen
+
+    @property
+    def device(self) -> Choice | None:
+        """Where gradients are compressed, and why there; nothing before the first bucket."""
+        return self._choice
 
     def _adapting(self, options: Adapt, model: Any) -> Adaptive:
         if self.options.uncompressed != "raw":
@@ -340,7 +360,8 @@ class Hook:
             raise
         if self._nonfinite and self.options.nonfinite == "zero":
             for passage in self._held:
-                passage.bucket.buffer.zero_()
+                with passage.bucket.on_stream():
+                    passage.bucket.buffer.zero_()
         self.skipped, self._nonfinite = self._nonfinite, False
         held, self._held = self._held, []
         for passage in held:
@@ -452,7 +473,7 @@ class Hook:
         """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices."""
 
         def save() -> dict[str, Any]:
-            state = {"steps": self.steps, "feedback": self._host.feedback.save()}
+            state = {"steps": self.steps, "feedback": self._chosen.feedback.save()}
             return state if self._adaptive is None else state | {"adapt": self._adaptive.state_dict()}
 
         found: dict[str, Any] = self._pipeline.ask(save)
@@ -464,14 +485,14 @@ class Hook:
         def load() -> None:
             if self._adaptive is not None and "adapt" in state:
                 self._adaptive.load_state_dict(state["adapt"], int(state["steps"]))
-            self._host.feedback.load(state["feedback"])
+            self._chosen.feedback.load(state["feedback"])
             self._agreement.steps = int(state["steps"])
 
         self._pipeline.ask(load)
 
     def reset_feedback(self) -> None:
         """Forgets all error feedback, as for a new training run."""
-        self._pipeline.ask(self._host.feedback.reset)
+        self._pipeline.ask(self._chosen.feedback.reset)
 
 
 class _Passage:
@@ -544,6 +565,7 @@ def hook(
     fallback: bool = True,
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
     in_flight: int = 3,
+    device: str = "auto",
 ) -> Hook:
     """A communication hook for ``DistributedDataParallel``; all ranks must make it, in the same order.
 
@@ -563,6 +585,10 @@ def hook(
       one packet each way per step.
     - ``adapt``: ``True``, or a :class:`thc.torch.Adapt` (or its options as a dictionary): whether and how each tensor is compressed
       is chosen while training, on all ranks alike. :attr:`Hook.plan` shows it.
+    - ``device``: where gradients are compressed; the bits are the same. ``"auto"``: those on a GPU there, by kernels in Triton, if
+      Triton is installed, and those on another device that is not the CPU by torch's plain operations; otherwise on the host, by
+      the library. Or ``"host"``, ``"triton"``, ``"torch"``. Ranks may differ. :attr:`Hook.device` and :meth:`thc.Group.stats` tell
+      what it came to, and why.
     - ``in_flight``: so many buckets are under way at once: while one is copied, another is compressed and a third on the network.
     """
     options = Options(
@@ -575,6 +601,7 @@ def hook(
         fallback=fallback,
         adapt=Adapt.read(adapt),
         in_flight=in_flight,
+        device=device,
     )
     return Hook(group, model, process_group, options)
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from thc import errors
 from thc.torch.adaptive import Adapt
 
-__all__ = ["Options"]
+__all__ = ["DEVICES", "Options"]
+
+DEVICES = ("auto", "host", "triton", "torch")
+"""Where gradients may be compressed."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,15 @@ class Options:
     fallback: bool
     adapt: Adapt | None
     in_flight: int
+    device: str
 
     def __post_init__(self) -> None:
         if self.warmup < 0:
             raise errors.ConfigError(f"warmup is {self.warmup}: give a number of steps, 0 or more")
         if self.in_flight < 1:
             raise errors.ConfigError(f"in_flight is {self.in_flight}: give a number of buckets, at least 1")
+        if self.device not in DEVICES:
+            raise errors.ConfigError(f"device is {self.device!r}: write {', '.join(map(repr, DEVICES[:-1]))} or {DEVICES[-1]!r}")
         if self.uncompressed not in ("raw", "process-group"):
             raise errors.ConfigError(
                 f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'

@@ -200,7 +200,7 @@ impl Other {
                     None => {
                         out.extend(bytes.chunks_exact(4).map(|word| {
                             (f64::from(i32::from_be_bytes(word.try_into().unwrap())) * raw) as f32
-                        }))
+                        }));
                     }
                     Some(Lane::Bits16) => out.extend(
                         bytes

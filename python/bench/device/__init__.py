@@ -1,0 +1,1 @@
+"""Compression on a GPU: what its kernels need, and what they take."""

@@ -1,0 +1,155 @@
+"""The hook with gradients compressed where they are: the bits are those of the host's."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import rig
+import thc
+import torch
+from checks_hook import StandIn
+from rig import RANK, SIZE, Weights, backward, close, everywhere, gradients, same_everywhere, wrapped  # noqa: F401
+from test_device import CUDA, KERNELS  # it has Triton interpreted where there is no GPU
+from thc.torch.gather import Gather
+
+SIZES = (9_000, 300, 12_000, 7_000)
+SMALL = {"bucket_cap_mb": 0.03}
+"""Several buckets."""
+
+WAYS = sorted(KERNELS)
+
+
+def pair(where: str, dtype: torch.dtype = torch.float32, **options: Any) -> tuple[Any, Any]:
+    """A model whose gradients the host compresses, and one that differs in nothing but where."""
+    assert not CUDA or where == "triton", "on a GPU the rig's models would have to be there"
+    made = []
+    for device in ("host", where):
+        server = {"seed": 77, "block": 11, **options.get("server", {})}
+        made.append(wrapped(Weights(SIZES, dtype), SMALL, **{**options, "server": server, "device": device}))
+    return made[0], made[1]
+
+
+def same_steps(where: str, steps: int = 3, dtype: torch.dtype = torch.float32, **options: Any) -> tuple[Any, Any]:
+    """Some steps of both, equal bit for bit."""
+    (one, host), (two, other) = pair(where, dtype, **options)
+    for step in range(steps):
+        want = backward(one, gradients(step, sizes=SIZES, dtype=dtype))
+        got = backward(two, gradients(step, sizes=SIZES, dtype=dtype))
+        assert same_everywhere(got)
+        assert all(torch.equal(a, b) for a, b in zip(want, got)), (where, step, options)
+    assert host.device.where == "host" and other.device.where == where
+    assert (host.steps, other.steps) == (steps, steps)
+    return (one, host), (two, other)
+
+
+def check_hook_is_the_same_bit_for_bit() -> None:
+    for where in WAYS:
+        (_, host), (_, other) = same_steps(where)
+        mine, theirs = host.state_dict()["feedback"], other.state_dict()["feedback"]
+        assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+        stats = other.group.stats()
+        assert stats.device == where and where in stats.why and f"compressed by {where}" in stats.summary(SIZE)
+        assert host.group.stats().device == "host"
+        assert stats.coordinates == host.group.stats().coordinates
+
+
+def check_one_bucket_at_a_time() -> None:
+    same_steps("torch", in_flight=1)
+
+
+def check_halves() -> None:
+    for where in WAYS:
+        same_steps(where, 2, torch.float16)
+
+
+def check_bfloat16() -> None:
+    means = []
+    for device in ("host", "torch"):
+        group = thc.Group.local(RANK, SIZE, store=Gather(None), server={"seed": 77}, join_timeout=20)
+        rig._made.append(group)
+        model = Weights(SIZES, dtype=torch.bfloat16)
+        hook = thc.torch.hook(group, model, device=device)
+        grads = gradients(2, sizes=SIZES, dtype=torch.bfloat16)
+        means.append(hook.fn(hook.state, StandIn(list(model.parameters()), grads)).wait())
+    assert means[0].dtype == torch.bfloat16 and same_everywhere(means)
+    assert torch.equal(means[0].view(torch.int16), means[1].view(torch.int16))
+
+
+def check_options() -> None:
+    same_steps("torch", warmup=1)
+    same_steps("torch", feedback=False)
+    same_steps("torch", exclude=["*.0"])
+    same_steps("torch", exclude=["*.0", "*.2"], uncompressed="process-group")
+    same_steps("torch", 2, torch.float16, min_size=1000, uncompressed="process-group")
+    same_steps("torch", fallback=False)
+
+
+def check_nan_and_zero() -> None:
+    for nonfinite in ("nan", "zero"):
+        (one, host), (two, other) = pair("torch", nonfinite=nonfinite)
+        for step in range(3):
+            grads = [gradients(step, sizes=SIZES) for _ in range(2)]
+            if step == 1 and RANK == 1:
+                for each in grads:
+                    each[2][77] = float("inf")
+            want, got = backward(one, grads[0]), backward(two, grads[1])
+            assert host.skipped == other.skipped == (step == 1)
+            assert all(torch.equal(torch.nan_to_num(a, nan=99.0), torch.nan_to_num(b, nan=99.0)) for a, b in zip(want, got))
+
+
+def check_checkpoint_goes_from_host_to_device_and_back() -> None:
+    (one, host), (two, other) = same_steps("torch", 2)
+    saved = [host.state_dict(), other.state_dict()]
+    host.load_state_dict(saved[1])
+    other.load_state_dict(saved[0])
+    for step in range(2, 4):
+        want, got = (backward(model, gradients(step, sizes=SIZES)) for model in (one, two))
+        assert all(torch.equal(a, b) for a, b in zip(want, got))
+    # Before the first bucket nobody knows where it will be.
+    three, third = wrapped(Weights(SIZES), SMALL, server={"seed": 77, "block": 11}, device="torch")
+    third.load_state_dict(saved[0])
+    assert third.device is None
+    backward(three, gradients(2, sizes=SIZES))
+    assert third.device is not None and third.device.where == "torch"
+
+
+def check_ranks_may_differ() -> None:
+    where = ["host", "torch", WAYS[-1]][RANK]
+    one, host = wrapped(Weights(SIZES), SMALL, server={"seed": 77, "block": 11}, device="host")
+    two, other = wrapped(Weights(SIZES), SMALL, server={"seed": 77, "block": 11}, device=where)
+    for step in range(2):
+        want, got = (backward(model, gradients(step, sizes=SIZES)) for model in (one, two))
+        assert same_everywhere(got) and all(torch.equal(a, b) for a, b in zip(want, got))
+
+
+def check_a_lost_server_is_survived() -> None:
+    model, hook = wrapped(Weights(SIZES), SMALL, device="torch", timeout=3)
+    backward(model, gradients(0, sizes=SIZES))
+    if hook.group.server is not None:
+        hook.group.server.close()
+    everywhere(1)
+    means = backward(model, gradients(1, sizes=SIZES))
+    assert hook.fallback_active and same_everywhere(means)
+    exact = rig.exact_mean(1, SIZES)
+    assert rig.error_of(means, exact) < 1e-12
+
+
+def check_what_cannot_be_is_refused_or_stays_on_the_host() -> None:
+    model, hook = wrapped(Weights(SIZES), SMALL, device="auto")
+    backward(model, gradients(0, sizes=SIZES))
+    assert (hook.device.where, hook.device.why) == ("host", "gradients are on the CPU")
+    assert os.environ["RANK"] == str(RANK)
+    try:
+        wrapped(Weights(SIZES), device="gpu")
+    except thc.ConfigError as error:
+        assert 'device is \'gpu\': write \'auto\'' in str(error)
+    else:
+        raise AssertionError("a device that there is not was taken")
+    model, hook = wrapped(Weights(SIZES), SMALL, device="torch", server={"policy": "best-effort"})
+    try:
+        backward(model, gradients(0, sizes=SIZES))
+    except Exception as error:
+        assert "may lose packets" in str(error)
+    else:
+        raise AssertionError("error feedback of lost packets was promised")

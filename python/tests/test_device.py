@@ -1,0 +1,372 @@
+"""`thc.torch.device`: what is computed where the gradients are is, bit for bit, what thc-codec computes (P28 to P32).
+
+One worker alone in a job gets back what its own indices stand for, so that its mean and its error feedback show every one of them.
+Two jobs are alike; in one the library computes, in the other a device: a GPU if there is one, otherwise Triton's interpreter and
+torch's plain operations on tensors of the CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import needs
+
+needs("torch")
+
+import torch  # noqa: E402
+
+CUDA = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if CUDA else "cpu")
+if not CUDA:
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+import thc  # noqa: E402
+from thc.torch.device import DeviceCodec, plain  # noqa: E402
+
+torch.set_num_threads(1)
+
+KERNELS: dict[str, Any] = {"torch": plain}
+MISSING = ""
+try:
+    from thc.torch.device import compiled
+
+    KERNELS["triton"] = compiled
+except ImportError as error:
+    MISSING = f"not run: kernels in Triton: {error}"
+
+TABLES = ["bits=1,lane=4", "bits=1,lane=16", "bits=2,lane=4", "bits=2", "bits=3,lane=4", "bits=3", "bits=3,lane=16", "bits=4,lane=16", "bits=8"]
+"""Beside the first, 4 bits in lanes of 8: every width and every lane."""
+
+COOKIE = 99
+
+
+class Pair:
+    """Two jobs of one worker that differ in nothing, and a codec on the device for the second."""
+
+    def __init__(self, kernels: str, seed: int = 1, piece: int = 16, **options: Any) -> None:
+        self.servers = [thc.Server(1, COOKIE, seed=seed, **options) for _ in range(2)]
+        self.groups = [thc.Group(server.address, 1, 0, COOKIE, timeout=30) for server in self.servers]
+        self.codec = DeviceCodec(self.groups[1], DEVICE, KERNELS[kernels], piece)
+
+    def check(self, x: torch.Tensor, key: int | None = 7, **how: Any) -> torch.Tensor:
+        """One call on either side."""
+        want = x.float().numpy().copy()
+        got = x.clone().to(DEVICE)
+        self.groups[0].allreduce(want, feedback=key, **how)
+        done = self.codec.allreduce(got, key, **how)
+        if done is not None:
+            done.synchronize()
+        got = got.cpu()
+        # What the library leaves in f32 the hook converts as torch does.
+        assert_same(got, torch.from_numpy(want).to(x.dtype), "mean")
+        if key is not None and how.get("mode") != "raw":
+            saved = [self.groups[0].save_feedback()[key], self.codec.feedback.save_feedback()[key]]
+            # Equal but for bits of NaN, which there are none of.
+            assert saved[0] == saved[1], "error feedback"
+        return got
+
+    def close(self) -> None:
+        for each in (*self.groups, *self.servers):
+            each.close()
+
+
+def assert_same(got: torch.Tensor, want: torch.Tensor, what: str) -> None:
+    whole = torch.int32 if got.dtype == torch.float32 else torch.int16
+    different = (got.view(whole) != want.view(whole)).nonzero()
+    first = int(different[0]) if len(different) else 0
+    assert not len(different), f"{what}: {len(different)} differ, the first at {first}: {got[first]} for {want[first]}"
+
+
+@pytest.fixture
+def pair() -> Iterator[Callable[..., Pair]]:
+    made: list[Pair] = []
+
+    def make(*args: Any, **options: Any) -> Pair:
+        made.append(Pair(*args, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+HERE = [name for name in ("torch", "triton") if name in KERNELS or not os.environ.get("THC_TRITON_ELSEWHERE")]
+"""`python/tests/run` has two releases of torch, and Triton with one of them."""
+
+
+@pytest.fixture(params=HERE)
+def kernels(request: pytest.FixtureRequest) -> str:
+    if request.param not in KERNELS:
+        pytest.skip(MISSING)
+    return request.param
+
+
+def gradient(length: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Coordinates of many magnitudes."""
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(length, generator=generator) * torch.exp(2 * torch.randn(length, generator=generator))).to(dtype)
+
+
+@pytest.mark.parametrize(
+    ("block", "lengths"),
+    [
+        (10, (1, 1023, 1024, 5000)),
+        (11, (4097,)),
+        (12, (12_289,)),
+        (13, (8192, 20_001)),
+        (14, (16_384 + 1,)),
+        (17, (1 << 17,)),
+        (20, (1 << 20,)),
+    ],
+)
+def test_blocks_and_tails(pair: Any, kernels: str, block: int, lengths: tuple[int, ...]) -> None:
+    if block == 20 and kernels == "triton" and not CUDA and not os.environ.get("THC_TRACES"):
+        return  # the interpreter takes minutes; 17 has several tiles, too
+    both = pair(kernels, block=block)
+    for key, length in enumerate(lengths):
+        both.check(gradient(length, length), key)
+        # Again, with error feedback.
+        if block < 17:
+            both.check(gradient(length, length + 1), key)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_seeds_and_rounds(pair: Any, kernels: str, seed: int) -> None:
+    both = pair(kernels, seed=seed, block=11)
+    for step in range(3):
+        both.check(gradient(5000, 10 * seed + step))
+
+
+def test_every_width_and_lane_and_raw_in_one_call(pair: Any, kernels: str) -> None:
+    both = pair(kernels, block=12, tables=TABLES)
+    tables = both.groups[0].tables
+    assert {table.width for table in tables} == {1, 2, 3, 4, 8} and {table.lane for table in tables} == {4, 8, 16}
+    plan: list[tuple[int, Any]] = []
+    for at, table in enumerate(tables):
+        plan += [(1500 + 311 * at, table.id), (700 + at, "raw")]
+    length = sum(span for span, _ in plan)
+    both.check(gradient(length, 1), plan=plan)
+    # Another plan takes over what was left.
+    both.check(gradient(length, 9), plan=[(length // 2, tables[-1].id), (length - length // 2, "raw")])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(pair: Any, kernels: str, dtype: torch.dtype) -> None:
+    both = pair(kernels, block=13)
+    for step in range(2):
+        both.check(gradient(9001, step, dtype))
+        both.check(gradient(3001, step, dtype), key=8)
+    both.check(gradient(9000, 3, dtype), None, mode="raw")
+
+
+def test_without_error_feedback_and_raw(pair: Any, kernels: str) -> None:
+    both = pair(kernels, block=13)
+    for length in (5, 9000):
+        both.check(gradient(length, length), None)
+        both.check(gradient(length, length), None, mode="raw")
+    both.check(torch.tensor([1e30, -1e30, 3.3e29, 0.0, -0.0, 1.0]), None, mode="raw")
+
+
+def test_unusual_numbers(pair: Any, kernels: str) -> None:
+    both = pair(kernels, block=11)
+    zeros = torch.zeros(5000)
+    both.check(zeros)
+    some = gradient(5000, 1)
+    some[2048:4096] = 0.0
+    both.check(some)
+    both.check(zeros)  # what is left of the second partition alone
+    tiny = torch.full((5000,), 1e-42)
+    tiny[7] = -1e-45
+    both.check(tiny, key=8)  # below the least norm: as zeros
+    tiny[0], tiny[3000] = 1e-20, -0.0
+    both.check(tiny, key=8)
+    huge = gradient(5000, 2) * 1e30
+    both.check(huge, key=9)
+    alone = torch.zeros(5000)
+    alone[77], alone[2048] = 128.0, -1e-25
+    both.check(alone, key=10)
+    mixed = gradient(5000, 4) * torch.exp2(torch.linspace(-148.0, 60.0, 5000))
+    both.check(mixed, key=11)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_fails_and_changes_nothing(pair: Any, kernels: str, bad: float) -> None:
+    both = pair(kernels, block=11)
+    both.check(gradient(5000, 1))
+    before = both.codec.feedback.save_feedback()
+    poisoned = gradient(5000, 2)
+    poisoned[4321] = bad
+    x = poisoned.clone().to(DEVICE)
+    for mode in ("compressed", "raw"):
+        with pytest.raises(thc.NonFiniteError):
+            both.codec.allreduce(x, 7, mode=mode)
+        with pytest.raises(thc.NonFiniteError):
+            both.groups[0].allreduce(poisoned.numpy().copy(), feedback=7 if mode == "compressed" else None, mode=mode)
+    assert_same(x.cpu(), poisoned, "gradient")
+    assert both.codec.feedback.save_feedback() == before
+    both.check(gradient(5000, 3))
+
+
+def test_a_norm_that_overflows_fails_alike(pair: Any, kernels: str) -> None:
+    both = pair(kernels, block=11)
+    x = torch.full((4096,), 3e38)
+    with pytest.raises(thc.NonFiniteError):
+        both.codec.allreduce(x.to(DEVICE), 7)
+
+
+def together(*works: Callable[[], Any]) -> list[Any]:
+    found: list[Any] = [None] * len(works)
+
+    def run(at: int) -> None:
+        try:
+            found[at] = works[at]()
+        except Exception as error:  # looked at below
+            found[at] = error
+
+    threads = [threading.Thread(target=run, args=(at,), daemon=True) for at in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for each in found:
+        if isinstance(each, Exception):
+            raise each
+    return found
+
+
+def test_a_device_and_two_hosts_of_one_job(kernels: str) -> None:
+    with thc.Server(3, COOKIE, block=12) as server:
+        groups = together(*[lambda w=w: thc.Group(server.address, 1, w, COOKIE, inject="loss=0.01" if w == 1 else None) for w in range(3)])
+        codec = DeviceCodec(groups[1], DEVICE, KERNELS[kernels], 16)
+        plan = [(66_000, groups[0].tables[0].id), (3000, "raw"), (7000, groups[0].tables[0].id)]
+        for step in range(2):
+            inputs = [gradient(76_000, 3 * step + w) for w in range(3)]
+            means = [x.numpy().copy() for x in inputs]
+            on_device = inputs[1].to(DEVICE)
+            together(
+                lambda: groups[0].allreduce(means[0], feedback=3, plan=plan),
+                lambda: codec.allreduce(on_device, 3, plan),
+                lambda: groups[2].allreduce(means[2], feedback=3, plan=plan),
+            )
+            assert np.array_equal(means[0].view(np.int32), means[2].view(np.int32))
+            assert_same(on_device.cpu(), torch.from_numpy(means[0]), "mean")
+        for group in groups:
+            group.close()
+
+
+def test_several_calls_under_way(pair: Any, kernels: str) -> None:
+    both = pair(kernels, block=12)
+    inputs = [gradient(3000 + 4000 * at, at) for at in range(3)]
+    want = [x.numpy().copy() for x in inputs]
+    got = [x.to(DEVICE) for x in inputs]
+    for step in range(2):
+        for key, array in enumerate(want):
+            both.groups[0].allreduce(array, feedback=key)
+        calls = [both.codec.begin(x, key) for key, x in enumerate(got)]
+        for call in calls:
+            call.submit()
+        for call in calls:
+            call.feed()
+        for call in calls:
+            done = call.finish()
+            if done is not None:
+                done.synchronize()
+        for x, array in zip(got, want):
+            assert_same(x.cpu(), torch.from_numpy(array), "mean")
+
+
+def test_feedback_is_saved_as_the_group_saves_it(pair: Any, kernels: str) -> None:
+    both = pair(kernels, block=11)
+    both.check(gradient(5000, 1))
+    saved = both.groups[0].save_feedback()
+    both.codec.feedback.restore_feedback(saved)
+    both.check(gradient(5000, 2))
+    both.groups[0].reset_feedback(7)
+    both.codec.feedback.reset_feedback(7)
+    both.check(gradient(5000, 3))
+    damaged = {7: saved[7][:-4] + b"\x00\x00\xc0\x7f"}
+    with pytest.raises(thc.FeedbackStateError):
+        both.codec.feedback.restore_feedback(damaged)
+    with pytest.raises(thc.FeedbackLengthError):
+        both.codec.allreduce(gradient(4000, 3).to(DEVICE), 7)
+
+
+def test_memory_is_used_again(pair: Any, kernels: str) -> None:
+    both = pair(kernels, block=11)
+    cut = both.codec.cut(((5000, both.groups[1].tables[0].id),))
+    for step in range(3):
+        both.check(gradient(5000, step))
+    assert len(cut._free) == 1
+    pages = cut._free[0][0]
+    assert all(memory.address % 4096 == 0 for memory in (*pages.indices, *pages.sums))
+    assert pages.pinned == CUDA
+
+
+def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    from thc.torch.device import choice
+    from thc.torch.options import Options
+
+    def options(device: str, **more: Any) -> Options:
+        usual = {"warmup": 0, "min_size": 0, "exclude": (), "uncompressed": "raw", "feedback": True, "nonfinite": "nan", "fallback": True}
+        return Options(**{**usual, "adapt": None, "in_flight": 3, "device": device, **more})
+
+    with thc.Server(1, COOKIE) as server, thc.Group(server.address, 1, 0, COOKIE) as group:
+        on_cpu, on_gpu = torch.device("cpu"), torch.device("cuda:0")
+        assert choice.choose(group, on_cpu, options("auto")).where == "host"
+        assert choice.choose(group, on_cpu, options("torch")).kernels is plain
+        assert choice.choose(group, on_gpu, options("host")).where == "host"
+        monkeypatch.setattr(choice, "_kernels", lambda where, device: (plain, "") if where == "triton" else (None, "none"))
+        assert choice.choose(group, on_gpu, options("auto")).where == "triton"
+        monkeypatch.setattr(choice, "_kernels", lambda where, device: (None, "Triton cannot be imported"))
+        found = choice.choose(group, on_gpu, options("auto"))
+        assert (found.where, found.why) == ("host", "Triton cannot be imported")
+        with pytest.raises(thc.ConfigError, match="Triton cannot be imported: leave device out"):
+            choice.choose(group, on_gpu, options("triton"))
+        assert "adapt" in choice.choose(group, on_gpu, options("auto", adapt=object())).why
+    with thc.Server(1, COOKIE, policy="best-effort") as server, thc.Group(server.address, 1, 0, COOKIE) as group:
+        assert "may lose packets" in choice.choose(group, on_gpu, options("auto")).why
+
+
+def test_memory_that_is_in_use_is_not_given_twice(pair: Any) -> None:
+    both = pair("torch", block=11)
+    codec, cut = both.codec, both.codec.cut(((5000, both.groups[1].tables[0].id),))
+    call = codec.begin(gradient(5000, 1).to(DEVICE), 7)
+    native = both.groups[1]._native
+    call.submit()
+    norms = np.ones(cut.partitions, dtype=np.float32)
+    with pytest.raises(ValueError, match="in use by a call"):
+        native.allreduce_packed(cut.plan, 7, cut.piece, norms, call._pages.sums)
+    call.feed()
+    call.finish()
+    with pytest.raises(thc.ConfigError, match="ask for its layout"):
+        native.allreduce_packed(cut.plan, 7, cut.piece, norms[1:], call._pages.sums)
+    codec.allreduce(gradient(5000, 1).to(DEVICE), 7)
+
+
+def test_a_call_that_is_given_up_ends_the_session_and_the_group_joins_anew(pair: Any) -> None:
+    both = pair("torch", block=11)
+    call = both.codec.begin(gradient(5000, 1).to(DEVICE), 7)
+    call.submit()
+    both.codec.kernels = None
+    call.feed()
+    with pytest.raises(AttributeError):
+        call.finish()
+    both.codec.kernels = plain
+    with pytest.raises(thc.SessionError, match="given up"):
+        for _ in range(1000):
+            both.codec.allreduce(gradient(5000, 1).to(DEVICE), 7)
+    both.groups[1].rejoin()
+    both.codec.allreduce(gradient(5000, 1).to(DEVICE), 7)
+
+
+def test_all_of_this_on_a_gpu() -> None:
+    if "triton" not in HERE:
+        return
+    if not CUDA:
+        pytest.skip("not run: kernels in Triton on a GPU: no CUDA device")
+    assert not KERNELS["triton"].kernels.INTERPRETED.value

@@ -1,0 +1,5 @@
+"""Compression on the device that has the gradients: only indices and sums cross to the host and back."""
+
+from thc.torch.device.codec import DeviceCodec
+
+__all__ = ["DeviceCodec"]

@@ -1,0 +1,125 @@
+"""One all-reduce that a device compresses, step by step."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from thc.torch.device.cut import Cut
+from thc.torch.device.numbers import Numbers
+
+if TYPE_CHECKING:
+    from thc.torch.device.codec import DeviceCodec
+
+__all__ = ["Call"]
+
+
+class Call:
+    """Measured when it is made; then :meth:`submit`, :meth:`feed` and :meth:`finish`, in this order.
+
+    On a GPU all work goes to the codec's stream, and the host waits for events of that alone, never for the device: for the
+    norms, and for the indices of each piece.
+    """
+
+    def __init__(self, codec: DeviceCodec, cut: Cut, x: torch.Tensor, feedback: int | None, ready: Any) -> None:
+        self._codec = codec
+        self._cut = cut
+        self._x = x
+        self._feedback = feedback
+        self._packed: Any = None
+        self._fed_all = threading.Event()
+        self._error: BaseException | None = None
+        self._pages = cut.take(codec.device)
+        self._sent: list[Any] = []
+        if codec.stream is not None and ready is None:
+            ready = torch.cuda.Event()
+            ready.record(torch.cuda.current_stream(codec.device))
+        with codec.on_stream():
+            if codec.stream is not None:
+                codec.stream.wait_event(ready)
+                x.record_stream(codec.stream)
+            self._numbers = Numbers(cut, codec.group.workers, codec.device)
+            self._fed = None if feedback is None else codec.feedback.begin(feedback, x.numel())
+            kept = None if self._fed is None else self._fed[0]
+            for run in cut.runs:
+                codec.kernels.norms(run, x, kept, self._numbers)
+            self._norms = self._numbers.norms_to_host()
+            self._measured = self._mark()
+
+    def _mark(self) -> Any:
+        """An event after all that the stream has been given so far."""
+        if self._codec.stream is None:
+            return None
+        event = torch.cuda.Event()
+        event.record(self._codec.stream)
+        return event
+
+    def submit(self) -> None:
+        """Sends the norms. Ranks must submit their calls in the same order."""
+        if self._measured is not None:
+            self._measured.synchronize()
+        native, cut, pages = self._codec.group._native, self._cut, self._pages
+        norms = self._numbers.norms(*self._norms)
+        self._packed = native.allreduce_packed(cut.plan, self._feedback, cut.piece, norms, pages.sums)
+
+    def feed(self) -> None:
+        """Has the indices made, and hands them to the network. On any thread; what goes wrong :meth:`finish` tells."""
+        try:
+            self._compress()
+            self._send()
+        except BaseException as error:  # told by finish
+            self._error = error
+            # If indices are missing the session is over, and the others shall hear of it.
+            self._packed = None
+        self._fed_all.set()
+
+    def _compress(self) -> None:
+        """Waits for the norms of all ranks, and has the indices computed and copied to the host, piece by piece."""
+        affine, raw = self._packed.numbers()
+        codec, cut, numbers = self._codec, self._cut, self._numbers
+        with codec.on_stream():
+            numbers.tell(self._packed.keys, affine, raw)
+            indices = torch.empty(cut.indices, dtype=torch.uint8, device=codec.device)
+            for piece, memory in zip(cut.pieces, self._pages.indices):
+                for run in piece.runs:
+                    codec.kernels.compress(run, self._x, self._fed, codec.grid(run.table), numbers, indices)
+                self._pages.tensor(memory).copy_(indices[piece.indices], non_blocking=True)
+                self._sent.append(self._mark())
+
+    def _send(self) -> None:
+        """Hands pieces to the network as they come."""
+        for number, (memory, event) in enumerate(zip(self._pages.indices, self._sent)):
+            if event is not None:
+                event.synchronize()
+            self._packed.send(number, memory)
+
+    def finish(self) -> Any:
+        """After :meth:`feed`, on whatever thread that is: waits for the sums and has the mean computed, piece by piece; error feedback
+        is then that after the call. Returns an event after which the tensor has the mean; nothing where there are no streams."""
+        self._fed_all.wait()
+        try:
+            if self._error is not None:
+                raise self._error
+            self._land()
+        finally:
+            done = self._mark()
+            self._cut.give_back(self._pages, done)
+        return done
+
+    def _land(self) -> None:
+        codec, cut, numbers = self._codec, self._cut, self._numbers
+        sums = None
+        while (found := self._packed.receive()) is not None:
+            number, (estimates, factors) = found
+            piece = cut.pieces[number]
+            with codec.on_stream():
+                if sums is None:
+                    sums = torch.empty(cut.sums, dtype=torch.uint8, device=codec.device)
+                numbers.tell_estimates(piece.packets, estimates, factors)
+                sums[piece.sums].copy_(self._pages.tensor(self._pages.sums[number]), non_blocking=True)
+                for run in piece.runs:
+                    codec.kernels.decompress(run, sums, codec.grid(run.table), numbers, self._x)
+        if self._feedback is not None:
+            codec.feedback.commit(self._feedback)

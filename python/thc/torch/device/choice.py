@@ -1,0 +1,68 @@
+"""Where buckets are compressed, and why there."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+
+from thc import errors
+from thc.group import Group
+from thc.host import HostGroup
+from thc.torch.options import Options
+
+__all__ = ["Choice", "choose"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What ``device`` of :func:`thc.torch.hook` has come to for a device."""
+
+    where: str
+    """``"host"``, ``"triton"`` or ``"torch"``: by the library on the CPU, or where the gradients are, by kernels in Triton or by
+    plain operations of torch."""
+    why: str
+    kernels: ModuleType | None = None
+    """What computes, if it is not the library."""
+
+
+def _obstacle(group: Group, options: Options) -> str:
+    """Why only the library can do what a job and options ask for, if so."""
+    job = group.job
+    if isinstance(group, HostGroup):
+        return "the ranks of a host add up in its memory (one_stream_per_host)"
+    if options.adapt is not None:
+        return "adapt measures and times what the host does"
+    if options.feedback and (job.policy != "reliable" or job.quorum < job.workers):
+        return "the job may lose packets, and then the library keeps what error feedback is made of until results are in"
+    return ""
+
+
+def _kernels(where: str, device: torch.device) -> tuple[ModuleType | None, str]:
+    """What computes so, or why it cannot."""
+    try:
+        found = importlib.import_module("thc.torch.device." + {"triton": "compiled", "torch": "plain"}[where])
+    except ImportError as error:
+        return None, f"Triton cannot be imported ({error})"
+    obstacle: str = found.obstacle(device)
+    return (None, obstacle) if obstacle else (found, "")
+
+
+def choose(group: Group, device: torch.device, options: Options) -> Choice:
+    """Where buckets on a device are compressed. Raises :exc:`thc.ConfigError` if that is asked for and impossible."""
+    wanted = options.device
+    if wanted == "host":
+        return Choice("host", 'device is "host"')
+    if wanted == "auto" and device.type == "cpu":
+        return Choice("host", "gradients are on the CPU")
+    where = wanted if wanted != "auto" else "triton" if device.type == "cuda" else "torch"
+    obstacle, kernels = _obstacle(group, options), None
+    if not obstacle:
+        kernels, obstacle = _kernels(where, device)
+    if kernels is not None:
+        return Choice(where, f"gradients are on {device}" if wanted == "auto" else f'device is "{wanted}"', kernels)
+    if wanted != "auto":
+        raise errors.ConfigError(f'device is "{wanted}", but {obstacle}: leave device out')
+    return Choice("host", obstacle)

@@ -1,0 +1,90 @@
+"""All-reduces whose compression runs where the gradients are."""
+
+from __future__ import annotations
+
+import contextlib
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from thc.group import Group
+from thc.torch.device.call import Call
+from thc.torch.device.cut import Cut
+from thc.torch.device.feedback import DeviceFeedback
+from thc.torch.device.tables import Grid
+
+__all__ = ["DeviceCodec"]
+
+PIECE = 20
+"""log2 of the coordinates that are copied between device and host at a time."""
+
+
+class DeviceCodec:
+    """Averages tensors of one device through a group.
+
+    ``kernels`` computes: :mod:`thc.torch.device.compiled` or :mod:`thc.torch.device.plain`. What other ranks compute with, a
+    CPU or another device, makes no difference: the bits are the same.
+    """
+
+    def __init__(self, group: Group, device: torch.device, kernels: ModuleType, piece: int = PIECE) -> None:
+        self.group = group
+        self.device = device
+        self.kernels: Any = kernels
+        self._piece = piece
+        self._tables = group.tables
+        self._grids: dict[int, Grid | None] = {0: None, **{table.id: Grid.of(table, device) for table in self._tables}}
+        self._cuts: dict[tuple[tuple[int, int | None], ...], Cut] = {}
+        self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
+        """Where everything happens, beside what the rest of the process does on the device."""
+        self.feedback = DeviceFeedback(device, self.on_stream)
+
+    def on_stream(self) -> Any:
+        """Has what follows in a ``with`` block go to the codec's stream, and to its device."""
+        return contextlib.nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
+
+    def cut(self, plan: tuple[tuple[int, int | None], ...]) -> Cut:
+        """How a plan cuts a tensor."""
+        found = self._cuts.get(plan)
+        if found is None:
+            found = self._cuts[plan] = Cut(self.group._native, self._tables, list(plan), self._piece)
+        return found
+
+    def grid(self, table: int) -> Grid | None:
+        """A table of the job on the device; none of RAW."""
+        return self._grids[table]
+
+    def begin(
+        self,
+        x: torch.Tensor,
+        feedback: int | None = None,
+        plan: list[tuple[int, int | str]] | None = None,
+        mode: str = "compressed",
+        ready: Any = None,
+    ) -> Call:
+        """Starts an all-reduce of a tensor of f32, f16 or bf16, one-dimensional and contiguous: the norms are on their way to the
+        host when it returns. ``ready`` is an event after which the tensor is there; without, it is on the current stream. Other
+        parameters: see :meth:`thc.Group.allreduce`. Calls must be begun, submitted and finished in the same order on all ranks,
+        and nobody may use the tensor until the call is finished."""
+        if plan is None:
+            spans: tuple[tuple[int, int | None], ...] = ((x.numel(), None if mode == "raw" else self._tables[0].id),)
+            # What goes RAW without a plan takes no error feedback along.
+            feedback = None if mode == "raw" else feedback
+        else:
+            spans = tuple((length, None if isinstance(choice, str) else choice) for length, choice in plan)
+        return Call(self, self.cut(spans), x, feedback, ready)
+
+    def allreduce(
+        self,
+        x: torch.Tensor,
+        feedback: int | None = None,
+        plan: list[tuple[int, int | str]] | None = None,
+        mode: str = "compressed",
+        ready: Any = None,
+    ) -> Any:
+        """The same to its end, but for the last kernels on a GPU: what is returned is an event after which the mean is in the
+        tensor, nothing on the CPU. Raises what :meth:`thc.Group.allreduce` raises."""
+        call = self.begin(x, feedback, plan, mode, ready)
+        call.submit()
+        call.feed()
+        return call.finish()

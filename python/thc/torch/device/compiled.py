@@ -1,0 +1,161 @@
+"""Launches the kernels of Triton, run by run."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from typing import Any
+
+import torch
+
+from thc.torch.device import kernels
+from thc.torch.device.cut import RAW_WORDS, Run
+from thc.torch.device.numbers import Numbers
+from thc.torch.device.tables import Grid
+
+__all__ = ["NAME", "compress", "decompress", "norms", "obstacle"]
+
+NAME = "triton"
+
+TILE = 8192
+"""Most coordinates that one program transforms."""
+
+ROWS = 128 if kernels.INTERPRETED.value else 4
+"""Partitions whose norms one program takes: each has 32 sums, and a thread four of these."""
+UNROLL = 16
+"""Loads of a partition's norm that are under way at a time."""
+
+ELEMENTWISE = 1024
+"""Coordinates of a program where nothing is transformed."""
+
+
+_EXACT: dict[str, Any] = {"enable_fp_fusion": False}
+"""A product and a sum are two roundings."""
+
+_ALONE: Any = threading.Lock() if kernels.INTERPRETED.value else contextlib.nullcontext()
+"""The interpreter does one kernel at a time."""
+
+
+def _launch(kernel: Any, programs: int, *arguments: Any, **constants: Any) -> None:
+    with _ALONE:
+        kernel[(programs,)](*arguments, **constants, **_EXACT)
+
+
+def _scale(size: int) -> float:
+    """1/√d as f32."""
+    return float(torch.tensor(1.0 / math.sqrt(size), dtype=torch.float64).float())
+
+
+def _warps(tile: int) -> int:
+    """Threads have 16 coordinates of a tile, or fewer of a short one: with 32 they would need so many registers that only one
+    program at a time fits a multiprocessor."""
+    return max(tile // 512, 4)
+
+
+def _columns(tiles: int) -> int:
+    return TILE // tiles
+
+
+def _log(number: int) -> int:
+    return number.bit_length() - 1
+
+
+def obstacle(device: torch.device) -> str:
+    """Why kernels cannot be compiled for a device, or run there; nothing if they can."""
+    x, found = torch.ones(1024, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+    try:
+        _launch(kernels.peaks, 1, x, x, found, 0, 1024, D=1024, TILE=1024, FED=False)
+        return "" if int(found) == 0x3F800000 else "a kernel in Triton gave a wrong answer"
+    except Exception as error:  # whatever a compiler or a driver raises
+        return f"a kernel in Triton failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+
+
+def norms(run: Run, x: torch.Tensor, kept: torch.Tensor | None, numbers: Numbers) -> None:
+    """Sums of squares, or of RAW largest magnitudes, of its partitions."""
+    fed, x = kept is not None, x[run.offset :]
+    kept = x if kept is None else kept[run.offset :]
+    if run.table == 0:
+        tile = min(run.size, ELEMENTWISE)
+        _launch(kernels.peaks, run.count, x, kept, numbers.peaks, run.first, run.valid, D=run.size, TILE=tile, FED=fed)
+        return
+    _launch(
+        kernels.norms, -(-run.count // ROWS), x, kept, numbers.squares, run.first, run.count, run.valid,
+        D=run.size, ROWS=ROWS, UNROLL=UNROLL, FED=fed, WHOLE=run.whole, num_warps=1,
+    )
+
+
+def compress(
+    run: Run,
+    x: torch.Tensor,
+    fed: tuple[torch.Tensor, torch.Tensor] | None,
+    grid: Grid | None,
+    numbers: Numbers,
+    packed: torch.Tensor,
+) -> None:
+    """Its coordinates to ``packed``, the call's indices; error feedback, before and after."""
+    x, out = x[run.offset :], packed[run.indices :]
+    kept, left = (x, x) if fed is None else (fed[0][run.offset :], fed[1][run.offset :])
+    if grid is None:
+        tile = min(run.size, ELEMENTWISE)
+        _launch(
+            kernels.raw_words, run.count * run.size // tile, x, kept, left, out, numbers.raw, run.first, run.valid, numbers.limit,
+            D=run.size, TILE=tile, FED=fed is not None,
+        )
+        return
+    tile = min(run.size, TILE)
+    tiles = run.size // tile
+    scale = _scale(run.size)
+    source, target = x, left
+    if tiles > 1:
+        source = target = torch.empty(run.count * run.size, dtype=torch.float32, device=x.device)
+        columns = _columns(tiles)
+        _launch(
+            kernels.outer, run.count * (tile // columns), x, kept, source, numbers.keys, run.first, run.valid,
+            TILE=tile, TILES=tiles, LOG=_log(tiles), COLS=columns, SCALE=scale, FED=fed is not None, num_warps=16,
+        )
+    _launch(
+        kernels.compress, run.count * tiles,
+        source, kept, target, out, numbers.affine, numbers.keys, grid.cells, grid.slopes, grid.starts, run.first, run.valid,
+        TILE=tile, LOG=_log(tile), TILES=tiles, SCALE=scale, END=grid.end, WIDTH=grid.width,
+        FED=fed is not None, WHOLE=run.whole, num_warps=_warps(tile),
+    )
+    if tiles > 1 and fed is not None:
+        _outer_back(run, source, kept, left, numbers, tiles, fed=True)
+
+
+def _outer_back(
+    run: Run, rotated: torch.Tensor, kept: torch.Tensor, out: torch.Tensor, numbers: Numbers, tiles: int, fed: bool
+) -> None:
+    columns = _columns(tiles)
+    _launch(
+        kernels.outer_back, run.count * (TILE // columns), rotated, kept, out, numbers.affine, numbers.keys, run.first, run.valid,
+        TILE=TILE, TILES=tiles, LOG=_log(tiles), COLS=columns, FED=fed, num_warps=16,
+    )
+
+
+def decompress(run: Run, sums: torch.Tensor, grid: Grid | None, numbers: Numbers, x: torch.Tensor) -> None:
+    """Its mean to ``x``, from ``sums``, those of the call."""
+    out, sums = x[run.offset :], sums[run.sums :]
+    if grid is None:
+        tile = min(run.size, ELEMENTWISE)
+        _launch(
+            kernels.raw_means, run.count * run.size // tile, sums, out, numbers.raw, numbers.factors, run.first, run.packet, run.valid,
+            D=run.size, TILE=tile,
+        )
+        return
+    tile = min(run.size, TILE)
+    tiles = run.size // tile
+    target = out if tiles == 1 else torch.empty(run.count * run.size, dtype=torch.float32, device=x.device)
+    _launch(
+        kernels.decompress, run.count * tiles,
+        sums, target, numbers.affine, numbers.estimates, numbers.keys, run.first, run.packet, run.valid,
+        TILE=tile, LOG=_log(tile), TILES=tiles, SCALE=_scale(run.size), LANE=grid.lane, PER=512 if grid.lane == 16 else 1024,
+        WHOLE=run.whole and tiles == 1,
+        num_warps=_warps(tile),
+    )
+    if tiles > 1:
+        _outer_back(run, target, target, out, numbers, tiles, fed=False)
+
+
+assert RAW_WORDS == 256, "raw_means has it as a number"

@@ -1,0 +1,118 @@
+"""How a tensor is cut into partitions, pieces and runs, and the memory of the host that its pieces travel through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from thc import _native
+from thc.stats import Table
+from thc.torch.device.pages import Pages
+
+__all__ = ["RAW_WORDS", "Cut", "Piece", "Run"]
+
+RAW_WORDS = 256
+"""Coordinates of a RAW packet."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring partitions of one piece that are equally long: what one launch of a kernel does."""
+
+    table: int
+    """Its lookup table; 0 of RAW."""
+    size: int
+    """Coordinates of a partition, with padding."""
+    first: int
+    """Its first partition, as signs and roundings number them."""
+    count: int
+    offset: int
+    """Its first coordinate in the tensor."""
+    valid: int
+    """Coordinates of the tensor that it has: only the last one of a span may be padded."""
+    indices: int
+    """Where its indices begin among those of the call, in bytes."""
+    sums: int
+    """Where its sums begin, likewise."""
+    packet: int
+    """Its first packet in the call."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is padded."""
+        return self.valid == self.size * self.count
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is handed to the network, and comes from it, at a time."""
+
+    runs: Sequence[Run]
+    indices: slice
+    """Its place among the bytes of the call's indices."""
+    sums: slice
+    """Its place among the bytes of the call's sums."""
+    packets: slice
+    """Its packets in the call."""
+
+
+def _runs(parts: npt.NDArray[np.int64], lanes: dict[int, tuple[int, int, int]], start: tuple[int, int, int]) -> Iterator[Run]:
+    """The runs of a piece; ``start`` is where its indices, sums and packets begin."""
+    indices, sums, packet = start
+    at = 0
+    while at < len(parts):
+        first, offset, _, size, table, _ = (int(n) for n in parts[at])
+        end = at
+        while end < len(parts) and parts[end, 3] == size:
+            end += 1
+        valid = int(parts[at:end, 2].sum())
+        width, lane, per_packet = lanes[table]
+        yield Run(table, size, first, end - at, offset, valid, indices, sums, packet)
+        padded = size * (end - at)
+        indices, sums, packet = indices + padded * width // 8, sums + padded * lane // 8, packet + padded // per_packet
+        at = end
+
+
+class Cut:
+    """A tensor of some length as a plan cuts it. Made once, used for every call of that plan."""
+
+    def __init__(self, native: _native.Group, tables: Sequence[Table], plan: list[tuple[int, int | None]], piece: int) -> None:
+        self.plan = plan
+        self.piece = piece
+        parts, pieces = native.packed_layout(plan, piece)
+        self.partitions = len(parts)
+        self.raw = parts[:, 4] == 0
+        """Which partitions travel RAW."""
+        lanes = {table.id: (table.width, table.lane, 512 if table.lane == 16 else 1024) for table in tables}
+        lanes[0] = (32, 32, RAW_WORDS)
+        self.pieces: list[Piece] = []
+        at = (0, 0, 0)
+        for begin, end, *sizes in pieces.tolist():
+            after = tuple(a + size for a, size in zip(at, sizes))
+            runs = tuple(_runs(parts[begin:end], lanes, at))
+            self.pieces.append(Piece(runs, slice(at[0], after[0]), slice(at[1], after[1]), slice(at[2], after[2])))
+            at = (after[0], after[1], after[2])
+        self.indices, self.sums, self.packets = at
+        self._free: list[tuple[Pages, Any]] = []
+
+    @property
+    def runs(self) -> list[Run]:
+        """Of all pieces."""
+        return [run for piece in self.pieces for run in piece.runs]
+
+    def take(self, pins: Any) -> Pages:
+        """Memory for a call, pinned for ``pins`` if that is a CUDA device."""
+        for at, (pages, done) in enumerate(self._free):
+            # The device may still copy from it.
+            if pages.free and (done is None or done.query()):
+                del self._free[at]
+                return pages
+        return Pages([p.indices.stop - p.indices.start for p in self.pieces], [p.sums.stop - p.sums.start for p in self.pieces], pins)
+
+    def give_back(self, pages: Pages, done: Any) -> None:
+        """Keeps memory for a later call, after an event."""
+        self._free.append((pages, done))
