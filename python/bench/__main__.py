@@ -20,6 +20,10 @@ def main() -> int:
         from adapt import command
 
         return command.main(sys.argv[2:])
+    if sys.argv[1:2] == ["device"]:
+        from device.command import main as device
+
+        return device(sys.argv[2:])
     from arguments import among, number, several
     from report import NAMES
 

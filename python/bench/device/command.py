@@ -1,0 +1,59 @@
+"""Compression on a GPU: static figures of its kernels, which need none, and times, which do.
+
+python/bench/run device; by hand: python3 python/bench device --help
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def main(arguments: list[str]) -> int:
+    """The part's command."""
+    parser = argparse.ArgumentParser(prog="bench device", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("target/bench-device"), help="folder for results")
+    parser.add_argument("--only", choices=("static", "times"), help="only this half")
+    options = parser.parse_args(arguments)
+    os.environ.pop("TRITON_INTERPRET", None)
+    import torch
+    import triton
+
+    found: dict[str, Any] = {"torch": torch.__version__, "triton": triton.__version__}
+    if options.only != "times":
+        from device import static
+
+        made = static.compile_all()
+        found["static"] = {"sm": static.SM, "kernels": [each.as_dict() for each in made]}
+        print(static.table(made))
+    if options.only != "static":
+        found["times"] = times()
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "results.json").write_text(json.dumps(found, indent=1) + "\n")
+    print(f"results: {options.out}/results.json")
+    return 0
+
+
+def times() -> dict[str, Any] | None:
+    """What the GPU takes, if there is one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        print("not run: times: no CUDA device")
+        return None
+    from device import measure
+    from thc.torch.device import compiled
+
+    device = torch.device("cuda")
+    rows = measure.kernels(device, compiled)
+    rows += [measure.calls(device, compiled, coordinates) for coordinates in (1 << 20, 6_553_600, 25_000_000)]
+    rows.append(measure.steps(device, "triton"))
+    for row in rows:
+        speed = f", {row.bytes / row.seconds / 1e9:.0f} GB/s" if row.bytes else ""
+        aim = f" (aim: at least {row.aim})" if row.aim else ""
+        print(f"{row.name}: {1e3 * row.seconds:.3f} ms{speed}; {row.ratio:.2f} of {row.against}, {1e3 * row.yardstick:.3f} ms{aim}")
+    name, driver = torch.cuda.get_device_name(device), torch.version.cuda
+    return {"device": name, "cuda": driver, "rows": [row.as_dict() for row in rows]}
