@@ -7,9 +7,13 @@ torch's plain operations on tensors of the CPU.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -362,6 +366,26 @@ def test_a_call_that_is_given_up_ends_the_session_and_the_group_joins_anew(pair:
             both.codec.allreduce(gradient(5000, 1).to(DEVICE), 7)
     both.groups[1].rejoin()
     both.codec.allreduce(gradient(5000, 1).to(DEVICE), 7)
+
+
+def test_the_compiler_takes_kernels_and_contracts_nothing(tmp_path: Path) -> None:
+    if "triton" not in HERE:
+        return
+    program = """if True:
+        import json, sys
+        from device import static
+        print(json.dumps([each.as_dict() for each in static.compile_all(("compress, 2^13", "decompress, 2^13", "norms"))]))
+    """
+    bench = Path(__file__).resolve().parents[1] / "bench"
+    # Where this process has `thc` from, and no interpreter.
+    path = os.pathsep.join([str(bench), str(Path(thc.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    variables = {"PYTHONPATH": path, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    norms, compress, decompress = json.loads(done.stdout)
+    # A thread of `compress` has 16 coordinates; of each the position and the threshold are fused, and nothing else is.
+    assert (compress["warps"], compress["fused"], decompress["fused"], norms["fused"]) == (16, 32, 0, 0)
+    assert all(each["stack"] < 64 and each["programs"] >= 1 for each in (norms, compress, decompress))
 
 
 def test_all_of_this_on_a_gpu() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -87,8 +88,8 @@ def compile_one(name: str, function: Any, warps: int, moved: tuple[float, float]
     return Compiled(name, warps, registers, stack, made.metadata.shared, exchanges, made.asm["ptx"].count("fma.rn.f32"), *moved)
 
 
-def compile_all() -> list[Compiled]:
-    """The kernels as :mod:`thc.torch.device.compiled` launches them."""
+def compile_all(only: Collection[str] = ()) -> list[Compiled]:
+    """The kernels as :mod:`thc.torch.device.compiled` launches them, or those with these names."""
     from thc.torch.device import compiled, kernels
 
     def transform(log: int, tiles: int = 1) -> dict[str, Any]:
@@ -98,7 +99,8 @@ def compile_all() -> list[Compiled]:
     made = []
 
     def add(name: str, function: Any, warps: int, moved: tuple[float, float], pointers: dict[str, str] | None = None, **constants: Any) -> None:
-        made.append(compile_one(name, function, warps, moved, pointers, **constants))
+        if not only or name in only:
+            made.append(compile_one(name, function, warps, moved, pointers, **constants))
 
     norm = {"D": 8192, "ROWS": 4, "UNROLL": compiled.UNROLL, "WHOLE": True}
     add("norms", kernels.norms, 1, (8, 0), **norm, FED=True)
