@@ -1,7 +1,8 @@
 //! The agent of one target: keeps the connection, takes JOIN and LEAVE from the target, and keeps the target's rows
 //! what the book wants, also after the target or the connection was gone.
 
-use crate::book::{Job, Member, Place};
+use crate::book::{Job, Member, Place, fits};
+use crate::capacity::Forms;
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, NOT_PRIMARY};
 use crate::live::{self, Heard, JobCounted};
@@ -49,6 +50,8 @@ pub struct Agent {
     config: TargetConfig,
     shared: Arc<Shared>,
     registry: Registry,
+    /// The packets that the target does, once it has said so.
+    forms: Option<Forms>,
     known: BTreeMap<JobId, Known>,
     /// When packets of a member were counted last, for the registry.
     heard: BTreeMap<(JobId, u8), Heard>,
@@ -74,6 +77,7 @@ impl Agent {
             config,
             shared,
             registry: Registry::default(),
+            forms: None,
             known: BTreeMap::new(),
             heard: BTreeMap::new(),
             listened: None,
@@ -205,6 +209,7 @@ impl Agent {
         } else {
             target.load_if_none().await?;
         }
+        self.forms = target.forms().await.or(self.config.capacity.forms);
         let held = target.held().await?;
         self.end_sessions_that_cannot_go_on(&held)?;
         self.held = Some(held);
@@ -214,6 +219,7 @@ impl Agent {
         let mut views = self.shared.views();
         let view = views.entry(self.config.name.clone()).or_default();
         view.connected = true;
+        view.forms = self.forms;
         view.error.clear();
         tracing::info!(target = target.name(), "connected; its rows are as wanted");
         Ok(())
@@ -302,10 +308,16 @@ impl Agent {
                 }
             };
             let mut setup = job.spec.setup(dealt.as_ref())?;
-            let table = Table { id: TableId(job.table), ..*setup.welcome.tables.first() };
-            setup.welcome.tables = Tables::one(table);
+            let mut tables = setup.welcome.tables.to_vec();
+            let fit = |table: &Table| fits(name, &self.config.name, self.forms, table.form);
+            if let Err(refusal) = tables.iter().try_for_each(fit) {
+                tracing::warn!("{}; nobody can join it there", refusal.message);
+                continue;
+            }
+            tables.iter_mut().zip(job.tables()).for_each(|(table, id)| table.id = TableId(id));
+            setup.config.tables = tables.iter().map(|table| table.id).collect();
+            setup.welcome.tables = Tables::new(&tables).unwrap_or(setup.welcome.tables);
             setup.welcome.shards = self.config.shards;
-            setup.config.tables = vec![TableId(job.table)];
             let job_here = StaticJob { config: setup.config, welcome: setup.welcome };
             match servers.first() {
                 Some(first) if *first != self.config.name => self.registry.insert_share(job_here),

@@ -1,7 +1,7 @@
 //! What the controller remembers: jobs, where they lie, their tables and their sessions. Kept in a file, so
 //! that a controller that starts again goes on where it was.
 
-use crate::capacity::Capacity;
+use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
 use crate::live::JobCounted;
 use crate::refusal::Refusal;
@@ -15,6 +15,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_control_proto::v1;
+use thc_protocol::Lane;
+use thc_protocol::wire::{Form, Table as Told};
 
 /// A member of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,8 +81,11 @@ pub struct Job {
     pub spec: Spec,
     /// Tells jobs of one name or number apart that follow each other.
     pub serial: u64,
-    /// Its lookup table.
+    /// Its first lookup table.
     pub table: u8,
+    /// Those beside it, in the order of the spec's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<u8>,
     /// Its targets, the first preferred.
     pub targets: Vec<String>,
     /// By target.
@@ -106,6 +111,34 @@ pub struct Table {
     pub values: [u8; 16],
     /// Stays without a job.
     pub installed: bool,
+    /// Bits of an index on the wire, and of a sum.
+    #[serde(default = "usual_form")]
+    form: (u8, u8),
+}
+
+/// What books from before tables could say it mean.
+fn usual_form() -> (u8, u8) {
+    written(Form::USUAL)
+}
+
+fn written(form: Form) -> (u8, u8) {
+    (form.width(), form.lane().bits())
+}
+
+impl Table {
+    /// Of packets that name it.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        let (width, lane) = self.form;
+        Lane::from_bits(lane).and_then(|lane| Form::new(width, lane)).unwrap_or_default()
+    }
+}
+
+impl Job {
+    /// All its lookup tables, the first first.
+    pub fn tables(&self) -> impl Iterator<Item = u8> {
+        [self.table].into_iter().chain(self.more.iter().copied())
+    }
 }
 
 /// All of it.
@@ -221,14 +254,29 @@ impl Book {
             places.insert(target.clone(), self.place(target, capacity, &spec)?);
         }
         let setup = spec.setup(None).map_err(|error| Refusal::invalid(error.to_string()))?;
-        let told = setup.welcome.tables.first();
-        let tables = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
-        let table = self.table(told.bits, told.granularity, told.fraction, told.values, tables)?;
+        let room = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
+        let mut more: Vec<u8> = Vec::new();
+        for told in setup.welcome.tables.iter() {
+            for (target, capacity) in rooms {
+                fits(&name, target, capacity.forms, told.form)?;
+            }
+            let id = self.table(told, room)?;
+            if more.contains(&id) {
+                let text = format!(
+                    "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
+                    told.bits, told.form
+                );
+                return Err(Refusal::invalid(text));
+            }
+            more.push(id);
+        }
+        let table = more.remove(0);
         self.serial += 1;
         let job = Job {
             spec,
             serial: self.serial,
             table,
+            more,
             targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
             places,
             given: BTreeMap::new(),
@@ -250,15 +298,11 @@ impl Book {
     ///
     /// # Errors
     /// No number is free.
-    pub fn table(
-        &mut self,
-        bits: u8,
-        granularity: u16,
-        fraction: f64,
-        values: [u8; 16],
-        room: u32,
-    ) -> Result<u8, Refusal> {
-        let same = |table: &Table| table.bits == bits && table.values == values && table.fraction == fraction;
+    pub fn table(&mut self, told: &Told, room: u32) -> Result<u8, Refusal> {
+        let &Told { bits, granularity, fraction, values, form, .. } = told;
+        let same = |table: &Table| {
+            (table.bits, table.values, table.fraction, table.form()) == (bits, values, fraction, form)
+        };
         if let Some((&id, _)) = self.tables.iter().find(|(_, table)| same(table)) {
             return Ok(id);
         }
@@ -266,13 +310,14 @@ impl Book {
         let id = free.ok_or_else(|| {
             Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
         })?;
-        self.tables.insert(id, Table { bits, granularity, fraction, values, installed: false });
+        self.tables
+            .insert(id, Table { bits, granularity, fraction, values, installed: false, form: written(form) });
         Ok(id)
     }
 
     /// Forgets tables that are neither used nor installed.
     pub fn drop_unused_tables(&mut self) {
-        let used: BTreeSet<u8> = self.jobs.values().map(|job| job.table).collect();
+        let used: BTreeSet<u8> = self.jobs.values().flat_map(Job::tables).collect();
         self.tables.retain(|id, table| table.installed || used.contains(id));
     }
 
@@ -332,16 +377,36 @@ impl Book {
     #[must_use]
     pub fn shown_table(&self, id: u8) -> Option<v1::Table> {
         let table = self.tables.get(&id)?;
-        let jobs = self.jobs.values().filter(|job| job.table == id).map(|job| job.spec.name.clone());
+        let jobs = self
+            .jobs
+            .values()
+            .filter(|job| job.tables().any(|table| table == id))
+            .map(|job| job.spec.name.clone());
         Some(v1::Table {
             id: id.into(),
             bits: table.bits.into(),
             granularity: table.granularity.into(),
             fraction: fraction_text(table.fraction),
-            values: table.values[..1 << table.bits].to_vec(),
+            // With 8 bits each index is its own value.
+            values: table.values.get(..1 << table.bits).unwrap_or_default().to_vec(),
             jobs: jobs.collect(),
             installed: table.installed,
+            width: table.form.0.into(),
+            lane: table.form.1.into(),
         })
+    }
+}
+
+/// Whether a target does packets of this form, as far as is known.
+///
+/// # Errors
+/// It does not.
+pub fn fits(job: &str, target: &str, forms: Option<Forms>, form: Form) -> Result<(), Refusal> {
+    match forms {
+        Some(forms) if !forms.contains(form) => Err(Refusal::invalid(format!(
+            "job {job}: target {target} has no packets of the form {form}, bits of an index and of a sum, but {forms}: give the table another lane or other bits, or the job another target"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -363,7 +428,7 @@ fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const ROOM: Capacity = Capacity { data_slots: 1024, norm_slots: 256, jobs: 16, tables: 255 };
+    const ROOM: Capacity = Capacity { data_slots: 1024, norm_slots: 256, jobs: 16, tables: 255, forms: None };
 
     fn spec(name: &str, book: &Book, slots: u32) -> Spec {
         let asked = v1::JobSpec {

@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use thc_control_proto::{DEFAULT_PORT, v1};
-use thc_ps::{JobOptions, PolicyName};
+use thc_ps::{JobOptions, PolicyName, TableOptions};
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 pub const UDP_PORT: u16 = 9000;
@@ -373,8 +373,27 @@ impl NamedJob {
             seed: secret("seed", &job.seed)?,
             targets: self.targets.clone(),
             servers: self.servers.clone(),
+            tables: job.tables.iter().map(|table| asked_table(&name, table)).collect::<Result<_, _>>()?,
         })
     }
+}
+
+/// A further table of a job as it is asked for; the controller gives tables their numbers.
+///
+/// # Errors
+/// [`ControllerError::Value`] for one with a number.
+pub fn asked_table(job: &str, table: &TableOptions) -> Result<v1::TableSpec, ControllerError> {
+    if let Some(number) = table.table {
+        let key = format!("job {job}: tables: table");
+        return Err(value(&key, number, "the controller numbers tables; leave it out"));
+    }
+    let small = |number: Option<u64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    Ok(v1::TableSpec {
+        bits: small(table.bits),
+        granularity: small(table.granularity),
+        fraction: table.fraction.map(|fraction| fraction.0.to_string()),
+        lane: small(table.lane),
+    })
 }
 
 impl TargetOptions {

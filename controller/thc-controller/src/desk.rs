@@ -6,13 +6,15 @@ use crate::diagnose;
 use crate::error::ControllerError;
 use crate::live::CARRIER;
 use crate::refusal::Refusal;
-use crate::shared::{Reported, Shared};
+use crate::shared::{Handle, Reported, Shared};
 use crate::spec::{Shared as Dealt, Spec};
 use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::{LookupTable, choose};
 use thc_control_proto::v1;
+use thc_protocol::TableId;
 use thc_protocol::aggregator::{DropReason, Event};
+use thc_protocol::wire::{Form, Table};
 use thc_ps::Fraction;
 
 /// How long a number stays a worker's that asked for it and was not heard of since, in seconds.
@@ -164,8 +166,15 @@ impl Desk {
 
     /// The named targets, or all.
     fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Refusal> {
-        let all =
-            || self.shared.targets.iter().map(|target| (target.config.name.clone(), target.config.capacity));
+        let views = self.shared.views();
+        let all = || {
+            self.shared.targets.iter().map(|Handle { config, .. }| {
+                // What a target does that is not there yet is its program's, if it gets that from here.
+                let loaded = config.program.as_ref().and(config.capacity.forms);
+                let forms = views.get(&config.name).and_then(|view| view.forms).or(loaded);
+                (config.name.clone(), Capacity { forms, ..config.capacity })
+            })
+        };
         if names.is_empty() {
             return Ok(all().collect());
         }
@@ -227,6 +236,7 @@ impl Desk {
         Ok(v1::Job {
             spec: Some(job.spec.shown(job.targets.clone())),
             table: job.table.into(),
+            tables: job.more.iter().map(|&id| id.into()).collect(),
             places: places.collect(),
             created: job.created,
         })
@@ -269,10 +279,19 @@ impl Desk {
                 return Err(Refusal::invalid(text.to_owned()));
             }
         };
+        let told = Table {
+            id: TableId(0),
+            bits,
+            form: Form::USUAL,
+            granularity: table.granularity(),
+            fraction: table.fraction(),
+            t_p: table.t_p(),
+            values: table.values16(),
+        };
         let _one = self.shared.changing.lock().await;
         let room = self.shared.targets.iter().map(|target| target.config.capacity.tables).min().unwrap_or(0);
         let id = self.change(|book| {
-            let id = book.table(bits, table.granularity(), table.fraction(), table.values16(), room)?;
+            let id = book.table(&told, room)?;
             if let Some(table) = book.tables.get_mut(&id) {
                 table.installed = true;
             }

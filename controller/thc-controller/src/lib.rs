@@ -34,8 +34,10 @@ mod wanted;
 mod web;
 
 pub use book::Book;
-pub use capacity::Capacity;
-pub use config::{Config, Options, StationOptions, TargetConfig, TargetOptions, Tls, TlsOptions};
+pub use capacity::{Capacity, Forms};
+pub use config::{
+    Config, Options, StationOptions, TargetConfig, TargetOptions, Tls, TlsOptions, asked_table,
+};
 pub use daemon::{Addresses, Daemon};
 pub use desk::Desk;
 pub use error::{ControllerError, has_io};

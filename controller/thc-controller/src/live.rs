@@ -1,7 +1,7 @@
 //! What was seen of a target last: connection, members, counters.
 
 use crate::book::Place;
-use crate::capacity::WORKER_BITS;
+use crate::capacity::{Forms, WORKER_BITS};
 use crate::error::ControllerError;
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,8 @@ pub struct Heard {
 pub struct View {
     /// Whether it is there and this controller is its primary one.
     pub connected: bool,
+    /// The packets that it does, as it has said.
+    pub forms: Option<Forms>,
     /// What went wrong last, without the target's name.
     pub error: String,
     /// Workers that are here, by the job's name.

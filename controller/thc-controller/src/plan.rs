@@ -41,11 +41,13 @@ pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerEr
         wanted.row(schema, &Pass { pass, port })?;
     }
     for (&table, row) in &book.tables {
-        wanted.row(schema, &Lookup { table, values: row.values })?;
+        wanted.row(schema, &Lookup { table, values: row.values, form: row.form() })?;
     }
     for job in book.jobs.values() {
         if let Some(place) = job.places.get(&target.name) {
-            wanted.row(schema, &JobTable { job: job.spec.number, table: job.table })?;
+            for table in job.tables() {
+                wanted.row(schema, &JobTable { job: job.spec.number, table })?;
+            }
             match &place.session {
                 None => wanted.group(place.group, Group::default()),
                 Some(session) => self::session(target, &mut wanted, job, place, session)?,

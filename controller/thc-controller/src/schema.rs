@@ -78,6 +78,7 @@ mod tests {
     use super::*;
     use crate::tables::{Job, JobTable, Lookup, Station, StationAction};
     use p4runtime_proto::p4info;
+    use thc_protocol::wire::Form;
 
     fn schema() -> Schema {
         Schema::new(p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap())
@@ -123,7 +124,7 @@ mod tests {
         let wanted = &schema.info().action("set_job").unwrap().params;
         assert!(action.params.iter().map(|p| p.param_id).eq(wanted.iter().map(|p| p.id)));
 
-        let entry = schema.entry(&Lookup { table: 1, values: [0; 16] }).unwrap();
+        let entry = schema.entry(&Lookup { table: 1, values: [0; 16], form: Form::USUAL }).unwrap();
         let Some(table_action::Type::Action(action)) = entry.action.unwrap().r#type else {
             panic!("no action");
         };

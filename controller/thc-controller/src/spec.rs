@@ -9,7 +9,7 @@ use thc_control_proto::v1;
 use thc_protocol::Policy;
 use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::wire::{BLOCKS, Form, Table, Tables};
-use thc_ps::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions};
+use thc_ps::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions, TableOptions};
 
 /// Longest name of a job.
 const MAX_NAME: usize = 63;
@@ -66,6 +66,22 @@ pub struct Spec {
     /// The targets that have a share of its slots each, in order; none if each target has them all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
+    /// Its lookup tables beside the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Further>,
+}
+
+/// A lookup table beside a job's first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Further {
+    /// b.
+    pub bits: u8,
+    /// g.
+    pub granularity: u16,
+    /// p.
+    pub fraction: f64,
+    /// Bits of a sum.
+    pub lane: u8,
 }
 
 /// Where the servers of a job are that have a share of its slots each.
@@ -134,6 +150,12 @@ impl Spec {
             quorum: asked.quorum.map(Into::into),
             policy: Some(policy),
             deadline: asked.deadline_ms.map(|ms| Interval(Duration::from_millis(ms.into()))),
+            tables: asked
+                .tables
+                .iter()
+                .map(further)
+                .collect::<Result<_, _>>()
+                .map_err(|error| Refusal::invalid(format!("job {name}: tables: fraction: {error}")))?,
             ..JobOptions::default()
         };
         let setup =
@@ -157,6 +179,7 @@ impl Spec {
             best_effort: policy == PolicyName::BestEffort,
             deadline_ms: welcome.deadline.as_millis() as u32,
             servers: asked.servers.clone(),
+            tables: welcome.tables[1..].iter().map(Further::of).collect(),
         })
     }
 
@@ -179,6 +202,7 @@ impl Spec {
             quorum: Some(self.quorum.into()),
             policy: Some(if self.best_effort { PolicyName::BestEffort } else { PolicyName::Reliable }),
             deadline: Some(Interval(Duration::from_millis(self.deadline_ms.into()))),
+            tables: self.tables.iter().map(Further::options).collect(),
             ..JobOptions::default()
         };
         validated(options, shared)
@@ -211,6 +235,7 @@ impl Spec {
             seed: None,
             targets: if self.servers.is_empty() { targets } else { Vec::new() },
             servers: self.servers.clone(),
+            tables: self.tables.iter().map(Further::shown).collect(),
         }
     }
 
@@ -219,6 +244,47 @@ impl Spec {
     pub fn policy(&self) -> &'static str {
         if self.best_effort { "best-effort" } else { "reliable" }
     }
+}
+
+impl Further {
+    fn of(table: &Table) -> Further {
+        let &Table { bits, granularity, fraction, form, .. } = table;
+        Further { bits, granularity, fraction, lane: form.lane().bits() }
+    }
+
+    fn options(&self) -> TableOptions {
+        let mut options = TableOptions {
+            bits: Some(self.bits.into()),
+            lane: Some(self.lane.into()),
+            ..TableOptions::default()
+        };
+        // Of 8 bits there is one table.
+        if self.bits < 8 {
+            options.granularity = Some(self.granularity.into());
+            options.fraction = Some(Fraction(self.fraction));
+        }
+        options
+    }
+
+    fn shown(&self) -> v1::TableSpec {
+        v1::TableSpec {
+            bits: Some(self.bits.into()),
+            granularity: Some(self.granularity.into()),
+            fraction: Some(fraction_text(self.fraction)),
+            lane: Some(self.lane.into()),
+        }
+    }
+}
+
+/// A further table as it is asked for.
+fn further(asked: &v1::TableSpec) -> Result<TableOptions, String> {
+    Ok(TableOptions {
+        table: None,
+        bits: asked.bits.map(Into::into),
+        granularity: asked.granularity.map(Into::into),
+        fraction: asked.fraction.as_deref().map(str::parse).transpose()?,
+        lane: asked.lane.map(Into::into),
+    })
 }
 
 /// What books from before jobs could say it mean.
@@ -240,9 +306,10 @@ fn validated(options: JobOptions, shared: Option<&Shared>) -> Result<JobSetup, t
     }
     let mut config = server.validate()?;
     let mut setup = config.jobs.pop().ok_or(thc_ps::ConfigError::NoJob)?;
-    // The switch program has one form: fewer bits travel in it as they are.
-    let first = *setup.welcome.tables.first();
-    setup.welcome.tables = Tables::one(Table { form: Form::USUAL, ..first });
+    // Every aggregator has the usual form: fewer bits of the first table travel in it as they are.
+    let mut tables = setup.welcome.tables.to_vec();
+    tables.iter_mut().take(1).for_each(|first| first.form = Form::USUAL);
+    setup.welcome.tables = Tables::new(&tables).unwrap_or(setup.welcome.tables);
     Ok(setup)
 }
 

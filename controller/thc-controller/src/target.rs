@@ -1,5 +1,6 @@
 //! The connection to one switch: P4Runtime as its primary controller.
 
+use crate::capacity::Forms;
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, causes, has_io};
 use crate::schema::Schema;
@@ -207,6 +208,16 @@ impl Target {
         // A switch without a program refuses the question.
         let answer = self.client.get_forwarding_pipeline_config(request).await.ok()?;
         Some(answer.into_inner().config?.cookie.map_or(0, |cookie| cookie.cookie))
+    }
+
+    /// The packets that the target does, as its own P4Info says.
+    pub async fn forms(&mut self) -> Option<Forms> {
+        let request = GetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            response_type: get_forwarding_pipeline_config_request::ResponseType::P4infoAndCookie.into(),
+        };
+        let answer = self.client.get_forwarding_pipeline_config(request).await.ok()?;
+        Some(Forms::of(&answer.into_inner().config?.p4info?))
     }
 
     async fn set_program(&mut self, device_config: Vec<u8>, cookie: u64) -> Result<(), ControllerError> {

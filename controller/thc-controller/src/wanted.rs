@@ -211,6 +211,7 @@ fn group(kind: update::Type, number: u32, group: &Group) -> Update {
 mod tests {
     use super::*;
     use p4runtime_proto::p4info;
+    use thc_protocol::wire::Form;
 
     fn rows(schema: &Schema, values: Option<[u8; 16]>, epoch: u32) -> Wanted {
         let mut rows = Wanted::default();
@@ -232,9 +233,9 @@ mod tests {
             rows.row(schema, &row).unwrap();
             rows.row(schema, &JobTable { job, table: if job == 258 { 7 } else { 8 } }).unwrap();
         }
-        rows.row(schema, &Lookup { table: 8, values: [8; 16] }).unwrap();
+        rows.row(schema, &Lookup { table: 8, values: [8; 16], form: Form::USUAL }).unwrap();
         if let Some(values) = values {
-            rows.row(schema, &Lookup { table: 7, values }).unwrap();
+            rows.row(schema, &Lookup { table: 7, values, form: Form::USUAL }).unwrap();
         }
         rows
     }

@@ -8,7 +8,7 @@ mod site;
 use site::{Kind, Site};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use thc_control_proto::v1::{InstallTableRequest, JobSpec};
+use thc_control_proto::v1::{InstallTableRequest, JobSpec, TableSpec};
 use thc_tests::{Ps, Worker, write_gradient};
 use tonic::{Code, Status};
 
@@ -28,20 +28,21 @@ fn spec(name: &str, workers: u32) -> JobSpec {
 
 /// What the workers of a job of `spec` end with, on a thc-ps that is configured by hand.
 fn reference(coordinates: usize) -> Vec<u8> {
-    reference_of(coordinates, "1")
+    reference_of(coordinates, &[], &[])
 }
 
-/// After so many all-reduces of the same.
-fn reference_of(coordinates: usize, repeat: &str) -> Vec<u8> {
+/// With these further tables and flags of workers.
+fn reference_of(coordinates: usize, tables: &[&str], more: &[&str]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
-    let ps = Ps::start(2, &[]);
+    let tables: Vec<&str> = tables.iter().flat_map(|table| ["--tables", table]).collect();
+    let ps = Ps::start(2, &tables);
     let (inputs, workers): (Vec<_>, Vec<_>) = (0u8..2)
         .map(|number| {
             let input = dir.path().join(format!("{number}.f32"));
             write_gradient(&input, coordinates, number.into());
             let output = input.with_extension("out");
             let (input, out) = (input.to_str().unwrap(), output.to_str().unwrap());
-            let flags = ["--input", input, "--output", out, "--repeat", repeat];
+            let flags = [&["--input", input, "--output", out], more].concat();
             (output.clone(), Worker::start(ps.addr, number, &flags))
         })
         .unzip();
@@ -119,6 +120,42 @@ fn tables_and_room(site: &Site) {
     site.delete("b").unwrap();
     let left = site.tables();
     assert_eq!(left.iter().map(|table| table.id).collect::<Vec<_>>(), [1], "the installed one stays");
+}
+
+/// A job's further tables, each in its form, to choose from span by span; a form that the target does not do is refused in a line.
+fn several_tables(site: &mut Site) {
+    let table = |bits, lane| TableSpec { bits: Some(bits), lane: Some(lane), ..TableSpec::default() };
+    let asked = JobSpec { tables: vec![table(2, 4), table(8, 16)], ..spec("mixed", 2) };
+    let job = site.create(&asked).unwrap();
+    assert_eq!((job.table, &job.tables[..]), (1, &[2, 3][..]));
+    assert_eq!((site.rows_of(0, "lookup"), site.rows_of(0, "job_tables")), (3, 3));
+    let coordinates = 20_000;
+    for plan in ["1", "2/4", "8/16", "2/4:4096,raw:1000,8/16:8192,4/8"] {
+        let wanted = reference_of(coordinates, &["bits=2,lane=4", "bits=8"], &["--plan", plan]);
+        for output in site.all_reduce(coordinates, &["--plan", plan]) {
+            assert_eq!(output, wanted, "{plan}");
+        }
+    }
+    // What a restarted controller reads is the same job.
+    site.restart_controller();
+    let again =
+        site.until("the job again", |site| site.job("mixed").ok().filter(|job| job.places[0].connected));
+    assert_eq!((again.spec, again.tables), (job.spec, job.tables));
+    let other = |tables| JobSpec { tables, number: Some(2), ..spec("other", 2) };
+    let twice = site.create(&other(vec![table(2, 4), table(2, 4)])).unwrap_err();
+    assert!(
+        twice.message().contains("job other: two of its tables are the same, of 2 bits in 2/4"),
+        "{twice}"
+    );
+    match (site.kind(), site.create(&other(vec![table(2, 8)]))) {
+        (Kind::Ps, Ok(job)) => assert_eq!(job.tables, [4]),
+        (Kind::Bmv2, Err(refused)) => {
+            let says = "job other: target s1 has no packets of the form 2/8, bits of an index and of a sum, but 2/4, 4/8, 8/16: ";
+            assert!(refused.message().starts_with(says), "{refused}");
+        }
+        (_, end) => panic!("{end:?}"),
+    }
+    site.delete("mixed").unwrap();
 }
 
 fn target_restarts(site: &mut Site) {
@@ -337,6 +374,7 @@ macro_rules! on_each_aggregator {
 on_each_aggregator!(
     life_cycle,
     tables_and_room,
+    several_tables,
     target_restarts,
     controller_restarts,
     controllers_compete,
@@ -369,7 +407,7 @@ fn when_a_target_is_lost_workers_go_to_the_next() {
 fn slots_are_dealt_to_servers_and_no_bit_changes() {
     let coordinates = 300_000;
     let many = "1500";
-    let (one, last) = (reference(coordinates), reference_of(coordinates, many));
+    let (one, last) = (reference(coordinates), reference_of(coordinates, &[], &["--repeat", many]));
     let mut site = Site::start(Kind::Ps, 3, false).unwrap();
     let servers = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let dealt = JobSpec { servers: servers(&["s2", "s1", "s3"]), data_slots: Some(256), ..spec("train", 2) };

@@ -479,6 +479,11 @@ impl Site {
         })
     }
 
+    /// What the targets are.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// How many rows a target has in a table, as it says itself.
     pub fn rows_of(&self, number: usize, table: &str) -> usize {
         let table_id = info().table(table).unwrap().id();

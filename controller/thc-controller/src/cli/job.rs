@@ -9,6 +9,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, JobPlace, JobSpec, ListJobsRequest,
 };
+use thc_controller::asked_table;
+use thc_ps::TableOptions;
 
 const CREATE: &str = "\
 Examples:
@@ -71,6 +73,10 @@ pub struct CreateFlags {
     /// Truncated fraction p, such as 1/32
     #[arg(long, value_name = "P", requires = "granularity", help_heading = "Compression")]
     fraction: Option<String>,
+    /// A further lookup table that workers may choose for a tensor, such as bits=2 or bits=2,lane=4,granularity=5,fraction=1/32;
+    /// can be repeated, and every target must do its packets
+    #[arg(long, value_name = "TABLE", help_heading = "Compression")]
+    tables: Vec<TableOptions>,
     /// Slots for gradients: twice as many packets as a worker may have under way, even [default: 256]
     #[arg(long, value_name = "SLOTS", help_heading = "Aggregator")]
     slots: Option<u32>,
@@ -129,6 +135,8 @@ impl CreateFlags {
                 })?)
             }
         };
+        let tables = self.tables.iter().map(|table| asked_table(&self.name, table));
+        let tables = tables.collect::<Result<_, _>>().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(JobSpec {
             name: self.name,
             workers: self.workers,
@@ -149,6 +157,7 @@ impl CreateFlags {
             seed: None,
             targets: self.targets,
             servers: self.servers,
+            tables,
         })
     }
 }
@@ -248,6 +257,11 @@ fn described(job: &Job) -> String {
     line("workers", spec.workers.to_string());
     line("table", format!("{}: {}", job.table, parameters(&spec)));
     let slots = (spec.data_slots.unwrap_or_default(), spec.norm_slots.unwrap_or_default());
+    for (id, table) in job.tables.iter().zip(&spec.tables) {
+        let form = format!("{}/{}", table.bits.unwrap_or_default(), table.lane.unwrap_or_default());
+        let (g, p) = (table.granularity.unwrap_or_default(), table.fraction.as_deref().unwrap_or_default());
+        line("table", format!("{id}: {form} g={g} p={}", short(p)));
+    }
     line("block", format!("2^{} coordinates", spec.block.unwrap_or_default()));
     line("slots", format!("{} for gradients, {} for norms", slots.0, slots.1));
     line("loss", policy(&spec));
@@ -275,6 +289,7 @@ fn described(job: &Job) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use thc_control_proto::v1::TableSpec;
 
     fn job() -> Job {
         let spec = JobSpec {
@@ -289,6 +304,12 @@ mod tests {
             policy: Some("best-effort".into()),
             deadline_ms: Some(1500),
             number: Some(9),
+            tables: vec![TableSpec {
+                bits: Some(2),
+                granularity: Some(3),
+                fraction: Some("1/8".into()),
+                lane: Some(4),
+            }],
             ..JobSpec::default()
         };
         let place = |target: &str, connected| JobPlace {
@@ -299,7 +320,13 @@ mod tests {
             data_base: 256,
             ..JobPlace::default()
         };
-        Job { spec: Some(spec), table: 2, places: vec![place("s1", true), place("s2", false)], created: 0 }
+        Job {
+            spec: Some(spec),
+            table: 2,
+            tables: vec![5],
+            places: vec![place("s1", true), place("s2", false)],
+            created: 0,
+        }
     }
 
     #[test]
@@ -317,7 +344,7 @@ mod tests {
     fn a_job_shows_its_slots() {
         let text = described(&job());
         assert!(text.starts_with("job train, number 9, made 1970-01-01T00:00:00Z\n"), "{text}");
-        assert!(text.contains("table    2: b=4 g=30 p=1/32\n"), "{text}");
+        assert!(text.contains("table    2: b=4 g=30 p=1/32\n  table    5: 2/4 g=3 p=1/8\n"), "{text}");
         assert!(text.contains("256-511"), "{text}");
     }
 

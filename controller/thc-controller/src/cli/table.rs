@@ -68,12 +68,13 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
 }
 
 fn listed(tables: &[Table]) -> String {
-    let mut grid = Grid::new(&[">TABLE", ">B", ">G", ">P", "KEPT", "JOBS", "VALUES"]);
+    let mut grid = Grid::new(&[">TABLE", ">B", "FORM", ">G", ">P", "KEPT", "JOBS", "VALUES"]);
     for table in tables {
         let values: Vec<String> = table.values.iter().map(u8::to_string).collect();
         grid.row([
             table.id.to_string(),
             table.bits.to_string(),
+            format!("{}/{}", table.width, table.lane),
             table.granularity.to_string(),
             short(&table.fraction),
             if table.installed { "yes" } else { "no" }.to_owned(),

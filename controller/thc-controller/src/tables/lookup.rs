@@ -10,6 +10,8 @@ pub struct Lookup {
     pub table: u8,
     /// T\[0\] to T\[15\].
     pub values: [u8; 16],
+    /// Of packets that name it.
+    pub form: Form,
 }
 
 impl Row for Lookup {
@@ -21,7 +23,7 @@ impl Row for Lookup {
 
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
         let values = u128::from_be_bytes(self.values);
-        let form = Form::USUAL;
+        let form = self.form;
         (
             "set_values",
             vec![("values", values), ("width", form.width().into()), ("lane", form.lane().bits().into())],
