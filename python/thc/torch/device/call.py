@@ -31,12 +31,14 @@ class Call:
         self._packed: Any = None
         self._fed_all = threading.Event()
         self._error: BaseException | None = None
-        self._pages = cut.take(codec.device)
         self._sent: list[Any] = []
+        """Of each piece whose indices are on their way to the host, the event after which they are there."""
+        self._handed = 0
         if codec.stream is not None and ready is None:
             ready = torch.cuda.Event()
             ready.record(torch.cuda.current_stream(codec.device))
         with codec.on_stream():
+            self._pages = cut.take(codec.device)
             if codec.stream is not None:
                 codec.stream.wait_event(ready)
                 x.record_stream(codec.stream)
@@ -68,7 +70,7 @@ class Call:
         """Has the indices made, and hands them to the network. On any thread; what goes wrong :meth:`finish` tells."""
         try:
             self._compress()
-            self._send()
+            self._hand_over(wait=True)
         except BaseException as error:  # told by finish
             self._error = error
             # If indices are missing the session is over, and the others shall hear of it.
@@ -87,13 +89,18 @@ class Call:
                     codec.kernels.compress(run, self._x, self._fed, codec.grid(run.table), numbers, indices)
                 self._pages.tensor(memory).copy_(indices[piece.indices], non_blocking=True)
                 self._sent.append(self._mark())
+                self._hand_over(wait=False)
 
-    def _send(self) -> None:
-        """Hands pieces to the network as they come."""
-        for number, (memory, event) in enumerate(zip(self._pages.indices, self._sent)):
-            if event is not None:
+    def _hand_over(self, wait: bool) -> None:
+        """Hands the network the pieces that have come to the host, or waits for all."""
+        while self._handed < len(self._sent):
+            event = self._sent[self._handed]
+            if event is not None and not event.query():
+                if not wait:
+                    return
                 event.synchronize()
-            self._packed.send(number, memory)
+            self._packed.send(self._handed, self._pages.indices[self._handed])
+            self._handed += 1
 
     def finish(self) -> Any:
         """After :meth:`feed`, on whatever thread that is: waits for the sums and has the mean computed, piece by piece; error feedback

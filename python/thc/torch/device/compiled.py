@@ -63,10 +63,11 @@ def _log(number: int) -> int:
 
 def obstacle(device: torch.device) -> str:
     """Why kernels cannot be compiled for a device, or run there; nothing if they can."""
-    x, found = torch.ones(1024, device=device), torch.zeros(1, dtype=torch.int32, device=device)
     try:
-        _launch(kernels.peaks, 1, x, x, found, 0, 1024, D=1024, TILE=1024, FED=False)
-        return "" if int(found) == 0x3F800000 else "a kernel in Triton gave a wrong answer"
+        with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+            x, found = torch.ones(1024, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+            _launch(kernels.peaks, 1, x, x, found, 0, 1024, D=1024, TILE=1024, FED=False)
+            return "" if int(found) == 0x3F800000 else "a kernel in Triton gave a wrong answer"
     except Exception as error:  # whatever a compiler or a driver raises
         return f"a kernel in Triton failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
 

@@ -17,9 +17,15 @@ __all__ = ["Pages"]
 log = logging.getLogger("thc.torch")
 
 
-def _unpin(addresses: Sequence[int]) -> None:
-    for address in addresses:
-        torch.cuda.cudart().cudaHostUnregister(address)
+PORTABLE = 1
+"""Of cudaHostRegister: pinned for all devices."""
+
+
+def _unpin(addresses: Sequence[int], device: Any) -> None:
+    # Not on another device, where this process may have nothing yet.
+    with torch.cuda.device(device):
+        for address in addresses:
+            torch.cuda.cudart().cudaHostUnregister(address)
 
 
 class Pages:
@@ -28,21 +34,21 @@ class Pages:
     def __init__(self, indices: Sequence[int], sums: Sequence[int], device: Any) -> None:
         self.indices = [_native.Memory(size) for size in indices]
         self.sums = [_native.Memory(size) for size in sums]
-        self.pinned = device.type == "cuda" and self._pin()
+        self.pinned = device.type == "cuda" and self._pin(device)
         self._tensors: dict[int, torch.Tensor] = {}
 
-    def _pin(self) -> bool:
+    def _pin(self, device: Any) -> bool:
         """Registers all of it with the driver; copies from memory that is not pinned work, too, but hold up their stream."""
         done: list[int] = []
         for memory in (*self.indices, *self.sums):
-            result = torch.cuda.cudart().cudaHostRegister(memory.address, memory.bytes, 0)
+            result = torch.cuda.cudart().cudaHostRegister(memory.address, memory.bytes, PORTABLE)
             if int(result) != 0:
                 log.warning("memory of %d bytes cannot be pinned (%s): copies to and from the GPU take longer", memory.bytes, result)
-                _unpin(done)
+                _unpin(done, device)
                 return False
             done.append(memory.address)
         # Before the memory itself goes: the finalizer holds what it has pinned.
-        weakref.finalize(self, _release, done, (self.indices, self.sums))
+        weakref.finalize(self, _release, done, device, (self.indices, self.sums))
         return True
 
     @property
@@ -58,6 +64,6 @@ class Pages:
         return found
 
 
-def _release(addresses: Sequence[int], memory: object) -> None:
-    _unpin(addresses)
+def _release(addresses: Sequence[int], device: Any, memory: object) -> None:
+    _unpin(addresses, device)
     del memory
