@@ -6,7 +6,6 @@ import fnmatch
 import functools
 import itertools
 import logging
-import time
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -18,37 +17,25 @@ import torch.distributed as dist
 from thc import errors
 from thc.group import Group
 from thc.torch.adaptive import Adapt, Adaptive
-from thc.torch.agreement import Agreement, Route, Wish
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
-from thc.torch.compressor import Compressor, Flight, HostCompressor
+from thc.torch.compressor import Compressor, HostCompressor
 from thc.torch.device.choice import Choice, choose
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
 from thc.torch.gather import Gather
 from thc.torch.layout import Layout, Segment
 from thc.torch.options import Options
-from thc.torch.peers import Gathering, Peers
+from thc.torch.passage import Passage
+from thc.torch.peers import Peers
 from thc.torch.pipeline import pipeline_of
 from thc.torch.plan import Plan
+from thc.torch.steps import Steps
 from thc.torch.store import shared_store
 
 __all__ = ["Hook", "hook"]
 
 log = logging.getLogger("thc.torch")
-
-LOST = (
-    errors.SilentError,
-    errors.MissingError,
-    errors.LeftBehindError,
-    errors.ChangedError,
-    errors.NormLostError,
-    errors.ReformingError,
-    errors.NetworkError,
-    errors.JoinError,
-    errors.ClosedError,
-)
-"""What means that the parameter server, or the way to it, is lost."""
 
 PATIENCE = 10.0
 """Seconds that the board may take to answer."""
@@ -66,10 +53,6 @@ class Hook:
     ) -> None:
         self.group = group
         self.options = options
-        self.skipped = False
-        """Whether the last step's gradients were not finite on some rank; the same on all ranks."""
-        self.error: BaseException | None = None
-        """Why the parameter server counts as lost, or what ended the hook's work."""
         ranks = dist.get_world_size(process_group)
         if ranks != group.workers:
             raise errors.ConfigError(
@@ -84,35 +67,38 @@ class Hook:
             if theirs != options.in_flight:
                 raise errors.ConfigError(f"in_flight is {options.in_flight}, but {theirs} on rank {rank}: give all ranks the same")
         self._pipeline = pipeline_of(group)
-        self._agreement = Agreement(
-            fallback=options.fallback, depth=options.in_flight, holds_all=options.nonfinite == "zero"
-        )
         self._scope = f"hook{next(_scopes.setdefault(group, itertools.count()))}"
         self._names, unused = _names_of(model)
         self._grads_tell = model is not None and not unused
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._backups: dict[int, torch.Tensor] = {}
-        # Of the step under way; only the lane touches these.
-        self._held: list[_Passage] = []
-        self._nonfinite = False
-        # Of a loss.
-        self._board = Board(shared_store(self._peers.rank, Gather(process_group), PATIENCE)) if options.fallback else None
-        self._gathering: Gathering | None = None
-        if self._board is not None:
-            self._pipeline.when_idle(self)
+        board = Board(shared_store(self._peers.rank, Gather(process_group), PATIENCE)) if options.fallback else None
         self._adaptive = None if options.adapt is None else self._adapting(options.adapt, model)
         self._chosen: HostCompressor = HostCompressor(group, options, self._peers, self._adaptive)
         self._choice: Choice | None = None
+        self._steps = Steps(group, options, self._peers, board, self._adaptive, self._compressor)
+        if board is not None:
+            self._pipeline.when_idle(self._steps)
 
     @property
     def steps(self) -> int:
         """Backward passes that have been averaged."""
-        return self._agreement.steps
+        return self._steps.agreement.steps
 
     @property
     def fallback_active(self) -> bool:
         """Whether the parameter server has been lost and gradients go through the process group."""
-        return self._agreement.fallback_active
+        return self._steps.agreement.fallback_active
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the last step's gradients were not finite on some rank; the same on all ranks."""
+        return self._steps.skipped
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the parameter server counts as lost, or what ended the hook's work."""
+        return self._steps.error
 
     def _compressor(self, bucket: Bucket) -> Compressor:
         """What takes a bucket to the others. The first bucket decides for all: DDP has a model on one device."""
@@ -209,7 +195,7 @@ class Hook:
             return buffer
 
         result = promise.then(deliver)
-        self._pipeline.put(_Passage(self, work))
+        self._pipeline.put(Passage(self._steps, work))
         return result
 
     def _backup(self, index: int, buffer: torch.Tensor) -> torch.Tensor:
@@ -240,213 +226,13 @@ class Hook:
             layout = self._layouts[identity] = Layout(self._scope, segments)
         return layout
 
-    # The rest happens on the lane, in the order of buckets, but for what a passage waits for.
-
-    def _needs_peers(self, bucket: Bucket) -> bool:
-        """Whether a bucket, or part of it, goes through the process group also while the server is there."""
-        if bucket.buffer.dtype == torch.float64:
-            return True
-        layout = bucket.layout
-        uncompressed = self.steps < self.options.warmup or not layout.kept or bool(layout.aside)
-        return uncompressed and self.options.uncompressed == "process-group"
-
-    def _timed(self) -> bool:
-        """Whether this step's calls are timed, and so made one by one."""
-        return self._adaptive is not None and self._adaptive.times(self.steps)
-
-    def _room(self, bucket: Bucket) -> int:
-        """How many buckets may be under way when this one begins, itself among them."""
-        agreement = self._agreement
-        alone = (
-            # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
-            bucket.index == 0
-            # Collectives of the process group: by then all ranks must know whether they have lost the server.
-            or agreement.fallback_active
-            or agreement.lost
-            or self._needs_peers(bucket)
-            or self._timed()
-            or self._compressor(bucket).must_be_alone(bucket)
-        )
-        return 1 if alone else self.options.in_flight
-
-    def _begin(self, passage: _Passage) -> None:
-        """Sends a bucket on its way."""
-        bucket = passage.bucket
-        if bucket.index == 0:
-            # A backward pass may have ended half-way.
-            self._held.clear()
-            self._begin_step()
-        self._held.append(passage)
-        route = self._agreement.route(bucket.index, self._needs_peers(bucket))
-        if route is Route.COMPARE:
-            # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
-            route = self._agreement.compared(self._peers.any(self._agreement.lost, meanwhile=self.idle))
-            if route is Route.HOLD and self.error is None:
-                self.error = errors.SilentError("another rank has lost the parameter server")
-        if route is Route.PEERS or (route is Route.THC and bucket.buffer.dtype == torch.float64):
-            self._through_peers(bucket)
-        elif route is Route.THC:
-            if self._adaptive is not None:
-                self._adaptive.place(bucket.layout.segments)
-                if bucket.index == 0:
-                    self._adaptive.begin_step(self.steps)
-            passage.compressor = self._compressor(bucket)
-            passage.fetched = passage.compressor.fetch(bucket)
-            # The lane itself works on a bucket that nothing comes after: that saves copies and waking other threads.
-            wait = bucket.is_last or self.options.in_flight == 1 or self._timed()
-            passage.flight = passage.compressor.submit(bucket, passage.fetched, self.steps, wait)
-            passage.over = wait
-
-    def _end(self, passage: _Passage) -> None:
-        """What comes of a bucket that has been on its way."""
-        bucket, error = passage.bucket, passage.error
-        if isinstance(error, LOST) and self.options.fallback:
-            self.error = error
-            self._agreement.lose()
-        elif error is not None:
-            if isinstance(error, errors.MismatchError) and self._adaptive is not None:
-                error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
-            raise error
-        if not passage.finite:
-            self._nonfinite = True
-        passage.has_ended = True
-        kept = self._agreement.complete(bucket.index)
-        while self._held and self._held[0].bucket.index < kept:
-            self._held.pop(0).release()
-        if bucket.is_last:
-            self._end_step()
-
-    def _fail(self, passage: _Passage, error: BaseException) -> None:
-        """DDP shall hear of anything that goes wrong here."""
-        self.error = error
-        passage.has_ended = True
-        held, self._held = self._held, []
-        for waiting in held:
-            if waiting.has_ended:
-                waiting.release(error)
-            else:
-                # Its buffer is still being written.
-                waiting.doomed = error
-        if passage not in held:
-            passage.release(error)
-        self._begin_step()
-
-    def _begin_step(self) -> None:
-        self._agreement.begin_step()
-        self._nonfinite = False
-
-    def _agree(self) -> None:
-        """Does what has to be done before a step is over."""
-        agreement = self._agreement
-        while agreement.wish is not Wish.NOTHING:
-            if agreement.wish is Wish.END:
-                agreement.ended(self._end_call())
-            elif agreement.wish is Wish.GATHER:
-                rows = self._gather(agreement.row)
-                if rows is None:
-                    agreement.completed_elsewhere()
-                else:
-                    agreement.gathered(rows)
-            else:
-                self._repeat()
-
-    def _end_step(self) -> None:
-        self._agreement.finish()
-        try:
-            self._agree()
-        except RuntimeError as error:
-            if self._agreement.lost:
-                raise RuntimeError(f"{self.error}; and the process group fails, too: {error}") from error
-            raise
-        if self._nonfinite and self.options.nonfinite == "zero":
-            for passage in self._held:
-                with passage.bucket.on_stream():
-                    passage.bucket.buffer.zero_()
-        self.skipped, self._nonfinite = self._nonfinite, False
-        held, self._held = self._held, []
-        for passage in held:
-            passage.release()
-
-    def _end_call(self) -> bool:
-        """The call that ends a step: zeros cost one packet each way. Whether there was an answer."""
-        try:
-            self.group.allreduce(torch.zeros(1).numpy())
-        except LOST as error:
-            self.error = error
-            return False
-        return True
-
-    def _through_peers(self, bucket: Bucket) -> None:
-        if bucket.ready is not None:
-            with torch.cuda.device(bucket.buffer.device):
-                bucket.ready.synchronize()
-                self._peers.mean(bucket.buffer)
-                torch.cuda.current_stream().synchronize()
-        else:
-            self._peers.mean(bucket.buffer)
-        if not bool(torch.isfinite(bucket.buffer.sum())):
-            self._nonfinite = True
-
-    def _repeat(self) -> None:
-        """Averages through the process group what some rank lacks of this step."""
-        for passage in self._held:
-            if passage.bucket.index >= self._agreement.first:
-                passage.bucket.restore()
-                self._through_peers(passage.bucket)
-        step = self.steps
-        self._agreement.repeated()
-        if self._peers.rank == 0:
-            log.warning(
-                "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the "
-                "process group",
-                self.error,
-                step,
-            )
-
-    def _gather(self, row: list[int]) -> list[list[int]] | None:
-        """All ranks' rows; nothing if some rank turns out to have completed the step. A rank's may be that of a step that it left
-        that way."""
-        if self._gathering is None:
-            self._gathering = self._peers.begin_gather(row)
-        pause = 0.001
-        while self._board is not None and row[0] >= 0 and not self._gathering.is_complete():
-            if self._board.ask(row[0]):
-                return None
-            time.sleep(pause)
-            pause = min(2 * pause, 0.1)
-        rows, self._gathering = self._gathering.numbers(), None
-        return rows
-
-    def idle(self) -> None:
-        """Answers a rank that has lost the server, if there is one."""
-        if self._board is not None and not self.fallback_active:
-            self._board.tell(self.steps)
-
     # What users call, between steps.
 
     def resume(self) -> bool:
         """After the parameter server was lost and is back: joins anew and goes on compressed. All ranks must
         call this between the same steps; returns, alike on all, whether it worked."""
 
-        def join() -> bool:
-            try:
-                self.group.rejoin()
-                joined = True
-            except errors.ThcError as error:
-                self.error, joined = error, False
-            works = None
-            while works is None:
-                rows = self._gather(self._agreement.join_row(joined))
-                works = None if rows is None else self._agreement.rejoined(rows)
-            if works:
-                if self._board is not None:
-                    self._board.begin_anew()
-                if self._adaptive is not None:
-                    self._adaptive.restart(self.steps)
-                self.error = None
-            return works
-
-        return bool(self._pipeline.ask(join))
+        return bool(self._pipeline.ask(self._steps.resume))
 
     def adapt_anew(self) -> None:
         """With ``adapt``: all defaults from the next step on, and another warm-up, as after a change of the network. All ranks must
@@ -486,64 +272,13 @@ class Hook:
             if self._adaptive is not None and "adapt" in state:
                 self._adaptive.load_state_dict(state["adapt"], int(state["steps"]))
             self._chosen.feedback.load(state["feedback"])
-            self._agreement.steps = int(state["steps"])
+            self._steps.agreement.steps = int(state["steps"])
 
         self._pipeline.ask(load)
 
     def reset_feedback(self) -> None:
         """Forgets all error feedback, as for a new training run."""
         self._pipeline.ask(self._chosen.feedback.reset)
-
-
-class _Passage:
-    """A bucket on its way through the pipeline."""
-
-    def __init__(self, hook: Hook, bucket: Bucket) -> None:
-        self._hook, self.bucket = hook, bucket
-        self.compressor: Compressor | None = None
-        self.fetched: Any = None
-        self.flight: Flight | None = None
-        self.over = False
-        """Whether its calls were over when they had been submitted."""
-        self.finite = True
-        self.error: BaseException | None = None
-        self.has_ended = False
-        self.doomed: BaseException | None = None
-        """Why it fails although nothing was wrong with it."""
-
-    def room(self) -> int:
-        return self._hook._room(self.bucket)
-
-    def begin(self) -> bool:
-        try:
-            self._hook._begin(self)
-        except BaseException as error:
-            self.error = error
-            return False
-        if self.over:
-            self.wait()
-        return self.flight is not None and not self.over
-
-    def wait(self) -> None:
-        assert self.compressor is not None and self.flight is not None
-        try:
-            self.finite = self.compressor.store(self.bucket, self.fetched, self.flight)
-        except BaseException as error:
-            self.error = error
-
-    def end(self) -> None:
-        self.fetched = self.flight = None
-        if self.doomed is not None:
-            self.release(self.doomed)
-            return
-        try:
-            self._hook._end(self)
-        except BaseException as error:
-            self._hook._fail(self, error)
-
-    def release(self, error: BaseException | None = None) -> None:
-        """Lets DDP go on."""
-        self.bucket.release(error)
 
 
 def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text

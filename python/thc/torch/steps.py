@@ -1,0 +1,270 @@
+"""A hook's steps, as the lane sees them: buckets begin and end, ranks agree, a step is over."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import torch
+
+from thc import errors
+from thc.group import Group
+from thc.torch.adaptive import Adaptive
+from thc.torch.agreement import Agreement, Route, Wish
+from thc.torch.board import Board
+from thc.torch.bucket import Bucket
+from thc.torch.compressor import Compressor
+from thc.torch.options import Options
+from thc.torch.passage import Passage
+from thc.torch.peers import Gathering, Peers
+
+__all__ = ["Steps"]
+
+log = logging.getLogger("thc.torch")
+
+LOST = (
+    errors.SilentError,
+    errors.MissingError,
+    errors.LeftBehindError,
+    errors.ChangedError,
+    errors.NormLostError,
+    errors.ReformingError,
+    errors.NetworkError,
+    errors.JoinError,
+    errors.ClosedError,
+)
+"""What means that the parameter server, or the way to it, is lost."""
+
+
+class Steps:
+    """Does what the agreement wishes. All methods are the lane's."""
+
+    def __init__(
+        self,
+        group: Group,
+        options: Options,
+        peers: Peers,
+        board: Board | None,
+        adaptive: Adaptive | None,
+        compressor: Callable[[Bucket], Compressor],
+    ) -> None:
+        self._group, self._options, self._peers, self._adaptive = group, options, peers, adaptive
+        self._compressor = compressor
+        self.agreement = Agreement(
+            fallback=options.fallback, depth=options.in_flight, holds_all=options.nonfinite == "zero"
+        )
+        self.skipped = False
+        """Whether the last step's gradients were not finite on some rank."""
+        self.error: BaseException | None = None
+        """Why the parameter server counts as lost, or what ended the work."""
+        # Of the step under way.
+        self._held: list[Passage] = []
+        self._nonfinite = False
+        # Of a loss.
+        self._board = board
+        self._gathering: Gathering | None = None
+
+    @property
+    def number(self) -> int:
+        """Steps that are over."""
+        return self.agreement.steps
+
+    def _needs_peers(self, bucket: Bucket) -> bool:
+        """Whether a bucket, or part of it, goes through the process group also while the server is there."""
+        if bucket.buffer.dtype == torch.float64:
+            return True
+        layout = bucket.layout
+        uncompressed = self.number < self._options.warmup or not layout.kept or bool(layout.aside)
+        return uncompressed and self._options.uncompressed == "process-group"
+
+    def _timed(self) -> bool:
+        """Whether this step's calls are timed, and so made one by one."""
+        return self._adaptive is not None and self._adaptive.times(self.number)
+
+    def room(self, bucket: Bucket) -> int:
+        """How many buckets may be under way when this one begins, itself among them."""
+        agreement = self.agreement
+        alone = (
+            # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
+            bucket.index == 0
+            # Collectives of the process group: by then all ranks must know whether they have lost the server.
+            or agreement.fallback_active
+            or agreement.lost
+            or self._needs_peers(bucket)
+            or self._timed()
+            or self._compressor(bucket).must_be_alone(bucket)
+        )
+        return 1 if alone else self._options.in_flight
+
+    def begin(self, passage: Passage) -> None:
+        """Sends a bucket on its way."""
+        bucket = passage.bucket
+        if bucket.index == 0:
+            # A backward pass may have ended half-way.
+            self._held.clear()
+            self._begin_step()
+        self._held.append(passage)
+        route = self.agreement.route(bucket.index, self._needs_peers(bucket))
+        if route is Route.COMPARE:
+            # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
+            route = self.agreement.compared(self._peers.any(self.agreement.lost, meanwhile=self.idle))
+            if route is Route.HOLD and self.error is None:
+                self.error = errors.SilentError("another rank has lost the parameter server")
+        if route is Route.PEERS or (route is Route.THC and bucket.buffer.dtype == torch.float64):
+            self._through_peers(bucket)
+        elif route is Route.THC:
+            if self._adaptive is not None:
+                self._adaptive.place(bucket.layout.segments)
+                if bucket.index == 0:
+                    self._adaptive.begin_step(self.number)
+            passage.compressor = self._compressor(bucket)
+            passage.fetched = passage.compressor.fetch(bucket)
+            # The lane itself works on a bucket that nothing comes after: that saves copies and waking other threads.
+            wait = bucket.is_last or self._options.in_flight == 1 or self._timed()
+            passage.flight = passage.compressor.submit(bucket, passage.fetched, self.number, wait)
+            passage.over = wait
+
+    def end(self, passage: Passage) -> None:
+        """What comes of a bucket that has been on its way."""
+        bucket, error = passage.bucket, passage.error
+        if isinstance(error, LOST) and self._options.fallback:
+            self.error = error
+            self.agreement.lose()
+        elif error is not None:
+            if isinstance(error, errors.MismatchError) and self._adaptive is not None:
+                error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
+            raise error
+        if not passage.finite:
+            self._nonfinite = True
+        passage.has_ended = True
+        kept = self.agreement.complete(bucket.index)
+        while self._held and self._held[0].bucket.index < kept:
+            self._held.pop(0).release()
+        if bucket.is_last:
+            self._end_step()
+
+    def fail(self, passage: Passage, error: BaseException) -> None:
+        """DDP shall hear of anything that goes wrong here."""
+        self.error = error
+        passage.has_ended = True
+        held, self._held = self._held, []
+        for waiting in held:
+            if waiting.has_ended:
+                waiting.release(error)
+            else:
+                # Its buffer is still being written.
+                waiting.doomed = error
+        if passage not in held:
+            passage.release(error)
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        self.agreement.begin_step()
+        self._nonfinite = False
+
+    def _agree(self) -> None:
+        """Does what has to be done before a step is over."""
+        agreement = self.agreement
+        while agreement.wish is not Wish.NOTHING:
+            if agreement.wish is Wish.END:
+                agreement.ended(self._end_call())
+            elif agreement.wish is Wish.GATHER:
+                rows = self._gather(agreement.row)
+                if rows is None:
+                    agreement.completed_elsewhere()
+                else:
+                    agreement.gathered(rows)
+            else:
+                self._repeat()
+
+    def _end_step(self) -> None:
+        self.agreement.finish()
+        try:
+            self._agree()
+        except RuntimeError as error:
+            if self.agreement.lost:
+                raise RuntimeError(f"{self.error}; and the process group fails, too: {error}") from error
+            raise
+        if self._nonfinite and self._options.nonfinite == "zero":
+            for passage in self._held:
+                with passage.bucket.on_stream():
+                    passage.bucket.buffer.zero_()
+        self.skipped, self._nonfinite = self._nonfinite, False
+        held, self._held = self._held, []
+        for passage in held:
+            passage.release()
+
+    def _end_call(self) -> bool:
+        """The call that ends a step: zeros cost one packet each way. Whether there was an answer."""
+        try:
+            self._group.allreduce(torch.zeros(1).numpy())
+        except LOST as error:
+            self.error = error
+            return False
+        return True
+
+    def _through_peers(self, bucket: Bucket) -> None:
+        if bucket.ready is not None:
+            with torch.cuda.device(bucket.buffer.device):
+                bucket.ready.synchronize()
+                self._peers.mean(bucket.buffer)
+                torch.cuda.current_stream().synchronize()
+        else:
+            self._peers.mean(bucket.buffer)
+        if not bool(torch.isfinite(bucket.buffer.sum())):
+            self._nonfinite = True
+
+    def _repeat(self) -> None:
+        """Averages through the process group what some rank lacks of this step."""
+        for passage in self._held:
+            if passage.bucket.index >= self.agreement.first:
+                passage.bucket.restore()
+                self._through_peers(passage.bucket)
+        step = self.number
+        self.agreement.repeated()
+        if self._peers.rank == 0:
+            log.warning(
+                "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the "
+                "process group",
+                self.error,
+                step,
+            )
+
+    def _gather(self, row: list[int]) -> list[list[int]] | None:
+        """All ranks' rows; nothing if some rank turns out to have completed the step. A rank's may be that of a step that it left
+        that way."""
+        if self._gathering is None:
+            self._gathering = self._peers.begin_gather(row)
+        pause = 0.001
+        while self._board is not None and row[0] >= 0 and not self._gathering.is_complete():
+            if self._board.ask(row[0]):
+                return None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        rows, self._gathering = self._gathering.numbers(), None
+        return rows
+
+    def idle(self) -> None:
+        """Answers a rank that has lost the server, if there is one."""
+        if self._board is not None and not self.agreement.fallback_active:
+            self._board.tell(self.number)
+
+    def resume(self) -> bool:
+        """Joins anew; whether all ranks have, and so go on with the server."""
+        try:
+            self._group.rejoin()
+            joined = True
+        except errors.ThcError as error:
+            self.error, joined = error, False
+        works = None
+        while works is None:
+            rows = self._gather(self.agreement.join_row(joined))
+            works = None if rows is None else self.agreement.rejoined(rows)
+        if works:
+            if self._board is not None:
+                self._board.begin_anew()
+            if self._adaptive is not None:
+                self._adaptive.restart(self.number)
+            self.error = None
+        return works
