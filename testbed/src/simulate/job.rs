@@ -228,7 +228,7 @@ fn desks(
     let packet_costs = match (case.layout, settings.switch) {
         (Layout::Switch, SwitchKind::P4) => PacketCosts {
             receive: nanos(settings.pass_ns * f64::from(settings.passes)),
-            complete: nanos(settings.pass_ns * f64::from(settings.result_passes)),
+            complete: nanos(settings.result_pass_ns * f64::from(settings.result_passes)),
             send: Duration::ZERO,
             delay: nanos(settings.pass_latency_ns * f64::from(settings.passes + settings.result_passes)),
         },

@@ -226,9 +226,12 @@ keys! {
     /// Passes more that collect a RESULT [default: 7]
     #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
     result_passes: u32,
-    /// How long a pass occupies the switch's loopback ports: a packet's bytes over what they carry together, 3.2 Tb/s by default [default: 2.7]
+    /// How long such a pass occupies the switch's loopback ports: 296 bytes over what they carry together [default: 0.74, at 3.2 Tb/s]
     #[arg(long, value_name = "NANOSECONDS", help_heading = "Settings")]
     pass_ns: f64,
+    /// The same for one that collects a RESULT, 752 bytes [default: 1.88]
+    #[arg(long, value_name = "NANOSECONDS", help_heading = "Settings")]
+    result_pass_ns: f64,
     /// How long a pass takes for the packet itself [default: 700]
     #[arg(long, value_name = "NANOSECONDS", help_heading = "Settings")]
     pass_latency_ns: f64,
@@ -338,6 +341,7 @@ pub struct Settings {
     pub passes: u32,
     pub result_passes: u32,
     pub pass_ns: f64,
+    pub result_pass_ns: f64,
     pub pass_latency_ns: f64,
     pub costs: Costs,
     pub job: BTreeMap<String, JobValue>,
@@ -387,7 +391,8 @@ impl Keys {
             switch: self.switch.unwrap_or(SwitchKind::P4),
             passes: self.passes.unwrap_or(8),
             result_passes: self.result_passes.unwrap_or(7),
-            pass_ns: self.pass_ns.unwrap_or(2.7),
+            pass_ns: self.pass_ns.unwrap_or(0.74),
+            result_pass_ns: self.result_pass_ns.unwrap_or(1.88),
             pass_latency_ns: self.pass_latency_ns.unwrap_or(700.0),
             costs: Costs {
                 norm_ns: self.norm_ns.unwrap_or(0.12),
@@ -419,6 +424,7 @@ impl Settings {
             ("latency_us", self.latency_us, 1e6),
             ("compute_ms", self.compute_ms, 1e5),
             ("pass_ns", self.pass_ns, 1e6),
+            ("result_pass_ns", self.result_pass_ns, 1e6),
             ("pass_latency_ns", self.pass_latency_ns, 1e6),
             ("norm_ns", costs.norm_ns, 1e6),
             ("compress_ns", costs.compress_ns, 1e6),

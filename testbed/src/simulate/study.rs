@@ -10,6 +10,8 @@ use crate::figures::progress::Progress;
 
 /// What is a multiple of all blocks that are usual, and of the cores' pieces of work.
 const GRAIN: u64 = 1 << 16;
+/// Of two windows of colocated shares each has so many, with a block of slots in each window.
+const SHARE: u64 = GRAIN;
 
 /// What an all-reduce takes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,17 +28,23 @@ pub struct Point {
     pub took: Took,
 }
 
+/// Coordinates that are simulated packet by packet: more where the window of many shares would be most of it.
+fn stretch(settings: &Settings, case: &Case) -> u64 {
+    let all = settings.stretch.next_multiple_of(2 * GRAIN);
+    if case.layout == Layout::Colocated { all.max(SHARE * u64::from(case.workers)) } else { all }
+}
+
 /// Simulates a case; of a tensor longer than a stretch, that stretch and half of it, and adds for the rest what the second half
 /// took more.
 ///
 /// # Errors
 /// As [`simulate`].
 pub fn point(settings: &Settings, case: Case) -> std::result::Result<Point, SimulateError> {
-    if case.layout.is_ring() || case.coordinates <= settings.stretch {
+    if case.layout.is_ring() || case.coordinates <= stretch(settings, &case) {
         let took = simulate(settings, &case)?;
         return Ok(Point { case, seconds: took.seconds(), simulated: case.coordinates, took });
     }
-    let stretch = settings.stretch.next_multiple_of(2 * GRAIN);
+    let stretch = stretch(settings, &case);
     let half = simulate(settings, &Case { coordinates: stretch / 2, ..case })?;
     let took = simulate(settings, &Case { coordinates: stretch, ..case })?;
     let more = (took.seconds() - half.seconds()) / (stretch / 2) as f64;
