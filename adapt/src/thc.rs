@@ -64,6 +64,22 @@ pub fn nmse(table: &LookupTable, workers: u8) -> f64 {
     table.quantization_error() / f64::from(workers.max(1)) + table.truncation_error()
 }
 
+/// The most that a table may leave of a gradient to error feedback, by [`left`].
+pub const MOST_LEFT: f64 = 0.5;
+
+/// What a table leaves of one worker's gradient: the squared norm of what it rounds and cuts off, over that of the gradient.
+///
+/// Error feedback adds what was left to the next gradient. With gradients that have nothing in common ‖e‖² goes to ω(‖x‖² + ‖e‖²),
+/// so to ω / (1 − ω) gradients, and from ω = 1 on it grows from step to step without end. So a policy must not choose a table
+/// that leaves more than [`MOST_LEFT`]: up to there what waits is no more than one gradient, and a worker whose norm is √½ of
+/// the largest, of which the range is, and so loses twice as much of its own, is still below 1. Tables of one bit chosen for 3
+/// workers or more leave more (for 10 or more, above 1), since what they round is averaged over workers, but error
+/// feedback is each worker's own; those of two bits and more never do.
+#[must_use]
+pub fn left(table: &LookupTable) -> f64 {
+    nmse(table, 1)
+}
+
 /// The errors of one layer, squared L2 norms, by choice of table: one row of a [`Problem`](crate::layerwise::Problem).
 ///
 /// # Errors
@@ -135,6 +151,44 @@ mod tests {
                 assert!((0.95..1.05).contains(&ratio), "b = {bits}, {workers} workers: {ratio}");
             }
         }
+    }
+
+    /// ‖e‖² / ‖x‖² after so many steps of error feedback, each of another gradient of one norm.
+    fn fed_back(table: &LookupTable, steps: u64) -> f64 {
+        let quantizer = Quantizer::new(table);
+        let d = 1 << 12;
+        let mut kept = vec![0.0f32; d];
+        let mut ratio = 0.0;
+        for step in 0..steps {
+            let x = gradient(d, step << 32, false);
+            let mut sum: Vec<f32> = x.iter().zip(&kept).map(|(x, e)| x + e).collect();
+            let key = SignKey { job_seed: 5, round: step, partition: 0 };
+            let range = table.t_p() as f32 * rht::scale(d) * norm::l2(&sum);
+            rht::forward(&mut sum, key).unwrap();
+            // What is left stands in its place.
+            quantizer.quantize(&mut sum, range, &Rounding::new(9, step, 0), 0, &mut vec![0; d]).unwrap();
+            rht::inverse(&mut sum, key).unwrap();
+            kept = sum;
+            ratio = f64::from(norm::l2(&kept)).powi(2) / f64::from(norm::l2(&x)).powi(2);
+        }
+        ratio
+    }
+
+    /// What a table leaves to error feedback grows without end, or stays as foretold: and that is what the limit tells apart.
+    #[test]
+    fn tables_that_leave_too_much_are_told_from_others() {
+        let best = |bits, lane, workers| thc_codec::table::choose(bits, lane, workers).unwrap().table;
+        for (bits, lane, workers) in [(1, 4, 2), (2, 4, 5), (2, 8, 4), (2, 8, 64), (3, 8, 8), (4, 8, 8)] {
+            let table = best(bits, lane, workers);
+            assert!(left(&table) <= MOST_LEFT, "b = {bits}, {workers} workers: {}", left(&table));
+            let foretold = left(&table) / (1.0 - left(&table));
+            let ratio = fed_back(&table, 40) / foretold;
+            assert!((0.9..1.1).contains(&ratio), "b = {bits}, {workers} workers: {ratio} of {foretold}");
+        }
+        for workers in [3, 4, 8, 16, 64] {
+            assert!(left(&best(1, 8, workers)) > MOST_LEFT);
+        }
+        assert!(fed_back(&best(1, 8, 16), 40) > 1e3);
     }
 
     #[test]

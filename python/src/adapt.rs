@@ -59,7 +59,8 @@ pub fn adapt_price(
     said(py, problem(&costs, &errors).and_then(|problem| problem.price(&choices))).map(found)
 }
 
-/// Error of a table's mean over the squared norm: of (b, g, p), or of the best g and p for the lane; with them.
+/// Error of a table's mean over the squared norm: of (b, g, p), or of the best g and p for the lane; with them, and what it leaves
+/// of a worker's gradient to error feedback.
 #[pyfunction]
 #[pyo3(signature = (bits, granularity, fraction, workers, lane))]
 pub fn adapt_thc_nmse(
@@ -69,13 +70,13 @@ pub fn adapt_thc_nmse(
     fraction: Option<f64>,
     workers: u8,
     lane: u8,
-) -> PyResult<(f64, u16, f64)> {
+) -> PyResult<(f64, u16, f64, f64)> {
     let table = py.detach(|| match (granularity, fraction) {
         (Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
         _ => choose(bits, lane, workers.into()).map(|choice| choice.table),
     });
     let table = table.map_err(|error| errors::config(py, &error.to_string()))?;
-    Ok((thc::nmse(&table, workers), table.granularity(), table.fraction()))
+    Ok((thc::nmse(&table, workers), table.granularity(), table.fraction(), thc::left(&table)))
 }
 
 /// Bytes up and down of a tensor, headers included; RAW for no bits.
@@ -149,8 +150,9 @@ impl ThresholdTable {
         locked(&self.0).rows().map(|row| (row.size, row.raw, row.compressed, row.processing)).collect()
     }
 
-    fn threshold(&self) -> Option<u64> {
-        locked(&self.0).threshold()
+    #[pyo3(signature = (before))]
+    fn threshold(&self, before: Option<u64>) -> Option<u64> {
+        locked(&self.0).threshold(before)
     }
 
     fn changed(&self, size: u64, seconds: f64, share: f64) -> bool {
@@ -159,9 +161,10 @@ impl ThresholdTable {
 
     /// The threshold of a group, from its members' tables.
     #[staticmethod]
-    fn agreed(tables: Vec<PyRef<'_, ThresholdTable>>) -> Option<u64> {
+    #[pyo3(signature = (tables, before))]
+    fn agreed(tables: Vec<PyRef<'_, ThresholdTable>>, before: Option<u64>) -> Option<u64> {
         let tables: Vec<threshold::Table> = tables.iter().map(|table| locked(&table.0).clone()).collect();
-        threshold::Table::agreed(&tables)
+        threshold::Table::agreed(&tables, before)
     }
 }
 

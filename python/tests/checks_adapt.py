@@ -147,6 +147,31 @@ def check_each_layer_gets_a_table() -> None:
         assert foretold / SIZE * 0.8 < error < foretold * 1.1, (index, error, foretold)
 
 
+def check_bytes_that_take_longer_cost_more() -> None:
+    model, hook = wrapped(adapt={**SHORT, "objective": "time"})
+    adaptive = hook.adaptive
+    assert adaptive is not None
+    # A call takes a millisecond and a time for each byte, which is a hundredfold in the longest tensor.
+    def rate(length: int) -> float:
+        return 1e-6 if length == max(adaptive._tensor.values()) else 1e-8
+    timed(hook, lambda length, raw: 0.001 + rate(length) * adaptive._carried[length])
+    for step in range(CHOSEN + 1):
+        backward(model, scaled(step))
+    names = [f"weights.{index}" for index in range(len(SIZES))]
+    for name, price in zip(names, adaptive._prices(names)):
+        assert abs(price / rate(adaptive._tensor[name]) - 1) < 1e-3, (name, price)
+    assert hook.plan is not None and same(hook.plan.choices())
+    assert hook.plan.error <= hook.plan.bound * (1 + 1e-6), str(hook.plan)
+
+
+def check_tables_whose_feedback_would_grow_are_not_chosen() -> None:
+    coarse = "bits=1,granularity=1,fraction=1/32"
+    model, hook = wrapped(adapt={"threshold": False, "every": 10}, server={"tables": [coarse, "bits=2,lane=4"]})
+    assert hook.adaptive is not None and [table.name for table in hook.adaptive.tables] == ["4/8", "2/4"]
+    for option in ({"choices": [4, "1/8"]}, {"fixed": {"*": 1}}, {"default": "1/8"}):
+        refused(thc.ConfigError, "more than half", lambda: thc.torch.hook(hook.group, Weights((100,)), adapt=option))
+
+
 def check_fixed_tables() -> None:
     model, hook = wrapped(adapt={"threshold": False, "fixed": {"weights.0": "raw", "weights.[12]": "2/4"}, "every": 10},
                           server={"tables": ["bits=2,lane=4"]}, feedback=False)
@@ -248,6 +273,7 @@ def check_mistakes_are_told() -> None:
     refused(thc.ConfigError, "every is 0", lambda: adapting({"every": 0}))
     refused(thc.ConfigError, "even number", lambda: adapting({"warmup": 3}))
     refused(thc.ConfigError, "changed", lambda: adapting({"changed": 0}))
+    refused(thc.ConfigError, "objective is 'speed'", lambda: adapting({"objective": "speed"}))
     refused(thc.ConfigError, "write True", lambda: adapting("yes"))
     refused(thc.ConfigError, "give the hook the model", lambda: thc.torch.hook(hook.group, adapt=True))
     refused(thc.ConfigError, "default has the table 7", lambda: adapting({"default": 7}))

@@ -53,6 +53,13 @@ def test_the_threshold_table_of_the_paper() -> None:
     assert table.threshold() == 22 == adapt.ThresholdTable.agreed([table, table])
     assert table.changed(22, 0.09) and not table.changed(22, 0.045)
     assert adapt.ThresholdTable.agreed([table, adapt.ThresholdTable()]) is None
+    # A gain of 0.93 keeps a size on its side.
+    assert table.threshold(10) == 10 == adapt.ThresholdTable.agreed([table], 10)
+
+
+def test_coarse_tables_leave_too_much() -> None:
+    left = {(bits, n): adapt.thc_error(bits, n).left for bits in (1, 2) for n in (2, 4, 16)}
+    assert all(left[2, n] < adapt.MOST_LEFT for n in (2, 4, 16)) and left[1, 2] < adapt.MOST_LEFT < left[1, 4] < 1 < left[1, 16]
 
 
 @pytest.mark.parametrize(

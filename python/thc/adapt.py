@@ -79,6 +79,13 @@ class TableError(NamedTuple):
     """Squared error of the mean over all workers, over the squared norm of one's gradient."""
     granularity: int
     fraction: float
+    left: float
+    """What it leaves of a worker's gradient to error feedback, of squared norms. From 1 on that grows from step to step."""
+
+
+MOST_LEFT = 0.5
+"""A table that leaves more of a gradient is not to be chosen: what waits goes to left / (1 - left) gradients, and a worker whose gradient
+is smaller than the largest one loses more of its own."""
 
 
 def thc_error(
@@ -125,7 +132,7 @@ def fit(points: Iterable[tuple[float, float]]) -> Line:
 
 
 class ThresholdRow(NamedTuple):
-    """Tensors of one size; averages in seconds."""
+    """Tensors of one size; medians in seconds."""
 
     size: int
     raw: float
@@ -159,15 +166,16 @@ class ThresholdTable:
         """The sizes that were seen both ways, smallest first."""
         return [ThresholdRow(*row) for row in self._native.rows()]
 
-    def threshold(self) -> int | None:
-        """The smallest size whose gain is above 1; ``None`` if compression never pays."""
-        return self._native.threshold()
+    def threshold(self, before: int | None = None) -> int | None:
+        """The smallest size from which on gains are above 1; ``None`` if compression does not pay. ``before`` is the threshold known
+        before: a size stays on its side of that while its gain is near 1."""
+        return self._native.threshold(before)
 
     def changed(self, size: int, seconds: float, share: float = 0.5) -> bool:
         """Whether a raw tensor's time is off by more than ``share``: then the link is another one."""
         return self._native.changed(size, seconds, share)
 
     @staticmethod
-    def agreed(tables: Sequence[ThresholdTable]) -> int | None:
+    def agreed(tables: Sequence[ThresholdTable], before: int | None = None) -> int | None:
         """The threshold of a group: row by row its slowest member's times."""
-        return _native.ThresholdTable.agreed([table._native for table in tables])
+        return _native.ThresholdTable.agreed([table._native for table in tables], before)

@@ -11,6 +11,7 @@ import math
 import struct
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,8 @@ SHORTEST = 4096
 """Coordinates of a span; shorter ones would be padding for the most part."""
 LOOKS = 8
 """Steps whose gradients a choice goes by."""
+POINTS = 64
+"""Calls of a tensor that tell what a byte costs there."""
 SETTLE = 2
 """First steps that are not timed: DDP makes its final buckets after the first."""
 
@@ -47,6 +50,8 @@ class Adapt:
       not, and the times of both, by size of tensor, tell from which size on compression pays. A tensor is what travels in one
       call, which is a bucket of DDP.
     - ``layerwise``: L-GreCo's choice among the job's tables, each ``every`` steps.
+    - ``objective``: what a choice makes least: ``"bytes"``, or ``"time"``, for which a line is fitted to the measured times of each
+      tensor over its bytes, and a byte costs that line's slope (L-GreCo, section 4).
     - ``default``: the table whose error, used for all, is what may be lost; by default the job's first. Tables are named by bits of an
       index and of a sum, ``"4/8"``, or by bits of an index, ``4``.
     - ``choices``: the tables to choose from; by default all that the job has.
@@ -57,8 +62,9 @@ class Adapt:
 
     every: int = 100
     threshold: bool = True
-    warmup: int = 12
+    warmup: int = 6
     layerwise: bool = True
+    objective: str = "bytes"
     default: int | str | None = None
     choices: Sequence[int | str] | None = None
     fixed: Mapping[str, int | str] = field(default_factory=dict)
@@ -70,6 +76,8 @@ class Adapt:
             raise ConfigError(f"adapt: every is {self.every}: give a number of steps, at least 1")
         if self.threshold and (self.warmup < 2 or self.warmup % 2):
             raise ConfigError(f"adapt: warmup is {self.warmup}: give an even number of steps, at least 2")
+        if self.objective not in ("bytes", "time"):
+            raise ConfigError(f"adapt: objective is {self.objective!r}: write \"bytes\" or \"time\"")
         if not self.changed > 0:
             raise ConfigError(f"adapt: changed is {self.changed}: give a share above 0")
 
@@ -132,6 +140,12 @@ class Adaptive:
         self._fixed = self._read_fixed(options.fixed)
         self.threshold = 0
         """Tensors of fewer coordinates are not compressed."""
+        self._before: int | None = None
+        """The threshold agreed on last."""
+        self._points: dict[int, deque[tuple[float, float]]] = {}
+        """By size of tensor, bytes and seconds of its calls."""
+        self._carried: dict[int, float] = {}
+        """By size of tensor, the bytes of its last call."""
         self.table = adapt.ThresholdTable()
         """Times of this rank."""
         self.plans: list[Plan] = []
@@ -182,6 +196,7 @@ class Adaptive:
         """Begins with all defaults, as after a time without the server: on all ranks alike."""
         self._choice = self._defaults()
         self._squares.clear()
+        self._before = None
         self._begin(step)
 
     def begin_step(self, step: int) -> None:
@@ -204,10 +219,14 @@ class Adaptive:
     def spans(self, layout: Layout, step: int) -> list[tuple[int, int | str]]:
         """How a bucket travels in this step: coordinates, and the id of their table or "raw"."""
         if self.raw_now(layout.length, step):
+            self._carried[layout.length] = self._bytes(layout.length, None)
             return [(layout.length, RAW)]
         if layout.key not in self._spans:
             self._spans[layout.key] = self._cut(layout)
-        return self._spans[layout.key]
+        spans = self._spans[layout.key]
+        of = {table.id: table for table in self.tables}
+        self._carried[layout.length] = sum(self._bytes(length, of.get(choice)) for length, choice in spans)
+        return spans
 
     def raw_now(self, length: int, step: int) -> bool:
         """Whether a tensor of so many coordinates travels raw in this step."""
@@ -272,6 +291,8 @@ class Adaptive:
         """A tensor's call took so long, of which so much computing."""
         if step < self._from + SETTLE:
             return
+        if length in self._carried:
+            self._points.setdefault(length, deque(maxlen=POINTS)).append((self._carried[length], seconds))
         if not self._measured:
             if raw:
                 self.table.raw(length, seconds)
@@ -308,8 +329,8 @@ class Adaptive:
                 table.raw(size, raw * _TICK)
                 table.compressed(size, compressed * _TICK, processing * _TICK)
             tables.append(table)
-        agreed = adapt.ThresholdTable.agreed(tables)
-        self.threshold = _NEVER if agreed is None else agreed
+        agreed = adapt.ThresholdTable.agreed(tables, self._before)
+        self.threshold = self._before = _NEVER if agreed is None else agreed
 
     def _link_changed(self) -> bool:
         """Whether what took most of the time takes another time now than in the warm-up."""
@@ -352,10 +373,23 @@ class Adaptive:
         errors = [[square * table.nmse for table in self.tables] for square in squares]
         return costs, errors
 
-    def _bytes(self, length: int, table: Table) -> float:
-        """A layer's part of its bucket's bytes."""
+    def _bytes(self, length: int, table: Table | None) -> float:
+        """A layer's part of its bucket's bytes; without a table, raw."""
         whole = 1 << 20
+        if table is None:
+            return adapt.thc_bytes(whole, None, block=self._block) * length / whole
         return adapt.thc_bytes(whole, table.bits, lane=table.lane, block=self._block) * length / whole
+
+    def _prices(self, names: Sequence[str]) -> list[float]:
+        """What a byte of each layer costs: 1, or the seconds that it takes in its tensor."""
+        if self.options.objective == "bytes":
+            return [1.0] * len(names)
+        slopes = {length: adapt.fit(points).slope for length, points in self._points.items() if len(points) > 1}
+        if not any(slopes.values()):
+            return [1.0] * len(names)
+        # Where nothing was measured, or noise has hidden what a byte costs, it still costs something.
+        most = max(slopes.values())
+        return [max(slopes.get(self._tensor.get(name, 0), most), most / 100) for name in names]
 
     def _is_raw(self, name: str) -> bool:
         return self._never(name) or self._tensor.get(name, _NEVER) < self.threshold
@@ -367,6 +401,8 @@ class Adaptive:
         if not included:
             return choices
         costs, errors = self._columns([names[at] for at in included], [squares[at] for at in included])
+        prices = self._prices([names[at] for at in included])
+        costs = [[price * cost for cost in row] for price, row in zip(prices, costs)]
         uniform = adapt.price(costs, errors, [self._default] * len(included))
         found = uniform
         try:
@@ -424,6 +460,7 @@ class Adaptive:
         self._spans.clear()
         if state["measured"]:
             self._measured, self.threshold = True, int(state["threshold"])
+            self._before = self.threshold if self.options.threshold else None
             self._next = max(int(state["next"]), step)
         else:
             self._begin(step)
@@ -432,18 +469,34 @@ class Adaptive:
 def tables_for(workers: int) -> list[str]:
     """Further tables worth having in a job of so many workers whose first has 4 bits: of each width the one with the narrowest sums
     that fit, and 8 bits for layers that must not lose much."""
-    fitting = [(bits, lane) for bits in (1, 2, 3) for lane in (4, 8) if ((1 << bits) - 1) * workers < 1 << lane]
+    fitting = [
+        (bits, lane)
+        for bits in (1, 2, 3)
+        for lane in (4, 8)
+        if ((1 << bits) - 1) * workers < 1 << lane and adapt.thc_error(bits, workers, lane=lane).left <= adapt.MOST_LEFT
+    ]
     narrowest = [form for at, form in enumerate(fitting) if at == 0 or fitting[at - 1][0] != form[0]]
     return [f"bits={bits},lane={lane}" for bits, lane in [*narrowest, (8, 16)]]
 
 
 def _tables_of(group: Group, options: Adapt) -> list[Table]:
-    """The job's tables that a policy may use; its first is the first."""
+    """The job's tables that a policy may use; its first is the first. Of the others those are left out whose error feedback would
+    grow, or nearly so: that makes tables look good which round coarsely, for what they lose is averaged over ranks, but each rank's
+    error feedback is its own."""
     job = group.job
-    tables = []
+    tables, coarse = [], []
     for told in group.tables:
-        nmse = adapt.thc_error(told.bits, job.workers, told.granularity, told.fraction).nmse
-        tables.append(Table(f"{told.bits}/{told.lane}", told.bits, told.lane, nmse, told.id))
+        error = adapt.thc_error(told.bits, job.workers, told.granularity, told.fraction)
+        table = Table(f"{told.bits}/{told.lane}", told.bits, told.lane, error.nmse, told.id)
+        (coarse if tables and error.left > adapt.MOST_LEFT else tables).append(table)
+    named = [("default", options.default), *(("choices", choice) for choice in options.choices or ()), *(("fixed", c) for c in options.fixed.values())]
+    for option, choice in named:
+        for table in coarse:
+            if choice in (table.bits, table.name) and not any(choice in (other.bits, other.name) for other in tables):
+                raise ConfigError(
+                    f"adapt: {option} has the table {choice}, which leaves more than half of a gradient to error feedback: give it a fraction "
+                    "near 0.5, or more bits"
+                )
     if options.choices is not None:
         wanted = [_named(tables, choice, "choices") for choice in options.choices]
         tables = [table for at, table in enumerate(tables) if at in wanted]
