@@ -224,7 +224,7 @@ class Adaptive:
         if layout.key not in self._spans:
             self._spans[layout.key] = self._cut(layout)
         spans = self._spans[layout.key]
-        of = {table.id: table for table in self.tables}
+        of: dict[int | str, Table] = {table.id: table for table in self.tables}
         self._carried[layout.length] = sum(self._bytes(length, of.get(choice)) for length, choice in spans)
         return spans
 
@@ -484,12 +484,15 @@ def _tables_of(group: Group, options: Adapt) -> list[Table]:
     grow, or nearly so: that makes tables look good which round coarsely, for what they lose is averaged over ranks, but each rank's
     error feedback is its own."""
     job = group.job
-    tables, coarse = [], []
+    tables: list[Table] = []
+    coarse: list[Table] = []
     for told in group.tables:
         error = adapt.thc_error(told.bits, job.workers, told.granularity, told.fraction)
         table = Table(f"{told.bits}/{told.lane}", told.bits, told.lane, error.nmse, told.id)
         (coarse if tables and error.left > adapt.MOST_LEFT else tables).append(table)
-    named = [("default", options.default), *(("choices", choice) for choice in options.choices or ()), *(("fixed", c) for c in options.fixed.values())]
+    named: list[tuple[str, int | str | None]] = [("default", options.default)]
+    named += [("choices", choice) for choice in options.choices or ()]
+    named += [("fixed", choice) for choice in options.fixed.values()]
     for option, choice in named:
         for table in coarse:
             if choice in (table.bits, table.name) and not any(choice in (other.bits, other.name) for other in tables):
