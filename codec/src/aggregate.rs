@@ -85,6 +85,25 @@ pub fn add8_wide(lanes: &mut [u8], values: &[u8]) -> Result<(), CodecError> {
     Ok(())
 }
 
+/// Adds bytes to 8-bit lanes, wrapping. Lengths must agree.
+#[inline]
+pub fn add8(lanes: &mut [u8], values: &[u8]) -> Result<(), CodecError> {
+    CodecError::check_len("lanes", values.len(), lanes.len())?;
+    // The compiler takes vectors for this by itself.
+    lanes.iter_mut().zip(values).for_each(|(lane, value)| *lane = lane.wrapping_add(*value));
+    Ok(())
+}
+
+/// Adds big-endian 16-bit values to lanes of the same sort, wrapping. Lengths must agree.
+#[inline]
+pub fn add16(lanes: &mut [u8], values: &[u8]) -> Result<(), CodecError> {
+    CodecError::check_len("lanes", values.len(), lanes.len())?;
+    for (lane, value) in lanes.as_chunks_mut::<2>().0.iter_mut().zip(values.as_chunks::<2>().0) {
+        *lane = u16::from_be_bytes(*lane).wrapping_add(u16::from_be_bytes(*value)).to_be_bytes();
+    }
+    Ok(())
+}
+
 /// Sets big-endian 32-bit lanes to the words of an uncompressed payload. Lengths must agree and
 /// be a multiple of 4.
 pub fn raw_set(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {

@@ -47,6 +47,17 @@ impl WorkerId {
     }
 }
 
+id!(
+    /// A worker's number among all of its job, over all racks; without racks its number in the job (P34).
+    Rank(u16)
+);
+
+impl From<WorkerId> for Rank {
+    fn from(worker: WorkerId) -> Rank {
+        Rank(worker.0.into())
+    }
+}
+
 /// How many times a slot has been reused, modulo 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Round(pub u32);

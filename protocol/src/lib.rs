@@ -14,4 +14,4 @@ pub mod session;
 pub mod wire;
 pub mod worker;
 
-pub use ids::{Cookie, JobId, Lane, MAX_WORKERS, Policy, Round, SlotId, TableId, WorkerId};
+pub use ids::{Cookie, JobId, Lane, MAX_WORKERS, Policy, Rank, Round, SlotId, TableId, WorkerId};

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Scalar, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
 use thc_protocol::wire::{Choice, Form, Norm, Table, Tables};
 use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
@@ -105,7 +105,7 @@ impl Events for Seen {
         self.norms += maxima.count() as u64;
     }
 
-    fn result(&mut self, _: Place, _: u8, _: &[u8]) {
+    fn result(&mut self, _: Place, _: u16, _: &[u8]) {
         self.results += 1;
     }
 
@@ -154,6 +154,7 @@ impl Group {
             data_slots: 256,
             norm_slots: 16,
             tables: vec![TableId(1)],
+            level: Level::Only,
         };
         aggregator.install_job(config).unwrap();
         (0..WORKERS).for_each(|w| aggregator.set_member(JobId(7), WorkerId(w), at(w)).unwrap());
@@ -173,6 +174,7 @@ impl Group {
             min_rto: Duration::from_millis(20),
             max_rto: Duration::from_secs(1),
             first_seq: 0,
+            rack: None,
         };
         let worker = |w| (Worker::new(parameters(w), Duration::ZERO), Seen::default());
         Group {
@@ -299,6 +301,7 @@ fn a_job_takes_the_memory_that_it_is_said_to_take() {
             data_slots,
             norm_slots,
             tables: vec![TableId(1)],
+            level: Level::Only,
         };
         let limit = config.memory_of_all(shards);
         let mut all: Vec<Aggregator<Scalar>> =

@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_protocol::aggregator::{
-    Aggregator, DropReason, Endpoint, Event, JobConfig, Lookup, Outcome, Scalar, Shard, Sink,
+    Aggregator, DropReason, Endpoint, Event, JobConfig, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
@@ -81,7 +81,15 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         Kind::Join => {
             let session = [Cookie(0), SESSION][rng.below(2) as usize];
             let fingerprint = [0, welcome(0).fingerprint()][rng.below(2) as usize];
-            Join { nonce: rng.below(6), session, fingerprint, definitions: rng.below(3) }.to_bytes().to_vec()
+            Join {
+                nonce: rng.below(6),
+                session,
+                ends: rng.below(9) == 0,
+                fingerprint,
+                definitions: rng.below(3),
+            }
+            .to_bytes()
+            .to_vec()
         }
         Kind::Leave => Leave { nonce: rng.below(6) }.to_bytes().to_vec(),
         Kind::Welcome | Kind::Description => {
@@ -106,7 +114,7 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         cookie: if kind == Kind::Join || rng.below(10) == 0 { CONFIGURED } else { SESSION },
         round: Round(round.wrapping_add([0, 0, 0, 0, 0, 0, 1, u32::MAX][rng.below(8) as usize])),
         slot: SlotId(rng.below(u64::from(if norms { NORMS } else { SLOTS })) as u16),
-        count: 1 + rng.below(u64::from(WORKERS)) as u8,
+        count: 1 + rng.below(u64::from(WORKERS)) as u16,
     };
     let mut buffer = [0; MAX_PACKET];
     header.emit_packet(&mut buffer, &payload).to_vec()
@@ -169,6 +177,7 @@ fn welcome(nonce: u64) -> Welcome {
         credit: 0,
         features: 0,
         shares: Shares::NONE,
+        rack: None,
     }
 }
 
@@ -182,6 +191,7 @@ fn config(quorum: u8) -> JobConfig {
         data_slots: u32::from(SLOTS),
         norm_slots: u32::from(NORMS),
         tables: vec![TableId(1)],
+        level: Level::Only,
     }
 }
 
@@ -262,6 +272,7 @@ fn aggregator() {
                     assert_eq!(answers.0, 0);
                     dropped[reason as usize] += 1;
                 }
+                Outcome::Passed => panic!("there is no root"),
                 Outcome::Handled(event) => {
                     assert!(answers.0 <= 1);
                     handled[event as usize] += 1;
@@ -291,7 +302,7 @@ impl Events for Quiet {
         self.0 += maxima.count() as u64;
     }
 
-    fn result(&mut self, _: Place, _: u8, sums: &[u8]) {
+    fn result(&mut self, _: Place, _: u16, sums: &[u8]) {
         assert_eq!(sums.len(), 1024);
         self.0 += 1;
     }
@@ -435,6 +446,7 @@ fn registry() {
     let mut registry = Registry::new([StaticJob {
         config: JobConfig { cookie: CONFIGURED, ..config(WORKERS) },
         welcome: welcome(0),
+        root: None,
     }]);
     let mut now = Duration::ZERO;
     let (mut installed, mut sessions, mut longest) = (false, 0, 0);
@@ -463,6 +475,7 @@ fn registry() {
                     installed = true;
                     sessions += 1;
                 }
+                Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
                 Action::Remove(job) => {
                     assert!(installed && *job == JOB);
                     installed = false;

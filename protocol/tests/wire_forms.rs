@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, Change, Form, HEADER_LEN, Header, HeaderError, Join, Kind, Leave, MAX_PACKET, Mismatch, NORM_LEN,
-    Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, RefuseReason, Refused, Shares, SharesError, Straggler, Table,
-    Tables, TablesError, VERSION, Welcome,
+    Ask, Change, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join, Kind, Leave, MAX_PACKET,
+    Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack, RefuseReason, Refused, Shares,
+    SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome,
 };
-use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, Round, SlotId, TableId, WorkerId};
 
 fn any_shares() -> impl Strategy<Value = Shares> {
     let row = (1u32..0xE000_0000, 1u16..).prop_map(|(ip, port)| SocketAddrV4::new(ip.into(), port));
@@ -46,7 +46,7 @@ prop_compose! {
             cookie: Cookie(cookie),
             round: Round(round),
             slot: SlotId(slot),
-            count: bytes[4],
+            count: u16::from_be_bytes([bytes[4], bytes[0]]),
         }
     }
 }
@@ -89,6 +89,23 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn any_rack()(
+        racks in 1u8..=64,
+        rack in any::<u8>(),
+        more in any::<u16>(),
+        less in any::<u16>(),
+        first in any::<u16>(),
+        layout in any::<u64>(),
+    ) -> Rack {
+        let most = u16::from(racks) * 63;
+        let workers = u16::from(racks) + more % (most + 1);
+        let quorum = u16::from(racks) + less % (workers - u16::from(racks) + 1);
+        let rack = if rack == 255 { WorkerId::NONE } else { WorkerId(rack % racks) };
+        Rack { racks, rack, workers, quorum, first: Rank(first % workers), layout }
+    }
+}
+
+prop_compose! {
     fn any_welcome()(
         session in any::<u32>(),
         slots in (1u32..=32768, 1u32..=32768),
@@ -101,6 +118,7 @@ prop_compose! {
         nonce in any::<u64>(),
         block in 10u8..=20,
         shares in any_shares(),
+        rack in prop::option::of(any_rack()),
     ) -> Welcome {
         Welcome {
             session: Cookie(session),
@@ -117,8 +135,9 @@ prop_compose! {
             min_workers: 1,
             max_workers: workers,
             credit: micros,
-            features: micros.rotate_left(7),
+            features: micros.rotate_left(7) & !FEATURE_RACKS,
             shares,
+            rack,
         }
     }
 }
@@ -159,11 +178,8 @@ proptest! {
         for len in 0..HEADER_LEN {
             prop_assert_eq!(Header::parse(&packet[..len]), Err(HeaderError::Short(len)));
         }
-        // The reserved byte is zero, and ignored when read.
-        prop_assert_eq!(packet[19], 0);
-        let mut reserved = packet.to_vec();
-        reserved[19] = 0xFF;
-        prop_assert_eq!(Header::parse(&reserved), Ok((header, &payload[..])));
+        // The one number whose upper byte comes second (P1).
+        prop_assert_eq!(u16::from(packet[18]) + 256 * u16::from(packet[19]), header.count);
     }
 
     #[test]
@@ -223,7 +239,9 @@ proptest! {
 
     #[test]
     fn joins_leaves_and_pendings(nonce in any::<u64>(), session in any::<u32>()) {
-        let join = Join { nonce, session: Cookie(session), fingerprint: !nonce, definitions: nonce.rotate_left(9) };
+        let ends = nonce % 2 == 1;
+        let join =
+            Join { nonce, session: Cookie(session), ends, fingerprint: !nonce, definitions: nonce.rotate_left(9) };
         round_trip(&join, &join.to_bytes(), Join::parse);
         let ask = Ask { nonce };
         round_trip(&ask, &ask.to_bytes(), Ask::parse);
@@ -239,7 +257,8 @@ proptest! {
         let (shares, tables) = (welcome.shares.as_slice().len(), welcome.tables.len() - 1);
         let bytes = welcome.to_bytes();
         prop_assert_eq!((usize::from(bytes[92]), usize::from(bytes[93])), (shares, tables));
-        prop_assert_eq!(&bytes[94..128], &[0; 34][..]);
+        let unused = if welcome.rack.is_some() { 110 } else { 94 };
+        prop_assert!(bytes[unused..128].iter().all(|&byte| byte == 0));
         prop_assert_eq!(bytes.len(), 128 + 8 * shares + 40 * tables);
         // Neither more than the counts say, nor less.
         prop_assert_eq!(Welcome::parse(&[&bytes[..], &[0; 8]].concat()), None);
@@ -363,6 +382,25 @@ fn forms_are_those_of_p2() {
         (form.width(), form.lane().bits(), form.coordinates(), form.data_len(), form.result_len())
     });
     assert_eq!(all, expected);
+    // P34: coordinates, bytes from a worker to its rack, from a rack to its root, and down.
+    let in_racks = |width, lane, sums| {
+        let (rack, root) = Form::new(width, lane)?.in_racks(sums)?;
+        assert_eq!((rack.coordinates(), rack.result_len()), (root.coordinates(), root.data_len()));
+        Some((root.coordinates(), rack.data_len(), root.data_len(), root.result_len()))
+    };
+    assert_eq!(in_racks(4, Lane::Bits8, Lane::Bits8), Some((1024, 512, 1024, 1024)));
+    assert_eq!(in_racks(4, Lane::Bits16, Lane::Bits8), Some((512, 256, 512, 1024)));
+    assert_eq!(in_racks(3, Lane::Bits16, Lane::Bits8), Some((512, 192, 512, 1024)));
+    assert_eq!(in_racks(4, Lane::Bits16, Lane::Bits16), Some((512, 256, 1024, 1024)));
+    assert_eq!(in_racks(8, Lane::Bits16, Lane::Bits16), Some((512, 512, 1024, 1024)));
+    for (width, lane, sums) in [
+        (8, Lane::Bits16, Lane::Bits8),
+        (4, Lane::Bits4, Lane::Bits4),
+        (4, Lane::Bits8, Lane::Bits4),
+        (4, Lane::Bits8, Lane::Bits16),
+    ] {
+        assert_eq!(in_racks(width, lane, sums), None);
+    }
     assert_eq!((Form::default(), Form::USUAL.to_string().as_str()), (Form::USUAL, "4/8"));
     for width in [0, 5, 6, 7, 9] {
         assert_eq!(Form::new(width, Lane::Bits8), None);
@@ -415,7 +453,7 @@ fn non_finite_values_name_the_highest_worker_of_a_maximum() {
         let value = Norm::non_finite(WorkerId(worker));
         assert!(f32::from_bits(value).is_nan());
         assert!(value > f32::MAX.to_bits() && value > f32::INFINITY.to_bits());
-        assert_eq!(Norm::non_finite_worker(value), Some(WorkerId(worker)));
+        assert_eq!(Norm::non_finite_worker(value), Some(WorkerId(worker).into()));
         assert!(worker == 0 || value > Norm::non_finite(WorkerId(worker - 1)));
     }
     for finite in [0.0, f32::MIN_POSITIVE, 1.0, f32::MAX] {
@@ -459,6 +497,7 @@ const GOOD: Welcome = Welcome {
     credit: 0,
     features: 0,
     shares: Shares::NONE,
+    rack: None,
 };
 
 #[test]

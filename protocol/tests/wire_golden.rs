@@ -5,10 +5,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, Form, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge, Pending,
+    Ask, Form, HEADER_LEN, Header, Join, Kind, Leave, MAX_PACKET, Mismatch, Norm, Nudge, Pending, Rack,
     RefuseReason, Refused, Shares, Straggler, Table, Tables, Welcome,
 };
-use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, Round, SlotId, TableId, WorkerId};
 
 fn golden() -> Value {
     serde_json::from_str(include_str!("../golden/wire.json")).unwrap()
@@ -88,7 +88,7 @@ fn welcome(of: &Value) -> Welcome {
         min_workers: number(of, "min_workers"),
         max_workers: number(of, "max_workers"),
         credit: number(of, "credit"),
-        features: number(of, "features"),
+        features: number::<u32>(of, "features"),
         shares: match of["shares"].as_array() {
             None => Shares::NONE,
             Some(rows) => {
@@ -96,6 +96,17 @@ fn welcome(of: &Value) -> Welcome {
                 Shares::new(&rows, number(of, "shards")).unwrap()
             }
         },
+        rack: of["rack"].is_object().then(|| {
+            let of = &of["rack"];
+            Rack {
+                racks: number(of, "racks"),
+                rack: WorkerId(number(of, "rack")),
+                workers: number(of, "workers"),
+                quorum: number(of, "quorum"),
+                first: Rank(number(of, "first")),
+                layout: number(of, "layout"),
+            }
+        }),
     }
 }
 
@@ -132,6 +143,7 @@ fn body(packet: &Value, kind: Kind, payload: &[u8]) -> Vec<u8> {
         Kind::Join => {
             let it = &packet["join"];
             let join = Join {
+                ends: false,
                 nonce: number(it, "nonce"),
                 session: Cookie(number(it, "session")),
                 fingerprint: number(it, "fingerprint"),
@@ -191,6 +203,11 @@ fn every_packet_of_the_vectors_parses_and_is_emitted_byte_for_byte() {
         assert_eq!(parsed, header, "{name}");
         let number = |name: &str, default: u64| packet[name].as_u64().unwrap_or(default) as u8;
         let form = Form::new(number("width", 4), Lane::from_bits(number("lane", 8)).unwrap()).unwrap();
+        let form = match Lane::from_bits(number("sums", 0)).and_then(|sums| form.in_racks(sums)) {
+            Some((rack, _)) if packet["level"] == "rack" => rack,
+            Some((_, root)) => root,
+            None => form,
+        };
         let rows = |list: &str| packet["welcome"][list].as_array().map_or(0, Vec::len);
         let lists = 8 * rows("shares") + 40 * rows("tables").saturating_sub(1);
         assert_eq!(payload.len(), header.kind.payload_len(form) + lists, "{name}");

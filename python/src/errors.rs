@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thc_protocol::WorkerId;
 use thc_protocol::session::JoinError;
-use thc_protocol::worker::{CallError, SessionError};
+use thc_protocol::worker::{CallError, SessionError, Who};
 use thc_worker::WorkerError;
 
 /// An exception of `thc.errors` with its message and attributes.
@@ -131,6 +131,11 @@ fn join(py: Python<'_>, error: &JoinError, message: &str) -> PyErr {
         JoinError::Silent { waited } | JoinError::ShareSilent { waited, .. } => {
             exception(py, "JoinSilentError", message, |d| d.set_item("waited", waited.as_secs_f64()))
         }
+        JoinError::MissingRacks { missing, waited, .. } => exception(py, "JoinMissingError", message, |d| {
+            d.set_item("missing", numbers(0))?;
+            d.set_item("missing_racks", numbers(*missing))?;
+            d.set_item("waited", waited.as_secs_f64())
+        }),
         JoinError::Missing { missing, waited, .. } | JoinError::ShareMissing { missing, waited, .. } => {
             exception(py, "JoinMissingError", message, |d| {
                 d.set_item("missing", numbers(*missing))?;
@@ -142,11 +147,20 @@ fn join(py: Python<'_>, error: &JoinError, message: &str) -> PyErr {
 
 fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
     match error {
-        SessionError::Mismatch { worker, .. } => {
-            exception(py, "MismatchError", message, |d| d.set_item("worker", worker.0))
+        SessionError::Mismatch { who, .. } => {
+            let worker = match who {
+                Who::Worker(worker) => Some(*worker),
+                Who::OfRack(_, worker) => *worker,
+            };
+            exception(py, "MismatchError", message, |d| d.set_item("worker", worker.map(|worker| worker.0)))
         }
         SessionError::Missing { missing, waited } => exception(py, "MissingError", message, |d| {
             d.set_item("missing", numbers(*missing))?;
+            d.set_item("waited", waited.as_secs_f64())
+        }),
+        SessionError::MissingRacks { missing, waited } => exception(py, "MissingError", message, |d| {
+            d.set_item("missing", numbers(0))?;
+            d.set_item("missing_racks", numbers(*missing))?;
             d.set_item("waited", waited.as_secs_f64())
         }),
         SessionError::Silent { waited } | SessionError::ShareSilent { waited, .. } => {

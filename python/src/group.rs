@@ -18,7 +18,7 @@ use thc_worker::{CallOptions, Choice, Controller, ControllerUrl, GroupConfig, Mo
 #[pyclass(module = "thc._native", frozen)]
 pub struct Group {
     inner: RwLock<Option<OwnedByProcess<Arc<thc_worker::Group>>>>,
-    workers: u8,
+    workers: u16,
     spare: Arc<Spare>,
 }
 
@@ -191,7 +191,7 @@ impl Group {
         let config = config().map_err(|message: String| errors::config(py, &message))?;
         let joined = py.detach(|| {
             let group = thc_worker::Group::join(config)?;
-            let workers = group.parameters()?.workers;
+            let workers = group.parameters()?.all_workers();
             Ok((group, workers))
         });
         let (group, workers) = joined.map_err(|error: WorkerError| errors::worker(py, &error))?;
@@ -204,7 +204,7 @@ impl Group {
 
     /// How many workers the job has.
     #[getter]
-    fn workers(&self) -> u8 {
+    fn workers(&self) -> u16 {
         self.workers
     }
 
@@ -329,7 +329,7 @@ impl Group {
         };
         found.set_item("job", parameters.job.0)?;
         found.set_item("worker", parameters.worker.0)?;
-        found.set_item("workers", parameters.workers)?;
+        found.set_item("workers", parameters.all_workers())?;
         found.set_item("quorum", parameters.quorum)?;
         found.set_item("slots", parameters.data_slots)?;
         found.set_item("norm_slots", parameters.norm_slots)?;

@@ -11,7 +11,7 @@ use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, partition, rht};
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Outcome, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Outcome, Shard, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 
@@ -76,6 +76,7 @@ impl Loopback {
             data_slots: SLOTS,
             norm_slots: SLOTS,
             tables: vec![TABLE],
+            level: Level::Only,
         })?;
         for worker in 0..workers {
             aggregator.set_member(JOB, WorkerId(worker), endpoint(worker))?;
@@ -215,6 +216,7 @@ impl Loopback {
         let packet = header.emit_packet(&mut buffer, payload);
         match self.aggregator.handle(endpoint(worker), packet, &mut self.answer) {
             Outcome::Handled(_) => Ok(()),
+            Outcome::Passed => Err(Error::ModelAnswer { answer: "what a rack passes on".to_owned() }),
             Outcome::Dropped(reason) => Err(Error::ModelDropped { reason: format!("{reason:?}") }),
         }
     }
@@ -224,7 +226,7 @@ impl Loopback {
         match Header::parse(&self.answer.0) {
             Ok((header, payload))
                 if header.kind == kind
-                    && header.count == self.workers
+                    && header.count == u16::from(self.workers)
                     && self.answer.0.len() > HEADER_LEN =>
             {
                 Ok((header, payload))

@@ -126,6 +126,14 @@ impl Ps {
         Ps { process: Ready::start(command), addr }
     }
 
+    /// Starts one for job 1 at an address, with these flags alone.
+    #[must_use]
+    pub fn of(addr: SocketAddrV4, flags: &[&str]) -> Ps {
+        let mut command = command(None, "thc-ps");
+        command.args(["--job", "1", "--cookie", COOKIE, "--listen", &addr.to_string()]).args(flags);
+        Ps { process: Ready::start(command), addr }
+    }
+
     /// SIGKILL, and a new process with the same arguments.
     pub fn kill_and_restart(&mut self) {
         self.process.kill_and_restart();

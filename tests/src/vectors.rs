@@ -12,7 +12,7 @@ use thc_codec::partition;
 use thc_codec::rht;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Shares, Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
@@ -208,6 +208,7 @@ impl Session {
             credit: 0,
             features: 0,
             shares: Shares::NONE,
+            rack: None,
         };
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
         aggregator.install_table(table, welcome.tables.first().into()).unwrap();
@@ -220,6 +221,7 @@ impl Session {
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
             tables: vec![table],
+            level: Level::Only,
         };
         aggregator.install_job(config).unwrap();
         let mut session = Session { welcome, aggregator, workers: Vec::new(), welcomes: Vec::new() };

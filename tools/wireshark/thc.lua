@@ -10,7 +10,7 @@ local NOBODY = 255
 -- P2: name, direction, and the payload's length; DATA and RESULT have one for each form that there is.
 local kinds = {
     [0x01] = { name = "NORM", up = true, lengths = { 20 } },
-    [0x02] = { name = "DATA", up = true, lengths = { 512, 64, 128, 192, 256, 384 } },
+    [0x02] = { name = "DATA", up = true, lengths = { 512, 64, 128, 192, 256, 384, 1024 } },
     [0x03] = { name = "RAW", up = true, lengths = { 1024 } },
     [0x11] = { name = "NORM_RESULT", answers = 0x01, lengths = { 20 } },
     [0x12] = { name = "RESULT", answers = 0x02, lengths = { 1024, 512 } },
@@ -43,6 +43,7 @@ local reasons = {
     [5] = "session re-forming",
     [6] = "computes other numbers",
     [7] = "not the first share",
+    [8] = "the root does not let the rack in",
 }
 
 local f = {
@@ -51,6 +52,7 @@ local f = {
     kind = ProtoField.uint8("thc.kind", "Kind", base.HEX, kind_names),
     flags = ProtoField.uint8("thc.flags", "Flags", base.HEX),
     flag_nudge = ProtoField.bool("thc.flags.nudge", "Nudge", 8, nil, 0x01, "Pass the slot on if it is incomplete (P17)"),
+    flag_root = ProtoField.bool("thc.flags.root", "Root", 8, nil, 0x02, "Passed on by a rack: numbers of workers are of racks (P36)"),
     workers = ProtoField.uint8("thc.workers", "Workers of the job"),
     job = ProtoField.uint16("thc.job", "Job"),
     worker = ProtoField.uint8("thc.worker", "Worker"),
@@ -58,8 +60,7 @@ local f = {
     cookie = ProtoField.uint32("thc.cookie", "Cookie", base.HEX),
     round = ProtoField.uint32("thc.round", "Round"),
     slot = ProtoField.uint16("thc.slot", "Slot"),
-    count = ProtoField.uint8("thc.count", "Workers in the sum"),
-    reserved = ProtoField.uint8("thc.reserved", "Reserved", base.HEX),
+    count = ProtoField.uint16("thc.count", "Workers in the sum"),
     -- P2
     indices = ProtoField.bytes("thc.data.indices", "Indices, 4 bits each"),
     sums = ProtoField.bytes("thc.result.sums", "Sums, one lane each"),
@@ -81,6 +82,7 @@ local f = {
     -- P22 to P25
     join_nonce = ProtoField.uint64("thc.join.nonce", "Nonce", base.HEX),
     join_session = ProtoField.uint32("thc.join.session", "Session cookie before", base.HEX),
+    join_ends = ProtoField.uint32("thc.join.ends", "1: that session is over, for a member of this rack has restarted"),
     join_fingerprint = ProtoField.uint64("thc.join.fingerprint", "Fingerprint of what it was welcomed with", base.HEX),
     join_definitions = ProtoField.uint64("thc.join.definitions", "Digest of what it computes", base.HEX),
     leave_nonce = ProtoField.uint64("thc.leave.nonce", "Nonce", base.HEX),
@@ -114,6 +116,12 @@ local f = {
     welcome_share = ProtoField.ipv4("thc.welcome.share", "Share's address"),
     welcome_share_port = ProtoField.uint16("thc.welcome.share.port", "Share's base port"),
     welcome_tables = ProtoField.uint8("thc.welcome.tables", "Further lookup tables"),
+    welcome_racks = ProtoField.uint8("thc.welcome.racks", "Racks"),
+    welcome_rack = ProtoField.uint8("thc.welcome.rack", "Rack (255: this is the root)"),
+    welcome_all_workers = ProtoField.uint16("thc.welcome.all_workers", "Workers of all racks"),
+    welcome_all_quorum = ProtoField.uint16("thc.welcome.all_quorum", "Quorum of all racks"),
+    welcome_first = ProtoField.uint16("thc.welcome.first", "Rank of the rack's worker 0"),
+    welcome_layout = ProtoField.uint64("thc.welcome.layout", "Digest of the racks' sizes", base.HEX),
     ask_nonce = ProtoField.uint64("thc.ask.nonce", "Nonce asked for", base.HEX),
     -- What several packets together say; in brackets in the display.
     seq = ProtoField.uint64("thc.seq", "Sequence number", base.DEC, nil, nil, "round x slots + slot (P8), once WELCOME was seen"),
@@ -242,6 +250,14 @@ local function welcome(tvb, tree, header)
     tree:add(f.welcome_width, tvb(83, 1))
     tree:add(f.welcome_credit, tvb(84, 4))
     tree:add(f.welcome_features, tvb(88, 4))
+    if bit.band(tvb(88, 4):uint(), 2) ~= 0 then
+        tree:add(f.welcome_racks, tvb(94, 1))
+        tree:add(f.welcome_rack, tvb(95, 1))
+        tree:add(f.welcome_all_workers, tvb(96, 2))
+        tree:add(f.welcome_all_quorum, tvb(98, 2))
+        tree:add(f.welcome_first, tvb(100, 2))
+        tree:add(f.welcome_layout, tvb(102, 8))
+    end
     tree:add(f.welcome_shares, tvb(92, 1))
     for row = 0, tvb(92, 1):uint() - 1 do
         tree:add(f.welcome_share, tvb(128 + 8 * row, 4))
@@ -294,6 +310,7 @@ local payloads = {
     [0x21] = function(tvb, tree)
         tree:add(f.join_nonce, tvb(0, 8))
         tree:add(f.join_session, tvb(8, 4))
+        tree:add(f.join_ends, tvb(12, 4))
         tree:add(f.join_fingerprint, tvb(16, 8))
         tree:add(f.join_definitions, tvb(24, 8))
     end,
@@ -388,6 +405,7 @@ local function header_tree(tvb, tree)
     tree:add(f.kind, tvb(1, 1))
     local flags = tree:add(f.flags, tvb(2, 1))
     flags:add(f.flag_nudge, tvb(2, 1))
+    flags:add(f.flag_root, tvb(2, 1))
     tree:add(f.workers, tvb(3, 1))
     tree:add(f.job, tvb(4, 2))
     add_worker(tree, f.worker, tvb(6, 1))
@@ -395,20 +413,24 @@ local function header_tree(tvb, tree)
     tree:add(f.cookie, tvb(8, 4))
     tree:add(f.round, tvb(12, 4))
     tree:add(f.slot, tvb(16, 2))
-    tree:add(f.count, tvb(18, 1))
-    tree:add(f.reserved, tvb(19, 1))
+    tree:add_le(f.count, tvb(18, 2))
 end
 
 local function summary(header, kind, said)
     local words = { kind.name, "job " .. header.job }
     if header.worker ~= NOBODY then
-        words[#words + 1] = "worker " .. header.worker
+        words[#words + 1] = (header.root and "rack " or "worker ") .. header.worker
     end
     if header.kind < 0x20 then
         words[#words + 1] = "round " .. header.round .. " slot " .. header.slot
     end
-    if kind.answers then
+    if kind.answers and not header.root then
         words[#words + 1] = header.count .. " of " .. header.workers
+    elseif header.count > 0 then
+        words[#words + 1] = header.count .. " workers"
+    end
+    if header.root then
+        words[#words + 1] = "from the root"
     end
     if header.nudge then
         words[#words + 1] = "NUDGE"
@@ -438,7 +460,8 @@ function thc.dissector(tvb, pinfo, root)
         cookie = tvb(8, 4):uint(),
         round = tvb(12, 4):uint(),
         slot = tvb(16, 2):uint(),
-        count = tvb(18, 1):uint(),
+        root = bit.band(tvb(2, 1):uint(), 2) ~= 0,
+        count = tvb(18, 2):le_uint(),
     }
     if tvb(0, 1):uint() ~= VERSION then
         tree:add_proto_expert_info(e.version)

@@ -318,7 +318,7 @@ impl Agent {
             setup.config.tables = tables.iter().map(|table| table.id).collect();
             setup.welcome.tables = Tables::new(&tables).unwrap_or(setup.welcome.tables);
             setup.welcome.shards = self.config.shards;
-            let job_here = StaticJob { config: setup.config, welcome: setup.welcome };
+            let job_here = StaticJob { config: setup.config, welcome: setup.welcome, root: None };
             match servers.first() {
                 Some(first) if *first != self.config.name => self.registry.insert_share(job_here),
                 _ => self.registry.insert(job_here),
@@ -401,6 +401,8 @@ impl Agent {
         for action in actions {
             match action {
                 Action::Send(to, bytes) => packets.push((to, bytes)),
+                // A controller's targets are no racks.
+                Action::RootDiffers(..) | Action::RootRefuses(..) => {}
                 Action::Install(config, members) => {
                     let before = self.counted_before(target, &config, &members).await?;
                     self.install(&config, &members, before);

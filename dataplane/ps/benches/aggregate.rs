@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use thc_protocol::aggregator::{
-    Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Scalar, Shard, Sink,
+    Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
@@ -107,6 +107,7 @@ fn aggregator<K: Kernels>(form: Form) -> Result<Aggregator<K>, Box<dyn Error>> {
         data_slots: u32::from(SLOTS),
         norm_slots: 2,
         tables: vec![TableId(1)],
+        level: Level::Only,
     })?;
     for worker in 0..WORKERS {
         aggregator.set_member(JOB, WorkerId(worker), endpoint(worker))?;

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use thc_dpdk::{BURST, Batch, Eal, EalConfig, Mempool, Port, PortConfig, RingPair, RxQueue, TxQueue};
 use thc_protocol::aggregator::{
-    Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Scalar, Shard, Sink,
+    Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
@@ -104,6 +104,7 @@ fn aggregator<K: Kernels>() -> Fallible<Aggregator<K>> {
         data_slots: u32::from(SLOTS),
         norm_slots: 2,
         tables: vec![TableId(1)],
+        level: Level::Only,
     })?;
     for number in 0..WORKERS {
         aggregator.set_member(JOB, WorkerId(number), Endpoint::udp(worker(number)))?;

@@ -18,6 +18,11 @@ Examples:
   Many workers need wider sums; two threads share the work (ports 9000 and 9001):
     thc-ps --job 1 --workers 32 --cookie 0x1234abcd --lane 16 --shards 2
 
+  Two racks of 8 workers below a root; workers join their rack:
+    thc-ps --listen 10.0.0.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd
+    thc-ps --listen 10.0.1.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd --rack 0 --root 10.0.0.1:9000
+    thc-ps --listen 10.0.2.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd --rack 1 --root 10.0.0.1:9000
+
   Go on when 9 of 10 workers have sent, and never send again:
     thc-ps --job 1 --workers 10 --cookie 0x1234abcd --quorum 9 \\
         --policy best-effort --deadline 50ms

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use thc_protocol::session::{Action, Registry};
-use thc_protocol::wire::{Form, HEADER_LEN, Header, JOIN_LEN, Kind, RefuseReason, Refused};
-use thc_protocol::{JobId, MAX_WORKERS};
+use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, RefuseReason, Refused};
+use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 use thc_transport::Peer;
 
 use crate::cookie;
@@ -19,8 +19,8 @@ use crate::p4runtime::PacketsIn;
 use crate::server::Shared;
 use crate::shards::Shards;
 
-/// The longest packet that workers send to the control plane.
-const MAX_CONTROL: usize = HEADER_LEN + JOIN_LEN;
+/// The longest packet of the control plane: a root's WELCOME.
+const MAX_CONTROL: usize = MAX_PACKET;
 /// How often the thread looks whether workers live and whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
 /// So many log lines at once about who comes and goes, and then one in so long: anybody can cause them.
@@ -80,6 +80,11 @@ impl ControlPort {
     pub fn recognise(&self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8]) -> Option<ControlPacket> {
         // JOIN and LEAVE; looked at first because nearly no packet is one.
         let bit = kind_bit(*packet.get(1)?);
+        if bit == 0 && self.shared.root == Some(from) {
+            // What the root answers a rack.
+            let (header, _) = Header::parse(packet).ok()?;
+            return header.kind.is_control().then(|| ControlPacket::new(from, at, packet)).flatten();
+        }
         if bit == 0 || self.shared.control_kinds.load(Ordering::Relaxed) & bit == 0 {
             return None;
         }
@@ -206,6 +211,7 @@ impl Control {
             if let Some(packet) = packet {
                 self.handle(now, &packet);
             }
+            self.poll(now);
         }
     }
 
@@ -224,19 +230,42 @@ impl Control {
             |job, worker| watch.ago(liveness, job, worker, now),
             cookie::random,
         );
+        // Of a rack: what its root says is of nobody here.
+        let header = if header.kind == Kind::Join || header.kind == Kind::Leave {
+            header
+        } else {
+            Header { worker: WorkerId::NONE, ..header }
+        };
         let removed = actions.iter().any(|action| matches!(action, Action::Remove(_)));
         if removed && header.kind == Kind::Join && self.lines.allow(now) {
             tracing::info!("job {}: re-forming, because worker {} joins anew", header.job, header.worker);
         }
+        if removed && header.kind == Kind::Refused && self.lines.allow(now) {
+            tracing::info!("job {}: re-forming, because the root's session is over", header.job);
+        }
         self.note(now, &header, packet.from, removed);
+        self.act(now, actions, packet);
+        if let Some(view) = self.views.get(&header.job) {
+            self.shared.show(header.job, *view);
+        }
+    }
+
+    /// What is due to the root, if this server is a rack.
+    fn poll(&mut self, now: Duration) {
+        for action in self.registry.poll(now) {
+            match action {
+                Action::Send(to, bytes) => self.send(now, None, to, bytes),
+                action => drop(self.change(now, action, None)),
+            }
+        }
+    }
+
+    fn act(&mut self, now: Duration, actions: Vec<Action>, packet: &ControlPacket) {
         // What changes goes before what is sent, so that nobody is told of what is not yet so.
         let (sends, changes): (Vec<_>, Vec<_>) =
             actions.into_iter().partition(|action| matches!(action, Action::Send(..)));
         let resuming = claims(packet.bytes());
         let followed = changes.into_iter().all(|action| self.change(now, action, resuming));
-        if let Some(view) = self.views.get(&header.job) {
-            self.shared.show(header.job, *view);
-        }
         // If not, the server is about to stop.
         if followed {
             for action in sends {
@@ -256,6 +285,7 @@ impl Control {
                 let (job, workers) = (config.job, config.workers);
                 let what =
                     if resuming == Some(config.cookie.0) { "goes on after a restart" } else { "formed" };
+                self.forwarding.lock().set_level(job, config.level);
                 let begun = self.views.get(&job).map_or(0, |view| view.begun) + 1;
                 let followed =
                     self.write(self.rows.session(self.index(job), begun as u32, &config, &members));
@@ -274,6 +304,20 @@ impl Control {
                 self.write(self.rows.member(job, worker, at.addr))
             }
             Action::Remove(job) => self.write(self.rows.end(self.index(job), job, MAX_WORKERS as u8)),
+            Action::RootDiffers(job, change) => {
+                if self.lines.allow(now) {
+                    tracing::error!(
+                        "job {job}: the root has another job than this rack ({change}): configure both alike"
+                    );
+                }
+                true
+            }
+            Action::RootRefuses(job, reason) => {
+                if self.lines.allow(now) {
+                    tracing::error!("job {job}: the root does not let this rack in: {reason}");
+                }
+                true
+            }
             Action::Send(..) => true,
         }
     }
@@ -360,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_full_port_refuses_instead_of_blocking() {
-        let shared = Arc::new(Shared::new(Vec::new(), 1));
+        let shared = Arc::new(Shared::new(Vec::new(), 1, None));
         let (port, packets) = ControlPort::new(1, shared);
         let packet = ControlPacket::new(FROM, None, &[1, 2, 3]).unwrap();
         assert!(port.offer(packet));

@@ -39,7 +39,7 @@ impl Rows {
                 }
             }
         });
-        let shards = Shards::new(vec![commands], Arc::new(Shared::new(Vec::new(), 1)));
+        let shards = Shards::new(vec![commands], Arc::new(Shared::new(Vec::new(), 1, None)));
         let forwarding = SharedForwarding::new(shards.clone(), memory_limit);
         let own = SocketAddrV4::new([127, 0, 0, 1].into(), 9000);
         Rows { device: Device::new(0, own, forwarding, shards, true), aggregator }

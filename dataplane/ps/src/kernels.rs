@@ -43,6 +43,8 @@ const NIBBLES: usize = 512;
 fn other(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) -> Result<(), CodecError> {
     let mut nibbles = [0; NIBBLES];
     let packed = match form.width() {
+        8 if form.lane() == Lane::Bits8 => return sums(add, lanes, packed, aggregate::add8),
+        16 => return sums(add, lanes, packed, aggregate::add16),
         8 if add => return aggregate::add8_wide(lanes, packed),
         8 => return aggregate::set8_wide(lanes, packed),
         4 => packed,
@@ -62,6 +64,19 @@ fn other(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8
     }
 }
 
+/// Sums of racks in lanes as wide as they are.
+fn sums(
+    add: bool,
+    lanes: &mut [u8],
+    packed: &[u8],
+    with: impl Fn(&mut [u8], &[u8]) -> Result<(), CodecError>,
+) -> Result<(), CodecError> {
+    if !add {
+        lanes.fill(0);
+    }
+    with(lanes, packed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,7 +89,11 @@ mod tests {
         for round in 0..50 {
             let mut table = [0; 16];
             random.fill(&mut table);
-            for form in Form::ALL {
+            let in_racks = |form: Form| {
+                [Lane::Bits8, Lane::Bits16].into_iter().filter_map(move |sums| form.in_racks(sums))
+            };
+            let racks = Form::ALL.into_iter().flat_map(in_racks).flat_map(|(rack, root)| [rack, root]);
+            for form in Form::ALL.into_iter().chain(racks) {
                 let mut packed = vec![0; form.data_len()];
                 let mut expected = vec![0; form.result_len()];
                 for add in [false, true, true] {

@@ -44,7 +44,7 @@ mod stats;
 
 pub use config::{
     ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, P4RuntimeConfig, P4RuntimeOptions,
-    Place, PolicyName, Secret, ServerConfig, ServerOptions, Size, TableOptions, Tls, TlsOptions,
+    Place, PolicyName, RackSize, Secret, ServerConfig, ServerOptions, Size, TableOptions, Tls, TlsOptions,
 };
 pub use error::PsError;
 pub use exchange::{Exchange, Handler};

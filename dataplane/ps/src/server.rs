@@ -53,6 +53,8 @@ pub struct Shared {
     /// Kinds of packets that go to the control thread, as bits of [`crate::forwarding::kind_bit`]. Looked at for
     /// packets of such kinds alone.
     pub control_kinds: AtomicU8,
+    /// Where the root is, if this server is a rack.
+    pub root: Option<Peer>,
     failure: Mutex<Option<PsError>>,
     sessions: Mutex<BTreeMap<JobId, SessionView>>,
     /// Reports of shards that have ended.
@@ -65,14 +67,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Of a server with these static jobs and so many shards.
+    /// Of a server with these static jobs and so many shards, below this root if it is a rack.
     #[must_use]
-    pub fn new(jobs: Vec<JobId>, shards: usize) -> Shared {
+    pub fn new(jobs: Vec<JobId>, shards: usize, root: Option<Peer>) -> Shared {
         Shared {
             stop: AtomicBool::new(false),
             control: ControlCounters::default(),
             // Whoever asks a server of static jobs before it is ready would otherwise have to ask again.
             control_kinds: AtomicU8::new(if jobs.is_empty() { 0 } else { ALL_CONTROL_KINDS }),
+            root,
             failure: Mutex::new(None),
             sessions: Mutex::new(BTreeMap::new()),
             last: Mutex::new(vec![None; shards]),
@@ -145,7 +148,8 @@ impl Server {
         let local = ports.local();
         ports.warn_if_small(&config);
         let jobs = config.jobs.iter().map(|job| job.config.job).collect();
-        let shared = Arc::new(Shared::new(jobs, usize::from(config.shards)));
+        let root = config.jobs.iter().find_map(|job| job.root).map(|root| root.at);
+        let shared = Arc::new(Shared::new(jobs, usize::from(config.shards), root));
         let (control_port, control_packets) = ControlPort::new(CONTROL_ROOM, Arc::clone(&shared));
         let listener = config.p4runtime.as_ref().map(Listener::bind).transpose()?;
         let mut server = Server {

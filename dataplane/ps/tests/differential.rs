@@ -62,7 +62,7 @@ fn step(random: &mut Rng, workers: &[RawWorker], round: u32) -> Step {
         // With NUDGE it turns away all that come before their time has come.
         header.flags &= !FLAG_NUDGE;
     }
-    header.count = random.u8(..);
+    header.count = random.u16(..);
     let mut payload: Vec<u8> = match kind {
         // Few values and few lengths: sometimes equal, sometimes another collective.
         Kind::Norm => norm(random.f32() * 4.0, if random.u8(..12) == 0 { 7 } else { 4096 }).to_vec(),

@@ -71,7 +71,7 @@ struct Ignore;
 
 impl Events for Ignore {
     fn norms(&mut self, _: u64, _: &mut dyn Iterator<Item = u32>) {}
-    fn result(&mut self, _: Place, _: u8, _: &[u8]) {}
+    fn result(&mut self, _: Place, _: u16, _: &[u8]) {}
     fn late(&mut self, _: Place, _: Option<&[u8]>) {}
 
     fn lost(&mut self, _: Place, _: Option<&[u8]>) {
@@ -130,6 +130,7 @@ impl Rig {
             credit: 0,
             features: 0,
             shares: Shares::NONE,
+            rack: None,
         };
         // Near enough to normal, as a transformed partition is: sums of uniform numbers, scaled to variance 1.
         let mut state = 1u64;
@@ -210,7 +211,7 @@ impl Rig {
                 cookie: Cookie(7),
                 round: Round(seq / SLOTS),
                 slot: SlotId((seq % SLOTS) as u16),
-                count: WORKERS,
+                count: WORKERS.into(),
             };
             let mut bytes = [0; MAX_PACKET];
             let packet = header.emit_packet(&mut bytes, &[0; 1024]);

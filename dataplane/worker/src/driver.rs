@@ -222,6 +222,7 @@ mod tests {
             credit: 0,
             features: 0,
             shares: Shares::NONE,
+            rack: None,
         };
         let config = EngineConfig {
             ps: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9),

@@ -339,6 +339,11 @@ fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome,
                 shown = joined;
                 tracing::info!("{} of {workers} workers of job {} are here", joined.count_ones(), config.job);
             }
+            Some(JoinEvent::PendingRacks(joined, racks)) if joined != shown => {
+                shown = joined;
+                let here = joined.count_ones();
+                tracing::info!("this rack is here; {here} of {racks} racks of job {} are", config.job);
+            }
             // Somebody has restarted while this worker went from share to share.
             Some(JoinEvent::Reforming(_) | JoinEvent::Changed(_)) => joiners = fresh(now),
             _ => {}

@@ -1,7 +1,8 @@
 //! What an aggregator is told: jobs, members, its shard.
 
-use super::{Lookup, job};
-use crate::{Cookie, JobId, MAX_WORKERS, Policy, SlotId, TableId, WorkerId};
+use super::{Level, Lookup, job};
+use crate::wire::Form;
+use crate::{Cookie, JobId, Lane, MAX_WORKERS, Policy, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
 
 /// Where packets of a member come from and go to.
@@ -113,6 +114,8 @@ pub struct JobConfig {
     pub norm_slots: u32,
     /// Tables its DATA may name.
     pub tables: Vec<TableId>,
+    /// What this aggregator is in it. The workers of a root are racks.
+    pub level: Level,
 }
 
 impl JobConfig {
@@ -142,6 +145,7 @@ impl JobConfig {
             && self.quorum == other.quorum
             && self.data_slots == other.data_slots
             && self.norm_slots == other.norm_slots
+            && self.level == other.level
     }
 
     /// Checks the numbers, tables aside.
@@ -156,6 +160,7 @@ impl JobConfig {
         if self.quorum == 0 || self.quorum > self.workers {
             return Err(ConfigError::Quorum { job, quorum: self.quorum, workers: self.workers });
         }
+        self.level.check(job, self.workers)?;
         for (what, slots) in [("data", self.data_slots), ("norm", self.norm_slots)] {
             if !(2..=65536).contains(&slots) || slots % 2 != 0 {
                 return Err(ConfigError::Slots { job, what, slots });
@@ -164,24 +169,24 @@ impl JobConfig {
         Ok(())
     }
 
-    /// Checks P6: that the sum of n values of a table fits its lanes.
+    /// Checks P6: that the sum of n values of a table fits its lanes, on every level (P34).
     ///
     /// # Errors
-    /// [`ConfigError::LaneOverflow`].
+    /// [`ConfigError::LaneOverflow`], [`ConfigError::RackLanes`].
     pub fn check_sum(&self, table: &Lookup) -> Result<(), ConfigError> {
         let (granularity, lane) = (table.granularity(), table.form.lane());
-        let sum = u32::from(self.workers) * u32::from(granularity);
-        if sum > lane.max_sum() {
-            return Err(ConfigError::LaneOverflow {
-                job: self.job,
-                workers: self.workers,
-                granularity,
-                sum,
-                bits: lane.bits(),
-                max: lane.max_sum(),
-            });
+        let fits = |workers: u16, lane: Lane| {
+            let sum = u32::from(workers) * u32::from(granularity);
+            let (job, bits, max) = (self.job, lane.bits(), lane.max_sum());
+            let overflow = ConfigError::LaneOverflow { job, workers, granularity, sum, bits, max };
+            if sum > max { Err(overflow) } else { Ok(()) }
+        };
+        let Some(racks) = self.level.racks() else { return fits(self.workers.into(), lane) };
+        fits(racks.total, lane)?;
+        if self.level.lookup(table).is_none() {
+            return Err(ConfigError::RackLanes { job: self.job, form: table.form });
         }
-        Ok(())
+        fits(racks.largest.into(), racks.sums(table))
     }
 }
 
@@ -224,7 +229,7 @@ pub enum ConfigError {
         /// The job.
         job: JobId,
         /// n.
-        workers: u8,
+        workers: u16,
         /// g.
         granularity: u8,
         /// n·g.
@@ -233,6 +238,28 @@ pub enum ConfigError {
         bits: u8,
         /// The largest sum that fits.
         max: u32,
+    },
+    /// Numbers of racks and of their workers do not fit together.
+    #[error(
+        "job {job}: {racks} racks of at most {largest} workers, {total} in all; a root has 1 to 64 racks, a rack 1 to 64 workers"
+    )]
+    Racks {
+        /// The job.
+        job: JobId,
+        /// Racks.
+        racks: u8,
+        /// Workers of the largest.
+        largest: u8,
+        /// Workers in all.
+        total: u16,
+    },
+    /// Racks have sums of 8 or 16 bits.
+    #[error("job {job}: a table of {form} bits an index and a sum; racks need lanes of 8 or 16 bits")]
+    RackLanes {
+        /// The job.
+        job: JobId,
+        /// The table's form.
+        form: Form,
     },
     /// A job names a table that is not installed.
     #[error("job {job}: table {table} is not installed; install it first")]

@@ -151,6 +151,8 @@ pub struct JobCounters {
     pub resent: u64,
     /// NUDGEs passed on.
     pub nudges: u64,
+    /// Packets of the root that a rack has passed on (P36).
+    pub passed: u64,
 }
 
 impl JobCounters {
@@ -160,7 +162,8 @@ impl JobCounters {
     }
 
     pub(super) fn new() -> JobCounters {
-        JobCounters { workers: Box::new([WorkerCounters::default(); _]), results: 0, resent: 0, nudges: 0 }
+        let workers = Box::new([WorkerCounters::default(); _]);
+        JobCounters { workers, results: 0, resent: 0, nudges: 0, passed: 0 }
     }
 
     /// Counters of one worker number; numbers from 64 on share one set.
@@ -181,6 +184,14 @@ impl JobCounters {
         }
     }
 
+    /// Counts a packet of the root of so many bytes.
+    pub(super) fn pass(&mut self, bytes: usize) {
+        let w = &mut self.workers[MAX_WORKERS];
+        w.packets += 1;
+        w.bytes += bytes as u64;
+        self.passed += 1;
+    }
+
     /// Adds another shard's counters of the same job.
     pub fn merge(&mut self, other: &JobCounters) {
         for (mine, theirs) in self.workers.iter_mut().zip(&*other.workers) {
@@ -192,5 +203,6 @@ impl JobCounters {
         self.results += other.results;
         self.resent += other.resent;
         self.nudges += other.nudges;
+        self.passed += other.passed;
     }
 }

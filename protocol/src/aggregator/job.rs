@@ -2,7 +2,7 @@
 
 use super::slot::{SlotView, Slots};
 use super::{DropReason, Endpoint, JobConfig, JobCounters, Lookup, Shard, Sink};
-use crate::wire::{HEADER_LEN, Header, Kind};
+use crate::wire::{Form, HEADER_LEN, Header, Kind};
 use crate::{JobId, MAX_WORKERS, SlotId, TableId, WorkerId};
 
 /// Marks a job number without a job.
@@ -117,7 +117,7 @@ impl Job {
         self.tables.fill(None);
         for id in &config.tables {
             let id = usize::from(id.0);
-            self.tables[id] = tables[id];
+            self.tables[id] = tables[id].and_then(|table| config.level.lookup(&table));
             self.used[id] = tables[id];
         }
     }
@@ -143,18 +143,7 @@ impl Job {
 
     /// P7 from reason 5 on, but for what depends on the slot's state. The table of DATA; of other kinds, any.
     pub fn admit(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<Lookup, DropReason> {
-        if header.cookie != self.config.cookie {
-            return Err(DropReason::Cookie);
-        }
-        let Some(Some(member)) = self.members.get(usize::from(header.worker.0)) else {
-            return Err(DropReason::Member);
-        };
-        if !member.admits(&from) {
-            return Err(DropReason::Source);
-        }
-        if header.num_workers != self.config.workers {
-            return Err(DropReason::Workers);
-        }
+        self.admit_member(from, header)?;
         let table = match header.kind {
             Kind::Data => self.tables[usize::from(header.table.0)],
             _ => Some(Lookup::default()),
@@ -167,6 +156,32 @@ impl Job {
             return Err(DropReason::Slot);
         }
         table.ok_or(DropReason::Table)
+    }
+
+    /// P7 from reason 5 to 8.
+    fn admit_member(&self, from: Endpoint, header: &Header) -> Result<(), DropReason> {
+        if header.cookie != self.config.cookie {
+            return Err(DropReason::Cookie);
+        }
+        let Some(Some(member)) = self.members.get(usize::from(header.worker.0)) else {
+            return Err(DropReason::Member);
+        };
+        if !member.admits(&from) {
+            return Err(DropReason::Source);
+        }
+        if header.num_workers != self.config.workers {
+            return Err(DropReason::Workers);
+        }
+        Ok(())
+    }
+
+    /// P37: the same of a MISMATCH that a rack sends.
+    pub fn admit_mismatch(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<(), DropReason> {
+        self.admit_member(from, header)?;
+        if payload.len() != header.kind.payload_len(Form::USUAL) {
+            return Err(DropReason::Length);
+        }
+        self.slots.get(Kind::Norm, header.slot).map(|_| ()).ok_or(DropReason::Slot)
     }
 
     pub fn slot_view(&self, kind: Kind, slot: SlotId) -> Option<SlotView<'_>> {

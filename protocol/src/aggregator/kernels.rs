@@ -6,7 +6,7 @@ use crate::wire::Form;
 /// Arithmetic on the lanes of one slot, in wire order.
 pub trait Kernels {
     /// DATA opens or joins a slot: its indices become table values, which are written to (`add` false) or added to (`add` true)
-    /// the lanes. An index of 8 bits is its own value. `lanes` and `packed` are as long as the form says, or shorter in proportion,
+    /// the lanes. An index of 8 or 16 bits is its own value. `lanes` and `packed` are as long as the form says, or shorter in proportion,
     /// by whole bytes of eight coordinates.
     fn lookup(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
     /// RAW joins a slot: big-endian i32 words are added, wrapping. Equal lengths.
@@ -28,6 +28,14 @@ fn index(packed: &[u8], width: usize, i: usize) -> u8 {
 
 impl Kernels for Scalar {
     fn lookup(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+        if form.width() == 16 {
+            for (lane, value) in lanes.chunks_exact_mut(2).zip(packed.chunks_exact(2)) {
+                let old = if add { u16::from_be_bytes([lane[0], lane[1]]) } else { 0 };
+                let value = u16::from_be_bytes([value[0], value[1]]);
+                lane.copy_from_slice(&old.wrapping_add(value).to_be_bytes());
+            }
+            return;
+        }
         let value = |i| match index(packed, form.width().into(), i) {
             index if form.is_identity() => index,
             index => table[usize::from(index)],

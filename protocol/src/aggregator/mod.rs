@@ -8,13 +8,16 @@ mod config;
 mod counters;
 mod job;
 mod kernels;
+mod level;
 mod lookup;
 mod pass;
+mod relay;
 mod slot;
 
 pub use config::{ConfigError, Endpoint, JobConfig, Shard};
 pub use counters::{DropReason, Event, GlobalCounters, JobCounters, WorkerCounters};
 pub use kernels::{Kernels, Scalar};
+pub use level::{Level, Racks};
 pub use lookup::{Lookup, TableError};
 pub use slot::SlotView;
 
@@ -24,7 +27,9 @@ use crate::wire::{
 };
 use crate::{JobId, Round, SlotId, TableId, WorkerId};
 use job::{Job, Receivers, UNUSED};
+use level::port_of;
 use pass::{Pass, Passes};
+use relay::rack_mismatch;
 use slot::SlotState;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -43,6 +48,8 @@ pub trait Sink {
 pub enum Outcome {
     /// It changed a slot or was answered: see the event.
     Handled(Event),
+    /// It came from the root, and all members of this rack have it now (P36).
+    Passed,
     /// It was dropped and changed nothing.
     Dropped(DropReason),
 }
@@ -291,6 +298,9 @@ impl<K: Kernels> Aggregator<K> {
             return self.counters.drop(DropReason::Short);
         };
         if !self.passes.at(head).fits(from, head, packet.len()) {
+            if let Some(outcome) = self.relay(from, packet, sink) {
+                return outcome;
+            }
             match self.admit(from, packet) {
                 Ok(pass) => self.passes.keep(head, pass),
                 Err(reason) => return Outcome::Dropped(reason),
@@ -430,7 +440,12 @@ impl Job {
             if NORM {
                 let (held, body) = (norm_payload(&packet[HEADER_LEN..]), norm_payload(payload));
                 if Norm::tag_of(body) != Norm::tag_of(held) {
-                    receivers.mismatch(&pass.header(head), held, body, sink);
+                    match config.level {
+                        Level::Rack { .. } => {
+                            rack_mismatch(&config.level, &pass.header(head), held, body, sink)
+                        }
+                        _ => receivers.mismatch(&pass.header(head), held, body, sink),
+                    }
                     return Ok(Event::Mismatch);
                 }
             } else if head_of != state.head {
@@ -438,7 +453,12 @@ impl Job {
             }
             let known = state.seen & pass.bit != 0;
             if state.complete {
-                receivers.answer(like.worker, packet, sink);
+                if let Level::Rack { root, ports, .. } = config.level {
+                    Header::set_flags(packet, like.flags & FLAG_NUDGE);
+                    sink.unicast(port_of(root, ports, slot), packet);
+                } else {
+                    receivers.answer(like.worker, packet, sink);
+                }
                 counters.resent += 1;
                 return Ok(if known { Event::Duplicate } else { Event::Late });
             }
@@ -463,15 +483,25 @@ impl Job {
             }
             _ => K::raw_add(lanes, payload),
         }
-        let (seen, count) =
-            if fresh { (pass.bit, 1) } else { (state.seen | pass.bit, state.count.wrapping_add(1)) };
-        let complete = count >= config.quorum;
-        *state = SlotState { round, seen, count, complete, head: head_of };
+        let more = if let Level::Root(_) = config.level { Header::count_of(head).max(1) } else { 1 };
+        let (seen, members, count) = if fresh {
+            (pass.bit, 1, more)
+        } else {
+            (state.seen | pass.bit, state.members.wrapping_add(1), state.count.saturating_add(more))
+        };
+        let complete = members >= config.quorum;
+        *state = SlotState { round, seen, members, count, complete, head: head_of };
         if complete {
-            // P13: with the header in front of the lanes the slot is its RESULT from now on.
+            // P13: with the header in front of the lanes the slot is its RESULT from now on; of a rack, what it sends up (P35).
             let answer = pass.header(head);
-            Header { kind: pass.result, flags: 0, worker: WorkerId::NONE, count, ..answer }.emit(packet);
-            receivers.answer_all(packet, sink);
+            if let Level::Rack { racks, rack, root, ports } = config.level {
+                let flags = like.flags & FLAG_NUDGE;
+                Header { flags, num_workers: racks.count, worker: rack, count, ..answer }.emit(packet);
+                sink.unicast(port_of(root, ports, slot), packet);
+            } else {
+                Header { kind: pass.result, flags: 0, worker: WorkerId::NONE, count, ..answer }.emit(packet);
+                receivers.answer_all(packet, sink);
+            }
             counters.results += 1;
         } else if nudge {
             receivers.nudge(&pass.header(head), seen, sink);

@@ -17,7 +17,9 @@ pub(super) struct SlotState {
     /// One bit per worker; 0 is an empty slot.
     pub seen: u64,
     /// How many.
-    pub count: u8,
+    pub members: u8,
+    /// How many workers are in the sum: of racks, all that are in theirs (P37).
+    pub count: u16,
     pub complete: bool,
     /// Of DATA and RAW, kind and table of the packet that opened the round (P14).
     pub head: (u8, TableId),

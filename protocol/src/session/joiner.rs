@@ -1,6 +1,8 @@
 //! A worker introduces itself, and later may ask to be recognised again (P22–P25).
 
-use crate::wire::{Ask, Change, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome};
+use crate::wire::{
+    Ask, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome,
+};
 use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -83,6 +85,16 @@ pub enum JoinError {
         /// Why.
         reason: RefuseReason,
     },
+    /// Not all racks came.
+    #[error("{} of job {job} did not reach the root within {} s: check that all workers of these racks are there, and that the root runs", super::super::worker::OfRacks(*missing), waited.as_secs())]
+    MissingRacks {
+        /// The job.
+        job: JobId,
+        /// One bit per rack that is not complete.
+        missing: u64,
+        /// How long.
+        waited: Duration,
+    },
     /// Not all came.
     #[error("{} did not join job {job} within {} s", super::super::worker::Workers(*missing), waited.as_secs())]
     Missing {
@@ -103,6 +115,8 @@ pub enum JoinEvent {
     Welcome(Welcome, u8),
     /// These have joined so far, of n.
     Pending(u64, u8),
+    /// All of this rack are here; these racks are complete so far, of so many.
+    PendingRacks(u64, u8),
     /// The session is over: join anew.
     Reforming(WorkerId),
     /// The session is over, since the job is another one now: join anew.
@@ -136,6 +150,8 @@ pub struct Joiner {
     next: Duration,
     heard: bool,
     joined: Option<(u64, u8)>,
+    /// Whether `joined` is of racks.
+    of_racks: bool,
 }
 
 impl Joiner {
@@ -162,7 +178,22 @@ impl Joiner {
             next: now,
             heard: false,
             joined: None,
+            of_racks: false,
         }
+    }
+
+    /// A joiner that claims the session that it was welcomed to so.
+    #[must_use]
+    pub(super) fn claiming(self, welcome: Welcome) -> Joiner {
+        Joiner { welcomed: Some(welcome), state: State::Joining, next: self.started, ..self }
+    }
+
+    /// JOIN that ends the session that it was welcomed to (P38).
+    pub(super) fn ending<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
+        let (nonce, session, definitions) = (self.nonce, self.session(), self.definitions);
+        let fingerprint = self.welcomed.map_or(0, |welcome| welcome.fingerprint());
+        let body = Join { nonce, session, ends: true, fingerprint, definitions }.to_bytes();
+        self.header(Kind::Join, self.cookie).emit_packet(buffer, &body)
     }
 
     /// A joiner of the same worker, for a share that is not the first: it brings the session along that this one has been
@@ -185,7 +216,7 @@ impl Joiner {
     }
 
     /// The session it was welcomed to; 0 before.
-    fn session(&self) -> Cookie {
+    pub(super) fn session(&self) -> Cookie {
         self.welcomed.map_or(Cookie(0), |welcome| welcome.session)
     }
 
@@ -219,7 +250,12 @@ impl Joiner {
         Some(match self.joined {
             Some((joined, n)) if self.heard => {
                 let all = u64::MAX >> (64 - u32::from(n.clamp(1, 64)));
-                JoinError::Missing { job: self.job, missing: all & !joined, waited }
+                let (job, missing) = (self.job, all & !joined);
+                if self.of_racks {
+                    JoinError::MissingRacks { job, missing, waited }
+                } else {
+                    JoinError::Missing { job, missing, waited }
+                }
             }
             _ => JoinError::Silent { waited },
         })
@@ -242,6 +278,7 @@ impl Joiner {
                 let body = Join {
                     nonce: self.nonce,
                     session: self.session(),
+                    ends: false,
                     fingerprint: self.welcomed.map_or(0, |welcome| welcome.fingerprint()),
                     definitions: self.definitions,
                 }
@@ -315,7 +352,9 @@ impl Joiner {
             Kind::Pending if self.state == State::Joining && header.cookie == self.cookie => {
                 let joined = Pending::parse(payload)?.joined;
                 self.joined = Some((joined, header.num_workers));
-                Some(JoinEvent::Pending(joined, header.num_workers))
+                self.of_racks = header.flags & FLAG_ROOT != 0;
+                let event = if self.of_racks { JoinEvent::PendingRacks } else { JoinEvent::Pending };
+                Some(event(joined, header.num_workers))
             }
             Kind::Refused => {
                 let Refused { reason, worker } = Refused::parse(payload)?;

@@ -128,7 +128,7 @@ impl Joiners {
             // All may have left one share, and not yet have been heard at another.
             JoinEvent::Bye if !self.has_left() => None,
             // Only the first share decides who is in the session.
-            JoinEvent::Pending(..) if share > 0 => None,
+            JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) if share > 0 => None,
             JoinEvent::Changed(change) if share > 0 && self.welcomed & (1 << share) == 0 => {
                 let at = *self.shares().get(share)?;
                 Some(JoinEvent::Failed(JoinError::ShareDiffers { share, at, change }))

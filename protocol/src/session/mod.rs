@@ -7,7 +7,9 @@ mod joiner;
 mod joiners;
 mod present;
 mod registry;
+mod upper;
 
 pub use joiner::{JoinError, JoinEvent, Joiner};
 pub use joiners::Joiners;
 pub use registry::{Action, Registry, SessionMember, StaticJob};
+pub use upper::Root;

@@ -2,8 +2,11 @@
 
 use super::guesses::Guesses;
 use super::present::{Asked, Claim, Present};
-use crate::aggregator::{Endpoint, JobConfig};
-use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome};
+use super::upper::{Root, Upper};
+use crate::aggregator::{Endpoint, JobConfig, Level};
+use crate::wire::{
+    Ask, Change, HEADER_LEN, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome,
+};
 use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -26,6 +29,8 @@ pub struct StaticJob {
     pub config: JobConfig,
     /// What WELCOME says; session and nonce are filled in.
     pub welcome: Welcome,
+    /// The root, if this aggregator is a rack of the job (P38).
+    pub root: Option<Root>,
 }
 
 /// What the PS must do.
@@ -39,6 +44,10 @@ pub enum Action {
     Remove(JobId),
     /// Send a packet.
     Send(SocketAddrV4, Vec<u8>),
+    /// Tell the operator of a rack that its root has another job: how that differs.
+    RootDiffers(JobId, Change),
+    /// Tell the operator of a rack that its root does not let it in.
+    RootRefuses(JobId, RefuseReason),
 }
 
 /// A member of a session, as it is kept to [`Registry::restore`] the session.
@@ -68,6 +77,8 @@ pub(super) struct JobState {
     replaced: Vec<Option<(u64, Duration)>>,
     /// The session that a worker's restart has ended, and the members to be told of it.
     pub(super) ended: Option<Ended>,
+    /// Towards the root, at a rack.
+    pub(super) upper: Option<Upper>,
 }
 
 #[derive(Debug)]
@@ -87,7 +98,7 @@ impl JobState {
     }
 
     /// P24: ends the session because of this worker.
-    fn end(&mut self, session: Cookie, because_of: WorkerId) {
+    pub(super) fn end(&mut self, session: Cookie, because_of: WorkerId) {
         let members = (0u8..).map(WorkerId).zip(&mut self.present);
         let members = members.filter_map(|(worker, member)| Some((worker, member.take()?)));
         let members = members.filter(|(worker, gone)| *worker != because_of && !gone.left);
@@ -97,7 +108,7 @@ impl JobState {
     }
 
     /// REFUSED(re-forming) to all that have not joined anew yet, each time the cause of it asks.
-    fn notices(&self, asks: WorkerId) -> impl Iterator<Item = Action> {
+    pub(super) fn notices(&self, asks: WorkerId) -> impl Iterator<Item = Action> {
         let ended = self.ended.iter().filter(move |ended| ended.because_of == asks);
         ended.flat_map(|ended| {
             let absent = ended
@@ -122,7 +133,7 @@ impl JobState {
     }
 
     /// P24: members that claim a session which cannot go on must join anew; the others stay.
-    fn turn_away_claims(&mut self) -> Vec<Action> {
+    pub(super) fn turn_away_claims(&mut self) -> Vec<Action> {
         let mut workers = (0u8..).map(WorkerId).zip(&self.present);
         let new = workers.find(|(_, p)| p.is_some_and(|p| p.session == Cookie(0)));
         let because_of = new.map_or(WorkerId::NONE, |(worker, _)| worker);
@@ -159,7 +170,7 @@ impl JobState {
         }
     }
 
-    fn joined(&self) -> u64 {
+    pub(super) fn joined(&self) -> u64 {
         let bits = |present: &[Option<Present>]| {
             (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
         };
@@ -242,7 +253,8 @@ impl Registry {
         let present = vec![None; usize::from(job.config.workers)];
         let replaced = vec![None; present.len()];
         let claims = Vec::new();
-        let state = JobState { follows, session: None, present, claims, replaced, ended: None, job };
+        let upper = job.root.map(Upper::new);
+        let state = JobState { follows, session: None, present, claims, replaced, ended: None, job, upper };
         self.jobs.insert(state.job.config.job, state);
     }
 
@@ -298,6 +310,18 @@ impl Registry {
         true
     }
 
+    /// What is due to the roots of the jobs that this aggregator is a rack of (P38). To be asked some times a second, and after
+    /// [`Self::handle`].
+    pub fn poll(&mut self, now: Duration) -> Vec<Action> {
+        self.jobs.values_mut().flat_map(|state| state.poll_root(now)).collect()
+    }
+
+    /// Whether this aggregator is a rack of a job whose root is at `from`, so that control packets of the root are for it.
+    #[must_use]
+    pub fn has_root(&self, from: SocketAddrV4) -> bool {
+        self.jobs.values().any(|state| state.job.root.is_some_and(|root| root.at == from))
+    }
+
     /// Workers present in a job and whether its session runs.
     #[must_use]
     pub fn status(&self, job: JobId) -> Option<(u64, bool)> {
@@ -316,12 +340,16 @@ impl Registry {
     ) -> Vec<Action> {
         let Ok((header, payload)) = Header::parse(bytes) else { return Vec::new() };
         match header.kind {
+            kind if kind.is_control() && !matches!(kind, Kind::Join | Kind::Leave) => {
+                let state = self.jobs.get_mut(&header.job);
+                state.map_or_else(Vec::new, |state| state.handle_root(now, from, bytes))
+            }
             Kind::Join => match Join::parse(payload) {
                 Some(join) => self.join(now, from, &header, join, alive, random),
                 None => Vec::new(),
             },
             Kind::Leave => match Leave::parse(payload) {
-                Some(leave) => self.leave(from, &header, leave),
+                Some(leave) => self.leave(now, from, &header, leave),
                 None => Vec::new(),
             },
             _ => Vec::new(),
@@ -377,6 +405,9 @@ impl Registry {
         if state.follows {
             return state.follow(now, from, header, &join);
         }
+        if join.ends && matches!(state.job.config.level, Level::Root(_)) {
+            return state.ended_below(worker, from, &join);
+        }
         if state.replaced[place]
             .is_some_and(|(nonce, at)| nonce == join.nonce && now.saturating_sub(at) < STALE)
         {
@@ -421,12 +452,18 @@ impl Registry {
                         actions.push(Action::Move(header.job, worker, Endpoint::udp(from)));
                     }
                     state.present[place] = Some(arrival);
+                    if let Some(upper) = state.upper.as_mut().filter(|_| claims) {
+                        upper.resume(now);
+                    }
                     actions.push(state.welcome(worker, session, &arrival));
                     return actions;
                 }
                 // P24: a new incarnation of this worker ends the session for all.
                 state.admit(place, arrival);
                 state.end(session, worker);
+                if let Some(upper) = &mut state.upper {
+                    upper.end(now);
+                }
                 actions.push(Action::Remove(header.job));
             }
             None => {
@@ -465,7 +502,10 @@ impl Registry {
         let members: Vec<Present> = state.present.iter().flatten().copied().collect();
         let claim = members.iter().map(|m| m.session).find(|&session| session != Cookie(0));
         // With a quorum below n the sums of a slot may differ after a restart, so only a new session is safe.
-        let full = state.job.config.quorum == state.job.config.workers;
+        let welcome = &state.job.welcome;
+        let full = welcome
+            .rack
+            .map_or(welcome.quorum == state.job.config.workers, |rack| rack.quorum == rack.workers);
         let same = full && claim.is_some_and(|claimed| members.iter().all(|m| m.session == claimed));
         if !same && members.iter().any(|m| m.session != Cookie(0)) {
             // Who has not claimed the session may be a stray in the place of a member that is about to claim it.
@@ -481,6 +521,10 @@ impl Registry {
             actions.extend(state.turn_away_claims());
             return actions;
         }
+        if state.upper.is_some() {
+            actions.extend(state.join_root(now, worker, from, claim.unwrap_or(Cookie(0))));
+            return actions;
+        }
         let session =
             if let Some(claimed) = claim { claimed } else { fresh(state.job.config.cookie, &mut random) };
         state.session = Some(session);
@@ -494,7 +538,7 @@ impl Registry {
         actions
     }
 
-    fn leave(&mut self, from: SocketAddrV4, header: &Header, leave: Leave) -> Vec<Action> {
+    fn leave(&mut self, now: Duration, from: SocketAddrV4, header: &Header, leave: Leave) -> Vec<Action> {
         let bye =
             |state: &JobState, worker, to| packet(to, &state.header(Kind::Bye, worker, header.cookie), &[]);
         let Some(state) = self.jobs.get_mut(&header.job) else { return Vec::new() };
@@ -514,6 +558,9 @@ impl Registry {
             return vec![bye(state, header.worker, from)];
         }
         if state.present.iter().flatten().any(|p| !p.left) {
+            return Vec::new();
+        }
+        if state.leave_root(now) {
             return Vec::new();
         }
         let mut actions = vec![Action::Remove(header.job)];

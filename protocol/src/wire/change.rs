@@ -31,6 +31,11 @@ pub enum Field {
     Credit,
     Features,
     Tables,
+    Racks,
+    AllWorkers,
+    AllQuorum,
+    RackNumber,
+    RackSizes,
 }
 
 impl fmt::Display for Field {
@@ -58,6 +63,11 @@ impl fmt::Display for Field {
             Field::Credit => "credit",
             Field::Features => "features",
             Field::Tables => "further tables",
+            Field::Racks => "racks",
+            Field::AllWorkers => "workers of all racks",
+            Field::AllQuorum => "quorum of all racks",
+            Field::RackNumber => "number of the rack",
+            Field::RackSizes => "sizes of racks",
         })
     }
 }
@@ -90,7 +100,9 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Change { field, was, is, others } = *self;
         match field {
-            Field::Values | Field::Seed | Field::Shares | Field::Tables => write!(f, "other {field}")?,
+            Field::Values | Field::Seed | Field::Shares | Field::Tables | Field::RackSizes => {
+                write!(f, "other {field}")?;
+            }
             Field::Fraction | Field::Threshold => {
                 write!(f, "{field} {} instead of {}", f64::from_bits(is), f64::from_bits(was))?;
             }
@@ -110,8 +122,9 @@ impl fmt::Display for Change {
 }
 
 /// What an operator chooses comes first, what follows from it later.
-fn fields(w: &Welcome) -> [(Field, u64); 22] {
+fn fields(w: &Welcome) -> [(Field, u64); 27] {
     let table = w.tables.first();
+    let of_racks = |value: fn(&super::Rack) -> u64| w.rack.as_ref().map_or(0, value);
     let half = |from: usize| u64::from_be_bytes(super::bytes(&table.values, from));
     [
         (Field::Workers, w.max_workers.into()),
@@ -136,5 +149,10 @@ fn fields(w: &Welcome) -> [(Field, u64); 22] {
         (Field::Credit, w.credit.into()),
         (Field::Features, w.features.into()),
         (Field::Tables, w.tables.digest_rest()),
+        (Field::Racks, of_racks(|rack| rack.racks.into())),
+        (Field::AllWorkers, of_racks(|rack| rack.workers.into())),
+        (Field::AllQuorum, of_racks(|rack| rack.quorum.into())),
+        (Field::RackNumber, of_racks(|rack| u64::from(rack.rack.0) << 16 | u64::from(rack.first.0))),
+        (Field::RackSizes, of_racks(|rack| rack.layout)),
     ]
 }

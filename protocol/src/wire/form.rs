@@ -9,6 +9,8 @@ use std::fmt;
 pub struct Form {
     width: Width,
     lane: Lane,
+    /// Whether a packet has as many coordinates as one with lanes of 16 bits, although these have 8 (P34).
+    short: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,21 +22,23 @@ enum Width {
     #[default]
     Four = 4,
     Eight = 8,
+    /// Only between racks and their root.
+    Sixteen = 16,
 }
 
 impl Form {
     /// 4-bit indices and 8-bit lanes.
-    pub const USUAL: Form = Form { width: Width::Four, lane: Lane::Bits8 };
+    pub const USUAL: Form = Form { width: Width::Four, lane: Lane::Bits8, short: false };
 
-    /// Every form, by width and then by lane.
+    /// Every form that a job's table can have, by width and then by lane.
     pub const ALL: [Form; 13] = {
         let widths = [Width::One, Width::Two, Width::Three, Width::Four];
         let lanes = [Lane::Bits4, Lane::Bits8, Lane::Bits16];
         // The last is the only one of its width: 255 fits no narrower lane of two workers.
-        let mut all = [Form { width: Width::Eight, lane: Lane::Bits16 }; 13];
+        let mut all = [Form { width: Width::Eight, lane: Lane::Bits16, short: false }; 13];
         let mut i = 0;
         while i < 12 {
-            all[i] = Form { width: widths[i / 3], lane: lanes[i % 3] };
+            all[i] = Form { width: widths[i / 3], lane: lanes[i % 3], short: false };
             i += 1;
         }
         all
@@ -51,7 +55,22 @@ impl Form {
             (8, Lane::Bits16) => Width::Eight,
             _ => return None,
         };
-        Some(Form { width, lane })
+        Some(Form { width, lane, short: false })
+    }
+
+    /// What a table of this form travels as where workers are in racks, whose sums have lanes of `sums` (P34): between workers and
+    /// their rack, and between racks and their root, which looks nothing up. None where sums would be narrower than 8 bits, wider
+    /// than the root's, or than an index.
+    #[must_use]
+    pub const fn in_racks(self, sums: Lane) -> Option<(Form, Form)> {
+        let (up, short) = match (sums, self.lane) {
+            (Lane::Bits8, Lane::Bits8) => (Width::Eight, false),
+            (Lane::Bits8, Lane::Bits16) if !self.is_identity() => (Width::Eight, true),
+            (Lane::Bits16, Lane::Bits16) => (Width::Sixteen, false),
+            _ => return None,
+        };
+        let below = Form { width: self.width, lane: sums, short };
+        Some((below, Form { width: up, lane: self.lane, short: false }))
     }
 
     /// Bits per index.
@@ -73,8 +92,8 @@ impl Form {
     #[must_use]
     pub const fn coordinates(self) -> usize {
         match self.lane {
-            Lane::Bits4 | Lane::Bits8 => 1024,
-            Lane::Bits16 => 512,
+            Lane::Bits4 | Lane::Bits8 if !self.short => 1024,
+            _ => 512,
         }
     }
 
@@ -92,11 +111,11 @@ impl Form {
         self.coordinates() * self.lane.bits() as usize / 8
     }
 
-    /// Whether the index is the value (P6): T[z] = z for all 256, and nobody looks anything up.
+    /// Whether the index is the value (P6): T[z] = z for all, and nobody looks anything up.
     #[inline]
     #[must_use]
     pub const fn is_identity(self) -> bool {
-        matches!(self.width, Width::Eight)
+        matches!(self.width, Width::Eight | Width::Sixteen)
     }
 }
 

@@ -11,13 +11,15 @@ pub const BEFORE_ROUND: usize = 12;
 pub const VERSION: u8 = 2;
 /// Flag: pass this packet's slot on to all members (P17).
 pub const FLAG_NUDGE: u8 = 1;
+/// Flag: a rack passes on what its root has sent (P36).
+pub const FLAG_ROOT: u8 = 2;
 
 /// The header's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// What the packet is.
     pub kind: Kind,
-    /// [`FLAG_NUDGE`] or 0; other bits are ignored.
+    /// [`FLAG_NUDGE`] upstream, [`FLAG_ROOT`] downstream, or 0; other bits are ignored.
     pub flags: u8,
     /// The job's number of workers.
     pub num_workers: u8,
@@ -33,8 +35,8 @@ pub struct Header {
     pub round: Round,
     /// The slot.
     pub slot: SlotId,
-    /// Downstream: how many workers are in the sum.
-    pub count: u8,
+    /// Downstream, and from a rack to its root: how many workers are in the sum.
+    pub count: u16,
 }
 
 /// Why bytes are no header.
@@ -75,7 +77,7 @@ impl Header {
             cookie: Cookie(u32_at(head, 8)),
             round: Round(u32_at(head, 12)),
             slot: SlotId(u16_at(head, 16)),
-            count: head[18],
+            count: u16::from_le_bytes([head[18], head[19]]),
         };
         Ok((header, payload))
     }
@@ -85,6 +87,13 @@ impl Header {
     #[must_use]
     pub fn place_of(head: &[u8; HEADER_LEN]) -> (Round, SlotId) {
         (Round(u32_at(head, 12)), SlotId(u16_at(head, 16)))
+    }
+
+    /// How many workers are in a packet with this header.
+    #[inline(always)]
+    #[must_use]
+    pub fn count_of(head: &[u8; HEADER_LEN]) -> u16 {
+        u16::from_le_bytes([head[18], head[19]])
     }
 
     /// Writes the header to the first 20 bytes of `to`.
@@ -104,8 +113,8 @@ impl Header {
         put(head, 8, &self.cookie.0.to_be_bytes());
         put(head, 12, &self.round.0.to_be_bytes());
         put(head, 16, &self.slot.0.to_be_bytes());
-        head[18] = self.count;
-        head[19] = 0;
+        // The one number whose upper byte comes second: P1.
+        put(head, 18, &self.count.to_le_bytes());
     }
 
     /// Changes the flags of a packet that has been written.

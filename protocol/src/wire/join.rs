@@ -19,6 +19,8 @@ pub struct Join {
     pub nonce: u64,
     /// The session it was welcomed to, if any; cookie 0 stands for none.
     pub session: Cookie,
+    /// Of a rack: that session is over, because a member of the rack has restarted (P38).
+    pub ends: bool,
     /// [`super::Welcome::fingerprint`] of what it was welcomed with; 0 without a session.
     pub fingerprint: u64,
     /// Digest of the numbers that its build computes (P26); 0 does not say.
@@ -33,6 +35,7 @@ impl Join {
         Some(Join {
             nonce: u64_at(p, 0),
             session: Cookie(u32_at(p, 8)),
+            ends: u32_at(p, 12) == 1,
             fingerprint: u64_at(p, 16),
             definitions: u64_at(p, 24),
         })
@@ -44,6 +47,7 @@ impl Join {
         let mut out = [0; JOIN_LEN];
         put(&mut out, 0, &self.nonce.to_be_bytes());
         put(&mut out, 8, &self.session.0.to_be_bytes());
+        put(&mut out, 12, &u32::from(self.ends).to_be_bytes());
         put(&mut out, 16, &self.fingerprint.to_be_bytes());
         put(&mut out, 24, &self.definitions.to_be_bytes());
         out

@@ -1,7 +1,7 @@
 //! Payload of NORM and NORM_RESULT (P3).
 
 use super::{bytes, put, u16_at, u32_at};
-use crate::TableId;
+use crate::{Rank, TableId};
 
 /// Length in bytes.
 pub const NORM_LEN: usize = 20;
@@ -72,14 +72,14 @@ impl Norm {
 
     /// P19: the value that says that `worker` has a non-finite gradient.
     #[must_use]
-    pub const fn non_finite(worker: crate::WorkerId) -> u32 {
-        0x7FC0_0000 | worker.0 as u32
+    pub fn non_finite(worker: impl Into<Rank>) -> u32 {
+        0x7FC0_0000 | u32::from(worker.into().0)
     }
 
     /// P19 read back: the worker whose gradient was not finite, if any.
     #[must_use]
-    pub const fn non_finite_worker(value: u32) -> Option<crate::WorkerId> {
-        if value & !0xFF == 0x7FC0_0000 { Some(crate::WorkerId(value as u8)) } else { None }
+    pub const fn non_finite_worker(value: u32) -> Option<Rank> {
+        if value & !0xFFF == 0x7FC0_0000 { Some(Rank(value as u16 & 0xFFF)) } else { None }
     }
 
     /// f32 bits of the smallest norm that is not zero, 2^-100 (P5).
@@ -89,7 +89,7 @@ impl Norm {
 
     /// Whether a worker of a job of `workers` may send this value (P5, P19).
     #[must_use]
-    pub const fn is_value(value: u32, workers: u8) -> bool {
+    pub const fn is_value(value: u32, workers: u16) -> bool {
         match Norm::non_finite_worker(value) {
             Some(worker) => worker.0 < workers,
             None => value == 0 || (value >= Norm::MIN && value <= Norm::MAX),
@@ -135,7 +135,7 @@ impl Norm {
 }
 
 /// The finalizer of SplitMix64.
-pub(super) fn finalize(mut z: u64) -> u64 {
+pub(crate) fn finalize(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)

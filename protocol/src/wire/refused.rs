@@ -24,6 +24,8 @@ pub enum RefuseReason {
     Definitions = 6,
     /// This server has a share of the slots, but not the first one, where workers join (P24).
     NotFirst = 7,
+    /// The root does not let this rack in, or has another job than it (P38).
+    Root = 8,
 }
 
 impl fmt::Display for RefuseReason {
@@ -37,6 +39,7 @@ impl fmt::Display for RefuseReason {
             RefuseReason::Definitions => {
                 "its build computes other numbers than the others': install the same version everywhere"
             }
+            RefuseReason::Root => "the rack's root does not let it in; the rack's log says why",
             RefuseReason::NotFirst => "this server is not the job's first share, where workers join",
         })
     }
@@ -64,6 +67,7 @@ impl Refused {
             5 => RefuseReason::Reforming,
             6 => RefuseReason::Definitions,
             7 => RefuseReason::NotFirst,
+            8 => RefuseReason::Root,
             _ => return None,
         };
         Some(Refused { reason, worker: WorkerId(p[1]) })

@@ -1,6 +1,7 @@
 //! Payload of WELCOME and DESCRIPTION (P23).
 
 use super::norm::finalize;
+use super::rack::{FEATURE_RACKS, Rack};
 use super::shares::{ROW_LEN, Shares};
 use super::tables::{TABLE_LEN, Table, Tables};
 use super::{Form, bytes, put, u16_at, u32_at, u64_at};
@@ -46,10 +47,12 @@ pub struct Welcome {
     pub max_workers: u8,
     /// Most data packets that a worker may have outstanding; 0 leaves it to the window (P18).
     pub credit: u32,
-    /// What a worker must understand or else refuse the job; no bit has a meaning yet.
+    /// What a worker must understand or else refuse the job, [`FEATURE_RACKS`] aside: that is in `rack`.
     pub features: u32,
     /// Where the shares are that the slots are dealt to, if it is not one server that has them all (P21).
     pub shares: Shares,
+    /// Where the member stands, if workers are in racks (P38).
+    pub rack: Option<Rack>,
 }
 
 impl Welcome {
@@ -90,8 +93,9 @@ impl Welcome {
             min_workers: p[81],
             max_workers: p[82],
             credit: u32_at(p, 84),
-            features: u32_at(p, 88),
+            features: u32_at(p, 88) & !FEATURE_RACKS,
             shares: Shares::parse(shares, p[15])?,
+            rack: if u32_at(p, 88) & FEATURE_RACKS == 0 { None } else { Some(Rack::parse(p)?) },
         };
         let possible = |slots: u32| (2..=65536).contains(&slots) && slots.is_multiple_of(2);
         let sound = possible(welcome.data_slots)
@@ -136,9 +140,13 @@ impl Welcome {
         out[82] = self.max_workers;
         out[83] = first.form.width();
         put(&mut out, 84, &self.credit.to_be_bytes());
-        put(&mut out, 88, &self.features.to_be_bytes());
+        let racks = if self.rack.is_some() { FEATURE_RACKS } else { 0 };
+        put(&mut out, 88, &(self.features | racks).to_be_bytes());
         out[92] = shares as u8;
         out[93] = more as u8;
+        if let Some(rack) = &self.rack {
+            rack.emit(&mut out);
+        }
         let (to_shares, to_tables) = out[WELCOME_LEN..].split_at_mut(shares * ROW_LEN);
         self.shares.emit(to_shares);
         self.tables.emit_rest(to_tables);

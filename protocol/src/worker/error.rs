@@ -1,7 +1,7 @@
 //! How calls and sessions fail.
 
 use crate::wire::{Change, Norm};
-use crate::{Round, SlotId, TableId, WorkerId};
+use crate::{Rank, Round, SlotId, TableId, WorkerId};
 use std::fmt;
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub enum CallError {
     )]
     NonFinite {
         /// The worker, the highest number if several.
-        worker: WorkerId,
+        worker: Rank,
     },
     /// P19: the slot holds a maximum that no worker may have sent.
     #[error(
@@ -35,14 +35,14 @@ pub enum CallError {
 pub enum SessionError {
     /// P14.
     #[error(
-        "workers called different all-reduces: {} here, but worker {worker} called {} where others called {}: {}",
+        "workers called different all-reduces: {} here, but {who} called {} where others called {}: {}",
         OptionalCall(*mine), Call(*refused), Call(*slot), Difference(*refused, *slot)
     )]
     Mismatch {
         /// This worker's call on that slot, if it has one already.
         mine: Option<Norm>,
-        /// The worker that was refused.
-        worker: WorkerId,
+        /// Who was refused.
+        who: Who,
         /// What the others have.
         slot: Norm,
         /// What it has.
@@ -52,6 +52,14 @@ pub enum SessionError {
     #[error("still missing after {} s: {}", seconds(*waited), Workers(*missing))]
     Missing {
         /// One bit per worker that is not in the slot all wait for.
+        missing: u64,
+        /// How long nothing has moved.
+        waited: Duration,
+    },
+    /// The aggregator answers, but not all racks have sent.
+    #[error("still missing after {} s: {}", seconds(*waited), OfRacks(*missing))]
+    MissingRacks {
+        /// One bit per rack that is not in the slot all wait for.
         missing: u64,
         /// How long nothing has moved.
         waited: Duration,
@@ -116,6 +124,46 @@ pub enum SessionError {
     },
 }
 
+/// Who has called another all-reduce than the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// This member of the same aggregator.
+    Worker(WorkerId),
+    /// This member of this rack; all of the rack's if it is `None`.
+    OfRack(WorkerId, Option<WorkerId>),
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Who::Worker(worker) => write!(f, "worker {worker}"),
+            Who::OfRack(rack, Some(worker)) => write!(f, "worker {worker} of rack {rack}"),
+            Who::OfRack(rack, None) => write!(f, "rack {rack}"),
+        }
+    }
+}
+
+/// Racks by their bits, in words.
+pub struct OfRacks(pub u64);
+
+impl fmt::Display for OfRacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("workers of ")?;
+        list(f, "rack", self.0)
+    }
+}
+
+/// `worker 3` or `workers 3, 4`, by bits.
+fn list(f: &mut fmt::Formatter<'_>, what: &str, bits: u64) -> fmt::Result {
+    write!(f, "{what}{}", if bits.count_ones() == 1 { "" } else { "s" })?;
+    let mut separator = " ";
+    for number in (0..64).filter(|n| bits >> n & 1 == 1) {
+        write!(f, "{separator}{number}")?;
+        separator = ", ";
+    }
+    Ok(())
+}
+
 struct Restarted(WorkerId);
 
 impl fmt::Display for Restarted {
@@ -138,13 +186,7 @@ pub struct Workers(pub u64);
 
 impl fmt::Display for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.count_ones() == 1 { "worker" } else { "workers" })?;
-        let mut separator = " ";
-        for worker in (0..64).filter(|w| self.0 >> w & 1 == 1) {
-            write!(f, "{separator}{worker}")?;
-            separator = ", ";
-        }
-        Ok(())
+        list(f, "worker", self.0)
     }
 }
 
@@ -222,7 +264,8 @@ mod tests {
     fn a_mismatch_names_every_field_that_differs() {
         let others = Norm { tag: 1, value: 7, length: 100, call: 3, table: TableId(1), mode: 0, key: 0xAB };
         let told = |refused: Norm| {
-            let error = SessionError::Mismatch { mine: None, worker: WorkerId(2), slot: others, refused };
+            let error =
+                SessionError::Mismatch { mine: None, who: Who::Worker(WorkerId(2)), slot: others, refused };
             error.to_string()
         };
         let table = told(Norm { table: TableId(2), ..others });

@@ -4,18 +4,19 @@
 mod call;
 mod error;
 mod parameters;
+mod racks;
 mod rtt;
 mod stream;
 
 pub use call::{CallSpec, PartSpec};
-pub use error::{CallError, SessionError, Workers};
+pub use error::{CallError, OfRacks, SessionError, Who, Workers};
 pub use parameters::Parameters;
 pub use rtt::Rtt;
 pub use stream::{Place, StreamStats, Tx};
 
 use crate::aggregator::Shard;
 use crate::wire::{
-    Form, HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN, Straggler,
+    FLAG_ROOT, Form, HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN, Straggler,
 };
 use crate::{Policy, Round, SlotId, TableId};
 use call::Call;
@@ -32,7 +33,7 @@ pub trait Events {
     /// with 0 needs no data; its result is zero.
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>);
     /// The sums of one packet, of `count` workers: 1024 bytes in wire order, or 512 of 4-bit lanes.
-    fn result(&mut self, place: Place, count: u8, sums: &[u8]);
+    fn result(&mut self, place: Place, count: u16, sums: &[u8]);
     /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
     /// `None` where whoever sends keeps it ([`Tx::pack`]).
     fn lost(&mut self, place: Place, sent: Option<&[u8]>);
@@ -74,6 +75,8 @@ pub struct Worker {
     /// Workers that the latest NUDGE has shown to be missing, by stream.
     missing_norm: u64,
     missing_data: u64,
+    /// Racks that the root waits for, by the latest NUDGE that it has sent.
+    missing_racks: u64,
     failure: Option<SessionError>,
     /// Where a NORM of this worker was refused (P14).
     refused: Option<(SlotId, Round)>,
@@ -106,6 +109,7 @@ impl Worker {
             heard: now,
             missing_norm: 0,
             missing_data: 0,
+            missing_racks: 0,
             failure: None,
             refused: None,
             stats: WorkerStats::default(),
@@ -357,12 +361,12 @@ impl Worker {
                     && self.believes(slot, round, norm.value, tx)
                     && let Finish::First(place) = self.norm.finish(now, 0, slot, round)
                 {
-                    self.missing_norm = 0;
+                    (self.missing_norm, self.missing_racks) = (0, 0);
                     self.norm_result(place, norm.value, events);
                 }
             }
             Kind::Result | Kind::RawResult => {
-                if header.count < self.params.quorum.max(1) || header.count > self.params.workers {
+                if header.count < self.params.all_quorum() || header.count > self.params.all_workers() {
                     self.stats.foreign += 1;
                     return;
                 }
@@ -374,11 +378,11 @@ impl Worker {
                         return;
                     }
                 };
-                if header.count < self.params.workers {
+                if header.count < self.params.all_workers() {
                     self.data.foresee(slot, round);
                 }
                 if let Finish::First(place) = self.data.finish(now, ring as u8, slot, round) {
-                    self.missing_data = 0;
+                    (self.missing_data, self.missing_racks) = (0, 0);
                     events.result(place, header.count, payload);
                     if self.data.was_late(slot, round) {
                         events.late(place, self.data.kept_payload(slot, round));
@@ -393,9 +397,10 @@ impl Worker {
             }
             Kind::Mismatch => {
                 if let Some(Mismatch { slot: theirs, refused }) = Mismatch::parse(payload) {
-                    self.refused = (header.worker == self.params.worker).then_some((slot, round));
+                    let (who, own) = self.refused(&header);
+                    self.refused = own.then_some((slot, round));
                     let mine = self.norm.kept_payload(slot, round).and_then(Norm::parse);
-                    self.fail(SessionError::Mismatch { mine, worker: header.worker, slot: theirs, refused });
+                    self.fail(SessionError::Mismatch { mine, who, slot: theirs, refused });
                 }
             }
             Kind::Nudge => {
@@ -416,7 +421,7 @@ impl Worker {
             return true;
         };
         let below = !self.params.by_quorum() && value < part.norm;
-        if Norm::is_value(value, self.params.workers) && !below || part.doubted == Some(value) {
+        if Norm::is_value(value, self.params.all_workers()) && !below || part.doubted == Some(value) {
             return true;
         }
         part.doubted = Some(value);
@@ -426,7 +431,7 @@ impl Worker {
 
     fn norm_result(&mut self, place: Place, value: u32, events: &mut impl Events) {
         let full = !self.params.by_quorum();
-        let workers = self.params.workers;
+        let workers = self.params.all_workers();
         let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) else { return };
         let part = &mut call.parts[place.partition as usize];
         if full && value < part.norm && Norm::is_value(value, workers) {
@@ -454,7 +459,7 @@ impl Worker {
                 events.failed(place.call, error);
             }
             None if call.withheld => {
-                events.failed(place.call, CallError::NonFinite { worker: self.params.worker });
+                events.failed(place.call, CallError::NonFinite { worker: self.params.rank() });
             }
             None => events.norms(place.call, &mut call.parts.iter().map(|part| part.norm)),
         }
@@ -500,6 +505,9 @@ impl Worker {
     }
 
     fn nudged(&mut self, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
+        if header.flags & FLAG_ROOT != 0 {
+            return self.nudged_by_root(header, nudge, tx);
+        }
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
         if stream.outstanding(header.slot, header.round).is_some() {
             let missing = self.params.members() & !nudge.seen;
@@ -547,8 +555,11 @@ impl Worker {
         if waited >= self.params.timeout {
             let silent = now.saturating_sub(self.heard);
             let missing = self.missing() & !self.params.worker.bit();
-            if missing != 0 && silent < self.params.max_rto * 4 {
+            let heard = silent < self.params.max_rto * 4;
+            if missing != 0 && heard {
                 self.fail(SessionError::Missing { missing, waited });
+            } else if self.missing_racks != 0 && heard {
+                self.fail(SessionError::MissingRacks { missing: self.missing_racks, waited });
             } else {
                 self.fail(SessionError::Silent { waited });
             }

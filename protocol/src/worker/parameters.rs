@@ -1,7 +1,7 @@
 //! What a worker is told before it works.
 
-use crate::wire::{Tables, Welcome};
-use crate::{Cookie, JobId, Policy, WorkerId};
+use crate::wire::{Rack, Tables, Welcome};
+use crate::{Cookie, JobId, Policy, Rank, WorkerId};
 use std::time::Duration;
 
 /// What a worker knows of its session.
@@ -13,9 +13,9 @@ pub struct Parameters {
     pub cookie: Cookie,
     /// This worker.
     pub worker: WorkerId,
-    /// n.
+    /// n: members of the aggregator, so of the rack if there are racks.
     pub workers: u8,
-    /// Workers that complete a slot.
+    /// How many of them complete a slot.
     pub quorum: u8,
     /// S.
     pub data_slots: u32,
@@ -37,6 +37,8 @@ pub struct Parameters {
     pub max_rto: Duration,
     /// First seq of both streams: 0, but for tests of wrapping rounds.
     pub first_seq: u64,
+    /// Where the rack stands, if there are racks (P34).
+    pub rack: Option<Rack>,
 }
 
 impl Parameters {
@@ -60,7 +62,26 @@ impl Parameters {
             min_rto: Duration::from_millis(20),
             max_rto: Duration::from_secs(1),
             first_seq: 0,
+            rack: welcome.rack,
         }
+    }
+
+    /// Workers of the job, of all racks.
+    #[must_use]
+    pub fn all_workers(&self) -> u16 {
+        self.rack.map_or(self.workers.into(), |rack| rack.workers)
+    }
+
+    /// How many of those are in a sum at least.
+    #[must_use]
+    pub fn all_quorum(&self) -> u16 {
+        self.rack.map_or(self.quorum.into(), |rack| rack.quorum).max(1)
+    }
+
+    /// This worker's number among all.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        Rank(self.rack.map_or(0, |rack| rack.first.0) + u16::from(self.worker.0))
     }
 
     /// Whether a packet may be given up, or come too late for its sum.
@@ -70,7 +91,7 @@ impl Parameters {
     }
 
     pub(super) fn by_quorum(&self) -> bool {
-        self.quorum < self.workers
+        self.all_quorum() < self.all_workers()
     }
 
     pub(super) fn members(&self) -> u64 {

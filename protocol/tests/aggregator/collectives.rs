@@ -47,7 +47,7 @@ fn a_nan_wins_and_the_highest_worker_is_named() {
     setup.norm(1, 0, 0, nan(1));
     let result = only(setup.norm(3, 0, 0, norm(f32::INFINITY)).1);
     let value = Norm::parse(result.payload()).unwrap().value;
-    assert_eq!(Norm::non_finite_worker(value), Some(WorkerId(2)));
+    assert_eq!(Norm::non_finite_worker(value), Some(WorkerId(2).into()));
 }
 
 #[test]

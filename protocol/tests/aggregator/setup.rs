@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_protocol::aggregator::{
-    Aggregator, Endpoint, Event, JobConfig, Lookup, Outcome, Shard, Sink, SlotView,
+    Aggregator, Endpoint, Event, JobConfig, Level, Lookup, Outcome, Shard, Sink, SlotView,
 };
 use thc_protocol::wire::{FLAG_NUDGE, Form, Header, Kind, MAX_PACKET, Norm};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
@@ -71,6 +71,7 @@ pub fn config(workers: u8) -> JobConfig {
         data_slots: 8,
         norm_slots: 4,
         tables: vec![TABLE],
+        level: Level::Only,
     }
 }
 
@@ -180,6 +181,7 @@ pub fn handled((outcome, sent): (Outcome, Vec<Sent>)) -> (Event, Vec<Sent>) {
     match outcome {
         Outcome::Handled(event) => (event, sent),
         Outcome::Dropped(reason) => panic!("dropped: {reason:?}"),
+        Outcome::Passed => panic!("passed on"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
-use thc_protocol::aggregator::{Endpoint, JobConfig};
+use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{Form, Header, Kind, Shares, Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
@@ -29,6 +29,7 @@ pub fn static_job(workers: u8) -> StaticJob {
             data_slots: 64,
             norm_slots: 16,
             tables: vec![TableId(3)],
+            level: Level::Only,
         },
         welcome: Welcome {
             session: Cookie(0),
@@ -55,7 +56,9 @@ pub fn static_job(workers: u8) -> StaticJob {
             credit: 0,
             features: 0,
             shares: Shares::NONE,
+            rack: None,
         },
+        root: None,
     }
 }
 
@@ -106,6 +109,7 @@ impl Server {
                     let members = &mut self.installed.as_mut().unwrap().1;
                     members.iter_mut().find(|member| member.0 == worker).unwrap().1 = at;
                 }
+                Action::RootDiffers(..) | Action::RootRefuses(..) => unreachable!("there is no root"),
                 Action::Remove(job) => {
                     assert_eq!(job, JOB);
                     assert!(self.installed.take().is_some(), "nothing to remove");

@@ -166,6 +166,7 @@ impl World {
                 self.rejoin(i, false);
             }
             JoinEvent::Changed(change) => panic!("nothing changes: {change}"),
+            JoinEvent::PendingRacks(..) => panic!("there are no racks"),
             JoinEvent::Bye => panic!("nobody leaves"),
         }
     }

@@ -90,7 +90,7 @@ impl Events for Record {
         let plan = &self.truth.plan.calls[call as usize];
         assert_eq!(maxima.len(), plan.packets.len());
         if self.strict {
-            let full = self.truth.plan.config.quorum == self.truth.plan.config.workers;
+            let full = self.truth.plan.quorum() == self.truth.plan.workers();
             for (partition, &maximum) in maxima.iter().enumerate() {
                 let candidates: Vec<u32> = plan.norms.iter().map(|of| of[partition]).collect();
                 assert!(candidates.contains(&maximum), "call {call}: a norm of nobody");
@@ -102,7 +102,7 @@ impl Events for Record {
         assert!(self.norms.insert(call, maxima).is_none(), "norms of {call} twice");
     }
 
-    fn result(&mut self, place: Place, count: u8, sums: &[u8]) {
+    fn result(&mut self, place: Place, count: u16, sums: &[u8]) {
         if self.strict {
             self.placed(place);
             self.truth.check(place, count, sums);
@@ -114,7 +114,7 @@ impl Events for Record {
 
     fn lost(&mut self, place: Place, _: Option<&[u8]>) {
         let plan = &self.truth.plan;
-        let may = plan.policy == Policy::BestEffort || plan.config.quorum < plan.config.workers;
+        let may = plan.policy == Policy::BestEffort || plan.quorum() < plan.workers();
         assert!(may, "reliable lost {place:?}");
         if self.strict {
             self.placed(place);
@@ -128,7 +128,7 @@ impl Events for Record {
         if self.strict {
             let expected = self.truth.plan.calls[call as usize].non_finite();
             let CallError::NonFinite { worker } = error else { panic!("{error}") };
-            let full = self.truth.plan.config.quorum == self.truth.plan.config.workers;
+            let full = self.truth.plan.quorum() == self.truth.plan.workers();
             assert!(if full { expected == Some(worker) } else { expected.is_some() }, "{error} {expected:?}");
         }
         assert!(self.failed.insert(call, error).is_none());
@@ -190,7 +190,7 @@ impl Tx for Outbox {
 /// A worker.
 pub struct Client {
     pub truth: Rc<Truth>,
-    pub number: u8,
+    pub number: u16,
     pub worker: Worker,
     pub record: Record,
     pub manner: Manner,
@@ -210,7 +210,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(truth: Rc<Truth>, number: u8, shards: u8, manner: Manner, strict: bool) -> Client {
+    pub fn new(truth: Rc<Truth>, number: u16, shards: u8, manner: Manner, strict: bool) -> Client {
         let mut worker = Worker::new(truth.plan.parameters(number, shards), manner.start);
         if let Some(limit) = manner.limit {
             worker.set_limit(limit);
@@ -233,7 +233,7 @@ impl Client {
             next_ready: Duration::ZERO,
             manner,
             inbox: VecDeque::new(),
-            memory: Memory { worker: number, ..Memory::default() },
+            memory: Memory { worker: number as u8, ..Memory::default() },
             submitted: 0,
             crashed: false,
             ended: None,

@@ -7,7 +7,7 @@ use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::WorkerId;
 use thc_protocol::wire::Norm;
-use thc_protocol::worker::{CallError, SessionError};
+use thc_protocol::worker::{CallError, SessionError, Who};
 
 /// A network that loses at most one packet in ten, so that time-outs mean something.
 fn fair_network(rng: &mut Rng) -> Network {
@@ -95,7 +95,7 @@ fn different_calls_fail_every_worker_and_nothing_of_them_is_summed() {
         world.run(patience(&world), ms(50));
         for client in &world.clients {
             let own = &client.truth.plan.calls;
-            let Some(SessionError::Mismatch { mine, worker, slot, refused }) = client.worker.failure() else {
+            let Some(SessionError::Mismatch { mine, who, slot, refused }) = client.worker.failure() else {
                 panic!("worker {}: {:?}", client.number, client.worker.failure());
             };
             // Both sides are shown; one of them is the odd worker's.
@@ -109,7 +109,7 @@ fn different_calls_fail_every_worker_and_nothing_of_them_is_summed() {
             };
             assert!(usize::from(slot.call) >= at && usize::from(refused.call) >= at);
             assert!(slot.tag != refused.tag);
-            assert!(worker == WorkerId(odd) || of(slot, &other.calls), "{worker} is not the odd one");
+            assert!(who == Who::Worker(WorkerId(odd)) || of(slot, &other.calls), "{who} is not the odd one");
             assert!(mine.is_none_or(|mine| of(mine, own)));
             // Norms of a later call may be through by then; its data wait for those of this call.
             assert!(!client.record.norms.contains_key(&(at as u64)));

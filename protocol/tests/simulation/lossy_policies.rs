@@ -163,7 +163,7 @@ fn a_nan_that_comes_after_the_quorum_fails_the_call_on_its_own_worker_and_spoils
             let slots = rng.pick(&[8, 64, 256]);
             let mut plan = JobPlan::new(1, 3, slots, 16, thc_protocol::Lane::Bits8);
             plan.config.quorum = 2;
-            plan.calls = (0..3).map(|_| CallPlan::random(&mut rng, 3, 40, 0.0)).collect();
+            plan.calls = (0..3).map(|_| CallPlan::random(&mut rng, 3u8, 40, 0.0)).collect();
             plan.calls[1].norms[2][0] = Norm::non_finite(WorkerId(2));
             let network = Network { delay: us(20), ..Network::default() };
             let mut world = World::new(seed, 1, network, Restarts::default());
@@ -174,7 +174,7 @@ fn a_nan_that_comes_after_the_quorum_fails_the_call_on_its_own_worker_and_spoils
             world.run(Duration::from_secs(20), ms(50));
             for client in &world.clients {
                 assert!(matches!(client.worker.failure(), None | Some(SessionError::LeftBehind)));
-                let error = CallError::NonFinite { worker: WorkerId(2) };
+                let error = CallError::NonFinite { worker: WorkerId(2).into() };
                 match client.record.failed.get(&1) {
                     Some(&failed) => assert_eq!((client.number, failed), (2, error)),
                     None => assert!(client.number != 2 || client.worker.failure().is_some()),

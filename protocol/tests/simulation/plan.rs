@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
-use thc_protocol::aggregator::{JobConfig, Kernels, Lookup, Scalar};
-use thc_protocol::wire::{Choice, Form, Norm, Table, Tables};
+use thc_protocol::aggregator::{JobConfig, Kernels, Level, Lookup, Racks, Scalar};
+use thc_protocol::wire::{Choice, Form, Norm, Rack, Table, Tables};
 use thc_protocol::worker::{Parameters, PartSpec, Place};
-use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, TableId, WorkerId};
 
 /// One all-reduce as each worker calls it.
 #[derive(Clone, Debug)]
@@ -25,7 +25,8 @@ pub struct CallPlan {
 
 impl CallPlan {
     /// A call of random size and norms, with zero partitions; `nan` is the chance that it must fail.
-    pub fn random(rng: &mut Rng, workers: u8, largest: u64, nan: f64) -> CallPlan {
+    pub fn random(rng: &mut Rng, workers: impl Into<u16>, largest: u64, nan: f64) -> CallPlan {
+        let workers = workers.into();
         let partitions = rng.pick(&[1, 1, 1, 2, 3, 7]);
         let packets: Vec<u32> = (0..partitions).map(|_| rng.between(1, largest) as u32).collect();
         let zero: Vec<bool> = (0..partitions).map(|_| rng.chance(0.15)).collect();
@@ -39,7 +40,7 @@ impl CallPlan {
             .collect();
         while rng.chance(nan) {
             let worker = rng.below(u64::from(workers)) as usize;
-            norms[worker][rng.below(partitions) as usize] = Norm::non_finite(WorkerId(worker as u8));
+            norms[worker][rng.below(partitions) as usize] = Norm::non_finite(Rank(worker as u16));
         }
         CallPlan {
             length: packets.iter().sum::<u32>() * 1024,
@@ -56,7 +57,7 @@ impl CallPlan {
         CallPlan { length: 0, key: 0, packets: Vec::new(), choices: Vec::new(), norms }
     }
 
-    pub fn parts(&self, worker: u8, tables: &Tables) -> Vec<PartSpec> {
+    pub fn parts(&self, worker: u16, tables: &Tables) -> Vec<PartSpec> {
         let length = self.length;
         let norms = &self.norms[usize::from(worker)];
         let all = self.packets.iter().zip(norms).enumerate();
@@ -76,7 +77,7 @@ impl CallPlan {
     }
 
     /// The worker that the error must name, if the call must fail: that of the first such partition.
-    pub fn non_finite(&self) -> Option<WorkerId> {
+    pub fn non_finite(&self) -> Option<Rank> {
         (0..self.packets.len()).find_map(|p| Norm::non_finite_worker(self.maximum(p)))
     }
 }
@@ -92,6 +93,8 @@ pub struct JobPlan {
     pub max_rto: Duration,
     pub first_seq: u64,
     pub tables: Tables,
+    /// Members and quorum of each rack, if there are racks.
+    pub racks: Vec<(u8, u8)>,
     pub calls: Vec<CallPlan>,
 }
 
@@ -114,6 +117,7 @@ impl JobPlan {
                 data_slots,
                 norm_slots,
                 tables: tables.iter().map(|table| table.id).collect(),
+                level: Level::Only,
             },
             policy: Policy::Reliable,
             deadline: Duration::from_millis(50),
@@ -122,6 +126,7 @@ impl JobPlan {
             max_rto: Duration::from_secs(1),
             first_seq: 0,
             tables: Tables::new(&tables).unwrap(),
+            racks: Vec::new(),
             calls: Vec::new(),
         }
     }
@@ -132,13 +137,70 @@ impl JobPlan {
         self.first_seq = (slots << 32) - rounds * slots;
     }
 
-    pub fn parameters(&self, worker: u8, shards: u8) -> Parameters {
+    /// A reliable job of workers in racks of these sizes.
+    pub fn in_racks(job: u16, sizes: &[u8], data_slots: u32, norm_slots: u32) -> JobPlan {
+        let racks = Racks {
+            count: sizes.len() as u8,
+            largest: sizes.iter().copied().max().unwrap(),
+            total: sizes.iter().map(|&size| u16::from(size)).sum(),
+        };
+        let fits = |form: &Form| {
+            let config =
+                JobConfig { level: Level::Root(racks), ..JobPlan::new(job, 1, 2, 2, Lane::Bits8).config };
+            config.check_sum(&lookup(*form)).is_ok()
+        };
+        let tables: Vec<Table> = Form::ALL.into_iter().filter(fits).map(table).collect();
+        let mut plan = JobPlan::new(job, 1, data_slots, norm_slots, Lane::Bits8);
+        plan.config.tables = tables.iter().map(|table| table.id).collect();
+        plan.config.level = Level::Root(racks);
+        plan.tables = Tables::new(&tables).unwrap();
+        plan.racks = sizes.iter().map(|&size| (size, size)).collect();
+        plan
+    }
+
+    /// Workers, of all racks.
+    pub fn workers(&self) -> u16 {
+        self.config.level.racks().map_or(self.config.workers.into(), |racks| racks.total)
+    }
+
+    /// Workers that are in a sum at least.
+    pub fn quorum(&self) -> u16 {
+        if self.racks.is_empty() {
+            return self.config.quorum.into();
+        }
+        self.racks.iter().map(|&(_, quorum)| u16::from(quorum)).sum()
+    }
+
+    /// A worker's rack, its number there, and what it is told of that.
+    pub fn place(&self, worker: u16) -> (u8, u8, Option<Rack>) {
+        let mut first = 0;
+        for (rack, &(size, _)) in (0u8..).zip(&self.racks) {
+            if worker < first + u16::from(size) {
+                let told = Rack {
+                    racks: self.racks.len() as u8,
+                    rack: WorkerId(rack),
+                    workers: self.workers(),
+                    quorum: self.quorum(),
+                    first: Rank(first),
+                    layout: 0,
+                };
+                return (rack, (worker - first) as u8, Some(told));
+            }
+            first += u16::from(size);
+        }
+        (0, worker as u8, None)
+    }
+
+    pub fn parameters(&self, number: u16, shards: u8) -> Parameters {
+        let (rack, worker, told) = self.place(number);
+        let (workers, quorum) =
+            self.racks.get(usize::from(rack)).copied().unwrap_or((self.config.workers, self.config.quorum));
         Parameters {
             job: self.config.job,
             cookie: self.config.cookie,
             worker: WorkerId(worker),
-            workers: self.config.workers,
-            quorum: self.config.quorum,
+            workers,
+            quorum,
             data_slots: self.config.data_slots,
             norm_slots: self.config.norm_slots,
             policy: self.policy,
@@ -149,15 +211,16 @@ impl JobPlan {
             min_rto: self.min_rto,
             max_rto: self.max_rto,
             first_seq: self.first_seq,
+            rack: told,
         }
     }
 
     /// What a worker sends: random, and different for every worker, call, partition and packet.
-    pub fn contribution(&self, worker: u8, place: Place, payload: &mut [u8]) {
+    pub fn contribution(&self, worker: u16, place: Place, payload: &mut [u8]) {
         let mut rng = Rng::new(
             u64::from(self.config.job.0) << 56
-                ^ u64::from(worker) << 48
-                ^ place.call << 32
+                ^ u64::from(worker) << 40
+                ^ place.call << 34
                 ^ u64::from(place.partition) << 24
                 ^ u64::from(place.packet),
         );
@@ -167,7 +230,7 @@ impl JobPlan {
     }
 
     /// The exact sums of these workers' packets, as a RESULT carries them.
-    pub fn sums(&self, workers: impl Iterator<Item = u8>, place: Place) -> Vec<u8> {
+    pub fn sums(&self, workers: impl Iterator<Item = u16>, place: Place) -> Vec<u8> {
         let choice = self.calls[place.call as usize].choice(place.partition as usize, &self.tables);
         let Choice::Table(id) = choice else {
             let (mut sums, mut payload) = (vec![0; 1024], vec![0; 1024]);
@@ -219,8 +282,8 @@ impl Truth {
     }
 
     /// Checks that `sums` is the sum of exactly `count` different workers' packets of this place.
-    pub fn check(&self, place: Place, count: u8, sums: &[u8]) {
-        let n = self.plan.config.workers;
+    pub fn check(&self, place: Place, count: u16, sums: &[u8]) {
+        let n = self.plan.workers();
         if count == n {
             let key = (place.call, place.partition, place.packet);
             let mut full = self.full.borrow_mut();
@@ -228,7 +291,7 @@ impl Truth {
             assert!(**expected == *sums, "job {}: wrong sum of {place:?}", self.plan.config.job);
             return;
         }
-        assert!(count >= self.plan.config.quorum, "{place:?}: {count} workers are no quorum");
+        assert!(count >= self.plan.quorum(), "{place:?}: {count} workers are no quorum");
         let matching = (0u64..1 << n)
             .filter(|set| set.count_ones() == u32::from(count))
             .filter(|set| self.plan.sums((0..n).filter(|w| set >> w & 1 == 1), place) == sums)

@@ -29,6 +29,33 @@ pub struct Network {
     pub wire_time: Duration,
 }
 
+impl Network {
+    /// The copies of a packet that arrive, and their delays.
+    pub fn travel(&self, rng: &mut Rng, packet: &Rc<[u8]>) -> Vec<(Duration, Rc<[u8]>)> {
+        let copies = 1 + usize::from(rng.chance(self.duplicate));
+        let mut arriving = Vec::with_capacity(copies);
+        for _ in 0..copies {
+            if rng.chance(self.loss) {
+                continue;
+            }
+            let mut delay = self.delay + part(self.jitter, rng);
+            if rng.chance(self.late) {
+                delay += part(self.late_by, rng);
+            }
+            let mut packet = Rc::clone(packet);
+            if rng.chance(self.corrupt) {
+                let mut bytes = packet.to_vec();
+                let early = rng.chance(0.5);
+                let at = rng.below(if early { 20 } else { bytes.len() as u64 }) as usize;
+                bytes[at] ^= 1 << rng.below(8);
+                packet = bytes.into();
+            }
+            arriving.push((delay, packet));
+        }
+        arriving
+    }
+}
+
 /// What the aggregator suffers.
 #[derive(Clone, Debug, Default)]
 pub struct Restarts {
@@ -50,7 +77,7 @@ enum Event {
 }
 
 #[derive(Default)]
-struct Answers(Vec<(Vec<Endpoint>, Rc<[u8]>)>);
+pub struct Answers(pub Vec<(Vec<Endpoint>, Rc<[u8]>)>);
 
 impl Sink for Answers {
     fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
@@ -141,7 +168,7 @@ impl World {
             let client = self.clients.len();
             self.places.insert(endpoint(plan.config.job.0, number), client);
             let shards = self.shards.len() as u8;
-            self.clients.push(Client::new(truth, number, shards, manner, strict));
+            self.clients.push(Client::new(truth, number.into(), shards, manner, strict));
             self.wake(client, Duration::ZERO);
         }
     }
@@ -244,7 +271,7 @@ impl World {
             return;
         }
         let this = &self.clients[client];
-        let from = endpoint(this.truth.plan.config.job.0, this.number);
+        let from = endpoint(this.truth.plan.config.job.0, this.number as u8);
         let mut answers = Answers::default();
         let outcome = self.shards[usize::from(shard)].handle(from, packet, &mut answers);
         match outcome {
@@ -275,37 +302,11 @@ impl World {
         }
     }
 
-    /// The copies of a packet that arrive, and their delays.
-    fn travel(&mut self, packet: &Rc<[u8]>) -> Vec<(Duration, Rc<[u8]>)> {
-        let net = self.network;
-        let copies = 1 + usize::from(self.rng.chance(net.duplicate));
-        let mut arriving = Vec::with_capacity(copies);
-        for _ in 0..copies {
-            if self.rng.chance(net.loss) {
-                continue;
-            }
-            let mut delay = net.delay + part(net.jitter, &mut self.rng);
-            if self.rng.chance(net.late) {
-                delay += part(net.late_by, &mut self.rng);
-            }
-            let mut packet = Rc::clone(packet);
-            if self.rng.chance(net.corrupt) {
-                let mut bytes = packet.to_vec();
-                let early = self.rng.chance(0.5);
-                let at = self.rng.below(if early { 20 } else { bytes.len() as u64 }) as usize;
-                bytes[at] ^= 1 << self.rng.below(8);
-                packet = bytes.into();
-            }
-            arriving.push((delay, packet));
-        }
-        arriving
-    }
-
     fn send_up(&mut self, client: usize, shard: u8, packet: &Rc<[u8]>) {
         self.packets_up += 1;
         let free = self.clients[client].up_free.max(self.now) + self.network.wire_time;
         self.clients[client].up_free = free;
-        for (delay, packet) in self.travel(packet) {
+        for (delay, packet) in self.network.travel(&mut self.rng, packet) {
             self.schedule(free + delay, Event::Up { client, shard, packet });
         }
     }
@@ -314,7 +315,7 @@ impl World {
         self.packets_down += 1;
         let free = self.clients[client].down_free.max(self.now) + self.network.wire_time;
         self.clients[client].down_free = free;
-        for (delay, packet) in self.travel(packet) {
+        for (delay, packet) in self.network.travel(&mut self.rng, packet) {
             self.schedule(free + delay, Event::Down { client, packet });
         }
     }

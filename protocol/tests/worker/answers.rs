@@ -74,7 +74,7 @@ fn a_nan_fails_its_call_and_the_next_goes_on() {
     desk.norm_result(1, Norm::non_finite(WorkerId(2)));
     assert_eq!(desk.reports.0, []);
     desk.norm_result(0, 1f32.to_bits());
-    let error = CallError::NonFinite { worker: WorkerId(2) };
+    let error = CallError::NonFinite { worker: WorkerId(2).into() };
     assert_eq!(desk.reports.0, [Report::Failed(0, error)]);
     assert!(error.to_string().contains("worker 2 has a NaN"));
     assert_eq!(desk.worker.pending(), 1);
@@ -95,7 +95,7 @@ fn an_own_nan_that_the_quorum_left_out_takes_its_seqs_and_sends_nothing() {
     desk.submit(&[9, 3], &[1.0, nan]);
     desk.submit(&[1], &[1.0]);
     (0..4).for_each(|seq| desk.norm_result(seq, 1f32.to_bits()));
-    let error = CallError::NonFinite { worker: WorkerId(1) };
+    let error = CallError::NonFinite { worker: WorkerId(1).into() };
     assert_eq!(desk.reports.0[1], Report::Failed(1, error));
     desk.take();
     desk.fill();

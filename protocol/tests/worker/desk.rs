@@ -28,13 +28,14 @@ pub fn parameters() -> Parameters {
         min_rto: ms(20),
         max_rto: ms(1000),
         first_seq: 0,
+        rack: None,
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     Norms(u64, Vec<u32>),
-    Result(Place, u8, u8),
+    Result(Place, u16, u8),
     Lost(Place),
     Late(Place),
     Failed(u64, CallError),
@@ -48,7 +49,7 @@ impl Events for Reports {
         self.0.push(Report::Norms(call, maxima.collect()));
     }
 
-    fn result(&mut self, place: Place, count: u8, sums: &[u8]) {
+    fn result(&mut self, place: Place, count: u16, sums: &[u8]) {
         assert_eq!(sums.len(), 1024);
         self.0.push(Report::Result(place, count, sums[0]));
     }
@@ -140,7 +141,7 @@ impl Desk {
             cookie: p.cookie,
             round: Round((seq / slots) as u32),
             slot: SlotId((seq % slots) as u16),
-            count: p.workers,
+            count: p.workers.into(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::desk::{Desk, Report, ms, parameters};
 use std::time::Duration;
 use thc_protocol::wire::{Header, Kind, Mismatch, Norm};
-use thc_protocol::worker::SessionError;
+use thc_protocol::worker::{SessionError, Who};
 use thc_protocol::{TableId, WorkerId};
 
 fn own(call: u16) -> Norm {
@@ -28,8 +28,12 @@ fn a_mismatch_shows_what_was_sent_here_and_there() {
     desk.submit(&[1], &[1.0]);
     let other = Norm { length: 77, key: 3, ..own(1) }.tagged(1);
     mismatch(&mut desk, 2, 1, own(1), other);
-    let expected =
-        SessionError::Mismatch { mine: Some(own(1)), worker: WorkerId(2), slot: own(1), refused: other };
+    let expected = SessionError::Mismatch {
+        mine: Some(own(1)),
+        who: Who::Worker(WorkerId(2)),
+        slot: own(1),
+        refused: other,
+    };
     assert_eq!(desk.worker.failure(), Some(expected));
     let text = expected.to_string();
     assert!(text.contains("worker 2 called all-reduce #1 of 77 coordinates (tensor 0x3, table 9)"), "{text}");

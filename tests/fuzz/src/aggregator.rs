@@ -7,7 +7,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_protocol::aggregator::{
-    Aggregator, DropReason, Endpoint, Event, JobConfig, Lookup, Outcome, Scalar, Shard, Sink,
+    Aggregator, DropReason, Endpoint, Event, JobConfig, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::{FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, Norm, RAW_LEN};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
@@ -99,6 +99,7 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         data_slots: 4,
         norm_slots: 2,
         tables: vec![TableId(1)],
+        level: Level::Only,
     });
     (0..workers).for_each(|worker| plant.member(JOBS[0], WorkerId(worker), Some(at(worker))));
     for step in 0u32.. {
@@ -167,6 +168,7 @@ impl Plant {
                     data_slots: slots(input)?,
                     norm_slots: slots(input)?,
                     tables,
+                    level: Level::Only,
                 };
                 self.job(config);
             }
@@ -344,6 +346,7 @@ impl Plant {
                 assert!(sent.0.is_empty());
                 return;
             }
+            Outcome::Passed => panic!("there is no root"),
             Outcome::Handled(event) => event,
         };
         // What P7 promises of whatever was let in.

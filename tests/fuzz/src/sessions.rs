@@ -5,7 +5,7 @@
 use arbitrary::Unstructured;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
-use thc_protocol::aggregator::{Endpoint, JobConfig};
+use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Join, Kind, Leave, Shares, Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
@@ -29,6 +29,7 @@ fn job(workers: u8, quorum: u8) -> StaticJob {
             data_slots,
             norm_slots,
             tables: vec![id],
+            level: Level::Only,
         },
         welcome: Welcome {
             session: Cookie(0),
@@ -55,7 +56,9 @@ fn job(workers: u8, quorum: u8) -> StaticJob {
             credit: 0,
             features: 0,
             shares: Shares::NONE,
+            rack: None,
         },
+        root: None,
     }
 }
 
@@ -211,7 +214,7 @@ impl World {
             Kind::Join => {
                 let fingerprint = if input.arbitrary()? { self.job.welcome.fingerprint() } else { 0 };
                 let definitions = input.int_in_range(4..=5)?;
-                Join { nonce, session, fingerprint, definitions }.to_bytes().to_vec()
+                Join { nonce, session, ends: false, fingerprint, definitions }.to_bytes().to_vec()
             }
             _ => input.bytes(input.len().min(16))?.to_vec(),
         };
@@ -263,6 +266,7 @@ impl World {
                 }
                 Action::Remove(_) => assert!(self.installed.take().is_some(), "nothing to remove"),
                 Action::Send(to, packet) => self.answer(to, &packet),
+                Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
             }
         }
         if !honest && calm {
@@ -293,6 +297,7 @@ impl World {
                 Some(
                     JoinEvent::Reforming(_) | JoinEvent::Changed(_) | JoinEvent::Bye | JoinEvent::Failed(_),
                 ) => process.session = None,
+                Some(JoinEvent::PendingRacks(..)) => panic!("there are no racks"),
                 Some(JoinEvent::Pending(..)) | None => {}
             }
         }

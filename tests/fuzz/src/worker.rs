@@ -51,7 +51,7 @@ impl Events for Record {
         assert!(self.normed.insert(call), "norms of {call} twice");
     }
 
-    fn result(&mut self, place: Place, _: u8, sums: &[u8]) {
+    fn result(&mut self, place: Place, _: u16, sums: &[u8]) {
         assert!(matches!(sums.len(), 512 | 1024));
         self.place(place);
     }
@@ -111,6 +111,7 @@ fn parameters(input: &mut Unstructured<'_>) -> arbitrary::Result<Parameters> {
         min_rto: Duration::from_millis(1),
         max_rto: Duration::from_millis(400),
         first_seq: if input.ratio(1, 8)? { (1 << 40) - 16 } else { 0 },
+        rack: None,
     })
 }
 
@@ -262,7 +263,7 @@ fn packet(input: &mut Unstructured<'_>, params: &Parameters, sent: &Sent) -> arb
     };
     let mut header = Header {
         kind,
-        count: if input.ratio(1, 8)? { input.arbitrary()? } else { params.workers },
+        count: if input.ratio(1, 8)? { input.arbitrary()? } else { params.workers.into() },
         worker: if input.arbitrary()? { WorkerId::NONE } else { WorkerId(input.int_in_range(0..=3)?) },
         ..asked
     };

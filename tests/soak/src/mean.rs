@@ -8,7 +8,7 @@ use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, rht};
 use thc_protocol::wire::{Mode, Norm, Welcome};
-use thc_protocol::{Lane, WorkerId};
+use thc_protocol::{Lane, Rank, WorkerId};
 
 /// What one worker puts in.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub enum Output {
     /// The mean, and by worker the error feedback that is left.
     Mean { mean: Vec<f32>, errors: Vec<Option<Vec<f32>>> },
     /// This worker's tensor has something that is not finite.
-    NonFinite(WorkerId),
+    NonFinite(Rank),
 }
 
 /// The numbers of a session.

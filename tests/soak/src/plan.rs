@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::JobConfig;
+use thc_protocol::aggregator::{JobConfig, Level};
 use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{BLOCKS, Form, Mode, Shares, Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId};
@@ -93,6 +93,7 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
             data_slots,
             norm_slots,
             tables: vec![id],
+            level: Level::Only,
         },
         welcome: Welcome {
             session: Cookie(0),
@@ -119,6 +120,8 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
             credit: 0,
             features: 0,
             shares: Shares::NONE,
+            rack: None,
         },
+        root: None,
     }
 }

@@ -173,6 +173,7 @@ impl<K: Kernels> Server<K> {
                     });
                 }
                 Action::Send(to, bytes) => sends.push((to, bytes)),
+                Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
             }
         }
         for (to, bytes) in sends {

@@ -21,13 +21,15 @@ pub fn send(rng: &mut Rng, io: &mut SimIo, workers: &[SocketAddrV4], fingerprint
         cookie: if rng.u8(..4) > 0 { COOKIE } else { Cookie(rng.u32(..)) },
         round: Round(rng.u32(..3)),
         slot: SlotId(rng.u16(..4)),
-        count: rng.u8(..3),
+        count: rng.u16(..3),
     };
     let body = match header.kind {
         Kind::Join => {
             let session = if rng.u8(..4) == 0 { Cookie(rng.u32(..)) } else { Cookie(0) };
             let fingerprint = if rng.bool() { fingerprint } else { 0 };
-            Join { nonce: rng.u64(..), session, fingerprint, definitions: rng.u64(..2) }.to_bytes().to_vec()
+            Join { nonce: rng.u64(..), session, ends: rng.bool(), fingerprint, definitions: rng.u64(..2) }
+                .to_bytes()
+                .to_vec()
         }
         Kind::Leave => Leave { nonce: rng.u64(..) }.to_bytes().to_vec(),
         _ => (0..rng.usize(..40)).map(|_| rng.u8(..)).collect(),

@@ -78,7 +78,7 @@ fn sum(kind: Kind, parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Whether every chunk of a RESULT is the sum of exactly `count` workers.
-fn sound(kind: Kind, parts: &[&Part], count: u8, lanes: &[u8]) -> bool {
+fn sound(kind: Kind, parts: &[&Part], count: u16, lanes: &[u8]) -> bool {
     lanes.chunks(CHUNK).enumerate().all(|(chunk, lanes)| {
         (0u32..1 << parts.len()).filter(|set| set.count_ones() == u32::from(count)).any(|set| {
             let chosen: Vec<&[u8]> = parts
@@ -177,7 +177,7 @@ fn a_packet_lost_between_passes_makes_no_wrong_sum() {
                     assert!(matches!(header.kind, Kind::Result | Kind::RawResult), "{place}");
                     let (job, slot) = (header.job.0, header.slot.0);
                     let placed = plant.jobs.iter().find(|placed| placed.config.job.0 == job).unwrap();
-                    assert_eq!(header.count, placed.config.quorum, "{place}");
+                    assert_eq!(header.count, u16::from(placed.config.quorum), "{place}");
                     let packet = frame[CARRIER..].to_vec();
                     assert!(
                         *seen.entry((job, slot, header.round.0)).or_insert_with(|| packet.clone()) == packet,

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 use switch::Switch;
-use thc_protocol::aggregator::{DropReason, Endpoint, JobConfig, Lookup, Outcome};
+use thc_protocol::aggregator::{DropReason, Endpoint, JobConfig, Level, Lookup, Outcome};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
 use trace::Meaning;
@@ -57,6 +57,7 @@ fn config(job: u16, workers: u8, quorum: u8, slots: (u32, u32), tables: &[u8]) -
         data_slots: slots.0,
         norm_slots: slots.1,
         tables: tables.iter().map(|&id| TableId(id)).collect(),
+        level: Level::Only,
     }
 }
 
@@ -200,6 +201,7 @@ fn segment(
                 match plant.handle(from, &bytes, step.frame.len()) {
                     Outcome::Handled(event) => event.name(),
                     Outcome::Dropped(reason) => reason.name(),
+                    Outcome::Passed => "passed",
                 }
             }
             Meaning::Malformed => {

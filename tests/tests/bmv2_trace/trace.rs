@@ -87,7 +87,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         cookie: job.config.cookie,
         round: Round(round),
         slot: SlotId(slot),
-        count: random.u8(..),
+        count: random.u16(..),
     };
     let mut payload = if norm {
         let value = if random.u8(..40) == 0 {

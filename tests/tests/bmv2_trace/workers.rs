@@ -10,7 +10,7 @@ use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use thc_protocol::aggregator::{Endpoint, JobConfig};
+use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, Registry, StaticJob};
 use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
@@ -80,6 +80,7 @@ impl Host {
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
             tables: welcome.tables.iter().map(|table| table.id).collect(),
+            level: Level::Only,
         };
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
@@ -88,7 +89,7 @@ impl Host {
         // Groups are set once; the rest follows when a session begins.
         plant.jobs = vec![placed(config.clone(), 0, &[])];
         plant.configure_fresh(&switch, &[]);
-        let registry = Registry::new([StaticJob { config, welcome }]);
+        let registry = Registry::new([StaticJob { config, welcome, root: None }]);
         Host { socket, switch, registry, plant, started: Instant::now(), sessions: 0 }
     }
 
@@ -116,6 +117,7 @@ impl Host {
                     self.plant.configure(&self.switch);
                 }
                 Action::Move(..) => panic!("no worker moves"),
+                Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
             }
         }
     }

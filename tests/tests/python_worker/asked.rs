@@ -4,7 +4,7 @@ use super::{python, script, text};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Shard, Sink};
 use thc_protocol::wire::{Ask, FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_tests::{Worker, write_gradient};
@@ -94,6 +94,7 @@ impl Server {
             data_slots: self.says.data_slots,
             norm_slots: self.says.norm_slots,
             tables: vec![table.id],
+            level: Level::Only,
         };
         aggregator.install_job(config).unwrap();
         aggregator.set_member(self.job, WorkerId(0), python).unwrap();

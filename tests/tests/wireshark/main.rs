@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use pcap::Packet;
 use rustix::process::{Pid, Signal, kill_process};
-use thc_protocol::Policy;
 use thc_protocol::wire::{
-    Ask, FLAG_NUDGE, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge, Pending, Refused,
-    Straggler, Welcome,
+    Ask, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge, Pending,
+    Refused, Straggler, Welcome,
 };
+use thc_protocol::{Lane, Policy};
 use thc_tests::{Ps, Worker};
 use thc_transport::{Capture, CaptureConfig, CapturedIo, PacketIo, SimConfig, SimNet};
 
@@ -72,12 +72,16 @@ fn decode(packet: &[u8]) -> Fields {
     let (header, payload) = Header::parse(packet).unwrap();
     let lists = matches!(header.kind, Kind::Welcome | Kind::Description);
     let fits = |form: Form| header.kind.payload_len(form) == payload.len();
-    assert!(lists || Form::ALL.into_iter().any(fits), "{header:?} with {} bytes", payload.len());
+    let sums = [Lane::Bits8, Lane::Bits16];
+    let racks = Form::ALL.into_iter().flat_map(|form| sums.map(|sums| form.in_racks(sums))).flatten();
+    let mut forms = Form::ALL.into_iter().chain(racks.flat_map(|(rack, root)| [rack, root]));
+    assert!(lists || forms.any(fits), "{header:?} with {} bytes", payload.len());
     let mut fields = BTreeMap::from([
         ("thc.version", n(packet[0])),
         ("thc.kind", n(header.kind as u8)),
         ("thc.flags", n(header.flags)),
         ("thc.flags.nudge", n(header.flags & FLAG_NUDGE)),
+        ("thc.flags.root", n(u8::from(header.flags & FLAG_ROOT != 0))),
         ("thc.workers", n(header.num_workers)),
         ("thc.job", n(header.job.0)),
         ("thc.worker", n(header.worker.0)),
@@ -110,6 +114,7 @@ fn decode(packet: &[u8]) -> Fields {
             let join = Join::parse(payload).unwrap();
             fields.insert("thc.join.nonce", n(join.nonce));
             fields.insert("thc.join.session", n(join.session.0));
+            fields.insert("thc.join.ends", n(u32::from(join.ends)));
             fields.insert("thc.join.fingerprint", n(join.fingerprint));
             fields.insert("thc.join.definitions", n(join.definitions));
         }
@@ -148,13 +153,23 @@ fn decode(packet: &[u8]) -> Fields {
                 ("thc.welcome.min_workers", n(welcome.min_workers)),
                 ("thc.welcome.max_workers", n(welcome.max_workers)),
                 ("thc.welcome.credit", n(welcome.credit)),
-                ("thc.welcome.features", n(welcome.features)),
+                ("thc.welcome.features", n(u32::from_be_bytes(*payload[88..].first_chunk().unwrap()))),
                 ("thc.welcome.width", n(first.form.width())),
                 ("thc.welcome.tables", n(welcome.tables.len() as u8 - 1)),
                 ("thc.welcome.shares", n(welcome.shares.as_slice().len() as u8)),
             ]);
         }
         Kind::Bye => {}
+    }
+    if let Some(rack) = Welcome::parse(payload).and_then(|welcome| welcome.rack) {
+        fields.extend([
+            ("thc.welcome.racks", n(rack.racks)),
+            ("thc.welcome.rack", n(rack.rack.0)),
+            ("thc.welcome.all_workers", n(rack.workers)),
+            ("thc.welcome.all_quorum", n(rack.quorum)),
+            ("thc.welcome.first", n(rack.first.0)),
+            ("thc.welcome.layout", n(rack.layout)),
+        ]);
     }
     fields
 }
@@ -273,6 +288,31 @@ fn uncompressed_and_wide_lanes_are_decoded() {
     for kind in [Kind::Raw, Kind::RawResult, Kind::Data, Kind::Result] {
         assert!(kinds.contains(&kind), "{kind:?} in {kinds:?}");
     }
+}
+
+#[test]
+fn racks_and_their_root_are_decoded() {
+    if !tshark::is_here() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let files = ["root.pcap", "rack.pcap"].map(|name| dir.path().join(name));
+    let first = thc_tests::free_ports(2);
+    let [root, rack] = [0, 1].map(|n| std::net::SocketAddrV4::new([127, 0, 0, 1].into(), first + n));
+    let table = ["--racks", "1", "--granularity", "30", "--fraction", "1/32", "--lane", "16", "--pcap"];
+    let _root = Ps::of(root, &[&table[..], &[files[0].to_str().unwrap()]].concat());
+    let (at, file) = (root.to_string(), files[1].to_str().unwrap());
+    let _rack = Ps::of(rack, &[&table[..], &[file, "--rack", "0", "--root", &at]].concat());
+    let end = Worker::start(rack, 0, &["--coordinates", "5000"]).finish();
+    assert_eq!(end.code, Some(0), "{end:?}");
+    for file in &files {
+        let kinds = check_fields(file, &pcap::read(file));
+        for kind in [Kind::Norm, Kind::Data, Kind::Result, Kind::Welcome] {
+            assert!(kinds.contains(&kind), "{kind:?} in {kinds:?}");
+        }
+    }
+    assert!(!tshark::frames(&files[0], "thc.kind == 2 && thc.count == 1", &[]).is_empty());
+    assert!(!tshark::frames(&files[1], "thc.kind == 0x12 && thc.flags.root", &[]).is_empty());
 }
 
 #[test]

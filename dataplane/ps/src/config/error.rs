@@ -116,7 +116,7 @@ pub enum ConfigError {
         /// The job.
         job: u16,
         /// n.
-        workers: u8,
+        workers: u16,
         /// g.
         granularity: u16,
         /// n·g.
@@ -136,7 +136,7 @@ pub enum ConfigError {
         /// The job.
         job: u16,
         /// n.
-        workers: u8,
+        workers: u16,
         /// b.
         bits: u8,
         /// Lane width.

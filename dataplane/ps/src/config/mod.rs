@@ -4,6 +4,7 @@
 mod error;
 mod options;
 mod p4runtime;
+mod racks;
 mod shares;
 mod tables;
 mod text;
@@ -12,6 +13,7 @@ mod tls;
 pub use error::{ConfigError, Place};
 pub use options::{JobOptions, PolicyName, ServerOptions};
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
+pub use racks::RackSize;
 pub use tables::TableOptions;
 pub use text::{Fraction, Interval, Secret, Size};
 pub use tls::{Tls, TlsOptions};
@@ -22,10 +24,11 @@ use std::thread;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use racks::Standing;
 use tables::Known;
 use thc_codec::partition::DEFAULT_BLOCK;
-use thc_protocol::aggregator::{JobConfig, Shard};
-use thc_protocol::session::StaticJob;
+use thc_protocol::aggregator::{JobConfig, Level, Shard};
+use thc_protocol::session::{Root, StaticJob};
 use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Shares, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
 use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
@@ -89,13 +92,15 @@ pub struct JobSetup {
     pub config: JobConfig,
     /// What its workers are told, but for session and nonce.
     pub welcome: Welcome,
+    /// The root, if this server is a rack of the job.
+    pub root: Option<Root>,
 }
 
 impl JobSetup {
     /// As the session registry wants it.
     #[must_use]
     pub fn to_static(&self) -> StaticJob {
-        StaticJob { config: self.config.clone(), welcome: self.welcome }
+        StaticJob { config: self.config.clone(), welcome: self.welcome, root: self.root }
     }
 }
 
@@ -142,7 +147,9 @@ impl ServerOptions {
             Backend::Udp => default_shards(thread::available_parallelism().map_or(1, NonZero::get)),
         };
         // Beside a worker, one thread is enough for a share of the slots.
-        let default = if shares.is_empty() || !pin.is_empty() { default } else { 1 };
+        let standing = self.standing(listen)?;
+        let alone = shares.is_empty() && matches!(standing, Standing::Top);
+        let default = if alone || !pin.is_empty() { default } else { 1 };
         let shards = number(place, "shards", self.shards, default, 1..=MAX_SHARDS)? as u8;
         let shares = match shares.is_empty() {
             true => Shares::NONE,
@@ -190,7 +197,7 @@ impl ServerOptions {
         }
         let mut known = Known::new();
         for (section, job) in self.job.iter().enumerate() {
-            let setup = job.validate(section + 1, shards, shares, &mut known)?;
+            let setup = job.validate(section + 1, shards, shares, standing, &mut known)?;
             let number = setup.config.job;
             if config.jobs.iter().any(|other| other.config.job == number) {
                 return Err(ConfigError::Duplicate { job: number.0 });
@@ -246,6 +253,7 @@ impl JobOptions {
         section: usize,
         shards: u8,
         shares: Shares,
+        standing: Standing,
         known: &mut Known,
     ) -> Result<JobSetup, ConfigError> {
         let missing = |place, key, mend| ConfigError::Missing { place, key, mend };
@@ -253,10 +261,17 @@ impl JobOptions {
         let job = self.job.ok_or_else(|| missing(place, "job", "give the job a number, 0 to 65535"))?;
         let job = number(place, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
         let place = Place::Job(job);
-        let workers = self
-            .workers
-            .ok_or_else(|| missing(place, "workers", "say how many workers the job has, 1 to 64"))?;
-        let workers = number(place, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)? as u8;
+        let layout = self.layout(job, standing, shares != Shares::NONE)?;
+        let (workers, all_workers) = match &layout {
+            Some(layout) => (layout.members(standing).0, layout.racks.total),
+            None => {
+                let workers = self
+                    .workers
+                    .ok_or_else(|| missing(place, "workers", "say how many workers the job has, 1 to 64"))?;
+                let workers = number(place, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)?;
+                (workers as u8, workers as u16)
+            }
+        };
         let cookie = self
             .cookie
             .as_ref()
@@ -276,7 +291,10 @@ impl JobOptions {
             })?,
         };
         let all = u64::from(workers);
-        let quorum = number(place, "quorum", self.quorum, all, 1..=all)? as u8;
+        let quorum = match &layout {
+            Some(layout) => layout.members(standing).1,
+            None => number(place, "quorum", self.quorum, all, 1..=all)? as u8,
+        };
         if shares != Shares::NONE && u64::from(quorum) < all {
             let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
             return Err(ConfigError::Value { place, key: "quorum", value: quorum.to_string(), mend });
@@ -305,16 +323,19 @@ impl JobOptions {
             fraction: self.fraction,
             lane: self.lane,
         };
-        let tables = first.with(&self.tables, job, workers, known)?;
+        let tables =
+            first.with(&self.tables, job, all_workers, layout.as_ref().map(|layout| &layout.racks), known)?;
         let config = JobConfig {
             job: JobId(job),
             cookie: Cookie(cookie),
             workers,
             quorum,
-            skip: JobConfig::may_skip(policy, quorum, workers),
+            skip: JobConfig::may_skip(policy, quorum, workers)
+                || layout.as_ref().is_some_and(racks::Layout::by_quorum),
             data_slots,
             norm_slots,
             tables: tables.iter().map(|table| table.id).collect(),
+            level: layout.as_ref().map_or(Level::Only, |layout| layout.level(standing)),
         };
         config.check()?;
         let welcome = Welcome {
@@ -334,6 +355,11 @@ impl JobOptions {
             credit: 0,
             features: 0,
             shares,
+            rack: None,
+        };
+        let (welcome, root) = match &layout {
+            Some(layout) => layout.welcome(standing, &welcome),
+            None => (welcome, None),
         };
         let length = welcome.to_bytes().len();
         if length > MAX_PACKET - HEADER_LEN {
@@ -341,7 +367,7 @@ impl JobOptions {
             let mend = "what workers are told does not fit a packet, leave some out".to_owned();
             return Err(ConfigError::Value { place, key: "tables", value, mend });
         }
-        Ok(JobSetup { config, welcome })
+        Ok(JobSetup { config, welcome, root })
     }
 }
 

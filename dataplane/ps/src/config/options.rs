@@ -11,6 +11,7 @@ use thc_transport::{DpdkOptions, IoName, LossyConfig};
 
 use super::error::ConfigError;
 use super::p4runtime::P4RuntimeOptions;
+use super::racks::RackSize;
 use super::tables::TableOptions;
 use super::text::{Fraction, Interval, Secret, Size};
 use super::tls::TlsOptions;
@@ -33,6 +34,12 @@ pub struct ServerOptions {
     /// Where all shares are, this one among them, in order; on every share the same
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
     pub shares: Option<Vec<String>>,
+    /// Be this rack, from 0 on, of the root: sums of this server's workers go up to it, and results come down
+    #[arg(long, value_name = "NUMBER", help_heading = "Server")]
+    pub rack: Option<u64>,
+    /// Where the rack's root is
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
+    pub root: Option<String>,
     /// Receive buffer of each port [default: 8MiB]
     #[arg(long, value_name = "BYTES", help_heading = "Server")]
     pub recv_buffer: Option<Size>,
@@ -99,12 +106,16 @@ pub struct JobOptions {
     /// The secret with which workers join, 32 bits, as 0x1234abcd or decimal
     #[arg(long, value_name = "NUMBER", env = "THC_COOKIE", hide_env_values = true, help_heading = "Job")]
     pub cookie: Option<Secret>,
-    /// How many workers the job has, 1 to 64
+    /// How many workers the job has, 1 to 64; with racks they say it
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub workers: Option<u64>,
     /// How many workers complete a sum [default: all]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub quorum: Option<u64>,
+    /// Workers of each rack, such as 8,8, or 7/8,7/8 for a quorum of 7 in each; the same at the root and at every rack. Without
+    /// --rack this server is the root
+    #[arg(long, value_name = "WORKERS,…", value_delimiter = ',', help_heading = "Job")]
+    pub racks: Option<Vec<RackSize>>,
     /// Bit budget b: bits per coordinate sent up, 1 to 4 or 8 [default: 4]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub bits: Option<u64>,
@@ -212,7 +223,7 @@ impl ServerOptions {
         server: ServerOptions,
         job: JobOptions,
     ) -> Result<ServerOptions, ConfigError> {
-        lay_over!(server, self: listen, shards, share, shares, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
+        lay_over!(server, self: listen, shards, share, shares, rack, root, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
                   stats_interval, stats_json, pcap, pcap_limit, io, faults);
         self.dpdk = server.dpdk.over(self.dpdk);
         if let Some(p4runtime) = server.p4runtime {
@@ -249,6 +260,7 @@ impl JobOptions {
             cookie,
             workers,
             quorum,
+            racks,
             bits,
             granularity,
             fraction,
@@ -265,6 +277,7 @@ impl JobOptions {
         let numbers = [job, workers, quorum, bits, granularity, table, lane, data_slots, norm_slots, block];
         numbers.iter().all(|number| number.is_none())
             && tables.is_empty()
+            && racks.is_none()
             && cookie.is_none()
             && fraction.is_none()
             && policy.is_none()
@@ -276,7 +289,7 @@ impl JobOptions {
         if !over.tables.is_empty() {
             self.tables = over.tables;
         }
-        lay_over!(over, self: job, cookie, workers, quorum, bits, granularity, fraction, table, lane, data_slots,
+        lay_over!(over, self: job, cookie, workers, quorum, racks, bits, granularity, fraction, table, lane, data_slots,
                   norm_slots, block, policy, deadline, seed);
     }
 }

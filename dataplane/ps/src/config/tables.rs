@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
-use thc_protocol::aggregator::Lookup;
+use thc_protocol::aggregator::{Lookup, Racks};
 use thc_protocol::wire::{Form, MAX_TABLES, Table};
 use thc_protocol::{Lane, TableId};
 
@@ -73,7 +73,8 @@ impl TableOptions {
         &self,
         more: &[TableOptions],
         job: u16,
-        workers: u8,
+        workers: u16,
+        racks: Option<&Racks>,
         known: &mut Known,
     ) -> Result<Vec<Table>, ConfigError> {
         let place = Place::Job(job);
@@ -84,7 +85,7 @@ impl TableOptions {
         }
         let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
         for options in [self].into_iter().chain(more) {
-            let table = options.solve(job, workers)?;
+            let table = options.solve(job, workers, racks)?;
             let lookup = Lookup::from(&table);
             let given = options.table.or((tables.is_empty()).then(|| default_table(job)));
             let free = |id: &u64| {
@@ -110,10 +111,12 @@ impl TableOptions {
     }
 
     /// The table as told, or the best for so many workers; without a number.
-    fn solve(&self, job: u16, workers: u8) -> Result<Table, ConfigError> {
+    fn solve(&self, job: u16, workers: u16, racks: Option<&Racks>) -> Result<Table, ConfigError> {
         let place = Place::Job(job);
         let given = self.bits.unwrap_or(DEFAULT_BITS);
-        let default = if given == 8 { 16 } else { 8 };
+        // In racks there may be any number of workers.
+        let narrow = racks.is_none() || u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
+        let default = if given == 8 || !narrow { 16 } else { 8 };
         let lane = self.lane.unwrap_or(default);
         let value = |key, value: u64, mend: &str| ConfigError::Value {
             place,
@@ -128,7 +131,10 @@ impl TableOptions {
         let width = u8::try_from(lane).ok().and_then(Lane::from_bits);
         let width = width.ok_or_else(|| value("lane", lane, "use 4, 8 or 16"))?;
         let form = Form::new(bits, width).ok_or_else(|| value("lane", lane, "bits = 8 needs lane = 16"))?;
-        let table = self.lookup(job, workers, bits, width)?;
+        if racks.is_some() && width == Lane::Bits4 {
+            return Err(value("lane", lane, "racks need lanes of 8 or 16 bits"));
+        }
+        let table = self.lookup(job, workers, racks, bits, width)?;
         Ok(Table {
             id: TableId(0),
             bits,
@@ -140,7 +146,14 @@ impl TableOptions {
         })
     }
 
-    fn lookup(&self, job: u16, workers: u8, bits: u8, lane: Lane) -> Result<LookupTable, ConfigError> {
+    fn lookup(
+        &self,
+        job: u16,
+        workers: u16,
+        racks: Option<&Racks>,
+        bits: u8,
+        lane: Lane,
+    ) -> Result<LookupTable, ConfigError> {
         let place = Place::Job(job);
         let missing = |key| ConfigError::Missing {
             place,
@@ -156,6 +169,14 @@ impl TableOptions {
             (Some(_), None) => return Err(missing("fraction")),
             (None, Some(_)) => return Err(missing("granularity")),
             (None, None) => {
+                // Sums of racks in 8 bits, where that leaves a table at all (P34).
+                let narrow = racks.filter(|_| lane == Lane::Bits16).and_then(|racks| {
+                    let most = u32::from(racks.largest).max((255 * u32::from(workers)).div_ceil(65535));
+                    choose(bits, 8, most).ok().filter(|_| bits < 8)
+                });
+                if let Some(choice) = narrow {
+                    return Ok(choice.table);
+                }
                 return choose(bits, lane.bits(), u32::from(workers)).map(|choice| choice.table).map_err(
                     |cause| match cause {
                         CodecError::LaneTooNarrow { .. } => {

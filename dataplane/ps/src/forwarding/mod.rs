@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thc_protocol::JobId;
-use thc_protocol::aggregator::ConfigError;
+use thc_protocol::aggregator::{ConfigError, Level};
 
 pub use program::{Counter, CounterKind, Field, Program, Table, set_forms};
 pub use rows::StaticRows;
@@ -35,6 +35,8 @@ pub struct Forwarding {
     /// Bytes that jobs may take.
     memory_limit: usize,
     told: View,
+    /// What static jobs are below or above, which no row says.
+    levels: BTreeMap<JobId, Level>,
     /// What tables are in the slots of `told`.
     used: view::Used,
     /// Jobs whose row was away since the shards were told.
@@ -59,6 +61,7 @@ impl SharedForwarding {
             store: Arc::default(),
             memory_limit,
             told: View::default(),
+            levels: BTreeMap::new(),
             used: view::Used::default(),
             renewed: BTreeSet::new(),
             shards,
@@ -103,6 +106,11 @@ impl Forwarding {
         Arc::make_mut(&mut self.store).exchange(change)
     }
 
+    /// What this server is in a job, from the next [`Self::commit`] on.
+    pub fn set_level(&mut self, job: JobId, level: Level) {
+        self.levels.insert(job, level);
+    }
+
     /// Whether the rows make sense together; `job` is named if memory is short.
     ///
     /// # Errors
@@ -114,7 +122,7 @@ impl Forwarding {
             used: &self.used,
             renewed: &self.renewed,
         };
-        view::check(self.program, &self.store, &held, job)
+        view::check(self.program, &self.store, &self.levels, &held, job)
     }
 
     /// Takes everything back to what it was at `store`, when the shards were told last.
@@ -144,7 +152,7 @@ impl Forwarding {
     /// Whether they have; if not, the server is about to stop.
     #[must_use]
     pub fn commit(&mut self) -> bool {
-        let new = View::of(self.program, &self.store);
+        let new = View::of(self.program, &self.store, &self.levels);
         let changes = self.told.changes_to(&new, &std::mem::take(&mut self.renewed));
         for view in &changes.jobs {
             let job = view.config.job;

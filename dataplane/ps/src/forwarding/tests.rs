@@ -3,7 +3,7 @@
 
 use super::view::{Held, Place, Used, check, control_kinds};
 use super::*;
-use thc_protocol::aggregator::{Endpoint, JobConfig, Lookup};
+use thc_protocol::aggregator::{Endpoint, JobConfig, Level, Lookup};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, Lane, TableId, WorkerId};
 
@@ -21,6 +21,7 @@ fn config(workers: u8) -> JobConfig {
         data_slots: 16,
         norm_slots: 4,
         tables: vec![TableId(3)],
+        level: Level::Only,
     }
 }
 
@@ -41,7 +42,7 @@ fn session() -> Store {
 }
 
 fn view(store: &Store) -> View {
-    View::of(Program::get(), store)
+    View::of(Program::get(), store, &BTreeMap::new())
 }
 
 fn changes(from: &View, to: &View) -> Changes {
@@ -129,7 +130,7 @@ fn tables_come_and_go_under_a_job() {
     let none = BTreeSet::new();
     let checked = |store: &Store, renewed: &BTreeSet<JobId>| {
         let held = Held { memory: (1 << 20, 1), told: &told, used: &used, renewed };
-        check(Program::get(), store, &held, None)
+        check(Program::get(), store, &BTreeMap::new(), &held, None)
     };
     // Neither other values nor none, unless the job goes in between.
     let held = store.exchange(StaticRows::default().table(TableId(3), &other));
@@ -188,7 +189,7 @@ fn rows_must_fit_together() {
     let (told, used, renewed) = (View::default(), Used::default(), BTreeSet::new());
     let checked = |store: &Store, memory| {
         let held = Held { memory: (memory, 3), told: &told, used: &used, renewed: &renewed };
-        check(program, store, &held, Some(JOB))
+        check(program, store, &BTreeMap::new(), &held, Some(JOB))
     };
     let mut store = session();
     assert_eq!(checked(&store, limit), Ok(()));

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels, Lookup};
+use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels, Level, Lookup};
 use thc_protocol::wire::{Form, Kind};
 use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
 
 use super::program::Program;
 use super::store::{Entry, Store};
+
+/// What an aggregator is in its jobs, where that is not the only one.
+pub type Levels = BTreeMap<JobId, Level>;
 
 /// A worker's place in a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,13 +142,13 @@ impl Changes {
 impl View {
     /// What these rows mean.
     #[must_use]
-    pub fn of(program: &Program, store: &Store) -> View {
+    pub fn of(program: &Program, store: &Store, levels: &Levels) -> View {
         let tables = store.rows(program.known.lookup);
         let tables =
             tables.filter_map(|(key, entry)| Some((key[0] as u8, lookup(program, entry)?))).collect();
         let mut jobs = BTreeMap::new();
         for (key, row) in store.rows(program.known.jobs) {
-            let config = config(program, store, key[0], row);
+            let config = config(program, store, levels, key[0], row);
             let group = store.group(program.param(row, "group") as u32);
             let copies: Vec<u32> =
                 group.map_or(&[][..], |g| &g.replicas).iter().map(|r| r.instance).collect();
@@ -216,13 +219,14 @@ pub struct Held<'a> {
 pub fn check(
     program: &Program,
     store: &Store,
+    levels: &Levels,
     held: &Held<'_>,
     job: Option<JobId>,
 ) -> Result<(), ConfigError> {
     let (memory, shards) = held.memory;
     let mut needs = BTreeMap::new();
     for (key, row) in store.rows(program.known.jobs) {
-        let config = config(program, store, key[0], row);
+        let config = config(program, store, levels, key[0], row);
         config.check()?;
         let told = held.told.jobs.get(&config.job).filter(|_| !held.renewed.contains(&config.job));
         let epoch = program.param(row, "epoch") as u32;
@@ -248,7 +252,7 @@ pub fn check(
     Ok(())
 }
 
-fn config(program: &Program, store: &Store, job: u128, row: &Entry) -> JobConfig {
+fn config(program: &Program, store: &Store, levels: &Levels, job: u128, row: &Entry) -> JobConfig {
     let param = |name| program.param(row, name);
     let job = JobId(job as u16);
     let known = program.known;
@@ -264,6 +268,7 @@ fn config(program: &Program, store: &Store, job: u128, row: &Entry) -> JobConfig
         data_slots: param("data_slots") as u32,
         norm_slots: param("norm_slots") as u32,
         tables: tables.map(|table| TableId(table as u8)).collect(),
+        level: levels.get(&job).copied().unwrap_or_default(),
     }
 }
 

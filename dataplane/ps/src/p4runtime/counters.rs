@@ -177,7 +177,7 @@ impl Counters {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
+    use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
     use thc_protocol::wire::{Header, Kind};
     use thc_protocol::{Cookie, JobId, Round, SlotId, TableId};
 
@@ -202,6 +202,7 @@ mod tests {
             data_slots: 2,
             norm_slots: 2,
             tables: Vec::new(),
+            level: Level::Only,
         };
         aggregator.install_job(config).unwrap();
         aggregator.set_member(JobId(7), WorkerId(0), at).unwrap();

@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
 use thc_protocol::aggregator::{
-    Aggregator, DropReason, Endpoint, Event, JobConfig, JobCounters, Scalar, Shard, Sink, WorkerCounters,
+    Aggregator, DropReason, Endpoint, Event, JobConfig, JobCounters, Level, Scalar, Shard, Sink,
+    WorkerCounters,
 };
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Header, Kind, Mode, Norm, Welcome};
@@ -258,6 +259,7 @@ impl Model {
                 data_slots: welcome.data_slots,
                 norm_slots: welcome.norm_slots,
                 tables: welcome.tables.iter().map(|table| table.id).collect(),
+                level: Level::Only,
             };
             shard.install_job(config).unwrap();
             for worker in workers {

@@ -43,7 +43,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
     let share = plan.share.clone().map(Server::start).transpose()?;
     let group = Group::join(config)?;
-    let workers = group.parameters()?.workers;
+    let workers = group.parameters()?.all_workers();
     let (job, worker) = (group.job(), group.worker());
     match &plan.group.controller {
         Some(controller) => tracing::info!("joined {} as worker {worker} of {workers}", controller.url),
@@ -191,7 +191,7 @@ fn progress(repeat: u32) -> ProgressBar {
 
 fn report(
     plan: &Plan,
-    (job, worker, workers): (u16, u8, u8),
+    (job, worker, workers): (u16, u8, u16),
     coordinates: usize,
     times: &[Duration],
     stats: &Stats,

@@ -282,7 +282,7 @@ impl Active {
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     packed: Vec<Vec<u8>>,
-    sums: Vec<(Vec<u8>, Vec<u8>)>,
+    sums: Vec<(Vec<u8>, Vec<u16>)>,
     work: Vec<Buffer>,
 }
 
@@ -448,7 +448,7 @@ pub(super) struct CallEvents<'a, 'd> {
 
 impl CallEvents<'_, '_> {
     /// The results of one packet of indices, or that there will be none (`count` 0).
-    fn absorb(&mut self, place: Place, count: u8, sums: &[u8]) {
+    fn absorb(&mut self, place: Place, count: u16, sums: &[u8]) {
         let Calls { first, queue, shelf, .. } = &mut *self.calls;
         let index = place.call.checked_sub(*first).and_then(|index| usize::try_from(index).ok());
         let Some(active) = index.and_then(|index| queue.get_mut(index)) else { return };
@@ -536,7 +536,7 @@ impl Events for CallEvents<'_, '_> {
         }
     }
 
-    fn result(&mut self, place: Place, count: u8, sums: &[u8]) {
+    fn result(&mut self, place: Place, count: u16, sums: &[u8]) {
         if self.is_raw(place) {
             self.write(place, |compressor, at, x| read_raw(sums, count, compressor.raw_scale(at.norm), x));
         } else {

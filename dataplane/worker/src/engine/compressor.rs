@@ -14,9 +14,9 @@ use thc_codec::rounding::Rounding;
 use thc_codec::signs::{self, SignKey};
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, rht};
-use thc_protocol::wire::{Choice, Form, Norm, RAW_WORDS, Table, Welcome};
+use thc_protocol::wire::{Choice, FEATURE_ROOT, Form, Norm, RAW_WORDS, Table, Welcome};
 use thc_protocol::worker::Place;
-use thc_protocol::{Lane, TableId, WorkerId};
+use thc_protocol::{Lane, Rank, TableId, WorkerId};
 
 /// t_p of usable tables: with it every norm gives a normal range for every d, and estimates whose norm is finite (P5).
 const T_P: std::ops::RangeInclusive<f64> = 1.0 / 65536.0..=38.0;
@@ -30,8 +30,9 @@ pub(super) struct Compressor {
     coders: Vec<Coder>,
     /// log₂ of the coordinates of a full partition (P4).
     pub block: u8,
-    workers: u8,
-    worker: WorkerId,
+    /// Workers of the job, and which of them this is, over all racks.
+    workers: u16,
+    rank: Rank,
     job_seed: u64,
     private_seed: u64,
 }
@@ -87,7 +88,7 @@ impl Measured {
 }
 
 impl Coder {
-    fn new(told: &Table, workers: u8) -> Result<Coder, WorkerError> {
+    fn new(told: &Table, workers: u16) -> Result<Coder, WorkerError> {
         let unusable = |reason: String| WorkerError::Unusable { reason };
         let &Table { id, bits, form, granularity, fraction, t_p, values } = told;
         let identity: Vec<u8> = (0..=u8::MAX).collect();
@@ -128,6 +129,15 @@ impl Compressor {
         seed: Option<u64>,
     ) -> Result<Compressor, WorkerError> {
         let unusable = |reason: String| WorkerError::Unusable { reason };
+        if welcome.features == FEATURE_ROOT {
+            return Err(unusable(
+                "it is the root of racks, which workers do not join: give the address of a rack".to_owned(),
+            ));
+        }
+        let (workers, rank) = match welcome.rack {
+            Some(rack) => (rack.workers, Rank(rack.first.0 + u16::from(worker.0))),
+            None => (workers.into(), worker.into()),
+        };
         if welcome.features != 0 {
             return Err(unusable(format!(
                 "it needs features {:#x} that this build does not know: install a newer one",
@@ -140,9 +150,9 @@ impl Compressor {
             coders: coders?,
             block: welcome.block,
             workers,
-            worker,
+            rank,
             job_seed: welcome.job_seed,
-            private_seed: seed.unwrap_or_else(|| private_seed(welcome.job_seed, worker)),
+            private_seed: seed.unwrap_or_else(|| private_seed(welcome.job_seed, rank)),
         })
     }
 
@@ -200,7 +210,7 @@ impl Compressor {
     /// The value of the NORM of a partition whose norm is `value` (P5, P19).
     pub fn told(&self, value: f32) -> u32 {
         if value.is_nan() || value > f32::from_bits(Norm::MAX) {
-            Norm::non_finite(self.worker)
+            Norm::non_finite(self.rank)
         } else if value < f32::from_bits(Norm::MIN) {
             0
         } else {
@@ -295,7 +305,7 @@ impl Compressor {
     pub fn finish(
         &self,
         (call, at): (u64, &Measured),
-        counts: &[u8],
+        counts: &[u16],
         sums: &[u8],
         next: &[f32],
         work: &mut [f32],
@@ -311,7 +321,7 @@ impl Compressor {
                 Lane::Bits16 => block.decompress16(sums, count, work, out),
             };
         }
-        let estimate = |counts: &[u8], sums: &[u8], x: &mut [f32]| {
+        let estimate = |counts: &[u16], sums: &[u8], x: &mut [f32]| {
             let count = u32::from(counts[0]);
             let granularity = block.quantizer.granularity();
             match form.lane() {
@@ -358,7 +368,7 @@ impl Compressor {
     ///
     /// # Errors
     /// As [`Self::finish`].
-    pub fn estimate(&self, at: &Measured, count: u8) -> Result<Estimate, CodecError> {
+    pub fn estimate(&self, at: &Measured, count: u16) -> Result<Estimate, CodecError> {
         if at.norm == 0 || count == 0 {
             return Ok(Estimate::default());
         }
@@ -392,7 +402,7 @@ impl Compressor {
     }
 
     fn raw_bits(&self) -> i32 {
-        30 - (u8::BITS - (self.workers.max(1) - 1).leading_zeros()) as i32
+        30 - (u16::BITS - (self.workers.max(1) - 1).leading_zeros()) as i32
     }
 }
 
@@ -429,12 +439,12 @@ fn write_words(x: impl IntoIterator<Item = f32>, scale: f64, limit: f64, words: 
 }
 
 /// What sums of so many workers are multiplied by (P32).
-fn raw_factor(count: u8, scale: f64) -> f64 {
+fn raw_factor(count: u16, scale: f64) -> f64 {
     1.0 / (scale * f64::from(count))
 }
 
 /// Reads the mean out of a RAW_RESULT; `out` is what of the packet's 256 coordinates exists.
-pub(super) fn read_raw(sums: &[u8], count: u8, scale: f64, out: &mut [f32]) {
+pub(super) fn read_raw(sums: &[u8], count: u16, scale: f64, out: &mut [f32]) {
     let factor = raw_factor(count, scale);
     for (value, word) in out.iter_mut().zip(sums.chunks_exact(4)) {
         *value = (f64::from(i32::from_be_bytes([word[0], word[1], word[2], word[3]])) * factor) as f32;
@@ -442,8 +452,8 @@ pub(super) fn read_raw(sums: &[u8], count: u8, scale: f64, out: &mut [f32]) {
 }
 
 /// A seed that only this worker uses, the same in every run.
-fn private_seed(job_seed: u64, worker: WorkerId) -> u64 {
-    job_seed.wrapping_add((u64::from(worker.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+fn private_seed(job_seed: u64, rank: Rank) -> u64 {
+    job_seed.wrapping_add((u64::from(rank.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 #[cfg(test)]
@@ -485,6 +495,7 @@ mod tests {
             credit: 0,
             features: 0,
             shares: Shares::NONE,
+            rack: None,
         };
         Compressor::new(&welcome, workers, WorkerId(0), None)
     }
@@ -524,7 +535,7 @@ mod tests {
                 assert!(sums[0] >= 1 << 28, "{workers} workers, {max:e}: bits are wasted: {sums:?}");
                 let bytes: Vec<u8> = sums.iter().flat_map(|&sum| (sum as i32).to_be_bytes()).collect();
                 let mut mean = [0.0; 3];
-                read_raw(&bytes, workers, scale, &mut mean);
+                read_raw(&bytes, workers.into(), scale, &mut mean);
                 for (got, want) in mean.iter().zip([max, -max, max / 3.0]) {
                     assert!((got - want).abs() <= max * 2f32.powi(-22), "{got:e} {want:e}");
                 }

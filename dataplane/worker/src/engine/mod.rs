@@ -480,7 +480,7 @@ impl<I: PacketIo> Engine<I> {
             Some(JoinEvent::Reforming(worker)) => self.worker.fail(SessionError::Reforming { worker }),
             Some(JoinEvent::Changed(change)) => self.worker.fail(SessionError::Changed { change }),
             Some(JoinEvent::Failed(error)) => return Err(error.into()),
-            Some(JoinEvent::Pending(..) | JoinEvent::Bye) | None => {}
+            Some(JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye) | None => {}
         }
         Ok(got)
     }

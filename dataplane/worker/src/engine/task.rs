@@ -13,7 +13,7 @@ use thc_protocol::wire::Choice;
 #[derive(Debug)]
 pub(super) struct Sums {
     pub bytes: Bytes,
-    pub counts: Vec<u8>,
+    pub counts: Vec<u16>,
 }
 
 /// Where the error feedback of a group is, before the call and after it.

@@ -14,7 +14,7 @@ fn nan_fails_everywhere_and_the_next_call_succeeds() {
     let before = data.clone();
     for outcome in world.allreduce(&mut data, &[CallOptions::default(); 3], |_, _| {}) {
         let Err(WorkerError::Call(CallError::NonFinite { worker })) = outcome else { panic!("{outcome:?}") };
-        assert_eq!(worker, WorkerId(1));
+        assert_eq!(worker, WorkerId(1).into());
     }
     assert_eq!(data[0], before[0], "a failed call leaves the data alone");
     let mut data = gradients(3, 10_000, 2);

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Joiners, Registry, StaticJob};
 use thc_protocol::wire::{Form, Shares, Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
@@ -140,6 +140,7 @@ impl Ps {
                         self.aggregator.remove_job(job);
                     }
                     Action::Send(to, bytes) => self.io.send_run(to, &bytes, bytes.len()).unwrap(),
+                    Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
                 }
             }
         }
@@ -159,6 +160,7 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             data_slots: 64,
             norm_slots: 8,
             tables: vec![TableId(3)],
+            level: Level::Only,
         },
         welcome: Welcome {
             session: Cookie(0),
@@ -185,7 +187,9 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             credit: 0,
             features: 0,
             shares: Shares::NONE,
+            rack: None,
         },
+        root: None,
     }
 }
 

@@ -1,0 +1,258 @@
+//! The keys `rack`, `root` and `racks`: a server as a rack below a root, or as the root of racks (P34 to P38).
+
+use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs, UdpSocket};
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde::de::Error as _;
+use thc_protocol::aggregator::{Endpoint, Level, Racks};
+use thc_protocol::session::Root;
+use thc_protocol::wire::{FEATURE_ROOT, Rack, Welcome, rack_layout};
+use thc_protocol::{MAX_WORKERS, Rank, WorkerId};
+
+use super::{ConfigError, JobOptions, Place, ServerOptions};
+
+/// Workers of a rack, and how many of them complete a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RackSize {
+    /// How many.
+    pub workers: u64,
+    /// The quorum.
+    pub quorum: u64,
+}
+
+impl FromStr for RackSize {
+    type Err = String;
+
+    /// `8`, or `7/8` for a quorum of 7 of 8.
+    fn from_str(text: &str) -> Result<RackSize, String> {
+        let wrong =
+            || format!("{text:?} is no rack: write 8 for 8 workers, or 7/8 for 8 of whom 7 complete a sum");
+        let (quorum, workers) = text.split_once('/').unwrap_or((text, text));
+        let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
+        Ok(RackSize { workers: number(workers)?, quorum: number(quorum)? })
+    }
+}
+
+impl<'de> Deserialize<'de> for RackSize {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<RackSize, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(from)? {
+            Written::Number(workers) => Ok(RackSize { workers, quorum: workers }),
+            Written::Text(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
+/// Where a server stands in all its jobs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Standing {
+    /// Alone, or as the root of jobs that have racks.
+    Top,
+    /// As a rack of this number, below this root.
+    Rack(u8, SocketAddrV4),
+}
+
+/// The racks of a job.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    sizes: Vec<(u8, u8)>,
+    /// As aggregators know them.
+    pub racks: Racks,
+}
+
+impl ServerOptions {
+    /// What `rack` and `root` say; `listen` is where this server is.
+    pub(super) fn standing(&self, listen: SocketAddrV4) -> Result<Standing, ConfigError> {
+        let place = Place::Server;
+        let (rack, root) = match (self.rack, &self.root) {
+            (None, None) => return Ok(Standing::Top),
+            (Some(rack), Some(root)) => (rack, root),
+            (Some(_), None) => {
+                let mend = "say where the root is, such as 10.0.0.1:9000";
+                return Err(ConfigError::Missing { place, key: "root", mend });
+            }
+            (None, Some(_)) => {
+                let mend = "say which of the root's racks this server is, from 0 on";
+                return Err(ConfigError::Missing { place, key: "rack", mend });
+            }
+        };
+        let wrong = |key, value: String, mend: &str| {
+            Err(ConfigError::Value { place, key, value, mend: mend.to_owned() })
+        };
+        if rack >= MAX_WORKERS as u64 {
+            return wrong("rack", rack.to_string(), "a root has at most 64 racks, 0 to 63");
+        }
+        if self.p4runtime.is_some() {
+            return wrong(
+                "rack",
+                rack.to_string(),
+                "a controller knows no racks, leave rack out or p4runtime",
+            );
+        }
+        if self.shares.is_some() {
+            return wrong("rack", rack.to_string(), "racks have no shares, leave out rack or shares");
+        }
+        let found = root.to_socket_addrs().ok().and_then(|mut found| {
+            found.find_map(|at| match at {
+                SocketAddr::V4(at) => Some(at),
+                SocketAddr::V6(_) => None,
+            })
+        });
+        let Some(at) = found.filter(|at| at.port() != 0 && !at.ip().is_unspecified()) else {
+            return wrong(
+                "root",
+                format!("{root:?}"),
+                "write an IPv4 address or a name with a port, such as 10.0.0.1:9000",
+            );
+        };
+        let here = *at.ip() == *listen.ip() || (listen.ip().is_unspecified() && is_own(at));
+        if here && at.port() == listen.port() {
+            return wrong(
+                "root",
+                at.to_string(),
+                "that is where this rack listens itself, give the address of another server",
+            );
+        }
+        if self.shards.is_some_and(|shards| shards != 1) {
+            let value = self.shards.unwrap_or(1).to_string();
+            return wrong("shards", value, "a rack has one port, give 1 or leave it out");
+        }
+        Ok(Standing::Rack(rack as u8, at))
+    }
+}
+
+/// Whether an address is this host's.
+fn is_own(at: SocketAddrV4) -> bool {
+    UdpSocket::bind((*at.ip(), 0)).is_ok()
+}
+
+impl JobOptions {
+    /// The job's racks, if it has any.
+    pub(super) fn layout(
+        &self,
+        job: u16,
+        standing: Standing,
+        shares: bool,
+    ) -> Result<Option<Layout>, ConfigError> {
+        let place = Place::Job(job);
+        let wrong = |key, value: String, mend: String| Err(ConfigError::Value { place, key, value, mend });
+        let Some(sizes) = &self.racks else {
+            return match standing {
+                Standing::Top => Ok(None),
+                Standing::Rack(..) => {
+                    let mend = "a rack's jobs name all racks of the root, such as racks = [8, 8]";
+                    Err(ConfigError::Missing { place, key: "racks", mend })
+                }
+            };
+        };
+        let most = MAX_WORKERS as u64;
+        if sizes.is_empty() || sizes.len() > MAX_WORKERS {
+            return wrong(
+                "racks",
+                format!("a list of {}", sizes.len()),
+                "a root has 1 to 64 racks".to_owned(),
+            );
+        }
+        for (rack, &RackSize { workers, quorum }) in sizes.iter().enumerate() {
+            if workers == 0 || workers > most {
+                let mend = "an aggregator has 1 to 64 members".to_owned();
+                return wrong("racks", format!("{workers} workers in rack {rack}"), mend);
+            }
+            if quorum == 0 || quorum > workers {
+                let mend = format!("the quorum of {workers} workers is 1 to {workers}");
+                return wrong("racks", format!("{quorum}/{workers} in rack {rack}"), mend);
+            }
+        }
+        let sizes: Vec<(u8, u8)> = sizes.iter().map(|size| (size.workers as u8, size.quorum as u8)).collect();
+        let total = sizes.iter().map(|&(workers, _)| u16::from(workers)).sum::<u16>();
+        if let Standing::Rack(rack, _) = standing
+            && usize::from(rack) >= sizes.len()
+        {
+            let mend = format!("rack is {rack}, and the last of {} is {}", sizes.len(), sizes.len() - 1);
+            return wrong("racks", format!("a list of {}", sizes.len()), mend);
+        }
+        if self.workers.is_some_and(|workers| workers != u64::from(total)) {
+            let mend = format!("racks have {total} workers together, leave workers out");
+            return wrong("workers", self.workers.unwrap_or(0).to_string(), mend);
+        }
+        if let Some(quorum) = self.quorum {
+            let mend = "racks have a quorum each: write 7/8 in racks for 7 of 8".to_owned();
+            return wrong("quorum", quorum.to_string(), mend);
+        }
+        if shares {
+            let mend = "racks have no shares, leave out racks or shares".to_owned();
+            return wrong("racks", format!("a list of {}", sizes.len()), mend);
+        }
+        let largest = sizes.iter().map(|&(workers, _)| workers).max().unwrap_or(0);
+        let racks = Racks { count: sizes.len() as u8, largest, total };
+        Ok(Some(Layout { sizes, racks }))
+    }
+}
+
+impl Layout {
+    /// Members of this server, and how many of them complete a slot.
+    pub fn members(&self, standing: Standing) -> (u8, u8) {
+        match standing {
+            Standing::Top => (self.racks.count, self.racks.count),
+            Standing::Rack(rack, _) => self.sizes[usize::from(rack)],
+        }
+    }
+
+    /// Whether workers may go on without somebody of theirs.
+    pub fn by_quorum(&self) -> bool {
+        self.sizes.iter().any(|(workers, quorum)| quorum < workers)
+    }
+
+    /// What this server is in the job.
+    pub fn level(&self, standing: Standing) -> Level {
+        match standing {
+            Standing::Top => Level::Root(self.racks),
+            // How many ports the root has, it says itself.
+            Standing::Rack(rack, at) => {
+                Level::Rack { racks: self.racks, rack: WorkerId(rack), root: Endpoint::udp(at), ports: 1 }
+            }
+        }
+    }
+
+    /// What a server that stands so tells its members of a job of these racks.
+    fn told(&self, standing: Standing, welcome: &Welcome) -> Welcome {
+        let (members, quorum) = self.members(standing);
+        let first: u16 = match standing {
+            Standing::Top => 0,
+            Standing::Rack(rack, _) => {
+                self.sizes[..usize::from(rack)].iter().map(|&(w, _)| u16::from(w)).sum()
+            }
+        };
+        let rack = Rack {
+            racks: self.racks.count,
+            rack: match standing {
+                Standing::Top => WorkerId::NONE,
+                Standing::Rack(rack, _) => WorkerId(rack),
+            },
+            workers: self.racks.total,
+            quorum: self.sizes.iter().map(|&(_, quorum)| u16::from(quorum)).sum(),
+            first: Rank(first),
+            layout: rack_layout(&self.sizes),
+        };
+        let features = if matches!(standing, Standing::Top) { FEATURE_ROOT } else { 0 };
+        let (min_workers, max_workers) = (members, members);
+        Welcome { quorum, min_workers, max_workers, features, rack: Some(rack), ..*welcome }
+    }
+
+    /// What members are told, and what the root must say if this is a rack.
+    pub fn welcome(&self, standing: Standing, welcome: &Welcome) -> (Welcome, Option<Root>) {
+        let root = match standing {
+            Standing::Top => None,
+            Standing::Rack(rack, at) => {
+                Some(Root { at, rack: WorkerId(rack), welcome: self.told(Standing::Top, welcome) })
+            }
+        };
+        (self.told(standing, welcome), root)
+    }
+}

@@ -1,0 +1,85 @@
+//! Where an aggregator stands: alone, as a rack below a root, or as the root of racks (P34 to P37).
+
+use super::{ConfigError, Endpoint, Lookup, Shard};
+use crate::{JobId, Lane, MAX_WORKERS, SlotId, WorkerId};
+use std::net::SocketAddrV4;
+
+/// The racks of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Racks {
+    /// How many, 1 to 64: the root's workers.
+    pub count: u8,
+    /// Workers of the largest, 1 to 64.
+    pub largest: u8,
+    /// Workers of all together.
+    pub total: u16,
+}
+
+/// What an aggregator is in a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// The only one: its sums are results.
+    #[default]
+    Only,
+    /// A rack: its sums go up to the root.
+    Rack {
+        /// All racks.
+        racks: Racks,
+        /// Its number among them, as which the root knows it.
+        rack: WorkerId,
+        /// Where the root's first port is.
+        root: Endpoint,
+        /// UDP ports over which the root's slots are spread (P21).
+        ports: u8,
+    },
+    /// The root: its members are racks.
+    Root(Racks),
+}
+
+impl Level {
+    /// The racks, if there are any.
+    #[must_use]
+    pub const fn racks(&self) -> Option<&Racks> {
+        match self {
+            Level::Only => None,
+            Level::Rack { racks, .. } | Level::Root(racks) => Some(racks),
+        }
+    }
+
+    /// How DATA of a table travels to this aggregator; `None` where racks cannot have the table.
+    #[must_use]
+    pub fn lookup(&self, table: &Lookup) -> Option<Lookup> {
+        let Some(racks) = self.racks() else { return Some(*table) };
+        let (below, above) = table.form.in_racks(racks.sums(table))?;
+        let form = if matches!(self, Level::Root(_)) { above } else { below };
+        Some(Lookup { form, ..*table })
+    }
+
+    pub(super) fn check(&self, job: JobId, workers: u8) -> Result<(), ConfigError> {
+        let most = MAX_WORKERS as u8;
+        let Some(&Racks { count, largest, total }) = self.racks() else { return Ok(()) };
+        let fits = (1..=most).contains(&count)
+            && (1..=most).contains(&largest)
+            && (u16::from(largest)..=u16::from(largest) * u16::from(count)).contains(&total)
+            && match *self {
+                Level::Rack { rack, .. } => rack.0 < count && workers <= largest,
+                _ => workers == count,
+            };
+        if fits { Ok(()) } else { Err(ConfigError::Racks { job, racks: count, largest, total }) }
+    }
+}
+
+impl Racks {
+    /// Lanes of a rack's sums of a table (P34).
+    #[must_use]
+    pub fn sums(&self, table: &Lookup) -> Lane {
+        let sum = u32::from(self.largest) * u32::from(table.granularity());
+        if sum <= Lane::Bits8.max_sum() && !table.form.is_identity() { Lane::Bits8 } else { Lane::Bits16 }
+    }
+}
+
+/// Where a slot's packets go at the root.
+pub(super) const fn port_of(root: Endpoint, ports: u8, slot: SlotId) -> Endpoint {
+    let port = root.addr.port().wrapping_add(Shard::of(slot, ports) as u16);
+    Endpoint { ingress: root.ingress, addr: SocketAddrV4::new(*root.addr.ip(), port) }
+}

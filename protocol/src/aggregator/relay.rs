@@ -1,0 +1,119 @@
+//! What passes between levels: from the root through a rack to its members (P36), and MISMATCH of a rack through its root (P37).
+
+use super::job::Job;
+use super::level::port_of;
+use super::{Aggregator, DropReason, Endpoint, Event, Kernels, Level, Outcome, Sink};
+use crate::WorkerId;
+use crate::wire::{FLAG_ROOT, Form, Header, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN};
+
+/// P35: a rack's MISMATCH goes to the root, which tells all.
+#[cold]
+pub(super) fn rack_mismatch(
+    level: &Level,
+    header: &Header,
+    held: &[u8; NORM_LEN],
+    refused: &[u8; NORM_LEN],
+    sink: &mut impl Sink,
+) {
+    let Level::Rack { racks, rack, root, ports } = *level else { return };
+    let mut packet = [0; MAX_PACKET];
+    let mut body = [0; MISMATCH_LEN];
+    body[..NORM_LEN].copy_from_slice(held);
+    body[NORM_LEN..].copy_from_slice(refused);
+    let count = u16::from(header.worker.0) + 1;
+    let kind = Kind::Mismatch;
+    let header = Header { kind, flags: 0, num_workers: racks.count, worker: rack, count, ..*header };
+    sink.unicast(port_of(root, ports, header.slot), header.emit_packet(&mut packet, &body));
+}
+
+/// Kinds of packets whose slots a packet of a root's can be about.
+fn about(kind: Kind) -> &'static [Kind] {
+    match kind {
+        Kind::NormResult | Kind::Mismatch => &[Kind::Norm],
+        Kind::Result | Kind::RawResult => &[Kind::Data],
+        Kind::Straggler | Kind::Nudge => &[Kind::Norm, Kind::Data],
+        _ => &[],
+    }
+}
+
+impl Job {
+    /// P36: whether a packet that is from the root or says so goes to all members; `form` is that of a RESULT's table.
+    fn admit_from_root(
+        &self,
+        from: Endpoint,
+        header: &Header,
+        payload: &[u8],
+        form: Option<Form>,
+    ) -> Result<(), DropReason> {
+        let Level::Rack { racks, root, ports, .. } = self.config.level else { return Err(DropReason::Kind) };
+        if header.cookie != self.config.cookie {
+            return Err(DropReason::Cookie);
+        }
+        if !port_of(root, ports, header.slot).admits(&from) {
+            return Err(DropReason::Source);
+        }
+        if header.num_workers != racks.count {
+            return Err(DropReason::Workers);
+        }
+        let form = if header.kind == Kind::Result { form } else { Some(Form::USUAL) };
+        if form.is_some_and(|form| payload.len() != header.kind.payload_len(form)) {
+            return Err(DropReason::Length);
+        }
+        if !about(header.kind).iter().any(|&kind| self.slots.get(kind, header.slot).is_some()) {
+            return Err(DropReason::Slot);
+        }
+        form.map(|_| ()).ok_or(DropReason::Table)
+    }
+}
+
+impl<K: Kernels> Aggregator<K> {
+    /// What becomes of a packet of a kind that no slot takes: `None` if that is none of this aggregator's to pass on.
+    #[inline]
+    pub(super) fn relay(&mut self, from: Endpoint, packet: &[u8], sink: &mut impl Sink) -> Option<Outcome> {
+        // Nearly all packets are of other kinds.
+        if packet.get(1).is_none_or(|&kind| kind <= Kind::Raw as u8) {
+            None
+        } else {
+            self.pass_on(from, packet, sink)
+        }
+    }
+
+    #[inline(never)]
+    fn pass_on(&mut self, from: Endpoint, packet: &[u8], sink: &mut impl Sink) -> Option<Outcome> {
+        let (header, payload) = Header::parse(packet).ok()?;
+        if about(header.kind).is_empty() {
+            return None;
+        }
+        let form = self.table(header.table).map(|table| table.form);
+        let place = self.index[usize::from(header.job.0)];
+        let job = self.jobs.get_mut(place as usize)?.as_mut()?;
+        let (flags, end) = match job.config.level {
+            Level::Only => return None,
+            // P37. Of everything else a root is the sender.
+            Level::Root(_) if header.kind != Kind::Mismatch => return None,
+            Level::Root(_) => (0, job.admit_mismatch(from, &header, payload)),
+            Level::Rack { .. } => {
+                // The job may not have the table that others have.
+                let form = form.filter(|_| job.config.tables.contains(&header.table));
+                (FLAG_ROOT, job.admit_from_root(from, &header, payload, form))
+            }
+        };
+        let worker = if flags == FLAG_ROOT { WorkerId::NONE } else { header.worker };
+        if let Err(reason) = end {
+            job.counters.count(worker, packet.len(), Err(reason));
+            return Some(Outcome::Dropped(reason));
+        }
+        let mut copy = [0; MAX_PACKET];
+        // P7.9 bounds it.
+        let copy = copy.get_mut(..packet.len())?;
+        copy.copy_from_slice(packet);
+        Header::set_flags(copy, flags);
+        job.receivers.answer_all(copy, sink);
+        if flags == FLAG_ROOT {
+            job.counters.pass(packet.len());
+            return Some(Outcome::Passed);
+        }
+        job.counters.count(worker, packet.len(), Ok(Event::Mismatch));
+        Some(Outcome::Handled(Event::Mismatch))
+    }
+}
