@@ -85,6 +85,14 @@ pub enum Error {
         /// The option.
         option: &'static str,
     },
+    /// Racks without workers.
+    #[error("{workers} workers are fewer than {racks} racks: use --racks {workers} or fewer")]
+    FewWorkers {
+        /// Workers.
+        workers: u8,
+        /// Racks.
+        racks: u8,
+    },
     /// A file that says nothing usable about layers.
     #[error("{}: {reason}", path.display())]
     Profile {
@@ -314,6 +322,7 @@ impl Error {
             Self::WhichTable
             | Self::OneWorker { .. }
             | Self::ColocatedWith { .. }
+            | Self::FewWorkers { .. }
             | Self::NoDpdk
             | Self::SwitchWith { .. }
             | Self::ControllerOverDpdk

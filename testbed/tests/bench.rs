@@ -27,7 +27,7 @@ fn all_places_on_the_loopback_interface() {
     let plot = folder.path().join("sizes.svg");
     let plot = plot.to_str().unwrap();
     let run = |key: &str| {
-        let common = "--rate loopback --workers 3 --size 64KiB,1MiB --repeat 1 --place switch,colocated,server --json --plot";
+        let common = "--rate loopback --workers 3 --size 64KiB,1MiB --repeat 1 --place switch,colocated,server,racks --json --plot";
         bench(&common.split(' ').chain([plot, "--server", key]).collect::<Vec<_>>())
     };
     // The key of a file, not of a flag.
@@ -35,10 +35,14 @@ fn all_places_on_the_loopback_interface() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("slots"), "{said}");
-    let output = run("data_slots=256");
+    let output = run("data_slots=256,seed=7");
     let found = measured(&output);
     let places: Vec<&str> = found.iter().map(|setting| setting["place"].as_str().unwrap()).collect();
-    assert_eq!(places, ["switch", "colocated", "server", "switch", "colocated", "server"]);
+    assert_eq!(places, ["switch", "colocated", "server", "racks", "switch", "colocated", "server", "racks"]);
+    // One server, shares and racks average to the same bits: the same error, to the last digit.
+    for size in found.chunks(4) {
+        assert!(size.iter().all(|setting| setting["nmse"] == size[0]["nmse"]), "{size:?}");
+    }
     assert!(found.iter().all(|setting| setting["limit_seconds"].is_null()));
     assert!(std::fs::read_to_string(plot).unwrap().contains("<svg"));
 }
@@ -81,6 +85,7 @@ fn what_makes_no_sense_is_a_line_and_exit_status_2() {
         (&["--server", "slots"], "KEY=VALUE"),
         (&["--repeat", "0"], "0 is not in"),
         (&["--jobs", "0"], "0 is not in"),
+        (&["--place", "racks", "--workers", "2", "--racks", "3"], "2 workers are fewer than 3 racks"),
     ] {
         let output = bench(args);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -59,6 +59,9 @@ pub struct AllreduceArgs {
     /// Jobs that reduce at the same time on the same server or shares, each with as many workers of its own on the same hosts
     #[arg(long, value_name = "NUMBER,…", default_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=8))]
     pub jobs: Vec<u16>,
+    /// Racks of place racks, with as many workers each as they can have alike
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub racks: u8,
     /// Compare with another all-reduce; it needs a Python with torch (THC_PYTHON, by default /usr/bin/python3)
     #[arg(long, value_enum, value_name = "OTHER")]
     pub against: Option<Other>,

@@ -34,8 +34,10 @@ pub struct Part {
 pub struct WorkerPart {
     /// Its job's number.
     pub job: u16,
-    /// Its number.
+    /// Its number where it joins.
     pub number: u8,
+    /// Its number among all.
+    pub rank: u8,
     /// n.
     pub workers: u8,
     /// Where it joins.
@@ -117,7 +119,7 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
     };
     config.threads = part.threads.map_or(config.threads, usize::from);
     let group = Group::join(config).map_err(failed)?;
-    let original: Vec<f32> = (0..part.coordinates).map(|index| value(part.number, index)).collect();
+    let original: Vec<f32> = (0..part.coordinates).map(|index| value(part.rank, index)).collect();
     let mean = |index| {
         let sum: f64 = (0..part.workers).map(|worker| f64::from(value(worker, index))).sum();
         sum / f64::from(part.workers)

@@ -19,6 +19,8 @@ pub enum Place {
     Colocated,
     /// One server on a link like the workers'
     Server,
+    /// Racks at switches' places below a root, whose ports have no bound
+    Racks,
 }
 
 impl Place {
@@ -28,12 +30,17 @@ impl Place {
             Place::Switch => "switch",
             Place::Colocated => "colocated",
             Place::Server => "server",
+            Place::Racks => "racks",
         }
     }
 
-    /// Whether the aggregator has a host of its own.
-    pub fn has_host(self) -> bool {
-        self != Place::Colocated
+    /// Hosts that aggregators have to themselves: with racks the root's, and then theirs.
+    pub fn hosts(self, racks: u8) -> u8 {
+        match self {
+            Place::Colocated => 0,
+            Place::Switch | Place::Server => 1,
+            Place::Racks => 1 + racks,
+        }
     }
 
     /// Seconds in which what must cross the busiest link can cross it: `bits` a second, each way at the same time.
@@ -42,7 +49,7 @@ impl Place {
         let (up, down) =
             if workers > NARROW { (UP + 28.0 / 512.0 - 28.0 / 1024.0, DOWN * 2.0) } else { (UP, DOWN) };
         let bytes = match self {
-            Place::Switch => up.max(down),
+            Place::Switch | Place::Racks => up.max(down),
             Place::Colocated => (n - 1.0) / n * (up + down),
             Place::Server => n * up.max(down),
         };

@@ -52,9 +52,17 @@ struct Setting {
     rate: Rate,
     place: Place,
     jobs: u16,
+    /// How many, of place racks.
+    racks: u8,
 }
 
 impl Setting {
+    /// Workers of each rack.
+    fn sizes(&self) -> Vec<u8> {
+        let (racks, all) = (u16::from(self.racks), u16::from(self.workers));
+        (0..racks).map(|rack| (all * (rack + 1) / racks - all * rack / racks) as u8).collect()
+    }
+
     fn name(&self) -> String {
         let size = bytes(self.bytes);
         let jobs = if self.jobs > 1 { format!("{} jobs of ", self.jobs) } else { String::new() };
@@ -86,8 +94,12 @@ pub fn all(args: &AllreduceArgs) -> Result<Vec<Measured>> {
                     if place == Place::Colocated && workers < 2 {
                         return Err(Error::OneWorker { instead: "--place switch" });
                     }
+                    let racks = args.racks;
+                    if place == Place::Racks && workers < racks {
+                        return Err(Error::FewWorkers { workers, racks });
+                    }
                     for &jobs in &args.jobs {
-                        settings.push(Setting { workers, bytes: size, rate, place, jobs });
+                        settings.push(Setting { workers, bytes: size, rate, place, jobs, racks });
                     }
                 }
             }
@@ -121,7 +133,7 @@ impl Site {
     fn new(setting: &Setting) -> Result<Self> {
         let Some(bits) = setting.rate.0 else { return Ok(Self(None)) };
         let no = |reason| Error::NoNetwork { reason };
-        let hosts = setting.workers + u8::from(setting.place.has_host());
+        let hosts = setting.workers + setting.place.hosts(setting.racks);
         let network = Network::lan(hosts).map_err(no)?;
         for (n, host) in network.hosts().iter().enumerate() {
             host.assign().map_err(no)?;
@@ -157,20 +169,32 @@ impl Site {
     }
 }
 
-/// A server's file. `share` is its number and where all are.
-fn server(
-    args: &AllreduceArgs,
-    setting: &Setting,
-    cookie: u32,
-    at: SocketAddrV4,
-    share: Option<(usize, &[SocketAddrV4])>,
-) -> String {
+/// What a server is.
+#[derive(Clone, Copy)]
+enum Role<'a> {
+    /// The only one, or the root of racks.
+    Top,
+    /// A share, and where all are.
+    Share(usize, &'a [SocketAddrV4]),
+    /// A rack, and where its root is.
+    Rack(usize, SocketAddrV4),
+}
+
+/// A server's file.
+fn server(args: &AllreduceArgs, setting: &Setting, cookie: u32, at: SocketAddrV4, role: Role<'_>) -> String {
     let mut own = format!("listen = \"{at}\"\n");
-    if let Some((share, all)) = share {
-        let list: Vec<String> = all.iter().map(|at| format!("\"{at}\"")).collect();
-        own += &format!("share = \"{share}/{}\"\nshares = [{}]\n", all.len(), list.join(", "));
+    match role {
+        Role::Top => {}
+        Role::Share(share, all) => {
+            let list: Vec<String> = all.iter().map(|at| format!("\"{at}\"")).collect();
+            own += &format!("share = \"{share}/{}\"\nshares = [{}]\n", all.len(), list.join(", "));
+        }
+        Role::Rack(rack, root) => own += &format!("rack = {rack}\nroot = \"{root}\"\n"),
     }
     let mut job = format!("cookie = {cookie}\nworkers = {}\n", setting.workers);
+    if setting.place == Place::Racks {
+        job += &format!("racks = {:?}\n", setting.sizes());
+    }
     if setting.workers > NARROW && !args.server.iter().any(|(key, _)| key == "lane") {
         job += "lane = 16\n";
     }
@@ -196,30 +220,45 @@ fn one(
     let coordinates = (setting.bytes / 4) as usize;
     let shares = match setting.place {
         Place::Colocated => site.places(0..n)?,
-        Place::Switch | Place::Server => Vec::new(),
+        Place::Switch | Place::Server | Place::Racks => Vec::new(),
     };
-    let one_server = if shares.is_empty() { site.places(n..n + 1)?.first().copied() } else { None };
+    // The only server or the root, and racks.
+    let own_hosts = site.places(n..n + usize::from(setting.place.hosts(setting.racks)))?;
     let mut servers = Crew::new(Arc::clone(interrupted));
-    if let Some(at) = one_server {
-        let part = Part { server: Some(server(args, setting, cookie, at, None)), worker: None };
-        let mut command = site.command(n, &program);
+    for (place, &at) in own_hosts.iter().enumerate() {
+        let (name, role) = match place {
+            0 => ("the server".to_owned(), Role::Top),
+            rack => (format!("rack {}", rack - 1), Role::Rack(rack - 1, own_hosts[0])),
+        };
+        let part = Part { server: Some(server(args, setting, cookie, at, role)), worker: None };
+        let mut command = site.command(n + place, &program);
         command.arg("bench-part");
-        servers.start("the server".to_owned(), &mut command, &json!(part))?;
-        servers.answers()?;
+        servers.start(name, &mut command, &json!(part))?;
     }
-    let Some(ps) = one_server.or(shares.first().copied()) else {
+    servers.answers()?;
+    let Some(top) = own_hosts.first().or(shares.first()).copied() else {
         return Err(Error::OneWorker { instead: "--place switch" });
     };
+    // Where each worker joins, and its number there.
+    let joins: Vec<(SocketAddrV4, u8)> = match setting.place {
+        Place::Racks => {
+            let racks = own_hosts[1..].iter().zip(setting.sizes());
+            racks.flat_map(|(&rack, size)| (0..size).map(move |number| (rack, number))).collect()
+        }
+        _ => (0..setting.workers).map(|number| (top, number)).collect(),
+    };
     let mut workers = Crew::new(Arc::clone(interrupted));
-    let all = (1..=setting.jobs).flat_map(|job| (0..setting.workers).map(move |number| (job, number)));
-    for (job, number) in all {
-        let own = usize::from(number);
+    let all = (1..=setting.jobs)
+        .flat_map(|job| (0..setting.workers).zip(&joins).map(move |(rank, at)| (job, rank, *at)));
+    for (job, rank, (ps, number)) in all {
+        let own = usize::from(rank);
         // Those of the first job have the shares.
         let at = shares.get(own).filter(|_| job == 1);
-        let share = at.map(|at| server(args, setting, cookie, *at, Some((own, &shares))));
+        let share = at.map(|at| server(args, setting, cookie, *at, Role::Share(own, &shares)));
         let worker = WorkerPart {
             job,
             number,
+            rank,
             workers: setting.workers,
             ps,
             cookie,
@@ -232,7 +271,7 @@ fn one(
         let mut command = site.command(own, &program);
         command.arg("bench-part");
         let name = if setting.jobs > 1 { format!(" of job {job}") } else { String::new() };
-        workers.start(format!("worker {number}{name}"), &mut command, &json!(part))?;
+        workers.start(format!("worker {rank}{name}"), &mut command, &json!(part))?;
     }
     workers.answers()?;
     let mut other = match args.against {
@@ -243,9 +282,9 @@ fn one(
     // The first turn makes connections and touches all memory.
     for turn in 0..=args.repeat {
         workers.ask("fill")?;
-        let before = if one_server.is_some() { servers.ask("cpu")? } else { Vec::new() };
+        let before = if !own_hosts.is_empty() { servers.ask("cpu")? } else { Vec::new() };
         let answers = workers.ask("go")?;
-        let after = if one_server.is_some() { servers.ask("cpu")? } else { Vec::new() };
+        let after = if !own_hosts.is_empty() { servers.ask("cpu")? } else { Vec::new() };
         check(setting, &answers, calls)?;
         let server_cpu: f64 = after
             .iter()

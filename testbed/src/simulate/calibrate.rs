@@ -17,7 +17,7 @@ use thc_codec::quantizer::Quantizer;
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Shard, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Shard, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_ps::Simd;
@@ -265,6 +265,7 @@ fn processes(keys: &mut Keys, rate: Rate) -> Result<()> {
     let args = AllreduceArgs {
         workers: vec![2],
         jobs: vec![1],
+        racks: 2,
         size: vec![MEASURED],
         rate: vec![rate],
         place: vec![Place::Switch],
@@ -308,6 +309,7 @@ fn adding() -> Result<f64> {
         data_slots: SLOTS,
         norm_slots: SLOTS,
         tables: vec![TableId(1)],
+        level: Level::Only,
     };
     aggregator.install_job(config)?;
     let at = |worker: u8| Peer::new(Ipv4Addr::new(10, 0, 0, worker + 1), 5000);
