@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use thc_protocol::JobId;
-use thc_protocol::aggregator::{Aggregator, Endpoint, Sink};
+use thc_protocol::aggregator::{Aggregator, Endpoint, Outcome, Sink};
 use thc_ps::Simd;
 use thc_transport::{PacketIo, Peer, SimIo};
 use thc_worker::{Borrowed, CallOptions, Computed, Engine};
@@ -161,6 +161,8 @@ pub struct PacketCosts {
 /// A shard of a server, or a switch.
 pub struct Desk {
     io: SimIo,
+    /// Of a rack, its end of the link to the root, and where that is.
+    up: Option<(SimIo, Peer)>,
     aggregator: Aggregator<Simd>,
     costs: PacketCosts,
     /// Packets that were dropped.
@@ -193,25 +195,45 @@ impl Sink for Out<'_> {
 }
 
 impl Desk {
-    pub fn new(io: SimIo, aggregator: Aggregator<Simd>, costs: PacketCosts) -> Self {
-        Self { io, aggregator, costs, dropped: 0 }
+    pub fn new(
+        io: SimIo,
+        up: Option<(SimIo, Peer)>,
+        aggregator: Aggregator<Simd>,
+        costs: PacketCosts,
+    ) -> Self {
+        Self { io, up, aggregator, costs, dropped: 0 }
+    }
+
+    /// Where it is on the network.
+    pub fn locals(&self) -> impl Iterator<Item = Peer> {
+        [Some(&self.io), self.up.as_ref().map(|(io, _)| io)].into_iter().flatten().map(PacketIo::local)
     }
 
     pub fn turn(&mut self) -> std::io::Result<Turn> {
-        let Self { io, aggregator, costs, dropped } = self;
+        let Self { io, up, aggregator, costs, dropped } = self;
         let mut out = Out { costs, spent: Duration::ZERO, leaving: Vec::new() };
-        let got = io.recv_burst(&mut |from, packet| {
+        let mut take = |from, packet: &[u8]| {
             out.spent += costs.receive;
             let outcome = aggregator.handle(Endpoint::udp(from), packet, &mut out);
-            *dropped += u64::from(matches!(outcome, thc_protocol::aggregator::Outcome::Dropped(_)));
-        })?;
+            *dropped += u64::from(matches!(outcome, Outcome::Dropped(_)));
+        };
+        let mut got = io.recv_burst(&mut take)?;
+        if let Some((up, _)) = up {
+            got += up.recv_burst(&mut take)?;
+        }
         Ok(Turn { took: out.spent, leaving: out.leaving, again: got > 0, due: None })
     }
 
     pub fn leave(&mut self, packets: &Packets) -> std::io::Result<()> {
         match packets {
             Packets::Run(run) => self.io.send_run(run.to, &run.contents, run.segment),
-            Packets::Copies(to, packet) => self.io.send_run_to_all(to, packet, packet.len()),
+            Packets::Copies(to, packet) => {
+                let io = match &mut self.up {
+                    Some((up, root)) if to[..] == [*root] => up,
+                    _ => &mut self.io,
+                };
+                io.send_run_to_all(to, packet, packet.len())
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ fn style(layout: Layout) -> (RGBColor, Mark) {
         Layout::Switch => (RGBColor(30, 120, 200), Mark::Circle),
         Layout::Colocated => (RGBColor(20, 150, 60), Mark::Square),
         Layout::Server => (RGBColor(120, 60, 180), Mark::Diamond),
+        Layout::Racks => (RGBColor(200, 60, 20), Mark::Star),
         Layout::RingFp32 => (RGBColor(120, 120, 120), Mark::Hollow),
         Layout::RingInt8 => (RGBColor(220, 130, 0), Mark::Triangle),
     }
@@ -128,7 +129,7 @@ pub fn html(settings: &Settings, points: &[Point], command: &str) -> Result<Stri
         title: "Who wins where".to_owned(),
         text: vec![
             "Of tensors longer than a stretch, the stretch is simulated packet by packet; for each coordinate more, time grows as \
-             it did over its second half. A dash: an aggregator takes 64 workers."
+             it did over its second half. A dash: an aggregator takes 64 workers, and racks are for more than fit one."
                 .to_owned(),
         ],
         pictures: vec![Picture { name: "simulate".to_owned(), svg: svg(points)? }],

@@ -19,6 +19,8 @@ use crate::error::{Error, Result};
 const FRAMING: u32 = 14;
 /// One way over two virtual cables and a bridge.
 const LATENCY_US: f64 = 2.0;
+/// Bits a second that bound nothing.
+const UNBOUND: u64 = 10_000_000_000_000;
 
 /// `thc simulate check`
 #[derive(Args)]
@@ -67,10 +69,19 @@ impl CheckArgs {
             let mend = "the loopback interface has no rate to simulate: give one like 1gbit";
             return Err(SimulateError::Value { key: "rate", value: "loopback".to_owned(), mend }.into());
         }
+        if self.measured.jobs != [1] {
+            let mend = "one job is simulated: leave --jobs out";
+            return Err(SimulateError::Value {
+                key: "jobs",
+                value: format!("{:?}", self.measured.jobs),
+                mend,
+            }
+            .into());
+        }
         let measured = measure(&self.measured)?;
         let mut found = Vec::new();
         for measured in &measured {
-            found.extend(compare(&settings, measured)?);
+            found.extend(compare(&settings, self.measured.racks, measured)?);
         }
         let text = if self.measured.json {
             serde_json::to_string_pretty(&found).map_err(Error::Event)?
@@ -98,6 +109,9 @@ impl CheckArgs {
             framing: Some(FRAMING),
             latency_us: Some(LATENCY_US),
             switch: Some(SwitchKind::Software),
+            root: Some(SwitchKind::Software),
+            // Neither racks nor the root have a bound there.
+            uplink: Some(Rate(UNBOUND)),
             feedback: Some(self.measured.feedback),
             rounds: Some(2),
             threads: self.measured.threads,
@@ -111,15 +125,15 @@ impl CheckArgs {
     }
 }
 
-fn compare(settings: &Settings, measured: &Measured) -> Result<Vec<Compared>> {
+fn compare(settings: &Settings, racks: u8, measured: &Measured) -> Result<Vec<Compared>> {
     let Some(rate) = measured.rate.map(Rate) else { return Ok(Vec::new()) };
     let layout = match measured.place {
         Place::Switch => Layout::Switch,
         Place::Colocated => Layout::Colocated,
         Place::Server => Layout::Server,
-        // There is no layout of racks to compare with.
-        Place::Racks => return Ok(Vec::new()),
+        Place::Racks => Layout::Racks,
     };
+    let settings = &Settings { rack: u16::from(measured.workers.div_ceil(racks)), ..settings.clone() };
     let one = |layout, seconds: f64, spread| -> Result<Compared> {
         let case = Case { layout, workers: measured.workers.into(), rate, coordinates: measured.bytes / 4 };
         let simulated = point(settings, case)?.seconds;

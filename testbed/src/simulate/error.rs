@@ -34,7 +34,7 @@ pub enum SimulateError {
         mend: &'static str,
     },
     /// More workers than an aggregator has room for.
-    #[error("{workers} workers are too many for {layout}: an aggregator takes 64 (use fewer, or a layout that takes more)", layout = layout.name())]
+    #[error("{workers} workers do not fit {layout}: an aggregator takes 2 to 64, racks more than fit one and at most 64 racks (--rack)", layout = layout.name())]
     TooMany {
         /// As asked.
         workers: u16,

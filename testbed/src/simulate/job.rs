@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use thc_codec::signs::SignKey;
-use thc_protocol::aggregator::{Aggregator, Endpoint, Shard};
+use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, Shard};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Header, Kind, Welcome};
 use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
@@ -23,13 +23,12 @@ use super::ring::Ring;
 use super::settings::{Layout, Rate, Settings, SwitchKind, nanos};
 use super::world::World;
 
-/// Workers of one aggregator.
-const MOST: u16 = 64;
 /// Lanes of 8 bits hold the sums of so many workers, by the default table.
 const NARROW: u16 = 17;
 /// Data slots of a server, and blocks of them that each share has at least.
 const SLOTS: u32 = 1024;
 const BLOCKS_EACH: u32 = 2;
+const RACK_SLOTS: u32 = 512;
 /// The session's cookie, which no configured one may be.
 const SESSION: Cookie = Cookie(0x51B0_51B0);
 const CONFIGURED: u32 = 1;
@@ -104,24 +103,22 @@ fn pauses(settings: &Settings, workers: u16) -> Vec<Vec<Duration>> {
     (0..workers).map(|_| (0..settings.rounds).map(|_| pause()).collect()).collect()
 }
 
-/// What the server's file would say.
-fn configured(settings: &Settings, case: &Case, shares: &[SocketAddrV4]) -> Result<JobSetup, SimulateError> {
+/// What a server's file would say: `own` are its own keys, `members` the job's that say who is in it.
+fn configured(settings: &Settings, case: &Case, own: &str, members: &str) -> Result<JobSetup, SimulateError> {
     let refuse = |reason: String| SimulateError::Job { workers: case.workers, reason };
-    let mut text = String::from("shards = 1\n");
-    if shares.len() > 1 {
-        let list: Vec<String> = shares.iter().map(|at| format!("\"{at}\"")).collect();
-        text += &format!("share = \"0/{}\"\nshares = [{}]\n", shares.len(), list.join(", "));
-    }
-    text += &format!("[[job]]\njob = 1\ncookie = {CONFIGURED}\nworkers = {}\n", case.workers);
+    let mut text = format!("shards = 1\n{own}[[job]]\njob = 1\ncookie = {CONFIGURED}\n{members}");
     if case.workers > NARROW && !settings.job.contains_key("lane") {
         text += "lane = 16\n";
     }
-    if shares.len() > 1 && !settings.job.contains_key("data_slots") {
-        // thc-ps has up to twice as many: every share, and there are as many as workers, would have memory for all.
-        text += &format!(
-            "data_slots = {}\n",
-            SLOTS.max(BLOCKS_EACH * u32::from(Shard::BLOCK) * shares.len() as u32)
-        );
+    if !settings.job.contains_key("data_slots") {
+        let slots = match case.layout {
+            // thc-ps has up to twice as many: every share, and there are as many as workers, would have memory for all.
+            Layout::Colocated => SLOTS.max(BLOCKS_EACH * u32::from(Shard::BLOCK) * u32::from(case.workers)),
+            // Of a thousand workers each has what it sent.
+            Layout::Racks => RACK_SLOTS,
+            _ => SLOTS,
+        };
+        text += &format!("data_slots = {slots}\n");
     }
     for (key, value) in &settings.job {
         text += &format!("{key} = {value}\n");
@@ -129,6 +126,105 @@ fn configured(settings: &Settings, case: &Case, shares: &[SocketAddrV4]) -> Resu
     let options = ServerOptions::parse(&text).map_err(|error| refuse(error.to_string()))?;
     let config = options.validate().map_err(|error| refuse(error.to_string()))?;
     config.jobs.into_iter().next().ok_or_else(|| refuse("there is none".to_owned()))
+}
+
+/// An aggregator: a server, a share of one, a switch, a rack, a root.
+struct Aggregating {
+    at: SocketAddrV4,
+    /// Of a rack, its end of the link to the root, and where that is.
+    up: Option<(SocketAddrV4, SocketAddrV4)>,
+    setup: JobSetup,
+    /// Who sends to it: workers, or racks.
+    members: Vec<Peer>,
+    /// Whether it is a P4 switch, and the cores of which host it has if not.
+    is_p4: bool,
+    host: u16,
+}
+
+/// A job's aggregators, and how many workers each first one has: the aggregator of a worker is where it joins.
+struct Plan {
+    aggregators: Vec<Aggregating>,
+    /// Workers of each aggregator that workers join.
+    groups: Vec<u16>,
+}
+
+fn worker_at(rank: u16) -> Peer {
+    SocketAddrV4::new(address(rank), WORKER_PORT)
+}
+
+/// Where servers are, their links, and what they are told.
+fn plan(settings: &Settings, case: &Case, world: &World) -> Result<Plan, SimulateError> {
+    let n = case.workers;
+    let server = |host: u16| SocketAddrV4::new(address(host), SERVER_PORT);
+    let all: Vec<Peer> = (0..n).map(worker_at).collect();
+    let workers = format!("workers = {n}\n");
+    let one = |at, own: &str, is_p4, host| -> Result<Aggregating, SimulateError> {
+        let setup = configured(settings, case, own, &workers)?;
+        Ok(Aggregating { at, up: None, setup, members: all.clone(), is_p4, host })
+    };
+    match case.layout {
+        Layout::Colocated => {
+            let places: Vec<String> = (0..n).map(|host| format!("\"{}\"", server(host))).collect();
+            let own = format!("share = \"0/{n}\"\nshares = [{}]\n", places.join(", "));
+            let first = one(server(0), &own, false, 0)?;
+            let share = |host| Aggregating {
+                at: server(host),
+                up: None,
+                setup: first.setup.clone(),
+                members: all.clone(),
+                is_p4: false,
+                host,
+            };
+            let aggregators = (0..n).map(share).collect();
+            Ok(Plan { aggregators, groups: vec![n] })
+        }
+        Layout::Racks => racks(settings, case, world),
+        layout => {
+            let rate = (layout == Layout::Server).then_some(case.rate.0);
+            world.host(address(n), rate);
+            let is_p4 = layout == Layout::Switch && settings.switch == SwitchKind::P4;
+            Ok(Plan { aggregators: vec![one(server(n), "", is_p4, n)?], groups: vec![n] })
+        }
+    }
+}
+
+/// Racks of so many workers, the last maybe smaller, and their root.
+fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan, SimulateError> {
+    let (n, rack) = (case.workers, settings.rack);
+    let count = n.div_ceil(rack);
+    let groups: Vec<u16> = (0..count).map(|number| rack.min(n - number * rack)).collect();
+    let sizes: Vec<String> = groups.iter().map(u16::to_string).collect();
+    let members = format!("racks = [{}]\n", sizes.join(", "));
+    // A rack's host towards its workers, and the one towards the root.
+    let (down, up) = (|number: u16| n + 2 * number, |number: u16| n + 2 * number + 1);
+    let root_host = n + 2 * count;
+    let root = SocketAddrV4::new(address(root_host), SERVER_PORT);
+    let mut aggregators = Vec::new();
+    for number in 0..count {
+        world.host(address(down(number)), None);
+        world.host(address(up(number)), Some(settings.uplink.unwrap_or(case.rate).0));
+        let at = SocketAddrV4::new(address(down(number)), SERVER_PORT);
+        let own = format!("listen = \"{at}\"\nrack = {number}\nroot = \"{root}\"\n");
+        let first = number * rack;
+        aggregators.push(Aggregating {
+            at,
+            up: Some((SocketAddrV4::new(address(up(number)), SERVER_PORT), root)),
+            setup: configured(settings, case, &own, &members)?,
+            members: (first..first + groups[usize::from(number)]).map(worker_at).collect(),
+            is_p4: settings.switch == SwitchKind::P4,
+            host: down(number),
+        });
+    }
+    world.host(address(root_host), None);
+    aggregators.push(Aggregating {
+        at: root,
+        up: None,
+        setup: configured(settings, case, &format!("listen = \"{root}\"\n"), &members)?,
+        members: (0..count).map(|number| SocketAddrV4::new(address(up(number)), SERVER_PORT)).collect(),
+        is_p4: settings.root == SwitchKind::P4,
+        host: root_host,
+    });
+    Ok(Plan { aggregators, groups })
 }
 
 /// A worker that has been let in everywhere, as P22 to P24 would.
@@ -164,7 +260,7 @@ pub fn simulate(settings: &Settings, case: &Case) -> Result<Took, SimulateError>
     if case.layout.is_ring() {
         return Ok(ring(settings, case));
     }
-    if case.workers > MOST {
+    if !case.layout.takes(case.workers, settings.rack) {
         return Err(SimulateError::TooMany { workers: case.workers, layout: case.layout });
     }
     let net = SimNet::new(SimConfig {
@@ -177,122 +273,114 @@ pub fn simulate(settings: &Settings, case: &Case) -> Result<Took, SimulateError>
         ..SimConfig::default()
     });
     let n = case.workers;
-    let colocated = case.layout == Layout::Colocated;
-    let servers: Vec<SocketAddrV4> = match colocated {
-        true => (0..n).map(|host| SocketAddrV4::new(address(host), SERVER_PORT)).collect(),
-        false => vec![SocketAddrV4::new(address(n), SERVER_PORT)],
-    };
-    let setup = configured(settings, case, &servers)?;
     let mut world = World::new(net.clone(), nanos(settings.costs.wake_us * 1e3));
+    (0..n).for_each(|host| world.host(address(host), Some(case.rate.0)));
+    let plan = plan(settings, case, &world)?;
     let shared = (settings.shared_cores > 0).then(|| world.cores(settings.shared_cores.into()));
-    let mut own: Vec<usize> = Vec::new();
-    for host in 0..n {
-        world.host(address(host), Some(case.rate.0));
-        own.push(shared.unwrap_or_else(|| world.cores(settings.cores.into())));
+    let own: Vec<usize> =
+        (0..n).map(|_| shared.unwrap_or_else(|| world.cores(settings.cores.into()))).collect();
+    let mut parties = Vec::new();
+    let mut first = 0;
+    for (aggregator, &size) in plan.aggregators.iter().zip(&plan.groups) {
+        parties.extend(group(settings, case, aggregator, &net, first, size)?);
+        first += size;
     }
-    if !colocated {
-        let rate = (case.layout == Layout::Server).then_some(case.rate.0);
-        world.host(address(n), rate);
-        let is_p4 = case.layout == Layout::Switch && settings.switch == SwitchKind::P4;
-        own.push(match shared {
-            Some(shared) if !is_p4 => shared,
-            // One thing after the other in a pipe; a server has the cores of a host.
-            _ if is_p4 => world.cores(1),
-            _ => world.cores(settings.cores.into()),
-        });
+    for aggregator in &plan.aggregators {
+        let cores = match (own.get(usize::from(aggregator.host)), shared) {
+            // One thing after the other in a pipe.
+            _ if aggregator.is_p4 => world.cores(1),
+            (Some(own), _) => *own,
+            (None, Some(shared)) => shared,
+            (None, None) => world.cores(settings.cores.into()),
+        };
+        for desk in desks(settings, case, aggregator, &net)? {
+            world.add_desk(desk, cores);
+        }
     }
-    let members: Vec<Peer> = (0..n).map(|host| SocketAddrV4::new(address(host), WORKER_PORT)).collect();
-    desks(settings, case, &setup, &net, &mut world, &servers, &members, &own)?;
-    let parties = parties(settings, case, &setup, &net, servers[0])?;
-    for (host, party) in parties.into_iter().enumerate() {
-        world.add_party(party, own[host]);
+    for (party, cores) in parties.into_iter().zip(own) {
+        world.add_party(party, cores);
     }
     world.run()?;
     report(settings, case, &world)
 }
 
-/// The aggregators.
-#[allow(clippy::too_many_arguments, reason = "what there is of a job")]
+/// An aggregator's shards.
 fn desks(
     settings: &Settings,
     case: &Case,
-    setup: &JobSetup,
+    aggregating: &Aggregating,
     net: &SimNet,
-    world: &mut World,
-    servers: &[SocketAddrV4],
-    members: &[Peer],
-    own: &[usize],
-) -> Result<(), SimulateError> {
-    let refuse = |reason: String| SimulateError::Job { workers: case.workers, reason };
+) -> Result<Vec<Desk>, SimulateError> {
+    let Aggregating { at: base, up, setup, members, is_p4, .. } = aggregating;
+    let refuse = |error: ConfigError| SimulateError::Job { workers: case.workers, reason: error.to_string() };
     let costs = &settings.costs;
-    let packet_costs = match (case.layout, settings.switch) {
-        (Layout::Switch, SwitchKind::P4) => PacketCosts {
+    let collecting = settings.result_pass_ns * f64::from(settings.result_passes);
+    let packet_costs = match is_p4 {
+        true => PacketCosts {
             receive: nanos(settings.pass_ns * f64::from(settings.passes)),
-            complete: nanos(settings.result_pass_ns * f64::from(settings.result_passes)),
+            complete: nanos(collecting),
             send: Duration::ZERO,
             delay: nanos(settings.pass_latency_ns * f64::from(settings.passes + settings.result_passes)),
         },
-        _ => PacketCosts {
+        false => PacketCosts {
             receive: nanos(costs.server_receive_ns),
             complete: Duration::ZERO,
             send: nanos(costs.server_send_ns),
             delay: Duration::ZERO,
         },
     };
-    for (share, &base) in servers.iter().enumerate() {
-        for (port, shard) in Shard::all(setup.welcome.shards).enumerate() {
-            let at = SocketAddrV4::new(*base.ip(), base.port() + port as u16);
-            let mut aggregator = Aggregator::new(shard, MEMORY);
-            for table in setup.welcome.tables.iter() {
-                aggregator
-                    .install_table(table.id, table.into())
-                    .map_err(|error| refuse(error.to_string()))?;
-            }
-            let mut config = setup.config.clone();
-            config.cookie = SESSION;
-            let job = config.job;
-            aggregator.install_job(config).map_err(|error| refuse(error.to_string()))?;
-            for (worker, &member) in (0u8..).zip(members) {
-                aggregator
-                    .set_member(job, WorkerId(worker), Endpoint::udp(member))
-                    .map_err(|error| refuse(error.to_string()))?;
-            }
-            let cores = own[if servers.len() > 1 { share } else { usize::from(case.workers) }];
-            world.add_desk(at, Desk::new(net.endpoint(at), aggregator, packet_costs), cores);
+    let mut config = setup.config.clone();
+    config.cookie = SESSION;
+    let mut desks = Vec::new();
+    for (port, shard) in Shard::all(setup.welcome.shards).enumerate() {
+        let mut aggregator = Aggregator::new(shard, MEMORY);
+        for table in setup.welcome.tables.iter() {
+            aggregator.install_table(table.id, table.into()).map_err(refuse)?;
         }
+        aggregator.install_job(config.clone()).map_err(refuse)?;
+        for (number, &member) in (0u8..).zip(members) {
+            aggregator.set_member(config.job, WorkerId(number), Endpoint::udp(member)).map_err(refuse)?;
+        }
+        let at = SocketAddrV4::new(*base.ip(), base.port() + port as u16);
+        let up = up.map(|(end, root)| (net.endpoint(end), root));
+        desks.push(Desk::new(net.endpoint(at), up, aggregator, packet_costs));
     }
-    Ok(())
+    Ok(desks)
 }
 
-/// The workers.
-fn parties(
+/// The workers that join an aggregator, the first of which has this rank.
+fn group(
     settings: &Settings,
     case: &Case,
-    setup: &JobSetup,
+    aggregator: &Aggregating,
     net: &SimNet,
-    ps: SocketAddrV4,
+    first: u16,
+    size: u16,
 ) -> Result<Vec<Party>, SimulateError> {
-    let n = case.workers;
+    let setup = &aggregator.setup;
     let welcome = Welcome { session: SESSION, ..setup.welcome };
     let costs = settings.costs;
+    let all = pauses(settings, case.workers);
     let mut parties = Vec::new();
-    for (worker, pauses) in (0..n).zip(pauses(settings, n)) {
-        let at = SocketAddrV4::new(address(worker), WORKER_PORT);
-        let port = Port::new(net.endpoint(at), nanos(costs.send_ns), nanos(costs.receive_ns));
-        let unwelcome = || SimulateError::Job { workers: n, reason: "its WELCOME is none".to_owned() };
-        let joiners = welcomed(&welcome, setup, worker, n).ok_or_else(unwelcome)?;
+    for number in 0..size {
+        let rank = first + number;
+        let port = Port::new(net.endpoint(worker_at(rank)), nanos(costs.send_ns), nanos(costs.receive_ns));
+        let unwelcome =
+            || SimulateError::Job { workers: case.workers, reason: "its WELCOME is none".to_owned() };
+        let joiners = welcomed(&welcome, setup, number, size).ok_or_else(unwelcome)?;
         let config = EngineConfig {
-            ps,
+            ps: aggregator.at,
             job: setup.config.job,
-            worker: WorkerId(worker as u8),
+            worker: WorkerId(number as u8),
             timeout: Duration::from_secs(600),
             min_rto: Duration::from_millis(20),
-            seed: Some(settings.seed.wrapping_add(worker.into())),
+            seed: Some(settings.seed.wrapping_add(rank.into())),
             threads: 1,
         };
-        let engine = Engine::new(port, config, joiners, &welcome, n as u8, CAPACITY);
+        let engine = Engine::new(port, config, joiners, &welcome, size as u8, CAPACITY);
         let engine = engine.map_err(SimulateError::worker)?;
-        let data = tensor(worker, case.coordinates as usize).collect();
+        let data = tensor(rank, case.coordinates as usize).collect();
+        let pauses = all[usize::from(rank)].clone();
         parties.push(Party::new(engine, data, settings.feedback, costs, pauses));
     }
     Ok(parties)

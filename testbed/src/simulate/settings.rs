@@ -20,6 +20,8 @@ pub enum Layout {
     Colocated,
     /// THC, one server on a link like the workers'
     Server,
+    /// THC, an aggregator in each rack at its switch's place, and a root above them
+    Racks,
     /// A ring of f32, as gloo's and NCCL's
     RingFp32,
     /// A ring of int8, which adds up and quantizes again on every hop
@@ -33,14 +35,19 @@ impl Layout {
             Self::Switch => "switch",
             Self::Colocated => "colocated",
             Self::Server => "server",
+            Self::Racks => "racks",
             Self::RingFp32 => "ring-fp32",
             Self::RingInt8 => "ring-int8",
         }
     }
 
-    /// Whether it has room for so many.
-    pub fn takes(self, workers: u16) -> bool {
-        self.is_ring() || workers <= 64
+    /// Whether it has room for so many workers, of which `rack` are in a rack at most.
+    pub fn takes(self, workers: u16, rack: u16) -> bool {
+        match self {
+            Self::RingFp32 | Self::RingInt8 => true,
+            Self::Racks => (rack + 1..=64 * rack).contains(&workers),
+            _ => workers <= 64,
+        }
     }
 
     /// Whether it is a schedule of messages, without THC.
@@ -162,7 +169,7 @@ keys! {
     /// Who adds up; several are simulated one after the other, as are several of all that take a list [default: all]
     #[arg(long, value_enum, value_name = "LAYOUT,…", value_delimiter = ',', help_heading = "Settings")]
     layout: Vec<Layout>,
-    /// Workers, each on a host of its own [default: 2,4,8,16,32,64]
+    /// Workers, each on a host of its own [default: 2,4,8,16,32,64,256,1024]
     #[arg(long, value_name = "NUMBER,…", value_delimiter = ',', help_heading = "Settings")]
     workers: Vec<u16>,
     /// What a host's link carries, each way [default: 1gbit,10gbit,25gbit,100gbit]
@@ -220,6 +227,15 @@ keys! {
     /// What is at the switch's place [default: p4]
     #[arg(long, value_enum, value_name = "KIND", help_heading = "Settings")]
     switch: SwitchKind,
+    /// What a root of racks is [default: p4]
+    #[arg(long, value_enum, value_name = "KIND", help_heading = "Settings")]
+    root: SwitchKind,
+    /// Workers of a rack [default: 32]
+    #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
+    rack: u16,
+    /// What the link between a rack and its root carries, each way [default: as a host's]
+    #[arg(long, value_name = "RATE", help_heading = "Settings")]
+    uplink: Rate,
     /// Passes that add a packet up in a P4 switch [default: 8]
     #[arg(long, value_name = "NUMBER", help_heading = "Settings")]
     passes: u32,
@@ -338,6 +354,9 @@ pub struct Settings {
     pub slowdown: f64,
     pub feedback: bool,
     pub switch: SwitchKind,
+    pub root: SwitchKind,
+    pub rack: u16,
+    pub uplink: Option<Rate>,
     pub passes: u32,
     pub result_passes: u32,
     pub pass_ns: f64,
@@ -371,7 +390,7 @@ impl Keys {
     pub fn validate(self) -> Result<Settings, SimulateError> {
         let settings = Settings {
             layout: self.layout.unwrap_or_else(|| Layout::value_variants().to_vec()),
-            workers: self.workers.unwrap_or_else(|| vec![2, 4, 8, 16, 32, 64]),
+            workers: self.workers.unwrap_or_else(|| vec![2, 4, 8, 16, 32, 64, 256, 1024]),
             rate: self.rate.unwrap_or_else(|| [1, 10, 25, 100].map(|g| Rate(g * 1_000_000_000)).to_vec()),
             coordinates: self.coordinates.unwrap_or(16 << 20),
             stretch: self.stretch.unwrap_or(2 << 20),
@@ -391,6 +410,9 @@ impl Keys {
             switch: self.switch.unwrap_or(SwitchKind::P4),
             passes: self.passes.unwrap_or(8),
             result_passes: self.result_passes.unwrap_or(7),
+            root: self.root.unwrap_or(SwitchKind::P4),
+            rack: self.rack.unwrap_or(32),
+            uplink: self.uplink,
             pass_ns: self.pass_ns.unwrap_or(0.74),
             result_pass_ns: self.result_pass_ns.unwrap_or(1.88),
             pass_latency_ns: self.pass_latency_ns.unwrap_or(700.0),
@@ -468,6 +490,7 @@ impl Settings {
             ("cores", self.cores.into(), 1..=1024, "give 1 to 1024"),
             ("shared_cores", self.shared_cores.into(), 0..=4096, "give 0 to 4096"),
             ("threads", costs.threads.into(), 1..=1024, "give 1 to 1024"),
+            ("rack", self.rack.into(), 1..=64, "give 1 to 64"),
             ("passes", self.passes.into(), 1..=1000, "give 1 to 1000"),
             ("result_passes", self.result_passes.into(), 0..=1000, "give 0 to 1000"),
         ] {

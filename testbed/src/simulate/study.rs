@@ -12,6 +12,8 @@ use crate::figures::progress::Progress;
 const GRAIN: u64 = 1 << 16;
 /// Of two windows of colocated shares each has so many, with a block of slots in each window.
 const SHARE: u64 = GRAIN;
+/// The shortest stretch of many workers.
+const LEAST: u64 = 1 << 19;
 
 /// What an all-reduce takes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,10 +30,14 @@ pub struct Point {
     pub took: Took,
 }
 
-/// Coordinates that are simulated packet by packet: more where the window of many shares would be most of it.
+/// Coordinates that are simulated packet by packet: fewer for more workers than an aggregator takes, so that memory and time do not
+/// grow with them; more where the window of many shares would be most of it.
 fn stretch(settings: &Settings, case: &Case) -> u64 {
     let all = settings.stretch.next_multiple_of(2 * GRAIN);
-    if case.layout == Layout::Colocated { all.max(SHARE * u64::from(case.workers)) } else { all }
+    match case.layout {
+        Layout::Colocated => all.max(SHARE * u64::from(case.workers)),
+        _ => (all * 64 / u64::from(case.workers.max(64))).next_multiple_of(2 * GRAIN).max(LEAST.min(all)),
+    }
 }
 
 /// Simulates a case; of a tensor longer than a stretch, that stretch and half of it, and adds for the rest what the second half
@@ -58,7 +64,7 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
     for &rate in &settings.rate {
         for &workers in &settings.workers {
             for &layout in &settings.layout {
-                if layout.takes(workers) {
+                if layout.takes(workers, settings.rack) {
                     cases.push(Case { layout, workers, rate, coordinates: settings.coordinates });
                 }
             }
@@ -165,6 +171,26 @@ mod tests {
                 assert!((0.99..1.15).contains(&more), "{case:?}: {more} of {limit}");
             }
         }
+    }
+
+    /// Racks under a root end with the bits of one aggregator, so with its error; rings and racks take more than that has room for.
+    #[test]
+    fn racks_have_the_sums_of_one_aggregator() {
+        let settings = settings(Keys { rack: Some(3), stretch: Some(1 << 18), ..Keys::default() });
+        let case = |layout| Case { layout, workers: 7, rate: Rate(10_000_000_000), coordinates: 100_000 };
+        let [one, racks] =
+            [Layout::Switch, Layout::Racks].map(|layout| point(&settings, case(layout)).unwrap());
+        assert_eq!((one.took.nmse, one.took.dropped), (racks.took.nmse, racks.took.dropped));
+        assert!(one.took.nmse.is_some_and(|nmse| nmse > 0.0));
+        let many = |layout: Layout, workers| layout.takes(workers, 3);
+        assert!(!many(Layout::Switch, 65) && many(Layout::Racks, 192) && !many(Layout::Racks, 193));
+        assert!(!many(Layout::Racks, 3) && many(Layout::RingInt8, 1024));
+        let long = |layout, workers| {
+            let settings = Keys::default().validate().unwrap();
+            stretch(&settings, &Case { workers, ..case(layout) })
+        };
+        assert_eq!([64, 128, 1024].map(|n| long(Layout::Racks, n)), [2 << 20, 1 << 20, 1 << 19]);
+        assert_eq!([4, 64].map(|n| long(Layout::Colocated, n)), [2 << 20, 4 << 20]);
     }
 
     #[test]

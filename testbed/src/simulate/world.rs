@@ -107,17 +107,18 @@ impl World {
     pub fn add_party(&mut self, mut party: Party, cores: usize) {
         let at = party.local();
         self.open += 1;
-        self.add(at, Actor::Party(Box::new(party)), cores);
+        self.add(&[at], Actor::Party(Box::new(party)), cores);
     }
 
-    /// A shard at an address.
-    pub fn add_desk(&mut self, at: Peer, desk: Desk, cores: usize) {
-        self.add(at, Actor::Desk(Box::new(desk)), cores);
+    /// A shard.
+    pub fn add_desk(&mut self, desk: Desk, cores: usize) {
+        let at: Vec<Peer> = desk.locals().collect();
+        self.add(&at, Actor::Desk(Box::new(desk)), cores);
     }
 
-    fn add(&mut self, at: Peer, actor: Actor, cores: usize) {
+    fn add(&mut self, at: &[Peer], actor: Actor, cores: usize) {
         let number = self.actors.len();
-        self.by_address.insert(at, number);
+        self.by_address.extend(at.iter().map(|at| (*at, number)));
         self.actors.push(Placed { actor, cores, busy_until: Duration::ZERO, planned: None });
         self.plan(number, Duration::ZERO);
     }
