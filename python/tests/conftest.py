@@ -14,6 +14,7 @@ from servers import ParameterServer, program
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     reasons = {report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])}
+    reasons = {reason for reason in reasons if reason.startswith("not run: ")}
     for reason in sorted(reasons):
         terminalreporter.write_line(reason)
     # `make test` lists them at its end, with those of other parts.
@@ -22,11 +23,19 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             file.writelines(f"{reason}\n" for reason in sorted(reasons))
 
 
+def newest_has(what: str) -> None:
+    """Leaves to the tests with the newest PyTorch, if they run next (`python/tests/run`), what only that environment has."""
+    if os.environ.get("THC_TORCH2_ELSEWHERE"):
+        pytest.skip(f"elsewhere: {what} with the newest PyTorch", allow_module_level=True)
+
+
 def needs(*modules: str) -> None:
     """Skips what cannot run without these."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             pypi = module in ("accelerate", "kubernetes_validate", "lightning")
+            if pypi:
+                newest_has(f"{module} is")
             way = f"pip install {module.replace('_', '-')}" if pypi else f"Debian: apt-get install python3-{module}"
             pytest.skip(f"not run: Python has no {module} ({way})", allow_module_level=True)
 
