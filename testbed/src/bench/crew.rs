@@ -25,6 +25,7 @@ struct Member {
     orders: Option<ChildStdin>,
     answers: Receiver<String>,
     complaint: Arc<Mutex<String>>,
+    listener: Option<thread::JoinHandle<()>>,
 }
 
 /// Processes that are told the same and answer all. Dropping them ends them.
@@ -58,7 +59,7 @@ impl Crew {
             });
         }
         let complaint = Arc::new(Mutex::new(String::new()));
-        if let Some(stderr) = child.stderr.take() {
+        let listener = child.stderr.take().map(|stderr| {
             let last = Arc::clone(&complaint);
             thread::spawn(move || {
                 for line in BufReader::new(stderr).lines().map_while(std::result::Result::ok) {
@@ -66,10 +67,10 @@ impl Crew {
                         *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
                     }
                 }
-            });
-        }
+            })
+        });
         let orders = child.stdin.take();
-        self.members.push(Member { name, child, orders, answers, complaint });
+        self.members.push(Member { name, child, orders, answers, complaint, listener });
         let last = self.members.len() - 1;
         self.members[last].tell(&order.to_string())
     }
@@ -113,6 +114,8 @@ impl Member {
     /// What a process that has ended said last.
     fn failure(&mut self) -> Error {
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        // Its last words may come after its end.
+        let _ = self.listener.take().map(thread::JoinHandle::join);
         let said = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let reason = if said.is_empty() { status } else { said };
         Error::Part { name: self.name.clone(), reason }

@@ -2,7 +2,7 @@
 
 use p4runtime_proto::v1::entity;
 use p4runtime_proto::v1::update::Type::{Delete, Insert, Modify};
-use thc_protocol::wire::Kind;
+use thc_protocol::wire::{FLAG_NUDGE, Header, Kind};
 use tonic::Code;
 
 use crate::controller::{Controller, errors, update};
@@ -61,7 +61,10 @@ async fn a_table_keeps_its_values_under_a_job() {
     // In a batch that gives the job another epoch, or takes it away before, the slots are emptied.
     let job =
         |it: &Controller, epoch| it.row("jobs", &[("job", JOB)], "set_job", &job_params(0x1111, epoch, 2));
-    all[0].send(&packet(&all[0].header(Kind::Data, 6, 0), &[0x11; 512]), 6);
+    let asking = Header { flags: FLAG_NUDGE, ..all[0].header(Kind::Data, 6, 0) };
+    all[0].send(&packet(&asking, &[0x11; 512]), 6);
+    // Its answer comes to both, and shows that the packet is in the slot before the rows change.
+    assert!(all.iter().all(|worker| worker.expect()[1] == Kind::Nudge as u8));
     it.write(Modify, vec![job(&it, 2), table(&it, TABLE, other)]).await;
     all[1].send(&packet(&all[1].header(Kind::Data, 6, 0), &[0x22; 512]), 6);
     all[0].send(&packet(&all[0].header(Kind::Data, 6, 0), &[0x11; 512]), 6);
