@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak hostile kills bench bench-torch bench-allreduce bench-async bench-adapt p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test check fuzz soak hostile kills site wheels bench bench-torch bench-allreduce bench-async bench-adapt p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -132,6 +132,12 @@ p4-tofino: # Compile for Tofino and Tofino 2, minutes, and keep what the compile
 	@cd p4 && LC_ALL=C sha256sum shared/headers.p4 shared/kinds.p4 shared/sizes.p4 tna/*.p4 build/tofino/*.json \
 	    build/tofino/*.txtpb >build/tofino/sources.sha256
 	@echo 'p4: p4/build/tofino is up to date: fit.json'
+
+wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Linux with glibc 2.17, and a source distribution
+	python/wheels
+
+site: toolchain ## The documentation as a site, with the API of Rust and Python: target/site/index.html
+	.ci/site
 
 lint: deps fmt clippy ## Formatting, clippy, and licences and advisories of all dependencies
 	@cargo deny --version >/dev/null 2>&1 || { \
