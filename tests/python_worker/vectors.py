@@ -84,6 +84,8 @@ def check_welcome(fields, payload):
             mine = [f"{address}:{port}" for address, port in mine]
         if name == "tables":
             mine = [vars(table) | {"values": list(table.values)} for table in mine]
+        if name == "rack":
+            wanted = tuple(map(number, value.values()))
         assert mine == wanted, name
 
 

@@ -4,7 +4,7 @@ import struct
 from dataclasses import dataclass
 
 VERSION = 2
-HEADER = struct.Struct(">BBBBHBBIIHBB")
+HEADER = struct.Struct(">BBBBHBBIIHBB")  # the last two are one number, its upper byte second
 NORM_PAYLOAD = struct.Struct(">IIIHBBI")
 
 NORM, DATA, RAW = 0x01, 0x02, 0x03
@@ -56,8 +56,8 @@ class Header:
                 self.cookie,
                 self.round,
                 self.slot,
-                self.count,
-                0,
+                self.count & 0xFF,
+                self.count >> 8,
             )
             + payload
         )
@@ -67,10 +67,10 @@ def parse(packet):
     """Header and payload; None for what is no packet of this version."""
     if len(packet) < HEADER.size:
         return None
-    version, kind, flags, n, job, worker, table, cookie, round_, slot, count, _ = HEADER.unpack_from(packet)
+    version, kind, flags, n, job, worker, table, cookie, round_, slot, count, upper = HEADER.unpack_from(packet)
     if version != VERSION:
         return None
-    return Header(kind, job, worker, cookie, flags, n, table, round_, slot, count), packet[HEADER.size :]
+    return Header(kind, job, worker, cookie, flags, n, table, round_, slot, upper << 8 | count), packet[HEADER.size :]
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,9 @@ class Welcome:
     features: int
     tables: tuple  # the first is what calls take that name none
     shares: tuple = ()  # of address and base port
+    rack: tuple = ()  # with features bit 0: racks, this one, workers, quorum of all, rank of the first, layout (P38)
 
-    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBBIIBB34x")
+    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBBIIBBBBHHHQ18x")
     SHARE = struct.Struct(">4sHxx")
 
     @staticmethod
@@ -186,7 +187,7 @@ class Welcome:
         fixed, lists = payload[: Welcome.FORM.size], payload[Welcome.FORM.size :]
         (
             *begins, lane, policy, shards, deadline, table, bits, granularity, fraction, values, job_seed, nonce, t_p,
-            own, block, least, most, width, credit, features, shares, tables,
+            own, block, least, most, width, credit, features, shares, tables, *rack,
         ) = Welcome.FORM.unpack(fixed)  # fmt: skip
         at = shares * Welcome.SHARE.size
         if len(lists) != at + tables * Table.ROW.size:
@@ -196,6 +197,7 @@ class Welcome:
             *begins, policy, shards, deadline, job_seed, nonce, own, block, least, most, credit, features,
             (first, *(Table(*row) for row in Table.ROW.iter_unpack(lists[at:]))),
             tuple((".".join(map(str, ip)), port) for ip, port in Welcome.SHARE.iter_unpack(lists[:at])),
+            tuple(rack) if features & 1 else (),
         )  # fmt: skip
         return welcome if welcome.fingerprint == fingerprint(payload) else None
 
@@ -206,7 +208,7 @@ class Welcome:
             self.session, self.data_slots, self.norm_slots, self.quorum, first.lane, self.policy, self.shards,
             self.deadline, first.table, first.bits, first.granularity, first.fraction, first.values, self.job_seed,
             self.nonce, first.t_p, self.fingerprint, self.block, self.min_workers, self.max_workers, first.width,
-            self.credit, self.features, len(shares), len(more),
+            self.credit, self.features, len(shares), len(more), *(self.rack or (0,) * 6),
         )  # fmt: skip
         return fixed + b"".join(shares) + b"".join(table.row() for table in more)
 
