@@ -187,7 +187,8 @@ class Welcome:
         fixed, lists = payload[: Welcome.FORM.size], payload[Welcome.FORM.size :]
         (
             *begins, lane, policy, shards, deadline, table, bits, granularity, fraction, values, job_seed, nonce, t_p,
-            own, block, least, most, width, credit, features, shares, tables, *rack,
+            own, block, least, most, width, credit, features, shares, tables, racks, number, workers,
+            all_quorums, rank, layout,
         ) = Welcome.FORM.unpack(fixed)  # fmt: skip
         at = shares * Welcome.SHARE.size
         if len(lists) != at + tables * Table.ROW.size:
@@ -197,7 +198,7 @@ class Welcome:
             *begins, policy, shards, deadline, job_seed, nonce, own, block, least, most, credit, features,
             (first, *(Table(*row) for row in Table.ROW.iter_unpack(lists[at:]))),
             tuple((".".join(map(str, ip)), port) for ip, port in Welcome.SHARE.iter_unpack(lists[:at])),
-            tuple(rack) if features & 1 else (),
+            (racks, number, workers, all_quorums, rank, layout) if features & 1 else (),
         )  # fmt: skip
         return welcome if welcome.fingerprint == fingerprint(payload) else None
 
