@@ -174,7 +174,7 @@ class Welcome:
     features: int
     tables: tuple  # the first is what calls take that name none
     shares: tuple = ()  # of address and base port
-    rack: tuple = ()  # with features bit 0: racks, this one, workers, quorum of all, rank of the first, layout (P38)
+    rack: tuple = ()  # with features bit 1, which is not in `features`: racks, this one, workers, quorum of all, rank of the first, layout (P38)
 
     FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBBIIBBBBHHHQ18x")
     SHARE = struct.Struct(">4sHxx")
@@ -195,10 +195,10 @@ class Welcome:
             return None
         first = Table(table, bits, width, lane, granularity, fraction, t_p, values)
         welcome = Welcome(
-            *begins, policy, shards, deadline, job_seed, nonce, own, block, least, most, credit, features,
+            *begins, policy, shards, deadline, job_seed, nonce, own, block, least, most, credit, features & ~2,
             (first, *(Table(*row) for row in Table.ROW.iter_unpack(lists[at:]))),
             tuple((".".join(map(str, ip)), port) for ip, port in Welcome.SHARE.iter_unpack(lists[:at])),
-            (racks, number, workers, all_quorums, rank, layout) if features & 1 else (),
+            (racks, number, workers, all_quorums, rank, layout) if features & 2 else (),
         )  # fmt: skip
         return welcome if welcome.fingerprint == fingerprint(payload) else None
 
@@ -209,7 +209,7 @@ class Welcome:
             self.session, self.data_slots, self.norm_slots, self.quorum, first.lane, self.policy, self.shards,
             self.deadline, first.table, first.bits, first.granularity, first.fraction, first.values, self.job_seed,
             self.nonce, first.t_p, self.fingerprint, self.block, self.min_workers, self.max_workers, first.width,
-            self.credit, self.features, len(shares), len(more), *(self.rack or (0,) * 6),
+            self.credit, self.features | (2 if self.rack else 0), len(shares), len(more), *(self.rack or (0,) * 6),
         )  # fmt: skip
         return fixed + b"".join(shares) + b"".join(table.row() for table in more)
 
