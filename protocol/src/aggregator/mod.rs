@@ -442,7 +442,7 @@ impl Job {
                 if Norm::tag_of(body) != Norm::tag_of(held) {
                     match config.level {
                         Level::Rack { .. } => {
-                            rack_mismatch(&config.level, &pass.header(head), held, body, sink)
+                            rack_mismatch(&config.level, &pass.header(head), held, body, sink);
                         }
                         _ => receivers.mismatch(&pass.header(head), held, body, sink),
                     }
