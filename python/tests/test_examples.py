@@ -66,8 +66,8 @@ def test_characters() -> None:
 
 @pytest.mark.parametrize("workers", [3])
 def test_best_effort(workers: int) -> None:
-    said = torchrun("best_effort", "--steps", "160", "--every", "20", "--loss", "0.03", "--deadline", "20ms", workers=workers)
-    # Guessing has 0.693. On a busy machine the deadline loses more than three in a hundred, and how much is learnt varies.
+    said = torchrun("best_effort", "--steps", "160", "--every", "20", "--loss", "0.05", "--deadline", "60ms", workers=workers)
+    # Guessing has 0.693. On a busy machine more is lost than one in twenty, and how much is learnt varies.
     assert result(said)[0] < 0.69
     lost = re.search(r"packets sent again \d+, lost (\d+)", said)
     assert lost and int(lost[1]) > 0
