@@ -152,6 +152,20 @@ def check_a_scaler() -> str | None:
     return None
 
 
+def check_models_of_one_group() -> None:
+    """Each has error feedback of its own."""
+    one = network()
+    first = loop_of(one, torch.optim.SGD(one.parameters(), 0.1))
+    two = torch.nn.Sequential(torch.nn.Linear(64, 8))
+    optimizer = torch.optim.SGD(two.parameters(), 0.1)
+    second = thc.torch.overlap(two, optimizer, group=first.group)
+    train(one, first._optimizer, 0, 3)
+    train(two, optimizer, 0, 3)
+    first.settle()
+    second.settle()
+    assert same_everywhere([*one.parameters(), *two.parameters()]) and len(first.group.save_feedback()) == 2
+
+
 def check_not_finite_without_a_scaler() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from typing import Any
 
 import torch.distributed as dist
 
-__all__ = ["Gather"]
+from thc.group import Group
+
+__all__ = ["Gather", "scope_of"]
+
+_scopes: weakref.WeakKeyDictionary[Group, itertools.count[int]] = weakref.WeakKeyDictionary()
+
+
+def scope_of(group: Group) -> int:
+    """A number for who comes next to share a group, in the same order on all ranks: their keys of error feedback must differ."""
+    return next(_scopes.setdefault(group, itertools.count()))
 
 
 class Gather:

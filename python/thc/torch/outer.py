@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from thc import environment, errors
 from thc.group import Group, Handle
-from thc.torch.gather import Gather
+from thc.torch.gather import Gather, scope_of
 
 __all__ = ["Outer", "nesterov", "outer"]
 
@@ -79,6 +79,7 @@ class Outer:
         """Differences that were not finite on some rank, and were left out on all."""
         self.every, self.delay = every, delay
         self._mode = mode
+        self._scope = f"outer{scope_of(group)}"
         self._optimizer = optimizer
         parameters = [p for p in model.parameters() if p.requires_grad]
         self._parts = [
@@ -128,7 +129,7 @@ class Outer:
         part.handle = self.group.allreduce_async(
             part.difference.numpy(),
             self._mode,
-            None if self._mode == "raw" else f"outer{part.number}",
+            None if self._mode == "raw" else f"{self._scope}.{part.number}",
         )
         part.due = self.steps + self.delay
 

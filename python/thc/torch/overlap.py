@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from thc import environment, errors
 from thc.group import Group, Handle
-from thc.torch.gather import Gather
+from thc.torch.gather import Gather, scope_of
 
 __all__ = ["Overlap", "overlap"]
 
@@ -30,8 +30,8 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 class _Bucket:
     """Gradients of some neighbouring parameters, in one piece of f32 on the CPU."""
 
-    def __init__(self, number: int, parameters: list[torch.nn.Parameter]) -> None:
-        self.key = f"overlap{number}"
+    def __init__(self, key: str, parameters: list[torch.nn.Parameter]) -> None:
+        self.key = key
         self.parameters = parameters
         length = sum(p.numel() for p in parameters)
         self.flat = torch.empty(length, pin_memory=any(p.device.type == "cuda" for p in parameters))
@@ -69,7 +69,8 @@ class Overlap:
         self._local, self._rate = local, rate
         self._feedback = feedback
         self._parameters = [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
-        self._buckets = [_Bucket(number, cut) for number, cut in enumerate(_cut(self._parameters))]
+        scope = f"overlap{scope_of(group)}"
+        self._buckets = [_Bucket(f"{scope}.{number}", cut) for number, cut in enumerate(_cut(self._parameters))]
         self._common = [p.detach().clone() for p in self._parameters]
         """The backup: what all ranks have in common, as of the last mean that has come."""
         self._under_way = False
