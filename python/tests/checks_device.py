@@ -11,7 +11,7 @@ import torch
 from checks_hook import StandIn
 from rig import RANK, SIZE, Weights, backward, close, everywhere, gradients, same_everywhere, wrapped  # noqa: F401
 from test_device import CUDA, KERNELS  # it has Triton interpreted where there is no GPU
-from thc.torch.gather import Gather
+from thc.torch.joining import Gather
 
 SIZES = (9_000, 300, 12_000, 7_000)
 SMALL = {"bucket_cap_mb": 0.03}

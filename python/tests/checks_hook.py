@@ -29,7 +29,7 @@ from rig import (
     wrapped,
 )
 from servers import COOKIE
-from thc.torch.gather import Gather
+from thc.torch.joining import Gather
 
 
 def check_average() -> None:

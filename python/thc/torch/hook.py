@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import itertools
 import logging
 import types
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +21,7 @@ from thc.torch.compressor import Compressor, HostCompressor
 from thc.torch.device.choice import Choice, choose
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
-from thc.torch.gather import Gather
+from thc.torch.joining import Gather, scope_of
 from thc.torch.layout import Layout, Segment
 from thc.torch.options import Options
 from thc.torch.passage import Passage
@@ -39,9 +37,6 @@ log = logging.getLogger("thc.torch")
 
 PATIENCE = 10.0
 """Seconds that the board may take to answer."""
-
-_scopes: weakref.WeakKeyDictionary[Group, itertools.count[int]] = weakref.WeakKeyDictionary()
-"""Hooks of one group are counted, in the same order on all ranks: their keys must differ."""
 
 
 class Hook:
@@ -67,7 +62,7 @@ class Hook:
             if theirs != options.in_flight:
                 raise errors.ConfigError(f"in_flight is {options.in_flight}, but {theirs} on rank {rank}: give all ranks the same")
         self._pipeline = pipeline_of(group)
-        self._scope = f"hook{next(_scopes.setdefault(group, itertools.count()))}"
+        self._scope = f"hook{scope_of(group)}"
         self._names, unused = _names_of(model)
         self._grads_tell = model is not None and not unused
         self._layouts: dict[tuple[int, ...], Layout] = {}

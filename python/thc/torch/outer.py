@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from thc import environment, errors
+from thc import errors
 from thc.group import Group, Handle
-from thc.torch.gather import Gather, scope_of
+from thc.torch.joining import begin_alike, join, scope_of
 
 __all__ = ["Outer", "nesterov", "outer"]
 
@@ -241,20 +240,8 @@ def outer(
         delay = min(10, between)
     if not 0 <= delay <= every:
         raise errors.ConfigError(f"delay is {delay}: give 0 to {every} steps, since a part is sent again after {every}")
-    ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
-    if group is None:
-        if environment.configured() and not options:
-            group = Group.from_env(worker=rank)
-        else:
-            group = Group.local(rank, ranks, store=Gather(process_group), **options)
-    elif options:
-        raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
-    if group.workers != ranks:
-        raise errors.ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
-    first = 0 if process_group is None else dist.get_global_rank(process_group, 0)
-    with torch.no_grad():
-        for tensor in [*model.parameters(), *model.buffers()]:
-            dist.broadcast(tensor.detach(), first, group=process_group)
+    group = join(process_group, group, options)
+    begin_alike(model, process_group)
     made = Outer(model, optimizer, group, every, outer, parts, delay, mode)
     inner = optimizer.step
 

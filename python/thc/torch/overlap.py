@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from thc import environment, errors
+from thc import errors
 from thc.group import Group, Handle
-from thc.torch.gather import Gather, scope_of
+from thc.torch.joining import begin_alike, join, scope_of
 
 __all__ = ["Overlap", "overlap"]
 
@@ -190,26 +190,15 @@ def overlap(
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:
             process_group = model.process_group
-        model.register_comm_hook(None, _own)
     parameters = [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
     if loc_lr is not None and loc_lr < 0:
         raise errors.ConfigError(f"loc_lr is {loc_lr}: give a learning rate of at least 0")
     if any(p.dtype == torch.float64 for p in parameters):
         raise errors.ConfigError("the optimizer has parameters of f64, which THC would average as f32: use thc.torch.wrap, which sends them otherwise")
-    ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
-    if group is None:
-        if environment.configured() and not options:
-            group = Group.from_env(worker=rank)
-        else:
-            group = Group.local(rank, ranks, store=Gather(process_group), **options)
-    elif options:
-        raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
-    if group.workers != ranks:
-        raise errors.ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
-    first = 0 if process_group is None else dist.get_global_rank(process_group, 0)
-    with torch.no_grad():
-        for tensor in [*model.parameters(), *model.buffers()]:
-            dist.broadcast(tensor.detach(), first, group=process_group)
+    group = join(process_group, group, options)
+    begin_alike(model, process_group)
+    if isinstance(model, DistributedDataParallel):
+        model.register_comm_hook(None, _own)
     local = _local_of(optimizer, loc_optimizer) if backup else None
     made = Overlap(group, optimizer, local, loc_lr, feedback)
 

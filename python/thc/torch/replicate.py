@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from thc import errors
 from thc.group import Group
-from thc.torch.gather import Gather
+from thc.torch.joining import join, scope_of
 from thc.torch.peers import Peers
 
 __all__ = ["Replicas", "replicate"]
@@ -25,6 +24,7 @@ class Replicas:
         """Whether a gradient since the last look at it was not finite on some replica; the same on all of them."""
         self._peers = Peers(process_group)
         self._feedback = feedback
+        self._scope = f"replica{scope_of(group)}"
         self._staging: dict[int, torch.Tensor] = {}
 
     def average(self, module: int, gradients: torch.Tensor) -> None:
@@ -37,7 +37,7 @@ class Replicas:
         direct = gradients.device.type == "cpu" and gradients.dtype == torch.float32 and gradients.is_contiguous()
         data = gradients if direct else self._fetch(module, gradients)
         try:
-            self.group.allreduce(data.detach().numpy(), feedback=f"replica{module}" if self._feedback else None)
+            self.group.allreduce(data.detach().numpy(), feedback=f"{self._scope}.{module}" if self._feedback else None)
         except (errors.NonFiniteError, errors.NormError):
             self.skipped = True
             data.fill_(float("nan"))
@@ -94,13 +94,7 @@ def replicate(
             f"this model is sharded over a mesh of {outer.ndim} dimensions, so torch averages its replicas itself: shard it over the "
             'inner one alone, fully_shard(model, mesh=mesh["shard"]), and give replicate mesh.get_group("replicate")'
         )
-    ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
-    if group is None:
-        group = Group.local(rank, ranks, store=Gather(process_group), **options)
-    elif options:
-        raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
-    if group.workers != ranks:
-        raise errors.ConfigError(f"there are {ranks} replicas, but the THC job has {group.workers} workers: they must be the same processes")
+    group = join(process_group, group, options)
     made = Replicas(group, process_group, feedback)
     for number, module in enumerate(modules):
         module.set_all_reduce_hook(lambda gradients, number=number: made.average(number, gradients))

@@ -13,7 +13,7 @@ from thc import environment
 from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.adaptive import tables_for
-from thc.torch.gather import Gather
+from thc.torch.joining import LOCAL_OPTIONS, Gather, of_environment
 from thc.torch.hook import Hook, hook
 from thc.torch.one_stream import one_stream
 
@@ -21,16 +21,12 @@ __all__ = ["hook_of", "wrap"]
 
 _hooks: weakref.WeakKeyDictionary[torch.nn.Module, Hook] = weakref.WeakKeyDictionary()
 
-_of_environment: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
-"""The group that the environment names, by this process's rank: it can be joined only once, so models share it."""
-
 _GROUP_OPTIONS = frozenset(
     (
         "bind join_timeout timeout min_rto seed threads recv_buffer send_buffer inject inject_seed io dpdk "
         "controller_ca controller_cert controller_key"
     ).split()
 )
-_LOCAL_OPTIONS = frozenset("address port cookie server colocated".split())
 
 
 def wrap(
@@ -57,7 +53,7 @@ def wrap(
             way = ": shard with torch.distributed.fsdp.fully_shard, whose replicas thc.torch.replicate averages"
         raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(ddp).__name__}{way}")
     joining = {key: options.pop(key) for key in _GROUP_OPTIONS & options.keys()}
-    embedded = {key: options.pop(key) for key in _LOCAL_OPTIONS & options.keys()}
+    embedded = {key: options.pop(key) for key in LOCAL_OPTIONS & options.keys()}
     if group is not None and (joining or embedded):
         given = ", ".join(sorted({**joining, **embedded}))
         raise ConfigError(f"{given}: these are options of a group, and one was given: give them to it")
@@ -78,7 +74,7 @@ def _joined(
     """The group that a model's ranks join."""
     rank, ranks = dist.get_rank(ddp.process_group), dist.get_world_size(ddp.process_group)
     configured = environment.configured() and not embedded
-    if configured and (found := _of_environment.get(rank)) is not None and not found.closed:
+    if configured and (found := of_environment.get(rank)) is not None and not found.closed:
         return found
 
     def join(worker: int, workers: int, store: Any) -> Group:
@@ -93,7 +89,7 @@ def _joined(
         choice = False if configured else "auto"
     made = one_stream(choice, _given(ddp), rank, embedded.get("address"), join) or join(rank, ranks, Gather(_given(ddp)))
     if configured:
-        _of_environment[rank] = made
+        of_environment[rank] = made
     return made
 
 
