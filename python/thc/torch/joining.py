@@ -40,12 +40,13 @@ class Gather:
         return every
 
 
-def join(process_group: Any, group: Group | None, options: dict[str, Any]) -> Group:
-    """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers."""
+def join(process_group: Any, group: Group | None, options: dict[str, Any], named: bool = True) -> Group:
+    """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers. The job
+    that the environment names counts only if ``named``."""
     ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
     if group is not None and options:
         raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
-    if group is None and environment.configured() and not LOCAL_OPTIONS & options.keys():
+    if group is None and named and environment.configured() and not LOCAL_OPTIONS & options.keys():
         group = of_environment.get(rank)
         if group is None or group.closed:
             group = of_environment[rank] = Group.from_env(worker=rank, **options)

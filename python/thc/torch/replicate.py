@@ -94,7 +94,8 @@ def replicate(
             f"this model is sharded over a mesh of {outer.ndim} dimensions, so torch averages its replicas itself: shard it over the "
             'inner one alone, fully_shard(model, mesh=mesh["shard"]), and give replicate mesh.get_group("replicate")'
         )
-    group = join(process_group, group, options)
+    # The environment names one job, and each shard needs one of its own.
+    group = join(process_group, group, options, named=False)
     made = Replicas(group, process_group, feedback)
     for number, module in enumerate(modules):
         module.set_all_reduce_hook(lambda gradients, number=number: made.average(number, gradients))
