@@ -1,4 +1,4 @@
-//! What others do to shrink gradients, to compare THC with: ten schemes behind one trait.
+//! What others do to shrink gradients, to compare THC with: eleven schemes behind one trait.
 //!
 //! Each scheme is what its paper describes for one tensor and n workers around a parameter server,
 //! with what the server does in real systems: most decode what workers send, add, and compress the
@@ -24,6 +24,7 @@ mod qsgd;
 mod sign_sgd;
 mod sparse;
 mod tern_grad;
+pub mod tfp;
 mod thc;
 mod top_k;
 mod two_bit;
@@ -41,6 +42,7 @@ pub use power_sgd::PowerSgd;
 pub use qsgd::Qsgd;
 pub use sign_sgd::SignSgd;
 pub use tern_grad::TernGrad;
+pub use tfp::Tfp;
 pub use thc::Thc;
 pub use top_k::TopK;
 pub use two_bit::TwoBit;

@@ -12,6 +12,15 @@ pub struct Message {
 }
 
 impl Message {
+    /// The message of so many bits that came as these bytes. An error if there are fewer or more bytes than that takes.
+    pub fn of_bytes(bytes: Vec<u8>, bits: u64) -> Result<Self> {
+        if bytes.len() as u64 != bits.div_ceil(8) {
+            let reason = format!("it has {} bytes, {bits} bits are due", bytes.len());
+            return Err(CodecError::Message { reason });
+        }
+        Ok(Self { bytes, bits })
+    }
+
     /// Length in bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
