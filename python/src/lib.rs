@@ -36,7 +36,8 @@ mod _native {
 
     #[pymodule_export]
     use super::adapt::{
-        Accordion, ThresholdTable, adapt_fit, adapt_price, adapt_solve, adapt_thc_bytes, adapt_thc_nmse,
+        Accordion, Bandwidth, ThresholdTable, adapt_fit, adapt_price, adapt_ratio_first, adapt_ratio_second,
+        adapt_solve, adapt_thc_bytes, adapt_thc_nmse, tfp_put, tfp_take,
     };
     #[pymodule_export]
     use super::file::read_config;

@@ -176,7 +176,7 @@ def lose_the_last_answer(group: thc.Group, and_all_later_ones: bool) -> Callable
         if lost:
             raise thc.SilentError("the parameter server has not answered")
         result = allreduce(array, **options)
-        if array.size > 1:
+        if array.size > 1000:
             return result
         if and_all_later_ones:
             lost.append(True)

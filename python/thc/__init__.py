@@ -8,6 +8,8 @@ from thc.asynchronous import Asynchronous, ModelServer, Pulled, Pushed
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
 from thc.group import Group, Handle, Plan
+from thc.metrics import Metrics, serve_metrics
+from thc.row import Row, Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
 
@@ -16,12 +18,16 @@ __all__ = [
     "Group",
     "Handle",
     "Job",
+    "Metrics",
     "ModelServer",
     "Plan",
     "Pulled",
     "Pushed",
+    "Row",
     "Server",
     "Stats",
     "Table",
+    "Training",
+    "serve_metrics",
     *_errors,
 ]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from thc import _native, environment, rendezvous
 from thc.errors import ConfigError, PlanError
+from thc.row import Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
 
@@ -185,6 +186,8 @@ class Group:
         self.workers: int = told["workers"]
         self.compresses_on = ("host", "arrays of the CPU")
         """What compresses, and why: a hook of :mod:`thc.torch` may have found it better on a GPU. :meth:`stats` repeats it."""
+        self.training = Training()
+        """What the steps of models were made of whose gradients this group averages, as hooks of :mod:`thc.torch` measure it."""
         _open.add(self)
 
     @classmethod
@@ -336,7 +339,7 @@ class Group:
     def stats(self) -> Stats:
         """Totals since the group was joined."""
         device, why = self.compresses_on
-        return Stats(**self._native.stats(), device=device, why=why)
+        return Stats(**self._native.stats(), device=device, why=why, **self.training.totals())
 
     def rejoin(self) -> None:
         """Joins anew after the session has ended, as all workers must. Error feedback and totals stay."""

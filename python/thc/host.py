@@ -8,7 +8,7 @@ import zlib
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from thc import errors
 from thc.group import Array, Group, Handle, Plan, _as_f32, _open
 from thc.line import Line
+from thc.row import Training
 from thc.segment import Pool, Segment
 from thc.stats import Job, Stats, Table
 
@@ -70,6 +71,7 @@ class HostGroup(Group):
         self._calls = 0
         self._over: errors.ThcError | None = None
         self._pool = Pool()
+        self.training = Training()
         _open.add(self)
 
     def _next(self) -> int:
@@ -191,7 +193,7 @@ class Speaker(HostGroup):
         return _Spoken(self, call, inner, total, array)
 
     def stats(self) -> Stats:
-        return self.group.stats()
+        return replace(self.group.stats(), **self.training.totals())
 
     def rejoin(self) -> None:
         try:
@@ -340,7 +342,7 @@ class Listener(HostGroup):
 
     def stats(self) -> Stats:
         """The host's, as the speaker had them at the last mean."""
-        return self._stats
+        return replace(self._stats, **self.training.totals())
 
     def rejoin(self) -> None:
         self._line.send({"rejoin": True})

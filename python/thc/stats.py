@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from thc.row import Row
+
 __all__ = ["Job", "Stats"]
 
 
@@ -48,6 +50,36 @@ class Stats:
     these numbers."""
     why: str = ""
     """Why that."""
+    computing: float = 0.0
+    """Seconds of training steps that were not spent waiting for gradients. This and what follows are of hooks of
+    :mod:`thc.torch`."""
+    updating: float = 0.0
+    """Seconds from the first byte of a step's gradients to the last (T_update)."""
+    updating_hidden: float = 0.0
+    """Of these, while it computed."""
+    hidden: float = 0.0
+    """Seconds of computing while gradients travelled (T_overlap)."""
+    waited: float = 0.0
+    """Seconds that steps waited for gradients (T_wait)."""
+    group_hidden: float = 0.0
+    """Of each step the shortest overlap of a worker."""
+    group_waited: float = 0.0
+    """Of each step the longest wait of a worker."""
+
+    @property
+    def training(self) -> Row:
+        """What the steps were made of, with ``row`` and ``osf`` of this worker."""
+        return Row(self.computing, self.updating, self.updating_hidden, self.hidden, self.waited)
+
+    @property
+    def row(self) -> float:
+        """T_overlap / T_wait: AQGB's measure of what is hidden."""
+        return self.training.row
+
+    @property
+    def group_row(self) -> float:
+        """That of the group: the shortest overlaps over the longest waits."""
+        return Row(hidden=self.group_hidden, waited=self.group_waited).row
 
     @property
     def communication(self) -> float:
@@ -77,6 +109,15 @@ class Stats:
             f"  compression {self.compression:.2f} s, sending and receiving {self.network:.2f} s, "
             f"waiting {self.waiting:.2f} s, round trip {1e3 * self.round_trip:.2f} ms\n"
             f"  packets sent again {self.retransmissions}, lost {self.lost}; compressed by {self.device}: {self.why}"
+            f"{self._of_training()}"
+        )
+
+    def _of_training(self) -> str:
+        if not self.computing:
+            return ""
+        return (
+            f"\n  steps computed {self.computing:.2f} s, {self.hidden:.2f} s of it while gradients travelled, and waited for them "
+            f"{self.waited:.2f} s: ROW {self.row:.2f}, of the group {self.group_row:.2f}; OSF {self.training.osf:.2f}"
         )
 
     def __sub__(self, earlier: Stats) -> Stats:
@@ -100,6 +141,13 @@ class Stats:
             round_trip=self.round_trip,
             device=self.device,
             why=self.why,
+            computing=self.computing - earlier.computing,
+            updating=self.updating - earlier.updating,
+            updating_hidden=self.updating_hidden - earlier.updating_hidden,
+            hidden=self.hidden - earlier.hidden,
+            waited=self.waited - earlier.waited,
+            group_hidden=self.group_hidden - earlier.group_hidden,
+            group_waited=self.group_waited - earlier.group_waited,
         )
 
 

@@ -22,6 +22,7 @@ import torch
 from thc import adapt
 from thc.errors import ConfigError
 from thc.group import Group
+from thc.torch.exchange import exchange, tells
 from thc.torch.layout import Layout
 from thc.torch.plan import Plan
 
@@ -125,7 +126,7 @@ class Adaptive:
 
     def __init__(self, options: Adapt, group: Group, names: Mapping[str, int], excluded: Iterable[str], rank: int, first: int) -> None:
         job = group.job
-        if job.policy != "reliable" or job.quorum < job.workers:
+        if not tells(group):
             raise ConfigError(
                 f"adapt needs a job that loses nothing, for all ranks must choose alike: this one is {job.policy} with a quorum "
                 f"of {job.quorum} of {job.workers}"
@@ -305,16 +306,7 @@ class Adaptive:
     # Agreements.
 
     def _exchange(self, mine: Sequence[int]) -> list[list[int]]:
-        """Every rank's numbers, of 32 bits each, and as many on each rank: as halves, which the mean of an all-reduce in 32-bit
-        integers keeps exactly."""
-        size, width = self._group.workers, 2 * len(mine)
-        box = np.zeros((size, width), dtype=np.float32)
-        for at, number in enumerate(mine):
-            box[self._rank, 2 * at : 2 * at + 2] = number >> 16, number & 0xFFFF
-        flat = box.reshape(-1)
-        self._group.allreduce(flat, mode="raw")
-        halves = np.rint(flat.astype(np.float64) * size).astype(np.int64).reshape(size, -1, 2)
-        return [[int(high) << 16 | int(low) for high, low in row] for row in halves]
+        return exchange(self._group, self._rank, mine)
 
     def _agree_threshold(self) -> None:
         rows = self.table.rows()

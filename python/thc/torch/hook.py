@@ -189,6 +189,7 @@ class Hook:
                 raise error
             return buffer
 
+        self._steps.clock.produced()
         result = promise.then(deliver)
         self._pipeline.put(Passage(self._steps, work))
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Protocol
 
 from thc.torch.bucket import Bucket
@@ -34,6 +35,8 @@ class Passage:
         self.compressor: Compressor | None = None
         self.fetched: Any = None
         self.flight: Flight | None = None
+        self.began = self.landed = 0.0
+        """When its calls began and were over."""
         self.over = False
         """Whether its calls were over when they had been submitted."""
         self.finite = True
@@ -65,6 +68,7 @@ class Passage:
             self.finite = self.compressor.store(self.bucket, self.fetched, self.flight)
         except BaseException as error:
             self.error = error
+        self.landed = time.perf_counter()
 
     def end(self) -> None:
         self.fetched = self.flight = None

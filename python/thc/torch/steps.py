@@ -14,7 +14,9 @@ from thc.torch.adaptive import Adaptive
 from thc.torch.agreement import Agreement, Route, Wish
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
+from thc.torch.clock import Clock
 from thc.torch.compressor import Compressor
+from thc.torch.exchange import exchange, tells
 from thc.torch.options import Options
 from thc.torch.passage import Passage
 from thc.torch.peers import Gathering, Peers
@@ -37,6 +39,11 @@ LOST = (
 """What means that the parameter server, or the way to it, is lost."""
 
 
+def _micros(seconds: float) -> int:
+    """As ranks tell it, in 32 bits."""
+    return min(round(seconds * 1e6), 0xFFFF_FFFF)
+
+
 class Steps:
     """Does what the agreement wishes. All methods are the lane's."""
 
@@ -54,6 +61,8 @@ class Steps:
         self.agreement = Agreement(
             fallback=options.fallback, depth=options.in_flight, holds_all=options.nonfinite == "zero"
         )
+        self.clock = Clock()
+        self._tells = tells(group)
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank."""
         self.error: BaseException | None = None
@@ -112,7 +121,9 @@ class Steps:
             if route is Route.HOLD and self.error is None:
                 self.error = errors.SilentError("another rank has lost the parameter server")
         if route is Route.PEERS or (route is Route.THC and bucket.buffer.dtype == torch.float64):
+            passage.began = time.perf_counter()
             self._through_peers(bucket)
+            passage.landed = time.perf_counter()
         elif route is Route.THC:
             if self._adaptive is not None:
                 self._adaptive.place(bucket.layout.segments)
@@ -120,6 +131,7 @@ class Steps:
                     self._adaptive.begin_step(self.number)
             passage.compressor = self._compressor(bucket)
             passage.fetched = passage.compressor.fetch(bucket)
+            passage.began = time.perf_counter()
             # The lane itself works on a bucket that nothing comes after: that saves copies and waking other threads.
             wait = bucket.is_last or self._options.in_flight == 1 or self._timed()
             passage.flight = passage.compressor.submit(bucket, passage.fetched, self.number, wait)
@@ -137,6 +149,8 @@ class Steps:
             raise error
         if not passage.finite:
             self._nonfinite = True
+        if passage.landed:
+            self.clock.travelled(passage.began, passage.landed)
         passage.has_ended = True
         kept = self.agreement.complete(bucket.index)
         while self._held and self._held[0].bucket.index < kept:
@@ -192,16 +206,23 @@ class Steps:
                     passage.bucket.buffer.zero_()
         self.skipped, self._nonfinite = self._nonfinite, False
         held, self._held = self._held, []
+        if (row := self.clock.over()) is not None:
+            self._group.training.step(row)
         for passage in held:
             passage.release()
 
     def _end_call(self) -> bool:
-        """The call that ends a step: zeros cost one packet each way. Whether there was an answer."""
+        """The call that ends a step, one packet each way, in which ranks tell how the step before was. Whether there was an answer."""
         try:
-            self._group.allreduce(torch.zeros(1).numpy())
+            if not self._tells:
+                self._group.allreduce(torch.zeros(1).numpy())
+                return True
+            rows = exchange(self._group, self._peers.rank, [_micros(self.clock.last.hidden), _micros(self.clock.last.waited)])
         except LOST as error:
             self.error = error
             return False
+        if all(hidden + waited > 0 for hidden, waited in rows):
+            self._group.training.compared((hidden / 1e6, waited / 1e6) for hidden, waited in rows)
         return True
 
     def _through_peers(self, bucket: Bucket) -> None:

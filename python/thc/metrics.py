@@ -1,0 +1,95 @@
+"""What the groups of this process have done, for Prometheus."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from thc.errors import ConfigError
+from thc.group import Group, _open
+from thc.row import Training
+from thc.stats import Stats
+
+__all__ = ["Metrics", "serve_metrics"]
+
+TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+Read = Callable[[Stats, Training], float]
+
+_METRICS: list[tuple[str, str, str, Read]] = [
+    ("thc_group_calls", "counter", "all-reduces that succeeded", lambda stats, _: stats.calls),
+    ("thc_group_sent_bytes", "counter", "bytes sent", lambda stats, _: stats.bytes_up),
+    ("thc_group_received_bytes", "counter", "bytes received", lambda stats, _: stats.bytes_down),
+    ("thc_group_compression_seconds", "counter", "compressing", lambda stats, _: stats.compression),
+    ("thc_training_steps", "counter", "steps that were measured", lambda _, training: training.steps),
+    ("thc_training_computing_seconds", "counter", "steps without waiting", lambda stats, _: stats.computing),
+    ("thc_training_hidden_seconds", "counter", "computing while gradients travelled (T_overlap)", lambda stats, _: stats.hidden),
+    ("thc_training_waited_seconds", "counter", "waiting for gradients (T_wait)", lambda stats, _: stats.waited),
+    ("thc_training_group_hidden_seconds", "counter", "the shortest overlap of a worker", lambda stats, _: stats.group_hidden),
+    ("thc_training_group_waited_seconds", "counter", "the longest wait of a worker", lambda stats, _: stats.group_waited),
+    ("thc_training_row", "gauge", "T_overlap / T_wait of the last step", lambda _, training: training.last.row),
+    ("thc_training_group_row", "gauge", "that of the group (AQGB, Eq. 2)", lambda _, training: training.group_last),
+    ("thc_training_osf", "gauge", "T_comp / (T_comp + T_update - T_overlap) of the last step", lambda _, training: training.last.osf),
+]
+
+
+def text() -> str:
+    """All open groups, as OpenMetrics."""
+    groups = [(group, group.stats()) for group in list(_open)]
+    return "".join(_lines(groups))
+
+
+def _lines(groups: list[tuple[Group, Stats]]) -> Iterator[str]:
+    for name, kind, what, read in _METRICS:
+        yield f"# TYPE {name} {kind}\n# HELP {name} {what}\n"
+        for group, stats in groups:
+            value = f"{float(read(stats, group.training)):.9g}".replace("inf", "+Inf").replace("nan", "NaN")
+            yield f'{name}{"_total" if kind == "counter" else ""}{{thc_job="{group.job_number}",worker="{group.worker}"}} {value}\n'
+    yield "# EOF\n"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        known = self.path.partition("?")[0] == "/metrics"
+        body = text().encode() if known else b"there is only /metrics\n"
+        self.send_response(200 if known else 404)
+        self.send_header("Content-Type", TYPE if known else "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing: training's output is no place for it."""
+
+
+class Metrics:
+    """Answers Prometheus; made by :func:`serve_metrics`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = ThreadingHTTPServer((host, port), _Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, name="thc-metrics", daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as host:port."""
+        host, port = self._server.server_address[:2]
+        return f"{host if isinstance(host, str) else host.decode()}:{port}"
+
+    def close(self) -> None:
+        """Answers no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def serve_metrics(address: str) -> Metrics:
+    """Has this process answer Prometheus at ``http://ADDRESS/metrics``, such as ``"127.0.0.1:9702"``, on a thread, for all its groups: what
+    they sent, and how training's steps hide it. Several ranks of a host take a port each; port 0 is any free one."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"address is {address!r}: write host:port, like 127.0.0.1:9702")
+    try:
+        return Metrics(host, int(port))
+    except OSError as error:
+        raise ConfigError(f"cannot answer Prometheus at {address}: {error.strerror or error}") from error

@@ -1,0 +1,53 @@
+"""When a model's gradients are produced, travel and are waited for, from one step to the next."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from thc.row import Row, Span
+
+__all__ = ["Clock"]
+
+
+class Clock:
+    """The times of the step under way. A step goes from where one backward pass is over to where the next one is."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._began: float | None = None
+        self._produced: float | None = None
+        self._travelled: list[Span] = []
+        self._waited: list[Span] = []
+        self.last = Row()
+        """The step before."""
+
+    def produced(self) -> None:
+        """A bucket of gradients has been computed: if it is the last one, whatever follows is waiting."""
+        self._produced = time.perf_counter()
+
+    def travelled(self, began: float, landed: float) -> None:
+        """Gradients were on their way from then to then."""
+        with self._lock:
+            self._travelled.append((began, landed))
+
+    def waited(self, began: float, ended: float) -> None:
+        """Training had nothing to do but wait for gradients from then to then."""
+        with self._lock:
+            self._waited.append((began, ended))
+
+    def over(self) -> Row | None:
+        """The means of a backward pass are there, and training goes on. What the step was made of; nothing of the first, which nobody
+        knows the beginning of."""
+        now = time.perf_counter()
+        with self._lock:
+            travelled, self._travelled = self._travelled, []
+            waited, self._waited = self._waited, []
+        began, self._began = self._began, now
+        produced, self._produced = self._produced, None
+        if produced is not None:
+            waited.append((produced, now))
+        if began is None:
+            return None
+        self.last = Row.of((began, now), travelled, waited)
+        return self.last
