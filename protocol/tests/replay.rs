@@ -178,6 +178,7 @@ fn welcome(nonce: u64) -> Welcome {
         features: 0,
         shares: Shares::NONE,
         rack: None,
+        members: None,
     }
 }
 

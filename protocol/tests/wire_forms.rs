@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use thc_protocol::wire::{
-    Ask, Change, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join, Kind, Leave, MAX_PACKET,
-    Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack, RefuseReason, Refused, Shares,
-    SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome,
+    Ask, Change, FEATURE_MEMBERS, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join, Kind, Leave,
+    MAX_PACKET, Members, Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack, RefuseReason,
+    Refused, Shares, SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, Round, SlotId, TableId, WorkerId};
 
@@ -119,6 +119,7 @@ prop_compose! {
         block in 10u8..=20,
         shares in any_shares(),
         rack in prop::option::of(any_rack()),
+        members in prop::option::of((0u8..64, any::<u8>(), any::<u16>())),
     ) -> Welcome {
         Welcome {
             session: Cookie(session),
@@ -135,9 +136,14 @@ prop_compose! {
             min_workers: 1,
             max_workers: workers,
             credit: micros,
-            features: micros.rotate_left(7) & !FEATURE_RACKS,
+            features: micros.rotate_left(7) & !(FEATURE_RACKS | FEATURE_MEMBERS),
             shares,
             rack,
+            members: members.map(|(number, spares, epoch)| Members {
+                number: WorkerId(number),
+                spares: spares % shares.servers(),
+                epoch,
+            }),
         }
     }
 }
@@ -258,7 +264,8 @@ proptest! {
         let bytes = welcome.to_bytes();
         prop_assert_eq!((usize::from(bytes[92]), usize::from(bytes[93])), (shares, tables));
         let unused = if welcome.rack.is_some() { 110 } else { 94 };
-        prop_assert!(bytes[unused..128].iter().all(|&byte| byte == 0));
+        let members = if welcome.members.is_some() { 114..118 } else { 128..128 };
+        prop_assert!((unused..128).filter(|at| !members.contains(at)).all(|at| bytes[at] == 0));
         prop_assert_eq!(bytes.len(), 128 + 8 * shares + 40 * tables);
         // Neither more than the counts say, nor less.
         prop_assert_eq!(Welcome::parse(&[&bytes[..], &[0; 8]].concat()), None);
@@ -498,6 +505,7 @@ const GOOD: Welcome = Welcome {
     features: 0,
     shares: Shares::NONE,
     rack: None,
+    members: None,
 };
 
 #[test]
@@ -518,6 +526,8 @@ fn welcomes_with_impossible_numbers_are_refused() {
         Welcome { min_workers: 0, ..good },
         Welcome { min_workers: 65, ..good },
         Welcome { max_workers: 65, ..good },
+        Welcome { members: Some(Members { spares: 1, ..Members::default() }), ..good },
+        Welcome { members: Some(Members { number: WorkerId(64), ..Members::default() }), ..good },
     ] {
         assert_eq!(Welcome::parse(&bad.to_bytes()), None, "{bad:?}");
     }
@@ -527,6 +537,19 @@ fn welcomes_with_impossible_numbers_are_refused() {
         bytes[offset] = byte;
         assert_eq!(Welcome::parse(&bytes), None, "byte {offset}");
     }
+}
+
+#[test]
+fn a_workers_number_and_the_epoch_are_not_part_of_the_fingerprint() {
+    let shares = Shares::new(&["10.0.0.1:9000", "10.0.0.2:9000"].map(|at| at.parse().unwrap()), 1).unwrap();
+    let welcome = |members| Welcome { shares, members: Some(members), ..GOOD };
+    let one = welcome(Members { number: WorkerId(1), spares: 1, epoch: 7 });
+    let other = welcome(Members { number: WorkerId(63), spares: 1, epoch: 65_535 });
+    assert_eq!((one.fingerprint(), Change::between(&one, &other)), (other.fingerprint(), None));
+    let fewer = welcome(Members { spares: 0, ..Members::default() });
+    assert_eq!(Change::between(&one, &fewer).unwrap().to_string(), "spares 0 instead of 1");
+    assert!(one.fingerprint() != fewer.fingerprint());
+    assert_eq!((one.all_shards(), fewer.all_shards()), (1, 2));
 }
 
 #[test]

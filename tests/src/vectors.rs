@@ -209,6 +209,7 @@ impl Session {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            members: None,
         };
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
         aggregator.install_table(table, welcome.tables.first().into()).unwrap();

@@ -116,6 +116,9 @@ local f = {
     welcome_share = ProtoField.ipv4("thc.welcome.share", "Share's address"),
     welcome_share_port = ProtoField.uint16("thc.welcome.share.port", "Share's base port"),
     welcome_tables = ProtoField.uint8("thc.welcome.tables", "Further lookup tables"),
+    welcome_number = ProtoField.uint8("thc.welcome.number", "Number in the session"),
+    welcome_spares = ProtoField.uint8("thc.welcome.spares", "Spares, the last of the shares"),
+    welcome_epoch = ProtoField.uint16("thc.welcome.epoch", "Epoch"),
     welcome_racks = ProtoField.uint8("thc.welcome.racks", "Racks"),
     welcome_rack = ProtoField.uint8("thc.welcome.rack", "Rack (255: this is the root)"),
     welcome_all_workers = ProtoField.uint16("thc.welcome.all_workers", "Workers of all racks"),
@@ -257,6 +260,11 @@ local function welcome(tvb, tree, header)
         tree:add(f.welcome_all_quorum, tvb(98, 2))
         tree:add(f.welcome_first, tvb(100, 2))
         tree:add(f.welcome_layout, tvb(102, 8))
+    end
+    if bit.band(tvb(88, 4):uint(), 16) ~= 0 then
+        tree:add(f.welcome_number, tvb(114, 1))
+        tree:add(f.welcome_spares, tvb(115, 1))
+        tree:add(f.welcome_epoch, tvb(116, 2))
     end
     tree:add(f.welcome_shares, tvb(92, 1))
     for row = 0, tvb(92, 1):uint() - 1 do

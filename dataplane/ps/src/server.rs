@@ -417,7 +417,7 @@ impl Ports {
     fn warn_if_small(&self, config: &ServerConfig) {
         let window =
             |job: &crate::JobSetup| job.config.data_slots as usize / 2 * usize::from(job.config.workers);
-        let ports = usize::from(config.shards) * usize::from(config.shares.servers());
+        let ports = usize::from(config.shards) * usize::from(config.shares.servers() - config.spares);
         let under_way = config.jobs.iter().map(window).sum::<usize>() / ports;
         let (room, mend) = match self {
             Ports::Udp(ports) => {

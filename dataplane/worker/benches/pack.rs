@@ -131,6 +131,7 @@ impl Rig {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            members: None,
         };
         // Near enough to normal, as a transformed partition is: sums of uniform numbers, scaled to variance 1.
         let mut state = 1u64;

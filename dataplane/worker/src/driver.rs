@@ -223,6 +223,7 @@ mod tests {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            members: None,
         };
         let config = EngineConfig {
             ps: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9),

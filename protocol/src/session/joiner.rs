@@ -326,7 +326,8 @@ impl Joiner {
             Kind::Welcome => {
                 let welcome = Welcome::parse(payload)?;
                 let n = header.num_workers;
-                let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && self.worker.0 < n;
+                let number = welcome.members.map_or(self.worker, |members| members.number);
+                let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && number.0 < n;
                 if welcome.nonce != self.nonce || self.state != State::Joining || !possible {
                     return None;
                 }

@@ -15,13 +15,15 @@ pub struct Joiners {
     shares: Shares,
     /// What the first share said last.
     session: Option<(Welcome, u8)>,
+    /// How many of the shares have slots at home; the rest are spares, which nobody waits for.
+    homes: usize,
 }
 
 impl Joiners {
     /// A worker that is about to join by `first`, at the first share or the only server.
     #[must_use]
     pub fn new(first: Joiner) -> Joiners {
-        Joiners { all: vec![first], welcomed: 0, shares: Shares::NONE, session: None }
+        Joiners { all: vec![first], welcomed: 0, shares: Shares::NONE, session: None, homes: 1 }
     }
 
     /// How many shares are known by now.
@@ -69,7 +71,12 @@ impl Joiners {
     #[must_use]
     pub fn overdue(&self, now: Duration, limit: Duration) -> Option<JoinError> {
         let late = |(share, joiner): (usize, &Joiner)| Some((share, joiner.overdue(now, limit)?));
-        self.all.iter().enumerate().find_map(late).map(|(share, error)| self.at(share, error))
+        self.all
+            .iter()
+            .take(self.homes)
+            .enumerate()
+            .find_map(late)
+            .map(|(share, error)| self.at(share, error))
     }
 
     /// An error of a share, with where that is.
@@ -118,12 +125,17 @@ impl Joiners {
                         self.all.extend(others);
                         self.welcomed = 0;
                         self.shares = welcome.shares;
+                        self.homes = usize::from(welcome.shares.servers() - welcome.spares());
                     }
                     self.session = Some((welcome, n));
                 }
                 self.welcomed |= 1 << share;
-                let all = u64::MAX >> (MAX_SHARES - self.all.len());
-                if self.welcomed == all { self.session.map(|(w, n)| JoinEvent::Welcome(w, n)) } else { None }
+                let all = u64::MAX >> (MAX_SHARES - self.homes);
+                if self.welcomed & all == all {
+                    self.session.map(|(w, n)| JoinEvent::Welcome(w, n))
+                } else {
+                    None
+                }
             }
             // All may have left one share, and not yet have been heard at another.
             JoinEvent::Bye if !self.has_left() => None,

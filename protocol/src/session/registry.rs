@@ -5,7 +5,7 @@ use super::present::{Asked, Claim, Present};
 use super::upper::{Root, Upper};
 use crate::aggregator::{Endpoint, JobConfig, Level};
 use crate::wire::{
-    Ask, Change, HEADER_LEN, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome,
+    Ask, Change, HEADER_LEN, Header, Join, Kind, Leave, Members, Pending, RefuseReason, Refused, Welcome,
 };
 use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use std::collections::BTreeMap;
@@ -178,7 +178,8 @@ impl JobState {
     }
 
     pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
-        let body = Welcome { session, nonce: present.nonce, ..self.job.welcome }.to_bytes();
+        let members = self.job.welcome.members.map(|members| Members { number: worker, ..members });
+        let body = Welcome { session, nonce: present.nonce, members, ..self.job.welcome }.to_bytes();
         packet(present.addr, &self.header(Kind::Welcome, worker, session), &body)
     }
 

@@ -36,6 +36,7 @@ pub enum Field {
     AllQuorum,
     RackNumber,
     RackSizes,
+    Spares,
 }
 
 impl fmt::Display for Field {
@@ -68,6 +69,7 @@ impl fmt::Display for Field {
             Field::AllQuorum => "quorum of all racks",
             Field::RackNumber => "number of the rack",
             Field::RackSizes => "sizes of racks",
+            Field::Spares => "spares",
         })
     }
 }
@@ -122,7 +124,7 @@ impl fmt::Display for Change {
 }
 
 /// What an operator chooses comes first, what follows from it later.
-fn fields(w: &Welcome) -> [(Field, u64); 27] {
+fn fields(w: &Welcome) -> [(Field, u64); 28] {
     let table = w.tables.first();
     let of_racks = |value: fn(&super::Rack) -> u64| w.rack.as_ref().map_or(0, value);
     let half = |from: usize| u64::from_be_bytes(super::bytes(&table.values, from));
@@ -154,5 +156,6 @@ fn fields(w: &Welcome) -> [(Field, u64); 27] {
         (Field::AllQuorum, of_racks(|rack| rack.quorum.into())),
         (Field::RackNumber, of_racks(|rack| u64::from(rack.rack.0) << 16 | u64::from(rack.first.0))),
         (Field::RackSizes, of_racks(|rack| rack.layout)),
+        (Field::Spares, w.spares().into()),
     ]
 }

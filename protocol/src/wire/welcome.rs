@@ -1,5 +1,6 @@
 //! Payload of WELCOME and DESCRIPTION (P23).
 
+use super::members::{FEATURE_MEMBERS, MEMBERS_OWN, MEMBERS_WORD, Members};
 use super::norm::finalize;
 use super::rack::{FEATURE_RACKS, Rack};
 use super::shares::{ROW_LEN, Shares};
@@ -13,7 +14,7 @@ use std::time::Duration;
 pub const WELCOME_LEN: usize = 128;
 /// log₂ of the coordinates that a full partition can have (P4).
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
-/// What is not part of the fingerprint: the session, the nonce and the fingerprint itself.
+/// What is not part of the fingerprint: the session, the nonce and the fingerprint itself; [`MEMBERS_OWN`] besides.
 const OWN: [std::ops::Range<usize>; 3] = [0..4, 56..64, 72..80];
 
 /// Everything a worker needs to know of its session.
@@ -47,12 +48,15 @@ pub struct Welcome {
     pub max_workers: u8,
     /// Most data packets that a worker may have outstanding; 0 leaves it to the window (P18).
     pub credit: u32,
-    /// What a worker must understand or else refuse the job, [`FEATURE_RACKS`] aside: that is in `rack`.
+    /// What a worker must understand or else refuse the job, [`FEATURE_RACKS`] and [`FEATURE_MEMBERS`] aside: those are in `rack`
+    /// and `members`.
     pub features: u32,
     /// Where the shares are that the slots are dealt to, if it is not one server that has them all (P21).
     pub shares: Shares,
     /// Where the member stands, if workers are in racks (P38).
     pub rack: Option<Rack>,
+    /// Spares, and the member's number, if there are spares or members come and go (P42).
+    pub members: Option<Members>,
 }
 
 impl Welcome {
@@ -93,9 +97,10 @@ impl Welcome {
             min_workers: p[81],
             max_workers: p[82],
             credit: u32_at(p, 84),
-            features: u32_at(p, 88) & !FEATURE_RACKS,
+            features: u32_at(p, 88) & !(FEATURE_RACKS | FEATURE_MEMBERS),
             shares: Shares::parse(shares, p[15])?,
             rack: if u32_at(p, 88) & FEATURE_RACKS == 0 { None } else { Some(Rack::parse(p)?) },
+            members: if u32_at(p, 88) & FEATURE_MEMBERS == 0 { None } else { Some(Members::parse(p)?) },
         };
         let possible = |slots: u32| (2..=65536).contains(&slots) && slots.is_multiple_of(2);
         let sound = possible(welcome.data_slots)
@@ -105,6 +110,7 @@ impl Welcome {
             && BLOCKS.contains(&welcome.block)
             && (1..=welcome.max_workers).contains(&welcome.min_workers)
             && usize::from(welcome.max_workers) <= MAX_WORKERS
+            && welcome.spares() < welcome.shares.servers()
             && u64_at(p, 72) == digest(payload);
         sound.then_some(welcome)
     }
@@ -141,11 +147,15 @@ impl Welcome {
         out[83] = first.form.width();
         put(&mut out, 84, &self.credit.to_be_bytes());
         let racks = if self.rack.is_some() { FEATURE_RACKS } else { 0 };
-        put(&mut out, 88, &(self.features | racks).to_be_bytes());
+        let members = if self.members.is_some() { FEATURE_MEMBERS } else { 0 };
+        put(&mut out, 88, &(self.features | racks | members).to_be_bytes());
         out[92] = shares as u8;
         out[93] = more as u8;
         if let Some(rack) = &self.rack {
             rack.emit(&mut out);
+        }
+        if let Some(members) = &self.members {
+            members.emit(&mut out);
         }
         let (to_shares, to_tables) = out[WELCOME_LEN..].split_at_mut(shares * ROW_LEN);
         self.shares.emit(to_shares);
@@ -161,10 +171,16 @@ impl Welcome {
         digest(&self.to_bytes())
     }
 
-    /// UDP ports that the slots are spread over, of all shares together (P21).
+    /// How many of the shares are spares, the last ones of the list: no slot is at home there (P21).
+    #[must_use]
+    pub fn spares(&self) -> u8 {
+        self.members.map_or(0, |members| members.spares)
+    }
+
+    /// UDP ports that the slots are spread over, of all shares together but for spares (P21).
     #[must_use]
     pub fn all_shards(&self) -> u8 {
-        self.shards.max(1) * self.shares.servers()
+        self.shards.max(1) * self.shares.servers().saturating_sub(self.spares()).max(1)
     }
 }
 
@@ -177,6 +193,7 @@ fn digest(payload: &[u8]) -> u64 {
         let word = match at {
             0 => u64::from(u32_at(payload, 4)),
             _ if own => 0,
+            MEMBERS_WORD => u64_at(payload, at) & !MEMBERS_OWN,
             _ => u64_at(payload, at),
         };
         finalize(hash ^ word).wrapping_add(1)

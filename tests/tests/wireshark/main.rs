@@ -171,6 +171,13 @@ fn decode(packet: &[u8]) -> Fields {
             ("thc.welcome.layout", n(rack.layout)),
         ]);
     }
+    if let Some(members) = Welcome::parse(payload).and_then(|welcome| welcome.members) {
+        fields.extend([
+            ("thc.welcome.number", n(members.number.0)),
+            ("thc.welcome.spares", n(members.spares)),
+            ("thc.welcome.epoch", n(members.epoch)),
+        ]);
+    }
     fields
 }
 

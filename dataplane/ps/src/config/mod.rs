@@ -29,7 +29,7 @@ use tables::Known;
 use thc_codec::partition::DEFAULT_BLOCK;
 use thc_protocol::aggregator::{JobConfig, Level, Shard};
 use thc_protocol::session::{Root, StaticJob};
-use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Shares, Tables, Welcome};
+use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Members, Shares, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
 use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
 
@@ -64,6 +64,8 @@ pub struct ServerConfig {
     pub share: u8,
     /// Where all shares are.
     pub shares: Shares,
+    /// How many of them, the last ones, are spares.
+    pub spares: u8,
     /// Bytes, of each port.
     pub recv_buffer: usize,
     /// Bytes, of each port.
@@ -119,7 +121,7 @@ impl ServerOptions {
         let place = Place::Server;
         // Past the kernel there is no loopback interface to listen on.
         let default = if self.io == Some(IoName::Dpdk) { DEFAULT_DPDK_LISTEN } else { DEFAULT_LISTEN };
-        let (share, shares) = self.shares()?;
+        let (share, shares, spares) = self.shares()?;
         let own = shares.get(usize::from(share)).copied();
         let own_text = own.map(|at| at.to_string());
         let listen_text = self.listen.as_deref().or(own_text.as_deref()).unwrap_or(default);
@@ -182,6 +184,7 @@ impl ServerOptions {
             shards,
             share,
             shares,
+            spares,
             recv_buffer: buffer("recv_buffer", self.recv_buffer, DEFAULT_RECV_BUFFER)?,
             send_buffer: buffer("send_buffer", self.send_buffer, DEFAULT_SEND_BUFFER)?,
             memory_limit: self.memory_limit.map_or(DEFAULT_MEMORY_LIMIT, |Size(bytes)| bytes),
@@ -197,7 +200,7 @@ impl ServerOptions {
         }
         let mut known = Known::new();
         for (section, job) in self.job.iter().enumerate() {
-            let setup = job.validate(section + 1, shards, shares, standing, &mut known)?;
+            let setup = job.validate(section + 1, shards, (shares, spares), standing, &mut known)?;
             let number = setup.config.job;
             if config.jobs.iter().any(|other| other.config.job == number) {
                 return Err(ConfigError::Duplicate { job: number.0 });
@@ -252,7 +255,7 @@ impl JobOptions {
         &self,
         section: usize,
         shards: u8,
-        shares: Shares,
+        (shares, spares): (Shares, u8),
         standing: Standing,
         known: &mut Known,
     ) -> Result<JobSetup, ConfigError> {
@@ -299,11 +302,12 @@ impl JobOptions {
             let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
             return Err(ConfigError::Value { place, key: "quorum", value: quorum.to_string(), mend });
         }
-        let default = default_data_slots(shards * shares.servers());
+        let homes = shares.servers() - spares;
+        let default = default_data_slots(shards * homes);
         let data_slots = slots(place, "data_slots", self.data_slots, default)?;
-        let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(shares.servers());
+        let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(homes);
         if shares != Shares::NONE && data_slots < least {
-            let mend = format!("with {} shares give at least {least}, or some have none", shares.servers());
+            let mend = format!("with {homes} shares give at least {least}, or some have none");
             return Err(ConfigError::Value { place, key: "data_slots", value: data_slots.to_string(), mend });
         }
         let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
@@ -356,6 +360,7 @@ impl JobOptions {
             features: 0,
             shares,
             rack: None,
+            members: (spares > 0).then_some(Members { spares, ..Members::default() }),
         };
         let (welcome, root) = match &layout {
             Some(layout) => layout.welcome(standing, &welcome),

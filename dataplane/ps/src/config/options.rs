@@ -34,6 +34,9 @@ pub struct ServerOptions {
     /// Where all shares are, this one among them, in order; on every share the same
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
     pub shares: Option<Vec<String>>,
+    /// Where servers stand by that have slots only while a share is away, behind the shares and counted with them; on all the same
+    #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
+    pub spares: Option<Vec<String>>,
     /// Be this rack, from 0 on, of the root: sums of this server's workers go up to it, and results come down
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub rack: Option<u64>,
@@ -223,7 +226,7 @@ impl ServerOptions {
         server: ServerOptions,
         job: JobOptions,
     ) -> Result<ServerOptions, ConfigError> {
-        lay_over!(server, self: listen, shards, share, shares, rack, root, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
+        lay_over!(server, self: listen, shards, share, shares, spares, rack, root, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
                   stats_interval, stats_json, pcap, pcap_limit, io, faults);
         self.dpdk = server.dpdk.over(self.dpdk);
         if let Some(p4runtime) = server.p4runtime {

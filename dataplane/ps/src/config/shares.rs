@@ -1,15 +1,20 @@
-//! The keys `share` and `shares`: which part of the slots a server has, and where the others are (P21).
+//! The keys `share`, `shares` and `spares`: which part of the slots a server has, and where the others are (P21).
 
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 
 use super::{ConfigError, Place, ServerOptions};
 
 impl ServerOptions {
-    /// The share's number and where all are; 0 and none for a server that has all slots.
-    pub(super) fn shares(&self) -> Result<(u8, Vec<SocketAddrV4>), ConfigError> {
+    /// The share's number, where all are, and how many of them, the last ones, are spares; 0 and none for a server that has all slots.
+    pub(super) fn shares(&self) -> Result<(u8, Vec<SocketAddrV4>, u8), ConfigError> {
         let place = Place::Server;
         let (text, list) = match (&self.share, &self.shares) {
-            (None, None) => return Ok((0, Vec::new())),
+            (None, None) if self.spares.is_none() => return Ok((0, Vec::new(), 0)),
+            (_, None) if self.spares.is_some() => {
+                let mend = "name the addresses of the servers that the spares stand by for, such as h0:9000";
+                return Err(ConfigError::Missing { place, key: "shares", mend });
+            }
+            (None, None) => return Ok((0, Vec::new(), 0)),
             (Some(text), Some(list)) => (text, list),
             (Some(_), None) => {
                 let mend = "name the addresses of all shares, in order, such as h0:9000,h1:9000";
@@ -25,8 +30,11 @@ impl ServerOptions {
             .split_once('/')
             .and_then(|(share, count)| Some((share.parse::<u8>().ok()?, count.parse::<usize>().ok()?)))
             .ok_or_else(|| wrong("write it like 1/4, for the second of four shares".to_owned()))?;
-        if count != list.len() {
-            return Err(wrong(format!("shares names {} addresses, name one for each share", list.len())));
+        let spares = self.spares.as_deref().unwrap_or_default();
+        if count != list.len() + spares.len() {
+            let named = if spares.is_empty() { "shares names" } else { "shares and spares name" };
+            let all = list.len() + spares.len();
+            return Err(wrong(format!("{named} {all} addresses, name one for each share")));
         }
         if usize::from(share) >= count {
             return Err(wrong(format!("the last of {count} shares is {}/{count}", count.saturating_sub(1))));
@@ -36,7 +44,11 @@ impl ServerOptions {
                 "a controller deals the slots of its jobs to servers by itself (servers = …), leave share out".to_owned(),
             ));
         }
-        let resolve = |text: &String| {
+        if list.is_empty() {
+            let mend = "name the addresses of the servers that the spares stand by for, such as h0:9000";
+            return Err(ConfigError::Missing { place, key: "shares", mend });
+        }
+        let resolve = |key: &'static str, text: &String| {
             let found = text.to_socket_addrs().ok().and_then(|mut found| {
                 found.find_map(|at| match at {
                     SocketAddr::V4(at) => Some(at),
@@ -45,11 +57,20 @@ impl ServerOptions {
             });
             found.ok_or_else(|| ConfigError::Value {
                 place,
-                key: "shares",
+                key,
                 value: format!("{text:?}"),
                 mend: "write IPv4 addresses or names with ports, such as 10.0.0.1:9000".to_owned(),
             })
         };
-        Ok((share, list.iter().map(resolve).collect::<Result<_, _>>()?))
+        let mut at = list.iter().map(|text| resolve("shares", text)).collect::<Result<Vec<_>, _>>()?;
+        for text in spares {
+            let spare = resolve("spares", text)?;
+            if at.contains(&spare) {
+                let (value, mend) = (text.clone(), "a server is no spare of itself, name another".to_owned());
+                return Err(ConfigError::Value { place, key: "spares", value, mend });
+            }
+            at.push(spare);
+        }
+        Ok((share, at, spares.len() as u8))
     }
 }

@@ -296,6 +296,18 @@ fn every_mistake_has_its_message() {
             "shares is \"nowhere\": write IPv4 addresses or names with ports",
         ),
         (
+            top("share = \"0/2\"\nshares = [\"127.0.0.1:1\"]\nspares = [\"127.0.0.1:1\"]"),
+            "spares is 127.0.0.1:1: a server is no spare of itself, name another",
+        ),
+        (
+            top("spares = [\"127.0.0.1:1\"]"),
+            "shares is missing: name the addresses of the servers that the spares",
+        ),
+        (
+            top("share = \"0/1\"\nshares = [\"127.0.0.1:1\"]\nspares = [\"127.0.0.1:2\"]"),
+            "share is 0/1: shares and spares name 2 addresses, name one for each share",
+        ),
+        (
             top("share = \"1/2\"\nshares = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nlisten = \"127.0.0.1:3\""),
             "listen is 127.0.0.1:3: share 1 has port 2 in shares, give the same",
         ),

@@ -496,6 +496,7 @@ mod tests {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            members: None,
         };
         Compressor::new(&welcome, workers, WorkerId(0), None)
     }

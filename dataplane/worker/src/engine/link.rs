@@ -35,8 +35,9 @@ pub(super) struct Ports {
     /// Share by share.
     all: Vec<SocketAddrV4>,
     shares: Vec<Share>,
-    /// Ports of each.
+    /// Ports of each, and how many ports have slots at home: not those of spares.
     shards: usize,
+    homes: usize,
     /// Who was heard last: packets come in runs.
     last: usize,
 }
@@ -47,7 +48,13 @@ impl Ports {
         let all = welcome.shares.ports(ps, welcome.shards);
         let share = |server| Share { heard: Duration::ZERO, server, since: Duration::ZERO, ask: None };
         let shares: Vec<_> = (0..usize::from(welcome.shares.servers())).map(share).collect();
-        Ports { shards: all.len() / shares.len(), all, shares, last: 0 }
+        Ports {
+            shards: all.len() / shares.len(),
+            homes: usize::from(welcome.all_shards()),
+            all,
+            shares,
+            last: 0,
+        }
     }
 
     /// Where packets of a shard go.
@@ -96,7 +103,7 @@ impl Ports {
 
     /// A share has told of a slot that somebody waits for there: whoever it is has not been answered elsewhere (P21).
     pub fn follow(&mut self, now: Duration, slot: SlotId, share: usize) {
-        let home = usize::from(Shard::of(slot, self.all.len() as u8)) / self.shards;
+        let home = usize::from(Shard::of(slot, self.homes as u8)) / self.shards;
         if self.shares[home].server != share {
             self.serve(now, home, share);
         }

@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::session::StaticJob;
-use thc_protocol::wire::{Kind, Shares};
+use thc_protocol::wire::{Kind, Members, Shares};
 use thc_protocol::worker::SessionError;
 use thc_protocol::{Lane, Policy};
 use thc_transport::SimConfig;
@@ -215,4 +215,44 @@ fn shares_that_all_stay_away_are_named() {
         assert_eq!(at, share_addr(share as u8));
         assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(22), "{waited:?}");
     }
+}
+
+/// A job that one server has, for which so many spares stand by.
+fn with_spares(spares: u8) -> StaticJob {
+    let mut job = job(1);
+    let at: Vec<_> = (0..=spares).map(share_addr).collect();
+    job.welcome.shares = Shares::new(&at, 1).unwrap();
+    job.welcome.members = Some(Members { spares, ..Members::default() });
+    job
+}
+
+#[test]
+fn a_spare_has_nothing_to_do_while_the_first_is_there() {
+    let one = means(world(1, quiet()));
+    let mut world = World::new(with_spares(1), quiet());
+    let came = count_data(&mut world.others[0]);
+    assert!(means(world) == one);
+    assert_eq!(came.get(), 0);
+}
+
+#[test]
+fn a_spare_completes_what_the_first_began_and_the_next_spare_what_that_began() {
+    let one = means(world(1, quiet()));
+    for seed in seeds(6) {
+        let faults = if seed == 0 { quiet() } else { hostile(seed) };
+        let mut world = World::new(with_spares(2), faults);
+        dies_after(&mut world.ps, 20 + seed as i32 * 150);
+        if seed % 2 == 0 {
+            dies_after(&mut world.others[0], 100);
+        }
+        assert!(means(world) == one, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_session_begins_without_its_spare() {
+    let one = means(world(1, quiet()));
+    let mut job = with_spares(1);
+    job.welcome.shares = Shares::new(&[share_addr(0), share_addr(77)], 1).unwrap();
+    assert!(means(World::new(job, quiet())) == one);
 }

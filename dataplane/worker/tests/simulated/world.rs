@@ -188,6 +188,7 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            members: None,
         },
         root: None,
     }
