@@ -138,6 +138,8 @@ def main() -> None:
     dist.barrier()
     if server:
         server.close()
+    # Left to the interpreter's end, threads of gloo may abort the process (PyTorch 2).
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -85,6 +85,8 @@ def main() -> None:
         print(f"on points not trained on: loss {loss:.4f}, accuracy {100 * accuracy:.1f} %")
         print(f"parameters were made equal {copies} times")
         print(group.stats().summary(dist.get_world_size()))
+    # Left to the interpreter's end, threads of gloo may abort the process (PyTorch 2).
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -93,6 +93,8 @@ def main() -> None:
               f"{parameters} parameters, {seconds:.1f} s")
         if not arguments.without_thc:
             print(thc.torch.hook_of(model).group.stats().summary(dist.get_world_size()))
+    # Left to the interpreter's end, threads of gloo may abort the process (PyTorch 2).
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -68,6 +68,8 @@ def main() -> None:
         print(f"on images not trained on: loss {loss:.4f}, accuracy {100 * accuracy:.1f} %; {seconds:.1f} s")
         if not arguments.without_thc:
             print(thc.torch.hook_of(model).group.stats().summary(dist.get_world_size()))
+    # Left to the interpreter's end, threads of gloo may abort the process (PyTorch 2).
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

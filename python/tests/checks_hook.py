@@ -308,16 +308,18 @@ def check_torchs_hooks_beside_it() -> None:
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
     model, _ = wrapped(Weights((30_000,)))
-    low_rank = ddp(torch.nn.Linear(200, 100))
+    # torch's PowerSGD wants a GPU if there is one.
+    device = torch.device("cuda", RANK % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+    low_rank = ddp(torch.nn.Linear(200, 100).to(device))
     low_rank.register_comm_hook(PowerSGDState(dist.group.WORLD, 1, start_powerSGD_iter=2), powerSGD_hook)
     halves = ddp(Weights((30_000,)))
     halves.register_comm_hook(dist.group.WORLD, default_hooks.fp16_compress_hook)
     for step in range(4):
         (mine,) = gradients(step, sizes=(30_000,))
         means = backward(model, [mine])
-        low_rank(mine[:200]).sum().backward()
+        low_rank(mine[:200].to(device)).sum().backward()
         rounded = backward(halves, [mine])
-        assert same_everywhere(means) and same_everywhere([p.grad for p in low_rank.parameters()])
+        assert same_everywhere(means) and same_everywhere([p.grad.cpu() for p in low_rank.parameters()])
         assert error_of(rounded, exact_mean(step, (30_000,))) < 1e-5
 
 

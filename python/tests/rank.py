@@ -32,6 +32,7 @@ def main() -> None:
                 os._exit(1)
     checks.close()
     dist.barrier()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ def times() -> dict[str, Any] | None:
     for row in rows:
         speed = f", {row.bytes / row.seconds / 1e9:.0f} GB/s" if row.bytes else ""
         aim = f" (aim: at least {row.aim})" if row.aim else ""
-        print(f"{row.name}: {1e3 * row.seconds:.3f} ms{speed}; {row.ratio:.2f} of {row.against}, {1e3 * row.yardstick:.3f} ms{aim}")
+        cpu = f"; cores: {1e3 * row.cpu:.1f} ms for {1e3 * row.cpu_yardstick:.1f}" if row.cpu and row.cpu_yardstick else ""
+        times_ = f"{row.ratio:.2f} of {row.against}" if row.bytes else f"{row.ratio:.2f} times as fast as {row.against}"
+        print(f"{row.name}: {1e3 * row.seconds:.3f} ms{speed}; {times_}, {1e3 * row.yardstick:.3f} ms{aim}{cpu}")
     name, driver = torch.cuda.get_device_name(device), torch.version.cuda
     return {"device": name, "cuda": driver, "rows": [row.as_dict() for row in rows]}

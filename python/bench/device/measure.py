@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -28,6 +29,9 @@ class Timed:
     ratio: float = 0.0
     """Of bandwidths; of seconds where no bytes are counted: above 1 is better than the yardstick."""
     aim: float | None = None
+    cpu: float | None = None
+    """Seconds of the host's cores, where it is counted."""
+    cpu_yardstick: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -43,11 +47,21 @@ def clock(work: Callable[[], Any], device: Any) -> float:
         work()
         return time.perf_counter() - started
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    # The device is busy while the host launches what is timed, as it is with what training gives it.
+    _ahead(device).zero_()
     begin.record()
     work()
     end.record()
     end.synchronize()
     return float(begin.elapsed_time(end)) / 1000
+
+
+@functools.cache
+def _ahead(device: Any) -> Any:
+    """A GiB: it takes longer to fill than a launch."""
+    import torch
+
+    return torch.empty(1 << 30, dtype=torch.uint8, device=device)
 
 
 def in_turns(works: list[Callable[[], Any]], measure: Callable[[Callable[[], Any]], float], times: int, warm: int = 3) -> list[float]:
@@ -62,7 +76,8 @@ def in_turns(works: list[Callable[[], Any]], measure: Callable[[Callable[[], Any
 
 
 def kernels(device: Any, made: Any, coordinates: int = SPACE, times: int = 20) -> list[Timed]:
-    """Each kernel of a codec against a copy on the device, in bytes read and written a second."""
+    """Each kernel of a codec against a copy on the device, in bytes read and written a second: launched once, and as calls do it, piece
+    by piece as what is compressed goes to the host."""
     import thc
     import torch
     from thc.torch.device import DeviceCodec
@@ -78,7 +93,8 @@ def kernels(device: Any, made: Any, coordinates: int = SPACE, times: int = 20) -
             codec = DeviceCodec(group, device, made)
             grid, table = codec.grid(group.tables[0].id), group.tables[0].id
             check(codec, group, x[: 3 << 19], f"blocks of 2^{block}")
-            cut = codec.cut(((coordinates, table),))
+            plan = ((coordinates, table),)
+            cut, whole = codec.cut(plan), DeviceCodec(group, device, made, coordinates.bit_length() - 1).cut(plan)
             numbers = Numbers(cut, 1, device)
             packed = torch.empty(cut.indices, dtype=torch.uint8, device=device)
             sums = torch.randint(0, 31, (cut.sums,), dtype=torch.uint8, device=device)
@@ -88,16 +104,28 @@ def kernels(device: Any, made: Any, coordinates: int = SPACE, times: int = 20) -
             numbers.estimates.copy_(torch.stack((reach, -15 * reach), dim=1).repeat_interleave((1 << block) // 1024, dim=0) / 15)
             numbers.keys.copy_(torch.tensor([1, 2]))
 
-            def each(work: Callable[[Any], None]) -> Callable[[], None]:
-                return lambda: [work(run) for run in cut.runs] and None
+            def each(runs: Any, work: Callable[[Any], None]) -> Callable[[], None]:
+                return lambda: [work(run) for run in runs] and None
 
             for dtype in (torch.float32, torch.bfloat16):
                 g, wide = x.to(dtype), dtype.itemsize
                 mean = y.to(dtype)
+
+                def norms(run: Any) -> None:
+                    made.norms(run, g, kept, numbers)
+
+                def compress(run: Any) -> None:
+                    made.compress(run, g, (kept, left), grid, numbers, packed)
+
+                def decompress(run: Any) -> None:
+                    made.decompress(run, sums, grid, numbers, mean)
+
                 rows: list[tuple[str, float, Callable[[], None]]] = [
-                    ("norms", wide + 4, each(lambda run: made.norms(run, g, kept, numbers))),
-                    ("compress", wide + 8.5, each(lambda run: made.compress(run, g, (kept, left), grid, numbers, packed))),
-                    ("decompress", wide + 1, each(lambda run: made.decompress(run, sums, grid, numbers, mean))),
+                    ("norms", wide + 4, each(cut.measured, norms)),
+                    ("compress", wide + 8.5, each(whole.runs, compress)),
+                    ("compress in pieces of 2^20", wide + 8.5, each(cut.runs, compress)),
+                    ("decompress", wide + 1, each(whole.runs, decompress)),
+                    ("decompress in pieces of 2^20", wide + 1, each(cut.runs, decompress)),
                 ]
                 for name, moved, work in rows:
                     seconds, copy = in_turns([work, lambda: y.copy_(x)], lambda work: clock(work, device), times)
@@ -123,6 +151,14 @@ def check(codec: Any, group: Any, x: Any, what: str) -> None:
                 done.synchronize()
             same = torch.equal(got.cpu().view(torch.int32), torch.from_numpy(want).view(torch.int32))
             assert same, f"{what}: the device's mean is not the library's"
+
+
+def cores(work: Callable[[], Any], times: int) -> float:
+    """Seconds that the cores work for it, with those of the server in this process."""
+    started = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - started) / times
 
 
 def calls(device: Any, made: Any, coordinates: int, times: int = 10) -> Timed:
@@ -155,7 +191,9 @@ def calls(device: Any, made: Any, coordinates: int, times: int = 10) -> Timed:
                 return time.perf_counter() - started
 
             mine, theirs = in_turns([on_device, on_host], wall, times)
-    return Timed(f"all-reduce of {coordinates} coordinates, 1 worker", "compressed by the host", mine, theirs, ratio=theirs / mine)
+            cpu = in_turns([on_device, on_host], lambda work: cores(work, 3), 5, warm=1)
+    name = f"all-reduce of {coordinates} coordinates, 1 worker"
+    return Timed(name, "compressed by the host", mine, theirs, ratio=theirs / mine, cpu=cpu[0], cpu_yardstick=cpu[1])
 
 
 def steps(device: Any, where: str, layers: int = 12, width: int = 1024, times: int = 20) -> Timed:

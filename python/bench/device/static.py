@@ -68,6 +68,7 @@ def _resources(cubin: bytes) -> tuple[int, int]:
 def compile_one(name: str, function: Any, warps: int, moved: tuple[float, float], pointers: dict[str, str] | None = None, **constants: Any) -> Compiled:
     """Compiles a kernel of :mod:`thc.torch.device.kernels`."""
     import triton
+    from thc.torch.device import compiled
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
@@ -82,7 +83,8 @@ def compile_one(name: str, function: Any, warps: int, moved: tuple[float, float]
         else:
             signature[argument] = "fp32" if argument == "limit" else "i32"
     source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=aligned)
-    made = triton.compile(source, target=GPUTarget("cuda", SM, 32), options={"num_warps": warps, "enable_fp_fusion": False})
+    bound = compiled.TWICE if name.startswith("compress") and constants["FED"] else {}
+    made = triton.compile(source, target=GPUTarget("cuda", SM, 32), options={"num_warps": warps, "enable_fp_fusion": False, **bound})
     registers, stack = _resources(made.asm["cubin"])
     exchanges = made.asm["ttgir"].count("ttg.convert_layout")
     return Compiled(name, warps, registers, stack, made.metadata.shared, exchanges, made.asm["ptx"].count("fma.rn.f32"), *moved)
@@ -102,7 +104,7 @@ def compile_all(only: Collection[str] = ()) -> list[Compiled]:
         if not only or name in only:
             made.append(compile_one(name, function, warps, moved, pointers, **constants))
 
-    norm = {"D": 8192, "ROWS": 4, "UNROLL": compiled.UNROLL, "WHOLE": True}
+    norm = {"D": 8192, "ROWS": compiled.ROWS, "UNROLL": compiled.UNROLL, "WHOLE": True}
     add("norms", kernels.norms, 1, (8, 0), **norm, FED=True)
     add("norms of bf16", kernels.norms, 1, (6, 0), {"x": "bf16"}, **norm, FED=True)
     warps = compiled._warps(8192)

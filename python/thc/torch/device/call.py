@@ -45,7 +45,7 @@ class Call:
             self._numbers = Numbers(cut, codec.group.workers, codec.device)
             self._fed = None if feedback is None else codec.feedback.begin(feedback, x.numel())
             kept = None if self._fed is None else self._fed[0]
-            for run in cut.runs:
+            for run in cut.measured:
                 codec.kernels.norms(run, x, kept, self._numbers)
             self._norms = self._numbers.norms_to_host()
             self._measured = self._mark()

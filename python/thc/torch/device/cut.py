@@ -21,7 +21,7 @@ RAW_WORDS = 256
 
 @dataclass(frozen=True)
 class Run:
-    """Neighbouring partitions of one piece that are equally long: what one launch of a kernel does."""
+    """Neighbouring partitions that are equally long and of one table: what one launch of a kernel does."""
 
     table: int
     """Its lookup table; 0 of RAW."""
@@ -67,7 +67,7 @@ def _runs(parts: npt.NDArray[np.int64], lanes: dict[int, tuple[int, int, int]], 
     while at < len(parts):
         first, offset, _, size, table, _ = (int(n) for n in parts[at])
         end = at
-        while end < len(parts) and parts[end, 3] == size:
+        while end < len(parts) and parts[end, 3] == size and parts[end, 4] == table and parts[end, 1] == offset + size * (end - at):
             end += 1
         valid = int(parts[at:end, 2].sum())
         width, lane, per_packet = lanes[table]
@@ -96,6 +96,8 @@ class Cut:
             runs = tuple(_runs(parts[begin:end], lanes, at))
             self.pieces.append(Piece(runs, slice(at[0], after[0]), slice(at[1], after[1]), slice(at[2], after[2])))
             at = (after[0], after[1], after[2])
+        self.measured = tuple(_runs(parts, lanes, (0, 0, 0)))
+        """Runs over the borders of pieces: norms do not travel piece by piece."""
         self.indices, self.sums, self.packets = at
         self._free: list[tuple[Pages, Any]] = []
 
