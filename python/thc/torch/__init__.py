@@ -7,7 +7,7 @@
 That is the one line to change: from then on ``backward`` averages gradients at 4 bits per coordinate. For the
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
 speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
-:class:`Adapt`, :func:`plot_plan`; models
+:class:`Adapt`, :func:`plot_plan`; in two stages: ``wrap(model, refine=optimizer)``, :class:`Refine`; models
 that FSDP2 shards: :func:`replicate`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
@@ -18,6 +18,7 @@ from thc.torch.outer import Outer, nesterov, outer
 from thc.torch.overlap import Overlap, overlap
 from thc.torch.plan import Plan, PlanRow
 from thc.torch.plot import plot_plan
+from thc.torch.refining import Refine
 from thc.torch.replicate import Replicas, replicate
 from thc.torch.synchronize import sync_parameters
 from thc.torch.wrap import hook_of, wrap
@@ -30,6 +31,7 @@ __all__ = [
     "Overlap",
     "Plan",
     "PlanRow",
+    "Refine",
     "Replicas",
     "coordinates",
     "hook",

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
+from thc.torch.deadlines import Width
 from thc.torch.layout import Layout
 
-__all__ = ["Bucket"]
+__all__ = ["Bucket", "Promise"]
+
+
+class Promise(Protocol):
+    """A future, or something like it."""
+
+    def set_result(self, result: Any) -> None:
+        """Fulfils it."""
 
 
 @dataclass
@@ -22,7 +30,7 @@ class Bucket:
     buffer: torch.Tensor
     parameters: list[torch.nn.Parameter]
     layout: Layout
-    promise: torch.futures.Future[Any]
+    promise: Promise
     """To be fulfilled with nothing or an exception; DDP waits for a future that hangs on it."""
     copy: torch.Tensor | None
     """The gradients before the call, where the parameters' own ``grad`` cannot tell them later."""
@@ -31,12 +39,22 @@ class Bucket:
     stream: Any = None
     """On a GPU: the stream on which the mean is written there, if the host does not wait for that."""
 
+    computed: float | None = None
+    """Seconds that this step had computed when it was there."""
+    width: Width | None = None
+    """How it travels, if that is decided for each bucket."""
+    refines: bool = False
+    """Whether it adds what error feedback has kept of an earlier one: it begins as zeros."""
+
     def on_stream(self) -> Any:
         """Has what follows in a ``with`` block happen after what was done with the buffer so far."""
         return contextlib.nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
     def restore(self) -> None:
         """Puts this rank's gradients back into the buffer, which a call that failed may have overwritten."""
+        if self.refines:
+            self.buffer.zero_()
+            return
         if self.ready is not None:
             self.ready.synchronize()
         if self.stream is not None:

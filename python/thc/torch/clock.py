@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 
 from thc.row import Row, Span
 
@@ -35,6 +37,21 @@ class Clock:
         """Training had nothing to do but wait for gradients from then to then."""
         with self._lock:
             self._waited.append((began, ended))
+
+    @contextlib.contextmanager
+    def waiting(self, nothing: bool = False) -> Iterator[None]:
+        """What is done in it is waiting, unless there is nothing to wait for."""
+        began = time.perf_counter()
+        yield
+        if not nothing:
+            self.waited(began, time.perf_counter())
+
+    def computed(self) -> float | None:
+        """Seconds of this step so far, waits left out; nothing in the first one."""
+        now = time.perf_counter()
+        with self._lock:
+            began = self._began
+            return None if began is None else now - began - sum(end - start for start, end in self._waited)
 
     def over(self) -> Row | None:
         """The means of a backward pass are there, and training goes on. What the step was made of; nothing of the first, which nobody

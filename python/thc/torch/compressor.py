@@ -13,6 +13,7 @@ from thc import errors
 from thc.group import Group
 from thc.torch.adaptive import Adaptive
 from thc.torch.bucket import Bucket
+from thc.torch.deadlines import Width
 from thc.torch.feedback import FeedbackStore
 from thc.torch.layout import Layout, scatter
 from thc.torch.options import Options
@@ -149,6 +150,8 @@ class HostCompressor:
         flight, layout = Flight(), bucket.layout
         if step < self._options.warmup or not layout.kept:
             self._uncompressed(flight, fetched, wait)
+        elif bucket.width is not None:
+            self._planned(flight, bucket, bucket.width, fetched, wait)
         elif self._adaptive is not None:
             self._adapted(flight, self._adaptive, layout, fetched, step, wait)
         else:
@@ -203,6 +206,17 @@ class HostCompressor:
             computed = min(seconds, self._group.stats().compression - computed)
         if adaptive.times(step):
             adaptive.took(step, layout.length, raw, seconds, computed)
+
+    def _planned(self, flight: Flight, bucket: Bucket, width: Width, data: torch.Tensor, wait: bool) -> None:
+        """As it was decided for the bucket. What refines it goes as a whole, since of what travels exactly nothing is left."""
+        spans: list[tuple[int, int | str]] = []
+        for segment in bucket.layout.segments:
+            if not segment.length:
+                continue
+            choice = "raw" if segment.exact and not bucket.refines else width.choice
+            length = segment.length + (spans.pop()[0] if spans and spans[-1][1] == choice else 0)
+            spans.append((length, choice))
+        self._call(flight, data, wait, feedback=self._key(bucket.layout), plan=spans)
 
     def _key(self, layout: Layout) -> int | None:
         """Under which the bucket's error feedback is kept."""

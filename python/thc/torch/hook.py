@@ -17,6 +17,7 @@ from thc.group import Group
 from thc.torch.adaptive import Adapt, Adaptive
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
+from thc.torch.clock import Clock
 from thc.torch.compressor import Compressor, HostCompressor
 from thc.torch.device.choice import Choice, choose
 from thc.torch.device.codec import DeviceCodec
@@ -28,6 +29,7 @@ from thc.torch.passage import Passage
 from thc.torch.peers import Peers
 from thc.torch.pipeline import pipeline_of
 from thc.torch.plan import Plan
+from thc.torch.refining import Refine, Refining
 from thc.torch.steps import Steps
 from thc.torch.store import shared_store
 
@@ -54,13 +56,17 @@ class Hook:
                 f"the process group has {ranks} ranks, but the THC job {group.workers} workers: "
                 "they must be the same processes"
             )
-        for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt)):
+        for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt), ("refine", options.refine)):
             if wanted and model is None:
                 raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
         self._peers = Peers(process_group)
-        for rank, (theirs,) in enumerate(self._peers.gather([options.in_flight])):
-            if theirs != options.in_flight:
-                raise errors.ConfigError(f"in_flight is {options.in_flight}, but {theirs} on rank {rank}: give all ranks the same")
+        refine = options.refine
+        mine = [options.in_flight, 0 if refine is None else refine.calls, 0 if refine is None or refine.least is None else round(1e6 * refine.least)]
+        for rank, theirs in enumerate(self._peers.gather(mine)):
+            if theirs[0] != mine[0]:
+                raise errors.ConfigError(f"in_flight is {mine[0]}, but {theirs[0]} on rank {rank}: give all ranks the same")
+            if theirs != mine:
+                raise errors.ConfigError(f"refine is not the same on rank {rank}: give all ranks the same calls and least, or none")
         self._pipeline = pipeline_of(group)
         self._scope = f"hook{scope_of(group)}"
         self._names, unused = _names_of(model)
@@ -71,14 +77,18 @@ class Hook:
         self._adaptive = None if options.adapt is None else self._adapting(options.adapt, model)
         self._chosen: HostCompressor = HostCompressor(group, options, self._peers, self._adaptive)
         self._choice: Choice | None = None
-        self._steps = Steps(group, options, self._peers, board, self._adaptive, self._compressor)
+        clock = Clock()
+        self._refining = None if refine is None else Refining(refine, group, getattr(model, "module", model), clock)
+        self._steps = Steps(
+            group, options, self._peers, board, self._adaptive, self._compressor, clock, self._refining, self._pipeline.put_next
+        )
         if board is not None:
             self._pipeline.when_idle(self._steps)
 
     @property
     def steps(self) -> int:
         """Backward passes that have been averaged."""
-        return self._steps.agreement.steps
+        return self._steps.number
 
     @property
     def fallback_active(self) -> bool:
@@ -147,6 +157,17 @@ class Hook:
         return self.plans[-1] if self.plans else None
 
     @property
+    def refining(self) -> Refining | None:
+        """With ``refine``: how the last step's buckets travelled and what of them was refined."""
+        return self._refining
+
+    def settle(self) -> None:
+        """With ``refine``: makes the updates that have been put off until the next forward pass, as before parameters are looked at. What
+        makes ``state_dict`` of model and optimizer does so itself."""
+        if self._refining is not None:
+            self._refining.updates.settle()
+
+    @property
     def adaptive(self) -> Adaptive | None:
         """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
         return self._adaptive
@@ -190,6 +211,7 @@ class Hook:
             return buffer
 
         self._steps.clock.produced()
+        work.computed = self._steps.clock.computed()
         result = promise.then(deliver)
         self._pipeline.put(Passage(self._steps, work))
         return result
@@ -212,9 +234,10 @@ class Hook:
             for parameter, gradient in zip(parameters, gradients):
                 name = self._names.setdefault(id(parameter), f"p{len(self._names)}")
                 length = gradient.numel()
-                # With adapt, what is not compressed is a span of the same call.
-                compressed = self._adaptive is not None or self._compresses(name, length)
-                segments.append(Segment(name, offset, length, compressed))
+                # With adapt or refine, what is not compressed is a span of the same call.
+                one_call = self._adaptive is not None or self._refining is not None
+                exact = not self._compresses(name, length)
+                segments.append(Segment(name, offset, length, one_call or not exact, exact))
                 offset += length
             # DDP makes other buckets: what was for the old ones may go.
             for old in self._layouts.values():
@@ -268,7 +291,7 @@ class Hook:
             if self._adaptive is not None and "adapt" in state:
                 self._adaptive.load_state_dict(state["adapt"], int(state["steps"]))
             self._chosen.feedback.load(state["feedback"])
-            self._steps.agreement.steps = int(state["steps"])
+            self._steps.agreement.steps = self._steps.number = int(state["steps"])
 
         self._pipeline.ask(load)
 
@@ -297,6 +320,7 @@ def hook(
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
     in_flight: int = 3,
     device: str = "auto",
+    refine: Refine | Mapping[str, Any] | torch.optim.Optimizer | None = None,
 ) -> Hook:
     """A communication hook for ``DistributedDataParallel``; all ranks must make it, in the same order.
 
@@ -320,6 +344,10 @@ def hook(
       Triton is installed, and those on another device that is not the CPU by torch's plain operations; otherwise on the host, by
       the library. Or ``"host"``, ``"triton"``, ``"torch"``. Ranks may differ. :attr:`Hook.device` and :meth:`thc.Group.stats` tell
       what it came to, and why.
+    - ``refine``: the model's optimizer, or a :class:`thc.torch.Refine`: gradients travel in two stages. What the first one's compression
+      has lost follows in further calls while the next forward pass has not come to the layers in question, whose update waits for
+      it. How wide each bucket travels at first, and what is refined, follows from when buckets are produced and needed, and
+      from the bandwidth. Needs ``feedback`` and ``fallback``.
     - ``in_flight``: so many buckets are under way at once: while one is copied, another is compressed and a third on the network.
     """
     options = Options(
@@ -333,6 +361,7 @@ def hook(
         adapt=Adapt.read(adapt),
         in_flight=in_flight,
         device=device,
+        refine=Refine.read(refine),
     )
     return Hook(group, model, process_group, options)
 

@@ -25,6 +25,8 @@ class Segment:
     offset: int
     length: int
     compressed: bool
+    exact: bool = False
+    """Travels in one call with what is compressed, and is not."""
 
     @property
     def slice(self) -> slice:

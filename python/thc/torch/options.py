@@ -7,11 +7,18 @@ from dataclasses import dataclass
 
 from thc import errors
 from thc.torch.adaptive import Adapt
+from thc.torch.refining import Refine
 
 __all__ = ["DEVICES", "Options"]
 
 DEVICES = ("auto", "host", "triton", "torch")
 """Where gradients may be compressed."""
+
+_WHY_NOT_REFINE = {
+    "adapt": "both decide how each bucket travels: give one of them",
+    "feedback=False": "what is refined is what error feedback keeps: leave feedback=False out",
+    "fallback=False": "ranks agree on it in the call that ends a step: leave fallback=False out",
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,7 @@ class Options:
     adapt: Adapt | None
     in_flight: int
     device: str
+    refine: Refine | None = None
 
     def __post_init__(self) -> None:
         if self.warmup < 0:
@@ -40,5 +48,11 @@ class Options:
             raise errors.ConfigError(
                 f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'
             )
+        if self.refine is not None:
+            for option, wrong in (("adapt", self.adapt is not None), ("feedback=False", not self.feedback), ("fallback=False", not self.fallback)):
+                if wrong:
+                    raise errors.ConfigError(f"refine and {option}: {_WHY_NOT_REFINE[option]}")
+            if self.uncompressed != "raw":
+                raise errors.ConfigError('refine sends what is not compressed in the same call: leave uncompressed="process-group" out')
         if self.nonfinite not in ("nan", "zero"):
             raise errors.ConfigError(f'nonfinite is {self.nonfinite!r}: write "nan" or "zero"')

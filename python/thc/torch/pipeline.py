@@ -13,7 +13,7 @@ import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from thc.group import Group
@@ -98,7 +98,7 @@ class _Stages:
         self.under_way: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self.idlers: weakref.WeakSet[Idler] = weakref.WeakSet()
         # Only the lane touches these.
-        self._waiting: deque[Work] = deque()
+        self.waiting: deque[Work] = deque()
         self._begun: deque[Work] = deque()
         self._done: set[int] = set()
 
@@ -124,7 +124,7 @@ class _Stages:
             self.events.put(lambda done=done: self._done.add(done))  # type: ignore[misc]
 
     def arrive(self, work: Work) -> None:
-        self._waiting.append(work)
+        self.waiting.append(work)
 
     def _advance(self) -> None:
         """Ends what is done and begins what may begin, until nothing changes."""
@@ -133,8 +133,8 @@ class _Stages:
                 work = self._begun.popleft()
                 self._done.discard(id(work))
                 work.end()
-            elif self._waiting and len(self._begun) < self._waiting[0].room():
-                work = self._waiting.popleft()
+            elif self.waiting and len(self._begun) < self.waiting[0].room():
+                work = self.waiting.popleft()
                 self._begun.append(work)
                 if work.begin():
                     self.under_way.put(work)
@@ -169,6 +169,10 @@ class Pipeline:
         """Appends work."""
         stages = self._stages
         stages.events.put(lambda: stages.arrive(work))
+
+    def put_next(self, works: Sequence[Work]) -> None:
+        """On the lane: has work done before anything else that waits, and so in the same place on all ranks."""
+        self._stages.waiting.extendleft(reversed(works))
 
     def ask(self, work: Callable[[], Any]) -> Any:
         """Does work after all that was put before, and returns what it returns or raises."""

@@ -20,6 +20,7 @@ from thc.torch.exchange import exchange, tells
 from thc.torch.options import Options
 from thc.torch.passage import Passage
 from thc.torch.peers import Gathering, Peers
+from thc.torch.refining import Refining
 
 __all__ = ["Steps"]
 
@@ -55,13 +56,19 @@ class Steps:
         board: Board | None,
         adaptive: Adaptive | None,
         compressor: Callable[[Bucket], Compressor],
+        clock: Clock,
+        refining: Refining | None,
+        put_next: Callable[[list[Passage]], None],
     ) -> None:
         self._group, self._options, self._peers, self._adaptive = group, options, peers, adaptive
         self._compressor = compressor
+        self._refining, self._put_next = refining, put_next
         self.agreement = Agreement(
             fallback=options.fallback, depth=options.in_flight, holds_all=options.nonfinite == "zero"
         )
-        self.clock = Clock()
+        self.clock = clock
+        self.number = 0
+        """Backward passes that are over."""
         self._tells = tells(group)
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank."""
@@ -69,15 +76,11 @@ class Steps:
         """Why the parameter server counts as lost, or what ended the work."""
         # Of the step under way.
         self._held: list[Passage] = []
+        self._buckets: list[Bucket] = []
         self._nonfinite = False
         # Of a loss.
         self._board = board
         self._gathering: Gathering | None = None
-
-    @property
-    def number(self) -> int:
-        """Steps that are over."""
-        return self.agreement.steps
 
     def _needs_peers(self, bucket: Bucket) -> bool:
         """Whether a bucket, or part of it, goes through the process group also while the server is there."""
@@ -102,6 +105,8 @@ class Steps:
             or agreement.lost
             or self._needs_peers(bucket)
             or self._timed()
+            # Each is given to training as soon as all ranks have it.
+            or bucket.refines
             or self._compressor(bucket).must_be_alone(bucket)
         )
         return 1 if alone else self._options.in_flight
@@ -114,6 +119,11 @@ class Steps:
             self._held.clear()
             self._begin_step()
         self._held.append(passage)
+        self._buckets.append(bucket)
+        if bucket.refines:
+            bucket.buffer.zero_()
+        elif self._refining is not None and self.number >= self._options.warmup:
+            bucket.width = self._refining.width(bucket)
         route = self.agreement.route(bucket.index, self._needs_peers(bucket))
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
@@ -150,13 +160,35 @@ class Steps:
         if not passage.finite:
             self._nonfinite = True
         if passage.landed:
-            self.clock.travelled(passage.began, passage.landed)
+            self._note(passage)
         passage.has_ended = True
         kept = self.agreement.complete(bucket.index)
+        if bucket.refines and not bucket.is_last and not self.agreement.lost:
+            kept = self._confirm()
         while self._held and self._held[0].bucket.index < kept:
             self._held.pop(0).release()
         if bucket.is_last:
-            self._end_step()
+            self._end_step(bucket.refines)
+
+    def _note(self, passage: Passage) -> None:
+        """When a bucket was on its way."""
+        bucket, span = passage.bucket, (passage.began, passage.landed)
+        self.clock.travelled(*span)
+        if self._refining is not None:
+            share = 1.0 if bucket.width is None else bucket.width.share
+            self._refining.deadlines.carried(4.0 * bucket.layout.length * share, span)
+            if bucket.refines and not passage.finite:
+                bucket.buffer.zero_()
+
+    def _confirm(self) -> int:
+        """Makes sure that all ranks have what is complete here. Returns the first bucket that some rank may still lack."""
+        assert self._refining is not None
+        began = time.perf_counter()
+        if not self._empty_call():
+            self.agreement.lose()
+            return self.agreement.kept
+        self._refining.deadlines.confirmed(time.perf_counter() - began)
+        return self.agreement.confirmed()
 
     def fail(self, passage: Passage, error: BaseException) -> None:
         """DDP shall hear of anything that goes wrong here."""
@@ -175,6 +207,7 @@ class Steps:
 
     def _begin_step(self) -> None:
         self.agreement.begin_step()
+        self._buckets.clear()
         self._nonfinite = False
 
     def _agree(self) -> None:
@@ -192,7 +225,8 @@ class Steps:
             else:
                 self._repeat()
 
-    def _end_step(self) -> None:
+    def _conclude(self) -> None:
+        """Ends a step: all ranks have the same of it."""
         self.agreement.finish()
         try:
             self._agree()
@@ -200,29 +234,75 @@ class Steps:
             if self.agreement.lost:
                 raise RuntimeError(f"{self.error}; and the process group fails, too: {error}") from error
             raise
+
+    def _end_step(self, refines: bool) -> None:
+        self._conclude()
+        if not refines:
+            self._end_backward()
+        held, self._held = self._held, []
+        for passage in held:
+            passage.release()
+        if not refines and self._refining is not None and not self.agreement.fallback_active:
+            self._refine(self._refining)
+
+    def _end_backward(self) -> None:
         if self._nonfinite and self._options.nonfinite == "zero":
             for passage in self._held:
                 with passage.bucket.on_stream():
                     passage.bucket.buffer.zero_()
         self.skipped, self._nonfinite = self._nonfinite, False
-        held, self._held = self._held, []
+        self.number += 1
         if (row := self.clock.over()) is not None:
             self._group.training.step(row)
-        for passage in held:
-            passage.release()
+        if self._refining is not None:
+            self._prepare(self._refining)
 
-    def _end_call(self) -> bool:
-        """The call that ends a step, one packet each way, in which ranks tell how the step before was. Whether there was an answer."""
+    def _prepare(self, refining: Refining) -> None:
+        """Tells training what will be refined, before it goes on."""
+        self._further: list[Bucket] = []
+        if self.agreement.fallback_active or self.agreement.lost or self.skipped or self.number <= self._options.warmup:
+            # A rank that has not heard what the others decided makes no further call, so theirs fail, and all agree on none.
+            refining.pause()
+        else:
+            self._further = refining.begin(self._buckets)
+
+    def _refine(self, refining: Refining) -> None:
+        """The step that follows each backward pass as long as the server is there, of calls that refine its means."""
+        further, self._further = self._further, []
+        if further:
+            self._put_next([Passage(self, bucket) for bucket in further])
+            return
+        self._begin_step()
+        self.agreement.pause()
+        if self.agreement.lost:
+            self._conclude()
+
+    def _empty_call(self) -> bool:
+        """A call of one packet each way. Whether there was an answer."""
         try:
-            if not self._tells:
-                self._group.allreduce(torch.zeros(1).numpy())
-                return True
-            rows = exchange(self._group, self._peers.rank, [_micros(self.clock.last.hidden), _micros(self.clock.last.waited)])
+            self._group.allreduce(torch.zeros(1).numpy())
         except LOST as error:
             self.error = error
             return False
-        if all(hidden + waited > 0 for hidden, waited in rows):
-            self._group.training.compared((hidden / 1e6, waited / 1e6) for hidden, waited in rows)
+        return True
+
+    def _end_call(self) -> bool:
+        """The call that ends a step, one packet each way, in which ranks tell how the step before was. Whether there was an answer."""
+        refining = self._refining
+        if not self._tells or (self._buckets and self._buckets[0].refines):
+            return self._empty_call()
+        mine = [_micros(self.clock.last.hidden), _micros(self.clock.last.waited)]
+        if refining is not None:
+            mine += refining.row(self._buckets)
+        try:
+            rows = exchange(self._group, self._peers.rank, mine)
+        except LOST as error:
+            self.error = error
+            return False
+        if all(row[0] + row[1] > 0 for row in rows):
+            self._group.training.compared((row[0] / 1e6, row[1] / 1e6) for row in rows)
+        if refining is not None:
+            refining.agree([row[2:] for row in rows], self._buckets)
         return True
 
     def _through_peers(self, bucket: Bucket) -> None:
@@ -241,7 +321,9 @@ class Steps:
         for passage in self._held:
             if passage.bucket.index >= self.agreement.first:
                 passage.bucket.restore()
-                self._through_peers(passage.bucket)
+                # What refines is left out on all ranks.
+                if not passage.bucket.refines:
+                    self._through_peers(passage.bucket)
         step = self.number
         self.agreement.repeated()
         if self._peers.rank == 0:
@@ -269,7 +351,7 @@ class Steps:
     def idle(self) -> None:
         """Answers a rank that has lost the server, if there is one."""
         if self._board is not None and not self.agreement.fallback_active:
-            self._board.tell(self.number)
+            self._board.tell(self.agreement.steps)
 
     def resume(self) -> bool:
         """Joins anew; whether all ranks have, and so go on with the server."""
@@ -287,5 +369,7 @@ class Steps:
                 self._board.begin_anew()
             if self._adaptive is not None:
                 self._adaptive.restart(self.number)
+            if self._refining is not None:
+                self._refining.restart()
             self.error = None
         return works

@@ -39,7 +39,7 @@ def wrap(
     a share of it on each host, or rank 0 all of it where all ranks are on one.
     ``options`` are those of :func:`thc.torch.hook`, and without a ``group`` also those of
     :class:`thc.Group`, ``server={...}`` for the options of an embedded :class:`thc.Server`, and ``address``, ``port``,
-    ``cookie``, ``colocated`` of :meth:`thc.Group.local`. With ``adapt`` embedded servers have tables of several widths to choose from.
+    ``cookie``, ``colocated`` of :meth:`thc.Group.local`. With ``adapt`` or ``refine`` embedded servers have tables of several widths to choose from.
     With ``one_stream_per_host`` the ranks of a host add up in shared memory and one of them sends and receives for all: each host is
     one worker of the job. ``"auto"``, the default, does so where several hosts have more than one rank; a server that the environment
     names has to have as many workers as there are hosts then, so there it is off unless it is ``True``.
@@ -59,7 +59,7 @@ def wrap(
         raise ConfigError(f"{given}: these are options of a group, and one was given: give them to it")
     choice = options.pop("one_stream_per_host", None)
     if group is None:
-        group = _joined(ddp, choice, bool(options.get("adapt")), embedded, joining)
+        group = _joined(ddp, choice, bool(options.get("adapt") or options.get("refine")), embedded, joining)
     elif choice is not None:
         raise ConfigError("one_stream_per_host: this is an option of joining, and a group was given: leave it out")
     made = hook(group, ddp, _given(ddp), **options)

@@ -35,6 +35,8 @@ def _obstacle(group: Group, options: Options) -> str:
         return "the ranks of a host add up in its memory (one_stream_per_host)"
     if options.adapt is not None:
         return "adapt measures and times what the host does"
+    if options.refine is not None:
+        return "refine decides how wide each bucket travels"
     if options.feedback and (job.policy != "reliable" or job.quorum < job.workers):
         return "the job may lose packets, and then the library keeps what error feedback is made of until results are in"
     return ""

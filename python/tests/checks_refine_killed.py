@@ -1,0 +1,40 @@
+"""A rank is killed in the middle of the second stage. The others end with an error, soon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from checks_refine import LAYERS, decide, refined, step_of
+from rig import RANK, SIZE
+
+
+def check_the_others_end_with_an_error() -> None:
+    model, hook, optimizer = refined(seconds=0.005, timeout=3)
+    decide(hook, *[(bucket, 0, "raw") for bucket in range(LAYERS)])
+    for step in range(2):
+        step_of(model, optimizer, step)
+    began = time.monotonic()
+    if RANK == SIZE - 1:
+        begin = hook.refining.begin
+
+        def dies(buckets: object) -> object:
+            os.kill(os.getpid(), signal.SIGKILL)
+            return begin(buckets)
+
+        hook.refining.begin = dies
+    try:
+        for step in range(2, 5):
+            step_of(model, optimizer, step)
+        hook.settle()
+    except RuntimeError as error:
+        told = str(error)
+    else:
+        raise AssertionError("training went on without a rank")
+    assert "process group fails" in told or "Connection" in told, told
+    assert time.monotonic() - began < 30
+
+
+def close() -> None:
+    os._exit(0)  # there is no process group any more

@@ -1,0 +1,249 @@
+"""The optimizer's step, of each bucket as late as the next forward pass allows, so that what refines its gradients is in it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from thc.torch.clock import Clock
+from thc.torch.layout import Layout
+
+__all__ = ["Arrival", "Refined", "Updates"]
+
+PROBES = 16
+"""Coordinates of a parameter that tell what a program did to its gradient before the optimizer's step."""
+
+
+class Arrival:
+    """Something that will be there, or has failed. In the place of a future."""
+
+    def __init__(self) -> None:
+        self._set = threading.Event()
+        self._error: BaseException | None = None
+
+    def set_result(self, error: BaseException | None) -> None:
+        self._error = error
+        self._set.set()
+
+    def is_there(self) -> bool:
+        """Whether :meth:`wait` returns at once."""
+        return self._set.is_set()
+
+    def wait(self) -> None:
+        """Raises what went wrong."""
+        self._set.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class Refined:
+    """A bucket of this step whose mean will be refined."""
+
+    def __init__(self, layout: Layout, parameters: Sequence[torch.nn.Parameter], probed: torch.Tensor) -> None:
+        self.parameters = list(parameters)
+        self._places = [segment.slice for segment in layout.segments]
+        self.calls: list[tuple[torch.Tensor, Arrival]] = []
+        """What is added to the mean, and when it is there."""
+        self._probed = probed.double().cpu()
+
+    def wait(self) -> None:
+        """Until all of it is there."""
+        for _, arrival in self.calls:
+            arrival.wait()
+
+    def is_there(self) -> bool:
+        return all(arrival.is_there() for _, arrival in self.calls)
+
+    def factor(self, at: int, gradient: torch.Tensor) -> float:
+        """What a program has multiplied the gradient of a parameter with since the backward pass, as a clipped norm or a GradScaler does."""
+        before = self._probed[PROBES * at : PROBES * (at + 1)]
+        flat = gradient.reshape(-1)
+        if not len(flat):
+            return 1.0
+        now = flat[torch.linspace(0, flat.numel() - 1, PROBES).long().to(flat.device)].double().cpu()
+        square = float(before.dot(before))
+        factor = float(before.dot(now)) / square if square > 0.0 else 1.0
+        # Gradients that are not finite are no step's.
+        return factor if abs(factor) < float("inf") else 0.0
+
+    def add_to(self, gradients: Mapping[torch.nn.Parameter, tuple[torch.Tensor, float]]) -> None:
+        """Adds it all to copies of gradients, each times its factor."""
+        for buffer, _ in self.calls:
+            for parameter, place in zip(self.parameters, self._places):
+                if parameter in gradients:
+                    gradient, factor = gradients[parameter]
+                    piece = buffer[place].view_as(gradient)
+                    gradient.add_(piece.to(device=gradient.device, dtype=gradient.dtype), alpha=factor)
+
+
+class Updates:
+    """Takes an optimizer's steps apart. Whoever trains calls its methods, but for :meth:`announce`, which the lane calls while the
+    backward pass waits for it."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, module: torch.nn.Module, clock: Clock) -> None:
+        self._optimizer, self._clock = optimizer, clock
+        self._update = optimizer.step
+        self._parameters = [p for each in optimizer.param_groups for p in each["params"]]
+        self._mine = frozenset(self._parameters)
+        self._announced: list[Refined] = []
+        self._due: dict[torch.nn.Parameter, Refined] = {}
+        """By parameter, what it waits for."""
+        self._kept: dict[torch.nn.Parameter, torch.Tensor] = {}
+        """Copies of gradients; their memory is kept."""
+        self._factors: dict[torch.nn.Parameter, float] = {}
+        self._settings: list[dict[str, Any]] = []
+        self._used: dict[torch.nn.Parameter, float] = {}
+        self._watch(module)
+        self._take_over(optimizer)
+
+    # Where it comes in.
+
+    def _watch(self, module: torch.nn.Module) -> None:
+        for each in module.modules():
+            own = [p for p in _own(each) if p.requires_grad]
+            if own:
+                each.register_forward_pre_hook(functools.partial(self._before, own))
+        # What a forward pass did not use.
+        module.register_forward_hook(lambda *_: self.settle())
+        for saved in (module, self._optimizer):
+            saved.state_dict = _settled(self, saved.state_dict)
+
+    def _take_over(self, optimizer: torch.optim.Optimizer) -> None:
+        @functools.wraps(optimizer.step)
+        def step(_self: Any, closure: Callable[[], Any] | None = None) -> Any:
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            # A GradScaler leaves these there for the step alone; see _step_supports_amp_scaling.
+            self.step(at_once="found_inf" in _self.__dict__)
+            return loss
+
+        # A bound method, since schedulers ask the step whose it is.
+        optimizer.step = types.MethodType(step, optimizer)
+
+    # The lane.
+
+    def owns(self, parameters: Sequence[torch.nn.Parameter]) -> bool:
+        """Whether all of these are the optimizer's."""
+        return self._mine.issuperset(parameters)
+
+    def used(self, parameters: Sequence[torch.nn.Parameter]) -> float | None:
+        """When the last forward pass first used one of these, as :meth:`Clock.computed` counts; nothing if that is not known of all."""
+        times = [self._used.get(p) for p in parameters]
+        return None if None in times or not times else min(time for time in times if time is not None)
+
+    def announce(self, refined: list[Refined]) -> None:
+        """What of the backward pass that is ending will be refined."""
+        self._announced = refined
+        self._used.clear()
+
+    # Training.
+
+    def step(self, at_once: bool) -> None:
+        """What ``optimizer.step`` does now."""
+        self.settle()
+        announced, self._announced = self._announced, []
+        later = {p: each for each in announced for p in each.parameters if p.grad is not None}
+        if not later:
+            self._update()
+            return
+        for each in announced:
+            for at, p in enumerate(each.parameters):
+                if p in later:
+                    self._keep(each, at, p)
+        self._settings = [{key: value for key, value in group.items() if key != "params"} for group in self._optimizer.param_groups]
+        if at_once:
+            gradients = {p: p.grad for p in self._parameters if p.grad is not None}
+            for each in announced:
+                gradients.update(self._refine(each))
+            self._apply(gradients)
+            return
+        others = {p: p.grad for p in self._parameters if p.grad is not None and p not in later}
+        if others:
+            self._apply(others)
+        self._due = later
+
+    def settle(self) -> None:
+        """Makes all updates that have been put off, as before an evaluation or a checkpoint."""
+        while self._due:
+            self._arrive(next(iter(self._due.values())))
+
+    def _before(self, own: Sequence[torch.nn.Parameter], *_: Any) -> None:
+        """A module is about to use its parameters."""
+        now = None
+        for p in own:
+            if p not in self._used:
+                now = self._clock.computed() if now is None else now
+                if now is not None:
+                    self._used[p] = now
+            refined = self._due.get(p)
+            if refined is not None:
+                self._arrive(refined)
+
+    def _arrive(self, refined: Refined) -> None:
+        for p in refined.parameters:
+            self._due.pop(p, None)
+        self._apply(self._refine(refined))
+
+    def _keep(self, refined: Refined, at: int, p: torch.nn.Parameter) -> None:
+        assert p.grad is not None
+        gradient = p.grad.detach()
+        self._factors[p] = refined.factor(at, gradient)
+        held = self._kept.get(p)
+        if held is None or held.dtype != gradient.dtype or held.shape != gradient.shape:
+            held = self._kept[p] = torch.empty_like(gradient)
+        held.copy_(gradient)
+
+    def _refine(self, refined: Refined) -> dict[torch.nn.Parameter, torch.Tensor | None]:
+        """The gradients of a bucket with all that has been added to them; waits for it."""
+        with self._clock.waiting(refined.is_there()):
+            refined.wait()
+        found = {p: (self._kept[p], self._factors.pop(p)) for p in refined.parameters if p in self._factors}
+        refined.add_to(found)
+        return {p: gradient for p, (gradient, _) in found.items()}
+
+    def _apply(self, gradients: Mapping[torch.nn.Parameter, torch.Tensor | None]) -> None:
+        """The optimizer's step of some parameters, with the settings that it had when it was asked for."""
+        saved = [p.grad for p in self._parameters]
+        groups = self._optimizer.param_groups
+        current = [dict(group) for group in groups]
+        for p in self._parameters:
+            p.grad = gradients.get(p)
+        for group, settings in zip(groups, self._settings):
+            group.update(settings)
+        try:
+            self._update()
+        finally:
+            for p, gradient in zip(self._parameters, saved):
+                p.grad = gradient
+            for group, now, settings in zip(groups, current, self._settings):
+                # What the step itself has changed stays.
+                group.update({key: now[key] for key in settings if group[key] is settings[key]})
+
+
+def _own(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
+    """The parameters that a module's forward pass uses by itself: its own, and those in lists, which have no forward pass."""
+    lists = (torch.nn.ParameterList, torch.nn.ParameterDict)
+    if isinstance(module, lists):
+        return
+    yield from module.parameters(recurse=False)
+    for child in module.children():
+        if isinstance(child, lists):
+            yield from child.parameters()
+
+
+def _settled(updates: Updates, state_dict: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, after all updates."""
+
+    @functools.wraps(state_dict)
+    def settled(*args: Any, **kwargs: Any) -> Any:
+        updates.settle()
+        return state_dict(*args, **kwargs)
+
+    return settled
