@@ -12,7 +12,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import loss_of, network
-from rig import RANK, SIZE, close, same_everywhere  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, close, everywhere, intercept, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
 
 
 def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Outer:
@@ -53,6 +53,39 @@ def check_it_is_diloco() -> None:
     for a, b in zip(model.parameters(), reference.parameters()):
         assert torch.allclose(a, b, atol=1e-5), (a - b).abs().max()
     assert same_everywhere(list(model.parameters()))
+
+
+def check_a_lost_server() -> None:
+    """On one rank, at any call, with differences of several parts under way: all go on through the process group, with the same
+    parameters at the end."""
+    for lost in range(1, 5):
+        address, server = server_of_all()
+        group = join(address, timeout=1.5)
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+        loop = thc.torch.outer(model, optimizer, every=4, parts=2, delay=2, group=group)
+        train(model, optimizer, 0, 4)
+        loop.finish()
+        allreduce, calls = group.allreduce, []
+
+        def fails(array: Any, **options: Any) -> Any:
+            calls.append(array.size)
+            allreduce(array, **options)
+            if len(calls) >= lost:
+                array[: array.size // 2] = 7.0
+                raise thc.SilentError("the parameter server has not answered")
+
+        if RANK == 0:
+            intercept(group, fails)
+        train(model, optimizer, 4, 24)
+        loop.agree()
+        assert same_everywhere(list(model.parameters())) and all(everywhere(loop.fallback_active)), lost
+        assert not loop.skipped and all(bool(torch.isfinite(p).all()) for p in model.parameters())
+        # Two parts every four steps, and both once more at the end.
+        assert loop.rounds == 2 * 24 // 4 + 2, (lost, loop.rounds)
+        group.close()
+        if server is not None:
+            server.kill()
 
 
 def check_it_learns_compressed_in_parts_while_steps_go_on() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from typing import Any
 
 import rig
@@ -11,7 +12,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import loss_of, network
-from rig import RANK, SIZE, close, ddp, everywhere, same_everywhere  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, close, ddp, everywhere, intercept, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
 
 
 def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Overlap:
@@ -61,9 +62,9 @@ def check_it_is_slimgcs_definition() -> None:
         train(model, optimizer, step, step + 1)
         # Staleness is one: the mean of the step before moves the common parameters, that of this step will at the next.
         arrive()
-        loop._buckets[0].handle.wait()
+        loop._buckets[0].piece.wait()
         mean = loop._buckets[0].flat.clone()
-        loop._buckets[0].handle = Come()
+        loop._buckets[0].piece._arrival = Come()
         exact = torch.cat([own[name].reshape(-1) for name in names])
         dist.all_reduce(exact)
         assert rig.compressed(rig.error_of([mean], [exact / SIZE])) or step
@@ -77,7 +78,7 @@ def check_it_is_slimgcs_definition() -> None:
 
 
 class Come:
-    """A handle whose mean has been fetched."""
+    """The arrival of a mean that has been waited for."""
 
     def wait(self) -> None:
         pass
@@ -179,6 +180,78 @@ def check_not_finite_without_a_scaler() -> None:
     loop.settle()
     assert loop.skipped >= 1
     assert all(bool(torch.isfinite(p).all()) for p in model.parameters()) and same_everywhere(list(model.parameters()))
+
+
+def check_a_lost_server() -> None:
+    """On one rank, at any call: all go on through the process group with the same common parameters, and back when it is there again."""
+    for lost in range(1, 6):
+        address, server = server_of_all()
+        group = join(address, timeout=1.5)
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+        loop = thc.torch.overlap(model, optimizer, group=group)
+        before = loss(model)
+        train(model, optimizer, 0, 2)
+        loop.settle()
+        allreduce, calls = group.allreduce, []
+
+        def fails(array: Any, **options: Any) -> Any:
+            calls.append(array.size)
+            allreduce(array, **options)
+            if len(calls) >= lost:
+                array[: array.size // 2] = 7.0
+                raise thc.SilentError("the parameter server has not answered")
+
+        undo = intercept(group, fails) if RANK == SIZE - 1 else None
+        train(model, optimizer, 2, 40)
+        loop.settle()
+        assert same_everywhere(list(model.parameters())) and all(everywhere(loop.fallback_active)), lost
+        assert loss(model) < 0.5 * before and loop.steps == 40 and not loop.skipped, (lost, before, loss(model))
+        if undo is not None:
+            undo()
+        if lost == 1:
+            dist.barrier()
+            assert loop.resume() and not loop.fallback_active
+            train(model, optimizer, 40, 44)
+            loop.settle()
+            assert same_everywhere(list(model.parameters())) and group.stats().calls > 4
+        group.close()
+        if server is not None:
+            server.kill()
+
+
+def check_a_lost_server_raises_without_fallback() -> None:
+    address, server = server_of_all()
+    group = join(address, timeout=1.5)
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    loop = thc.torch.overlap(model, optimizer, group=group, fallback=False)
+    train(model, optimizer, 0, 2)
+    loop.settle()
+    dist.barrier()
+    if server is not None:
+        server.kill()
+    try:
+        train(model, optimizer, 2, 6)
+    except (thc.SessionError, thc.NetworkError):
+        pass
+    else:
+        raise AssertionError("nothing was told")
+    group.close()
+
+
+def check_what_is_hidden_is_measured() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    loop = loop_of(model, optimizer)
+    for step in range(6):
+        train(model, optimizer, step, step + 1)
+        time.sleep(0.03)  # what a larger model would compute
+    loop.settle()
+    training = loop.group.training
+    assert training.steps == 5 and training.total.hidden > 0
+    # Waiting before the first step has an end is none of a step's.
+    assert 0 <= training.total.waited <= loop.waited + 1e-6
 
 
 def check_checkpoint() -> None:

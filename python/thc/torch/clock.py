@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from thc.row import Row, Span
 
-__all__ = ["Clock"]
+__all__ = ["Clock", "StepClock"]
 
 
 class Clock:
@@ -56,7 +56,9 @@ class Clock:
     def over(self) -> Row | None:
         """The means of a backward pass are there, and training goes on. What the step was made of; nothing of the first, which nobody
         knows the beginning of."""
-        now = time.perf_counter()
+        return self._close(time.perf_counter())
+
+    def _close(self, now: float) -> Row | None:
         with self._lock:
             travelled, self._travelled = self._travelled, []
             waited, self._waited = self._waited, []
@@ -68,3 +70,15 @@ class Clock:
             return None
         self.last = Row.of((began, now), travelled, waited)
         return self.last
+
+
+class StepClock(Clock):
+    """One whose steps go from one optimizer's step to the next, whenever means come."""
+
+    def over(self) -> Row | None:
+        """Says nothing: whoever trains tells when a step is over, by :meth:`stepped`."""
+        return None
+
+    def stepped(self) -> Row | None:
+        """A step is over: what it was made of, but for the first."""
+        return self._close(time.perf_counter())

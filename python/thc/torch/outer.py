@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from thc import errors
-from thc.group import Group, Handle
+from thc.group import Group
+from thc.torch.averaging import Averaging, Piece
+from thc.torch.clock import StepClock
 from thc.torch.joining import begin_alike, join, scope_of
 
 __all__ = ["Outer", "nesterov", "outer"]
@@ -29,8 +31,7 @@ def nesterov(parameters: list[torch.nn.Parameter], rate: float = 0.7, momentum: 
 class _Part:
     """Some neighbouring parameters, which are averaged together."""
 
-    def __init__(self, number: int, parameters: list[torch.nn.Parameter], make: MakeOptimizer, offset: int) -> None:
-        self.number = number
+    def __init__(self, name: str, parameters: list[torch.nn.Parameter], make: MakeOptimizer, offset: int, compressed: bool) -> None:
         self.parameters = parameters
         self.offset = offset
         """The inner step within a period at which it is sent."""
@@ -40,7 +41,7 @@ class _Part:
         self.sent: torch.Tensor | None = None
         """This rank's parameters when the difference under way was taken."""
         self.difference = torch.empty_like(self.agreed, requires_grad=False)
-        self.handle: Handle | None = None
+        self.piece = Piece(name, self.difference, compressed)
         self.due = 0
 
     def read(self) -> torch.Tensor:
@@ -68,8 +69,11 @@ class Outer:
         parts: int,
         delay: int,
         mode: str,
+        averaging: Averaging,
+        clock: StepClock,
     ) -> None:
         self.group = group
+        self._averaging, self._clock = averaging, clock
         self.steps = 0
         """Inner steps so far."""
         self.rounds = 0
@@ -77,12 +81,12 @@ class Outer:
         self.skipped = 0
         """Differences that were not finite on some rank, and were left out on all."""
         self.every, self.delay = every, delay
-        self._mode = mode
-        self._scope = f"outer{scope_of(group)}"
+        scope = f"outer{scope_of(group)}"
         self._optimizer = optimizer
         parameters = [p for p in model.parameters() if p.requires_grad]
         self._parts = [
-            _Part(number, cut, make, (number + 1) * every // parts) for number, cut in enumerate(_cut(parameters, parts))
+            _Part(f"{scope}.{number}", cut, make, (number + 1) * every // parts, mode != "raw")
+            for number, cut in enumerate(_cut(parameters, parts))
         ]
 
     @property
@@ -94,20 +98,34 @@ class Outer:
         """After an inner step: takes in what has come and sends what is due. ``optimizer.step`` calls it."""
         self.steps += 1
         for part in self._parts:
-            if part.handle is not None and self.steps >= part.due:
+            if part.piece.under_way and self.steps >= part.due:
                 self._receive(part)
         for part in self._parts:
             if self.steps % self.every == part.offset % self.every:
                 self._send(part)
                 if self.delay == 0:
                     self._receive(part)
+        # ROW of a period: differences travel for longer than an inner step.
+        if self.steps % self.every == 0 and (row := self._clock.stepped()) is not None:
+            self.group.training.step(row)
 
     def finish(self) -> None:
         """Waits for what is under way and takes it in. All ranks call it between the same steps; so do :meth:`state_dict` and
         :meth:`agree`."""
         for part in self._parts:
-            if part.handle is not None:
+            if part.piece.under_way:
                 self._receive(part)
+
+    @property
+    def fallback_active(self) -> bool:
+        """Whether the parameter server has been lost and means come from the process group."""
+        return self._averaging.fallback_active
+
+    def resume(self) -> bool:
+        """After the parameter server was lost and is back: takes in what is under way, joins anew and goes on through it. All ranks call it
+        between the same steps; returns, alike on all, whether it worked."""
+        self.finish()
+        return self._averaging.resume()
 
     def agree(self) -> None:
         """Gives all ranks the same parameters, the mean of theirs, as at the end of training or before an evaluation. The outer
@@ -121,15 +139,11 @@ class Outer:
             part.write(part.agreed.detach())
 
     def _send(self, part: _Part) -> None:
-        if part.handle is not None:
+        if part.piece.under_way:
             self._receive(part)
         part.sent = part.read()
         torch.sub(part.agreed.detach(), part.sent, out=part.difference)
-        part.handle = self.group.allreduce_async(
-            part.difference.numpy(),
-            self._mode,
-            None if self._mode == "raw" else f"{self._scope}.{part.number}",
-        )
+        self._averaging.begin([part.piece])
         part.due = self.steps + self.delay
 
     def _receive(self, part: _Part) -> None:
@@ -145,11 +159,10 @@ class Outer:
 
     def _average(self, part: _Part) -> bool:
         """Waits for the mean of the difference under way; whether it is finite."""
-        assert part.handle is not None
-        handle, part.handle, part.sent = part.handle, None, None
-        try:
-            handle.wait()
-        except (errors.NonFiniteError, errors.NormError):
+        part.sent = None
+        with self._clock.waiting():
+            finite = part.piece.wait()
+        if not finite:
             self._skip(part)
             return False
         self.rounds += 1
@@ -199,6 +212,7 @@ def outer(
     parts: int = 1,
     delay: int | None = None,
     mode: str = "compressed",
+    fallback: bool = True,
     group: Group | None = None,
     process_group: Any = None,
     **options: Any,
@@ -222,8 +236,8 @@ def outer(
     are between two parts, at most 10; 0: the ranks wait), and what the rank has done since stays on top of it. That a result is
     taken in after a fixed number of steps keeps the common parameters the same on all ranks, bit for bit.
 
-    A rank whose parameters are not finite goes on from the common ones. A lost server raises :exc:`~thc.SessionError` or
-    :exc:`~thc.NetworkError` from ``optimizer.step``. ``mode="raw"`` averages exactly. Without a ``group``: that of the environment (``THC_PS``,
+    A rank whose parameters are not finite goes on from the common ones. When the server is lost, differences go on through the process
+    group, as with :func:`thc.torch.wrap`; with ``fallback=False`` :exc:`~thc.SessionError` or :exc:`~thc.NetworkError` are raised from ``optimizer.step``. ``mode="raw"`` averages exactly. Without a ``group``: that of the environment (``THC_PS``,
     ``THC_CONFIG``), or the ranks' own with ``options`` as for :meth:`thc.Group.local`.
     """
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -235,6 +249,8 @@ def outer(
         raise errors.ConfigError(
             f"parts is {parts}: give 1 to {min(every, len(parameters))}, no more than the steps of a period or the model's parameter tensors"
         )
+    if mode not in ("compressed", "raw"):
+        raise errors.ConfigError(f'mode is {mode!r}: write "compressed" or "raw"')
     between = every // parts
     if delay is None:
         delay = min(10, between)
@@ -242,7 +258,9 @@ def outer(
         raise errors.ConfigError(f"delay is {delay}: give 0 to {every} steps, since a part is sent again after {every}")
     group = join(process_group, group, options)
     begin_alike(model, process_group)
-    made = Outer(model, optimizer, group, every, outer, parts, delay, mode)
+    clock = StepClock()
+    averaging = Averaging(group, process_group, feedback=mode != "raw", fallback=fallback, clock=clock)
+    made = Outer(model, optimizer, group, every, outer, parts, delay, mode, averaging, clock)
     inner = optimizer.step
 
     @functools.wraps(inner)

@@ -14,7 +14,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from thc import errors
-from thc.group import Group, Handle
+from thc.group import Group
+from thc.torch.averaging import Averaging, Piece
+from thc.torch.clock import StepClock
 from thc.torch.joining import begin_alike, join, scope_of
 
 __all__ = ["Overlap", "overlap"]
@@ -30,13 +32,12 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 class _Bucket:
     """Gradients of some neighbouring parameters, in one piece of f32 on the CPU."""
 
-    def __init__(self, key: str, parameters: list[torch.nn.Parameter]) -> None:
-        self.key = key
+    def __init__(self, name: str, parameters: list[torch.nn.Parameter]) -> None:
         self.parameters = parameters
         length = sum(p.numel() for p in parameters)
         self.flat = torch.empty(length, pin_memory=any(p.device.type == "cuda" for p in parameters))
         self.pieces = [piece.view_as(p) for piece, p in zip(self.flat.split([p.numel() for p in parameters]), parameters)]
-        self.handle: Handle | None = None
+        self.piece = Piece(name, self.flat, compressed=True)
 
     def fill(self, factor: float, finite: bool) -> None:
         """Takes the gradients of this step times a factor; of a parameter that has none, zero."""
@@ -56,9 +57,16 @@ class Overlap:
     """The model backup of a model in training; made by :func:`overlap`."""
 
     def __init__(
-        self, group: Group, optimizer: torch.optim.Optimizer, local: torch.optim.Optimizer | None, rate: float | None, feedback: bool
+        self,
+        group: Group,
+        optimizer: torch.optim.Optimizer,
+        local: torch.optim.Optimizer | None,
+        rate: float | None,
+        averaging: Averaging,
+        clock: StepClock,
     ) -> None:
         self.group = group
+        self._averaging, self._clock = averaging, clock
         self.steps = 0
         """Steps begun."""
         self.skipped = 0
@@ -67,7 +75,6 @@ class Overlap:
         """Seconds for which steps had to wait for a mean: what was not hidden."""
         self._optimizer, self._update = optimizer, optimizer.step
         self._local, self._rate = local, rate
-        self._feedback = feedback
         self._parameters = [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
         scope = f"overlap{scope_of(group)}"
         self._buckets = [_Bucket(f"{scope}.{number}", cut) for number, cut in enumerate(_cut(self._parameters))]
@@ -84,11 +91,22 @@ class Overlap:
             for p, gradient in zip(bucket.parameters, own):
                 p.grad = gradient
             bucket.fill(factor, finite)
-            bucket.handle = self.group.allreduce_async(bucket.flat.numpy(), feedback=bucket.key if self._feedback else None)
+        self._averaging.begin([bucket.piece for bucket in self._buckets])
         self._under_way = True
         self.steps += 1
         if finite:
             self._ahead(factor)
+
+    @property
+    def fallback_active(self) -> bool:
+        """Whether the parameter server has been lost and means come from the process group."""
+        return self._averaging.fallback_active
+
+    def resume(self) -> bool:
+        """After the parameter server was lost and is back: settles, joins anew and goes on compressed. All ranks call it between the same
+        steps; returns, alike on all, whether it worked."""
+        self.settle()
+        return self._averaging.resume()
 
     def settle(self) -> None:
         """Takes in what is under way and gives all ranks the common parameters, as before an evaluation, a checkpoint, or the end. All
@@ -112,16 +130,12 @@ class Overlap:
         if not self._under_way:
             return
         self._under_way = False
-        finite = True
         started = time.perf_counter()
-        for bucket in self._buckets:
-            handle, bucket.handle = bucket.handle, None
-            assert handle is not None
-            try:
-                handle.wait()
-            except (errors.NonFiniteError, errors.NormError):
-                finite = False
+        with self._clock.waiting():
+            finite = all([bucket.piece.wait() for bucket in self._buckets])
         self.waited += time.perf_counter() - started
+        if (row := self._clock.stepped()) is not None:
+            self.group.training.step(row)
         with torch.no_grad():
             for p, common in zip(self._parameters, self._common):
                 p.copy_(common)
@@ -157,6 +171,7 @@ def overlap(
     loc_lr: float | None = None,
     loc_optimizer: MakeOptimizer | None = None,
     feedback: bool = True,
+    fallback: bool = True,
     group: Group | None = None,
     process_group: Any = None,
     **options: Any,
@@ -184,8 +199,9 @@ def overlap(
 
     ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
     and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
-    not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. A lost server raises from ``optimizer.step``. It
-    takes memory for the backup and one gradient. Groups and ``options`` as for :func:`thc.torch.wrap`.
+    not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. When the server is lost training goes on through the
+    process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
+    takes memory for the backup and two gradients (one without ``fallback``). Groups and ``options`` as for :func:`thc.torch.wrap`.
     """
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:
@@ -200,7 +216,9 @@ def overlap(
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _own)
     local = _local_of(optimizer, loc_optimizer) if backup else None
-    made = Overlap(group, optimizer, local, loc_lr, feedback)
+    clock = StepClock()
+    averaging = Averaging(group, process_group, feedback=feedback, fallback=fallback, clock=clock)
+    made = Overlap(group, optimizer, local, loc_lr, averaging, clock)
 
     @functools.wraps(optimizer.step)
     def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:

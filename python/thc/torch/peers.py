@@ -26,14 +26,19 @@ class Peers:
         self.rank: int = dist.get_rank(process_group)
         self.size: int = dist.get_world_size(process_group)
         backend = dist.get_backend(process_group)
+        self._host: Any = None
+        """For tensors of the CPU, if the others are averaged by something that knows only GPUs."""
         if process_group is None or process_group is dist.group.WORLD:
             self._tensors = dist.new_group(backend=backend)
             # A gathering may be under way while tensors are averaged: they must not meet.
             self._control = dist.new_group(backend="gloo")
+            self._host = dist.new_group(backend="gloo") if backend == "nccl" else None
         elif "use_local_synchronization" in inspect.signature(dist.new_group).parameters:
             ranks = [dist.get_global_rank(process_group, rank) for rank in range(self.size)]
             self._tensors = dist.new_group(ranks, backend=backend, use_local_synchronization=True)
             self._control = dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
+            if backend == "nccl":
+                self._host = dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
         else:
             # This torch's new_group wants every rank of the world, and those outside of this group know nothing of us.
             self._tensors = self._control = process_group
@@ -44,7 +49,8 @@ class Peers:
         narrow = tensor.dtype in (torch.bfloat16, torch.float16) and tensor.device.type == "cpu"
         work = tensor.float() if narrow else tensor
         work.div_(self.size)
-        dist.all_reduce(work, group=self._tensors)
+        on_host = self._host is not None and work.device.type == "cpu"
+        dist.all_reduce(work, group=self._host if on_host else self._tensors)
         if narrow:
             tensor.copy_(work)
 
