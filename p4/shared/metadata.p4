@@ -49,6 +49,18 @@ struct cell_t {
     bool completes;
 }
 
+// The rack that this switch is in the job (P34), if it is one, and the root's port for the packet's slot.
+struct rack_t {
+    bool here;
+    bit<8> number;
+    bit<8> racks;
+    bit<9> port;
+    bool root_known;
+    bit<8> root;
+    ipv4_addr_t root_ip;
+    bit<16> root_udp;
+}
+
 struct metadata_t {
     // The packet is addressed to the aggregator.
     bool ours;
@@ -61,6 +73,9 @@ struct metadata_t {
     // The packet's job is known, and so whom a drop is counted for.
     bool known;
     job_t job;
+    rack_t rack;
+    // What the root has sent, for all members (P36).
+    bool from_root;
     // The member's place.
     bit<16> member_port;
     ipv4_addr_t member_ip;

@@ -26,6 +26,17 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         meta.to = hdr.thc.worker;
     }
 
+    // P35: what would go to all, or to the sender again, goes up.
+    action to_root() {
+        standard.mcast_grp = 0;
+        standard.egress_spec = meta.rack.port;
+        meta.answer = true;
+        meta.to_all = false;
+        meta.to = meta.rack.root;
+        hdr.thc.worker = meta.rack.number;
+        hdr.thc.num_workers = meta.rack.racks;
+    }
+
     action to_members() {
         standard.mcast_grp = meta.job.group;
         meta.answer = true;
@@ -56,6 +67,17 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     apply {
+        if (meta.from_root) {
+            // P36: to all members as it is, but for the flag and the carrier.
+            bit<8> count = hdr.thc.count;
+            bit<8> upper = hdr.thc.reserved;
+            head(hdr.thc.kind, hdr.udp.len);
+            hdr.thc.count = count;
+            hdr.thc.reserved = upper;
+            hdr.thc.flags = FLAG_ROOT;
+            to_members();
+            return;
+        }
         bool norm = hdr.norm.isValid();
         bool nudge = hdr.thc.flags & FLAG_NUDGE != 0;
         bit<8> kind = hdr.thc.kind;
@@ -92,7 +114,12 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             to_sender();
         } else if (meta.cell.event == EVENT_MISMATCH) {
             head(KIND_MISMATCH, UDP_MISMATCH);
-            to_members();
+            if (meta.rack.here) {
+                hdr.thc.count = hdr.thc.worker + 1;
+                to_root();
+            } else {
+                to_members();
+            }
         } else if (!norm && meta.pass != last) {
             hdr.pass.number = (bit<8>)meta.pass + 1;
             hdr.pass.kept = 0;
@@ -130,6 +157,13 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 hdr.thc.worker = NO_WORKER;
                 hdr.thc.table_id = result_table;
                 hdr.thc.count = meta.cell.count;
+                if (meta.rack.here) {
+                    hdr.thc.kind = result_kind ^ RESULT_BIT;
+                    if (nudge) {
+                        hdr.thc.flags = FLAG_NUDGE;
+                    }
+                    to_root();
+                }
             } else if (nudge) {
                 head(KIND_NUDGE, UDP_NUDGE);
                 hdr.nudge.setValid();

@@ -101,7 +101,7 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
 #if LANE_BITS == 8
                 if (meta.width == 8) {
                     take_indices();
-                } else if (meta.half) {
+                } else if (meta.lane == 4) {
                     look_up_half();
                 } else {
                     look_up();

@@ -12,7 +12,7 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
         mark_to_drop(standard);
     }
 
-    // Where a member is reached. A multicast group's replica has the worker's number as its instance.
+    // Where a member or the root is reached. A multicast group's replica has the worker's number as its instance.
     @name(".addresses")
     table addresses {
         key = {

@@ -37,7 +37,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
         key = { hdr.thc.kind: exact @name("kind"); }
         actions = { to_control; @defaultonly NoAction; }
         const default_action = NoAction();
-        size = 4;
+        size = 16;
     }
 
     apply {
@@ -64,7 +64,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             if (meta.reason == NOT_DROPPED) {
                 if (hdr.thc.kind == KIND_NORM) {
                     norm.apply(hdr, meta);
-                } else {
+                } else if (!meta.from_root) {
                     data.apply(hdr, meta);
                 }
             }

@@ -1,6 +1,8 @@
 // P7: which packets are let in, as far as the slot need not be known for it. The checks are in the order of
 // P7, and the first that fails is the reason.
 control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard) {
+    Racks() racks;
+    Relay() relay;
     @name(".packets") counter(1 << (JOB_BITS + WORKER_BITS), CounterType.packets_and_bytes) packets;
 
     @name(".set_job")
@@ -97,7 +99,10 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
         meta.reason = NOT_DROPPED;
         meta.known = false;
         meta.half = false;
+        meta.from_root = false;
         bool later = meta.between;
+        // What a root may send (P36).
+        bool down = !later && hdr.thc.isValid() && hdr.thc.kind >= KIND_NORM_RESULT && hdr.thc.kind <= KIND_NUDGE;
         if (!later && (standard.parser_error != error.NoError
             || standard.checksum_error == 1
             || !hdr.udp.isValid()
@@ -109,36 +114,48 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
             meta.reason = DROP_SHORT;
         } else if (hdr.thc.version != VERSION) {
             meta.reason = DROP_VERSION;
-        } else if (hdr.thc.kind != KIND_NORM && hdr.thc.kind != KIND_DATA && hdr.thc.kind != KIND_RAW) {
+        } else if (hdr.thc.kind != KIND_NORM && hdr.thc.kind != KIND_DATA && hdr.thc.kind != KIND_RAW && !down) {
             meta.reason = DROP_KIND;
         } else if (!jobs.apply().hit) {
             meta.reason = DROP_JOB;
+            if (down) {
+                meta.reason = DROP_KIND;
+            }
         } else {
-            meta.known = true;
+            racks.apply(hdr, meta);
+            meta.from_root = down && meta.rack.here;
+            meta.known = !down || meta.rack.here;
             meta.worker = OTHER_WORKERS;
-            if (hdr.thc.worker < 64) {
+            if (hdr.thc.worker < 64 && !down) {
                 meta.worker = (bit<WORKER_BITS>)hdr.thc.worker;
             }
             bool table_known = true;
-            if (hdr.thc.kind == KIND_DATA) {
+            if (hdr.thc.kind == KIND_DATA || hdr.thc.kind == KIND_RESULT) {
+                table_known = lookup.apply().hit;
+                // P34: what a rack adds for a root with lanes of 16 bits are sums of 8.
+                meta.half = meta.lane == 4 || (meta.rack.here && meta.width == 4 && meta.lane == 16 && LANE_BITS == 8);
                 // Forms whose lanes are twice as wide as their indices lie in the same bytes of every pass.
-                table_known = lookup.apply().hit && ((meta.width == 4 && meta.lane == LANE_BITS)
+                table_known = table_known && ((meta.width == 4 && (meta.lane == LANE_BITS || meta.half))
                     || (meta.width == 8 && meta.lane == 16 && LANE_BITS == 8)
                     || (meta.width == 2 && meta.lane == 4 && LANE_BITS == 8));
-                meta.half = meta.lane == 4;
                 if (table_known && !later) {
                     table_known = job_tables.apply().hit;
                 }
             }
-            if (!later) {
+            if (meta.known && !later) {
                 packets.count((bit<32>)(meta.job.index ++ meta.worker));
             }
-            if (hdr.thc.cookie != meta.job.cookie) {
+            if (!meta.known) {
+                // Of these only a rack takes any.
+                meta.reason = DROP_KIND;
+            } else if (hdr.thc.cookie != meta.job.cookie) {
                 meta.reason = DROP_COOKIE;
             } else if (later) {
                 if (!table_known) {
                     meta.reason = DROP_TABLE;
                 }
+            } else if (down) {
+                relay.apply(hdr, meta, table_known);
             } else if (!members.apply().hit) {
                 meta.reason = DROP_MEMBER;
             } else if ((meta.member_port != 0 && meta.member_port != meta.ingress_port)

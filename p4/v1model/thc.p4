@@ -4,11 +4,13 @@
 
 #include "../shared/sizes.p4"
 #include "../shared/kinds.p4"
+#include "../shared/racks.p4"
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 #include "../shared/parser.p4"
 #include "kinds.p4"
 #include "parser.p4"
+#include "racks.p4"
 #include "membership.p4"
 #include "cells.p4"
 #include "norm.p4"

@@ -45,7 +45,8 @@ fn switch(program: &Path, network: &Network, p4runtime: u16, folder: &Path) -> R
     switch
 }
 
-fn controller(network: &Network, p4runtime: u16, folder: &Path) -> Running {
+/// With one job, of these lines.
+fn controller(network: &Network, p4runtime: u16, folder: &Path, job: &str) -> Running {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4/build/thc.json").canonicalize().unwrap();
     let mut text = format!(
         "[controller]\nlisten = \"127.0.0.1:0\"\n\
@@ -56,8 +57,7 @@ fn controller(network: &Network, p4runtime: u16, folder: &Path) -> Running {
         text += &format!("[[target.station]]\nmac = \"{}\"\nport = {port}\n", host.mac);
     }
     text += &format!(
-        "[[job]]\njob = 1\ncookie = \"{COOKIE}\"\nworkers = {WORKERS}\ndata_slots = 64\n\
-         granularity = 30\nfraction = \"1/32\"\n"
+        "[[job]]\njob = 1\ncookie = \"{COOKIE}\"\ndata_slots = 64\ngranularity = 30\nfraction = \"1/32\"\n{job}"
     );
     let config = folder.join("controller.toml");
     fs::write(&config, text).unwrap();
@@ -135,7 +135,7 @@ fn workers_on_hosts_behind_the_switch_get_what_thc_ps_gives() {
 
     let p4runtime = free_port();
     let _switch = switch(&program, &network, p4runtime, folder.path());
-    let _controller = controller(&network, p4runtime, folder.path());
+    let _controller = controller(&network, p4runtime, folder.path(), &format!("workers = {WORKERS}\n"));
     let at = SocketAddrV4::new(OWN, 9000);
 
     for host in network.hosts() {
@@ -165,4 +165,49 @@ fn workers_on_hosts_behind_the_switch_get_what_thc_ps_gives() {
     });
     println!("dpdk: 1 MiB of {WORKERS} workers in {:.1} s", begin.elapsed().as_secs_f64());
     assert!(dpdk == expected, "over DPDK the switch brings another mean than thc-ps");
+}
+
+/// The switch is the rack of the hosts 0 and 1, as its controller has been told; host 2 is the root, and host 3 a rack with two workers
+/// of its own. All that goes between these three passes the switch, too.
+#[test]
+fn a_switch_with_its_controller_is_a_rack() {
+    let (program, network) = match parts() {
+        Ok(parts) => parts,
+        Err(reason) => {
+            println!("not run: {reason}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(folder.path(), WORKERS, COORDINATES / 4);
+    let ps = Ps::start(WORKERS, &["--slots", "64"]);
+    let expected = all_reduce(&inputs, |number, flags| Worker::start(ps.addr, number, flags));
+
+    for host in network.hosts() {
+        host.assign().unwrap();
+    }
+    let p4runtime = free_port();
+    let _switch = switch(&program, &network, p4runtime, folder.path());
+    let at = |host: usize| SocketAddrV4::new(network.host(host).address, 9000);
+    let root = at(2).to_string();
+    let job = format!(
+        "norm_slots = 64\nracks = [2, 2]\nrack = 0\nroot = \"{root}\"\nroot_mac = \"{}\"\n",
+        network.host(2).mac
+    );
+    let _controller = controller(&network, p4runtime, folder.path(), &job);
+    let racks = ["--slots", "64", "--norm-slots", "64", "--racks", "2,2"];
+    // The root has two ports (P21).
+    let _root =
+        Ps::start_on(Some(network.host(2)), at(2), WORKERS, &[&racks[..], &["--shards", "2"]].concat());
+    let other = [&racks[..], &["--rack", "1", "--root", &root]].concat();
+    let _rack = Ps::start_on(Some(network.host(3)), at(3), WORKERS, &other);
+    let begin = Instant::now();
+    let got = all_reduce(&inputs, |number, flags| match number {
+        0 | 1 => {
+            Worker::start_on(Some(network.host(number.into())), SocketAddrV4::new(OWN, 9000), number, flags)
+        }
+        _ => Worker::start_on(Some(network.host(3)), at(3), number - 2, flags),
+    });
+    println!("256 KiB of {WORKERS} workers in two racks in {:.1} s", begin.elapsed().as_secs_f64());
+    assert!(got == expected, "with the switch as a rack comes another mean than from one thc-ps");
 }

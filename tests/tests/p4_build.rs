@@ -124,7 +124,7 @@ fn header_is_that_of_the_wire() {
             ("cookie", a.cookie.0, b.cookie.0),
             ("round", a.round.0, b.round.0),
             ("slot", a.slot.0.into(), b.slot.0.into()),
-            // The upper byte is of racks and roots (P37), which the program is not: it has up to 64 workers.
+            // The upper byte is a root's (P37), which the program is not: it has up to 64 workers, and passes on what it gets.
             ("count", (a.count & 0xff).into(), (b.count & 0xff).into()),
         ]) {
             "" => "reserved",

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thc_protocol::aggregator::{Endpoint, JobConfig};
+use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, Registry, SessionMember, StaticJob};
 use thc_protocol::wire::{Table, Tables};
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
@@ -184,7 +184,11 @@ impl Agent {
                     };
                     let _ = answer.send(result);
                 }
-                _ = ticks.tick(), if primary => self.listen(&mut target).await?,
+                _ = ticks.tick(), if primary => {
+                    let due = self.registry.poll(self.started.elapsed());
+                    self.answer(&mut target, due).await?;
+                    self.listen(&mut target).await?;
+                }
             }
         }
     }
@@ -309,7 +313,8 @@ impl Agent {
             };
             let mut setup = job.spec.setup(dealt.as_ref())?;
             let mut tables = setup.welcome.tables.to_vec();
-            let fit = |table: &Table| fits(name, &self.config.name, self.forms, table.form);
+            let rack = job.spec.rack.as_ref();
+            let fit = |table: &Table| fits(name, &self.config.name, self.forms, table, rack);
             if let Err(refusal) = tables.iter().try_for_each(fit) {
                 tracing::warn!("{}; nobody can join it there", refusal.message);
                 continue;
@@ -318,7 +323,10 @@ impl Agent {
             setup.config.tables = tables.iter().map(|table| table.id).collect();
             setup.welcome.tables = Tables::new(&tables).unwrap_or(setup.welcome.tables);
             setup.welcome.shards = self.config.shards;
-            let job_here = StaticJob { config: setup.config, welcome: setup.welcome, root: None };
+            if let Some(rack) = rack {
+                self.macs.insert(rack.root, rack.mac);
+            }
+            let job_here = StaticJob { config: setup.config, welcome: setup.welcome, root: setup.root };
             match servers.first() {
                 Some(first) if *first != self.config.name => self.registry.insert_share(job_here),
                 _ => self.registry.insert(job_here),
@@ -388,7 +396,8 @@ impl Agent {
         let heard = &self.heard;
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
-        let actions = self.registry.handle(now, from, datagram.payload, alive, thc_ps::cookie::random);
+        let mut actions = self.registry.handle(now, from, datagram.payload, alive, thc_ps::cookie::random);
+        actions.extend(self.registry.poll(now));
         self.answer(target, actions).await?;
         self.show_joined();
         Ok(())
@@ -401,8 +410,16 @@ impl Agent {
         for action in actions {
             match action {
                 Action::Send(to, bytes) => packets.push((to, bytes)),
-                // A controller's targets are no racks.
-                Action::RootDiffers(..) | Action::RootRefuses(..) => {}
+                Action::RootDiffers(job, change) => {
+                    let name = self.known.get(&job).map_or("", |known| &known.name);
+                    tracing::warn!(
+                        "job {name}: its root has another one: {change}; nobody can join it until that is so"
+                    );
+                }
+                Action::RootRefuses(job, reason) => {
+                    let name = self.known.get(&job).map_or("", |known| &known.name);
+                    tracing::warn!("job {name}: its root does not let the rack in: {reason}");
+                }
                 Action::Install(config, members) => {
                     let before = self.counted_before(target, &config, &members).await?;
                     self.install(&config, &members, before);
@@ -505,7 +522,8 @@ impl Agent {
             Some((worker.0, Member { at: at.addr, mac, port: self.port(mac)?, nonce }))
         });
         let members = members.collect();
-        self.shared.book().begin(&known.name, &self.config.name, config.cookie.0, members, before);
+        let ports = if let Level::Rack { ports, .. } = config.level { ports } else { 0 };
+        self.shared.book().begin(&known.name, &self.config.name, config.cookie.0, members, ports, before);
     }
 
     fn change_session(&self, job: JobId, change: impl FnOnce(&mut BTreeMap<u8, Member>)) {

@@ -4,6 +4,7 @@
 use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
 use crate::live::JobCounted;
+use crate::rack::Rack;
 use crate::refusal::Refusal;
 use crate::spec::{Hidden, Spec, fraction_text};
 use crate::store::Store;
@@ -40,9 +41,16 @@ pub struct Session {
     pub epoch: u32,
     /// By number.
     pub members: BTreeMap<u8, Member>,
+    /// Of a rack, the UDP ports of its root (P21).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub root_ports: u8,
     /// Packets in sums that the target had counted of each member before.
     #[serde(default)]
     pub before: BTreeMap<u8, u64>,
+}
+
+fn is_zero(ports: &u8) -> bool {
+    *ports == 0
 }
 
 /// Where a job lies on a target.
@@ -126,6 +134,16 @@ fn written(form: Form) -> (u8, u8) {
 }
 
 impl Table {
+    fn of(told: &Told) -> Table {
+        let &Told { bits, granularity, fraction, values, form, .. } = told;
+        Table { bits, granularity, fraction, values, installed: false, form: written(form) }
+    }
+
+    fn is(&self, told: &Told) -> bool {
+        (self.bits, self.values, self.fraction, self.form())
+            == (told.bits, told.values, told.fraction, told.form)
+    }
+
     /// Of packets that name it.
     #[must_use]
     pub fn form(&self) -> Form {
@@ -258,9 +276,10 @@ impl Book {
         let mut more: Vec<u8> = Vec::new();
         for told in setup.welcome.tables.iter() {
             for (target, capacity) in rooms {
-                fits(&name, target, capacity.forms, told.form)?;
+                fits(&name, target, capacity.forms, told, spec.rack.as_ref())?;
             }
-            let id = self.table(told, room)?;
+            // The root has its tables under these numbers.
+            let id = if spec.rack.is_some() { self.numbered(&name, told)? } else { self.table(told, room)? };
             if more.contains(&id) {
                 let text = format!(
                     "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
@@ -299,20 +318,33 @@ impl Book {
     /// # Errors
     /// No number is free.
     pub fn table(&mut self, told: &Told, room: u32) -> Result<u8, Refusal> {
-        let &Told { bits, granularity, fraction, values, form, .. } = told;
-        let same = |table: &Table| {
-            (table.bits, table.values, table.fraction, table.form()) == (bits, values, fraction, form)
-        };
-        if let Some((&id, _)) = self.tables.iter().find(|(_, table)| same(table)) {
+        if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.is(told)) {
             return Ok(id);
         }
         let free = (1..=u8::MAX).take(room as usize).find(|id| !self.tables.contains_key(id));
         let id = free.ok_or_else(|| {
             Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
         })?;
-        self.tables
-            .insert(id, Table { bits, granularity, fraction, values, installed: false, form: written(form) });
+        self.tables.insert(id, Table::of(told));
         Ok(id)
+    }
+
+    /// This table under the number that it has.
+    fn numbered(&mut self, job: &str, told: &Told) -> Result<u8, Refusal> {
+        let id = told.id.0;
+        match self.tables.get(&id) {
+            Some(table) if !table.is(told) => {
+                let text = format!(
+                    "job {job}: lookup table {id} is another one already: give the job another number, here and at its root"
+                );
+                Err(Refusal::exists(text))
+            }
+            Some(_) => Ok(id),
+            None => {
+                self.tables.insert(id, Table::of(told));
+                Ok(id)
+            }
+        }
     }
 
     /// Forgets tables that are neither used nor installed.
@@ -357,6 +389,7 @@ impl Book {
         target: &str,
         cookie: u32,
         members: BTreeMap<u8, Member>,
+        root_ports: u8,
         before: BTreeMap<u8, u64>,
     ) {
         // Cells of a forgotten book's epochs may still be full: time makes them differ.
@@ -364,7 +397,7 @@ impl Book {
         let epoch = self.epoch;
         if let Some(place) = self.jobs.get_mut(job).and_then(|job| job.places.get_mut(target)) {
             place.sessions = place.sessions.wrapping_add(1);
-            place.session = Some(Session { cookie: Hidden(cookie), epoch, members, before });
+            place.session = Some(Session { cookie: Hidden(cookie), epoch, members, root_ports, before });
         }
     }
 
@@ -401,7 +434,15 @@ impl Book {
 ///
 /// # Errors
 /// It does not.
-pub fn fits(job: &str, target: &str, forms: Option<Forms>, form: Form) -> Result<(), Refusal> {
+pub fn fits(
+    job: &str,
+    target: &str,
+    forms: Option<Forms>,
+    table: &Told,
+    rack: Option<&Rack>,
+) -> Result<(), Refusal> {
+    // Of a table that racks cannot have, thc-ps's checks have said so.
+    let form = rack.and_then(|rack| rack.form(table)).unwrap_or(table.form);
     match forms {
         Some(forms) if !forms.contains(form) => Err(Refusal::invalid(format!(
             "job {job}: target {target} has no packets of the form {form}, bits of an index and of a sum, but {forms}: give the table another lane or other bits, or the job another target"
@@ -485,13 +526,13 @@ mod tests {
         assert!(book.take_over().unwrap());
         add(&mut book, "a", 16).unwrap();
         let member = Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
-        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), BTreeMap::from([(0, 5)]));
+        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0, BTreeMap::from([(0, 5)]));
         book.save().unwrap();
         let again = Book::open(Some(&path)).unwrap();
         assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;
-        again.begin("a", "s1", 78, BTreeMap::new(), BTreeMap::new());
+        again.begin("a", "s1", 78, BTreeMap::new(), 0, BTreeMap::new());
         assert!(again.jobs["a"].places["s1"].session.clone().unwrap().epoch > before);
     }
 }

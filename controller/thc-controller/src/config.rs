@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use thc_control_proto::{DEFAULT_PORT, v1};
-use thc_ps::{JobOptions, PolicyName, TableOptions};
+use thc_ps::{JobOptions, PolicyName, RackSize, TableOptions};
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 pub const UDP_PORT: u16 = 9000;
@@ -75,6 +75,12 @@ pub struct NamedJob {
     pub targets: Vec<String>,
     /// Targets that have a share of its slots each, in place of `targets`.
     pub servers: Vec<String>,
+    /// Which of `racks` its target is, below a root.
+    pub rack: Option<u32>,
+    /// Where that is.
+    pub root: Option<String>,
+    /// The root's Ethernet address.
+    pub root_mac: Option<String>,
     /// The rest.
     pub job: JobOptions,
 }
@@ -87,7 +93,10 @@ impl TryFrom<toml::Table> for NamedJob {
         let name = table.remove("name").map(toml::Value::try_into).transpose()?;
         let targets = table.remove("targets").map_or(Ok(Vec::new()), toml::Value::try_into)?;
         let servers = table.remove("servers").map_or(Ok(Vec::new()), toml::Value::try_into)?;
-        Ok(NamedJob { name, targets, servers, job: table.try_into()? })
+        let rack = table.remove("rack").map(toml::Value::try_into).transpose()?;
+        let root = table.remove("root").map(toml::Value::try_into).transpose()?;
+        let root_mac = table.remove("root_mac").map(toml::Value::try_into).transpose()?;
+        Ok(NamedJob { name, targets, servers, rack, root, root_mac, job: table.try_into()? })
     }
 }
 
@@ -330,6 +339,8 @@ impl NamedJob {
             (None, Some(number)) => format!("job-{number}"),
             (None, None) => return Err(value("job.name", "missing", "give each [[job]] a name")),
         };
+        let racks = job.racks.iter().flatten().map(RackSize::to_string).collect();
+        let rack = asked_rack(&name, self.rack, racks, self.root.clone(), self.root_mac.clone())?;
         if job.lane.is_some_and(|lane| lane != 8) {
             return Err(value(
                 &format!("job {name}: lane"),
@@ -374,7 +385,31 @@ impl NamedJob {
             targets: self.targets.clone(),
             servers: self.servers.clone(),
             tables: job.tables.iter().map(|table| asked_table(&name, table)).collect::<Result<_, _>>()?,
+            rack,
         })
+    }
+}
+
+/// What a target is as a rack of a job, of what is given about it.
+///
+/// # Errors
+/// [`ControllerError::Value`] if some of it is missing.
+pub fn asked_rack(
+    job: &str,
+    number: Option<u32>,
+    racks: Vec<String>,
+    root: Option<String>,
+    mac: Option<String>,
+) -> Result<Option<v1::RackSpec>, ControllerError> {
+    match (number, root, mac) {
+        (Some(number), Some(root), Some(mac)) if !racks.is_empty() => {
+            Ok(Some(v1::RackSpec { number, racks, root, mac }))
+        }
+        (None, None, None) if racks.is_empty() => Ok(None),
+        _ => {
+            let mend = "give racks, rack, root and root_mac, or none of them: a root itself is a thc-ps with a job of its own";
+            Err(value(&format!("job {job}: rack"), "half of one", mend))
+        }
     }
 }
 
@@ -460,7 +495,7 @@ impl TargetOptions {
     }
 }
 
-fn mac(key: &str, text: &str) -> Result<Mac, ControllerError> {
+pub fn mac(key: &str, text: &str) -> Result<Mac, ControllerError> {
     let bytes: Vec<u8> = text.split(':').map_while(|byte| u8::from_str_radix(byte, 16).ok()).collect();
     let whole = text.split(':').count() == 6;
     bytes

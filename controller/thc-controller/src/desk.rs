@@ -5,9 +5,11 @@ use crate::capacity::Capacity;
 use crate::diagnose;
 use crate::error::ControllerError;
 use crate::live::CARRIER;
+use crate::rack::Rack;
 use crate::refusal::Refusal;
 use crate::shared::{Handle, Reported, Shared};
 use crate::spec::{Shared as Dealt, Spec};
+use crate::tables::{Rack as RackRow, Row};
 use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::{LookupTable, choose};
@@ -143,8 +145,15 @@ impl Desk {
     fn homes(&self, asked: &v1::JobSpec) -> Result<Homes, Refusal> {
         let (name, servers) = (&asked.name, &asked.servers);
         let refuse = |what: String| Err(Refusal::invalid(format!("job {name}: {what}")));
+        if asked.rack.is_some() && !servers.is_empty() {
+            return refuse("a rack has all slots: leave out servers or rack".to_owned());
+        }
         if servers.is_empty() {
-            return Ok(Homes { rooms: self.rooms(&asked.targets)?, shared: None });
+            let rooms = self.rooms(&asked.targets)?;
+            if let Some(rack) = &asked.rack {
+                self.can_be_rack(name, rack, &rooms)?;
+            }
+            return Ok(Homes { rooms, shared: None });
         }
         if !asked.targets.is_empty() {
             return refuse(
@@ -162,6 +171,32 @@ impl Desk {
         let shared = self.shared.dealt(servers);
         let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         Ok(Homes { rooms, shared: Some(shared) })
+    }
+
+    /// Whether the one target of a rack can be one.
+    fn can_be_rack(
+        &self,
+        job: &str,
+        rack: &v1::RackSpec,
+        rooms: &[(String, Capacity)],
+    ) -> Result<(), Refusal> {
+        let refuse = |what: String| Err(Refusal::invalid(format!("job {job}: {what}")));
+        let [(only, _)] = rooms else {
+            return refuse(format!("a rack is one target, these are {}: name one", rooms.len()));
+        };
+        let Rack { mac, .. } = Rack::of(job, rack)?;
+        let target = self.shared.targets.iter().map(|target| &target.config).find(|c| c.name == *only);
+        let Some(target) = target else { return Ok(()) };
+        if target.schema.table(RackRow::TABLE).is_err() {
+            return refuse(format!("the program of target {only} is no rack: load a newer one"));
+        }
+        if !target.stations.iter().any(|(station, _)| *station == mac) {
+            return refuse(format!(
+                "root_mac {} is that of no [[target.station]] of {only}: add one; a thc-ps is told of its root by itself",
+                rack.mac
+            ));
+        }
+        Ok(())
     }
 
     /// The named targets, or all.

@@ -19,6 +19,7 @@ mod diagnose;
 mod error;
 mod live;
 pub mod plan;
+mod rack;
 mod rates;
 mod refusal;
 mod schema;
@@ -36,7 +37,7 @@ mod web;
 pub use book::Book;
 pub use capacity::{Capacity, Forms};
 pub use config::{
-    Config, Options, StationOptions, TargetConfig, TargetOptions, Tls, TlsOptions, asked_table,
+    Config, Options, StationOptions, TargetConfig, TargetOptions, Tls, TlsOptions, asked_rack, asked_table,
 };
 pub use daemon::{Addresses, Daemon};
 pub use desk::Desk;

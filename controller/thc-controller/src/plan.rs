@@ -3,15 +3,23 @@
 use crate::book::{Book, Job, Place, Session};
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
+use crate::rack::Rack;
 use crate::tables::{
-    Address, ControlPlane, Job as JobRow, JobTable, Lookup, Member, OwnAddress, OwnArp, Pass, Station,
-    StationAction,
+    Address, ControlPlane, Job as JobRow, JobTable, Lookup, Member, OwnAddress, OwnArp, Pass,
+    Rack as RackRow, Root, Station, StationAction,
 };
 use crate::wanted::{Group, Wanted};
+use std::net::SocketAddrV4;
+use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::Kind;
 
 /// The group of all ports; jobs' groups are below.
 pub const FLOOD: u16 = 4096;
+/// What a root answers to its racks (P38).
+const OF_ROOTS: [Kind; 6] =
+    [Kind::Welcome, Kind::Pending, Kind::Refused, Kind::Bye, Kind::Description, Kind::Ask];
+/// The number of a root's first port in `addresses`: workers have those below 64.
+const FIRST_ROOT: u8 = 192;
 /// Passes that a packet may go to after the first.
 const LATER_PASSES: u8 = 7;
 
@@ -34,7 +42,9 @@ pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerEr
     ports.sort_unstable();
     ports.dedup();
     wanted.group(FLOOD, Group(ports.into_iter().map(|port| (port, 0)).collect()));
-    for kind in [Kind::Join, Kind::Leave] {
+    let rack = book.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
+    let of_roots = if rack { &OF_ROOTS[..] } else { &[] };
+    for &kind in [Kind::Join, Kind::Leave].iter().chain(of_roots) {
         wanted.row(schema, &ControlPlane { kind: kind as u8, port: target.cpu_port })?;
     }
     for (pass, &port) in (1..=LATER_PASSES).zip(target.pass_ports.iter().cycle()) {
@@ -75,6 +85,9 @@ fn session(
     }
     copies.sort_unstable();
     wanted.group(place.group, Group(copies));
+    if let Some(rack) = &job.spec.rack {
+        rows_of_rack(target, wanted, job, rack, session.root_ports.max(1))?;
+    }
     wanted.row(
         schema,
         &JobRow {
@@ -92,4 +105,30 @@ fn session(
             group: place.group,
         },
     )
+}
+
+/// Where a rack's sums go: to the port of the root that has the slot.
+fn rows_of_rack(
+    target: &TargetConfig,
+    wanted: &mut Wanted,
+    job: &Job,
+    rack: &Rack,
+    ports: u8,
+) -> Result<(), ControllerError> {
+    let (schema, number) = (&target.schema, job.spec.number);
+    let station = target.stations.iter().find(|(mac, _)| *mac == rack.mac);
+    // Without one the job has not been made.
+    let port = station.map_or(0, |&(_, port)| port);
+    wanted.row(schema, &RackRow { job: number, rack: rack.number, racks: rack.sizes.len() as u8, port })?;
+    let at = |place: u8| SocketAddrV4::new(*rack.root.ip(), rack.root.port().wrapping_add(place.into()));
+    for place in 0..ports {
+        let worker = FIRST_ROOT + place;
+        wanted.row(schema, &Address { job: number, worker, mac: rack.mac, at: at(place) })?;
+    }
+    let blocks = job.spec.data_slots.max(job.spec.norm_slots).div_ceil(Shard::BLOCK.into());
+    for block in 0..blocks as u16 {
+        let place = (block % u16::from(ports)) as u8;
+        wanted.row(schema, &Root { job: number, block, receiver: FIRST_ROOT + place, at: at(place) })?;
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! What a job is made of, as it is asked for, kept and handed to targets.
 
+use crate::rack::Rack;
 use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -69,6 +70,9 @@ pub struct Spec {
     /// Its lookup tables beside the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Further>,
+    /// Of which racks its target is which; none if the target's sums are results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<Rack>,
 }
 
 /// A lookup table beside a job's first.
@@ -135,9 +139,12 @@ impl Spec {
                 format!("job {name}: bits is {bits}: give 1 to 4, which is what switches have tables for");
             return Err(Refusal::invalid(text));
         }
+        let rack = asked.rack.as_ref().map(|rack| Rack::of(name, rack)).transpose()?;
         let options = JobOptions {
             job: Some(asked.number.map_or(u64::from(number), u64::from)),
-            workers: Some(asked.workers.into()),
+            // With racks, they say it.
+            workers: Some(asked.workers.into()).filter(|_| rack.is_none() || asked.workers > 0),
+            racks: rack.as_ref().map(Rack::sizes),
             cookie: Some(asked.cookie.unwrap_or_else(|| thc_ps::cookie::random().max(1)))
                 .map(|cookie| u64::from(cookie).into()),
             seed: asked.seed.map(Into::into),
@@ -158,8 +165,8 @@ impl Spec {
                 .map_err(|error| Refusal::invalid(format!("job {name}: tables: fraction: {error}")))?,
             ..JobOptions::default()
         };
-        let setup =
-            validated(options, shared).map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+        let setup = validated(options, shared, rack.as_ref())
+            .map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
         let (config, welcome) = (&setup.config, &setup.welcome);
         let table = welcome.tables.first();
         let norm_slots = asked.norm_slots.unwrap_or(config.norm_slots.min(MOST_NORM_SLOTS));
@@ -180,6 +187,7 @@ impl Spec {
             deadline_ms: welcome.deadline.as_millis() as u32,
             servers: asked.servers.clone(),
             tables: welcome.tables[1..].iter().map(Further::of).collect(),
+            rack,
         })
     }
 
@@ -190,7 +198,8 @@ impl Spec {
     pub fn setup(&self, shared: Option<&Shared>) -> Result<JobSetup, thc_ps::ConfigError> {
         let options = JobOptions {
             job: Some(self.number.into()),
-            workers: Some(self.workers.into()),
+            workers: Some(self.workers.into()).filter(|_| self.rack.is_none()),
+            racks: self.rack.as_ref().map(Rack::sizes),
             cookie: Some(u64::from(self.cookie.0).into()),
             seed: self.seed.map(|seed| seed.0.into()),
             bits: Some(self.bits.into()),
@@ -199,13 +208,13 @@ impl Spec {
             data_slots: Some(self.data_slots.into()),
             norm_slots: Some(self.norm_slots.into()),
             block: Some(self.block.into()),
-            quorum: Some(self.quorum.into()),
+            quorum: Some(self.quorum.into()).filter(|_| self.rack.is_none()),
             policy: Some(if self.best_effort { PolicyName::BestEffort } else { PolicyName::Reliable }),
             deadline: Some(Interval(Duration::from_millis(self.deadline_ms.into()))),
             tables: self.tables.iter().map(Further::options).collect(),
             ..JobOptions::default()
         };
-        validated(options, shared)
+        validated(options, shared, self.rack.as_ref())
     }
 
     /// Whether its workers may go on without a slot (P9).
@@ -213,6 +222,7 @@ impl Spec {
     pub fn may_skip(&self) -> bool {
         let policy = if self.best_effort { Policy::BestEffort } else { Policy::Reliable };
         JobConfig::may_skip(policy, self.quorum, self.workers)
+            || self.rack.as_ref().is_some_and(Rack::by_quorum)
     }
 
     /// As it is shown: without secrets.
@@ -236,6 +246,7 @@ impl Spec {
             targets: if self.servers.is_empty() { targets } else { Vec::new() },
             servers: self.servers.clone(),
             tables: self.tables.iter().map(Further::shown).collect(),
+            rack: self.rack.as_ref().map(Rack::shown),
         }
     }
 
@@ -297,15 +308,27 @@ fn slots(shared: Option<&Shared>) -> u32 {
 }
 
 /// A job goes through the same checks whoever configures it.
-fn validated(options: JobOptions, shared: Option<&Shared>) -> Result<JobSetup, thc_ps::ConfigError> {
+fn validated(
+    options: JobOptions,
+    shared: Option<&Shared>,
+    rack: Option<&Rack>,
+) -> Result<JobSetup, thc_ps::ConfigError> {
     let mut server = ServerOptions { job: vec![options], ..ServerOptions::default() };
     if let Some(Shared { at, shards }) = shared {
         server.share = Some(format!("0/{}", at.len()));
         server.shares = Some(at.iter().map(ToString::to_string).collect());
         server.shards = Some((*shards).into());
     }
+    if let Some(rack) = rack {
+        // Where it listens is the target's affair.
+        (server.listen, server.shards) = (Some("127.0.0.1:0".to_owned()), Some(1));
+        (server.rack, server.root) = (Some(rack.number.into()), Some(rack.root.to_string()));
+    }
     let mut config = server.validate()?;
     let mut setup = config.jobs.pop().ok_or(thc_ps::ConfigError::NoJob)?;
+    if rack.is_some() {
+        return Ok(setup);
+    }
     // Every aggregator has the usual form: fewer bits of the first table travel in it as they are.
     let mut tables = setup.welcome.tables.to_vec();
     tables.iter_mut().take(1).for_each(|first| first.form = Form::USUAL);
@@ -393,6 +416,36 @@ mod tests {
         let shared = Shared { at: vec![at(1)[0]; 2], shards: 1 };
         let overlap = Spec::of(&asked(), 1, Some(&shared)).unwrap_err().message;
         assert!(overlap.contains("shares 0 and 1 overlap"), "{overlap}");
+    }
+
+    #[test]
+    fn a_rack_has_the_members_and_tables_that_its_root_knows() {
+        let rack = |racks: &[&str], number| v1::RackSpec {
+            number,
+            racks: racks.iter().map(|&size| size.to_owned()).collect(),
+            root: "10.0.0.9:9000".to_owned(),
+            mac: "02:00:00:00:00:09".to_owned(),
+        };
+        let of = |rack| Spec::of(&v1::JobSpec { workers: 0, rack: Some(rack), ..asked() }, 7, None);
+        let spec = of(rack(&["8", "3/4"], 1)).unwrap();
+        assert_eq!((spec.workers, spec.quorum, spec.may_skip()), (4, 3, true));
+        let setup = spec.setup(None).unwrap();
+        let told = setup.root.unwrap().welcome.rack.unwrap();
+        assert_eq!((told.workers, told.quorum, setup.welcome.tables.first().id.0), (12, 11, 7));
+        assert_eq!(of(spec.shown(Vec::new()).rack.unwrap()).unwrap().rack, spec.rack);
+        // 160 workers need lanes of 16 bits above, and 8 do below.
+        let spec = of(rack(&["8"; 20], 0)).unwrap();
+        let setup = spec.setup(None).unwrap();
+        let table = setup.welcome.tables.first();
+        assert_eq!(
+            (table.form.to_string().as_str(), spec.rack.unwrap().form(table)),
+            ("4/16", Some(Form::USUAL))
+        );
+        let refused = |rack| of(rack).unwrap_err().message;
+        assert!(refused(rack(&["8", "8"], 2)).contains("rack is 2, and the last of 2 is 1"));
+        assert!(refused(rack(&["8", "x"], 0)).contains("no rack"));
+        assert!(refused(v1::RackSpec { root: "host".into(), ..rack(&["8"], 0) }).contains("10.0.0.1:9000"));
+        assert!(refused(v1::RackSpec { mac: "1".into(), ..rack(&["8"], 0) }).contains("root_mac"));
     }
 
     #[test]

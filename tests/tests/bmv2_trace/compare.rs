@@ -76,7 +76,7 @@ pub fn registers(seed: u64, plant: &Plant, switch: &Switch) -> usize {
             // Kind and table of the slot's round, which sums have shown to be those of the model.
             let [kind, table] = (data[4 + WORDS][first] as u16).to_be_bytes();
             let kind = Kind::from_byte(kind).unwrap_or(Kind::Data);
-            for pass in 0..passes(kind, TableId(table), &plant.tables) {
+            for pass in 0..passes(kind, TableId(table), &plant.tables, job.config.level) {
                 let cell = first + pass;
                 let place = format!("seed {seed}, job {}, data slot {slot}, pass {pass}", job.config.job);
                 assert_eq!(state(&data, cell), (round, view.seen, view.complete), "{place}");

@@ -10,6 +10,7 @@ mod frame;
 mod loss;
 mod pcap;
 mod plant;
+mod racks;
 mod switch;
 mod trace;
 mod workers;
@@ -75,6 +76,7 @@ fn jobs() -> Vec<PlacedJob> {
         index,
         data_base,
         norm_base,
+        root: None,
     };
     vec![
         place(

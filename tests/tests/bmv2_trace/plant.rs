@@ -1,15 +1,15 @@
 //! What is configured, in the model and in the switch alike: members, jobs, tables, groups.
 
-use super::PASSES;
 use super::frame::{CARRIER, Datagram, Mac};
 use super::switch::Switch;
+use super::{PASSES, WORDS};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_protocol::aggregator::{
-    Aggregator, Endpoint, JobConfig, Kernels, Lookup, Outcome, Scalar, Shard, Sink,
+    Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::Kind;
-use thc_protocol::{JobId, Lane, TableId, WorkerId};
+use thc_protocol::{JobId, TableId, WorkerId};
 use thc_ps::Simd;
 
 pub const PORTS: [u16; 5] = [1, 2, 3, 4, 5];
@@ -19,6 +19,8 @@ pub const OWN_MAC: Mac = [0x02, 0xAA, 0, 0, 0, 1];
 pub const OWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 254), 9000);
 /// The group of all ports.
 const FLOOD: u16 = 100;
+/// The number of the root's first port in `addresses`.
+const FIRST_ROOT: u16 = 192;
 
 /// A member of a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,11 +42,18 @@ pub struct PlacedJob {
     pub norm_base: u32,
     /// By worker number; a missing one is no member.
     pub members: BTreeMap<u8, Member>,
+    /// Where the root is, of a rack: its first port.
+    pub root: Option<Member>,
 }
 
 impl PlacedJob {
     pub fn group(&self) -> u16 {
         u16::from(self.index) + 1
+    }
+
+    /// The root's UDP ports.
+    fn root_ports(&self) -> u16 {
+        if let Level::Rack { ports, .. } = self.config.level { ports.into() } else { 0 }
     }
 }
 
@@ -83,7 +92,14 @@ impl Recorder<'_> {
 
 impl Sink for Recorder<'_> {
     fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
-        let member = *self.job(packet).members.values().find(|member| member.endpoint == to).unwrap();
+        let job = self.job(packet);
+        if let Some(root) = job.root.filter(|root| root.endpoint.addr.ip() == to.addr.ip()) {
+            let port = to.addr.port() - root.endpoint.addr.port();
+            assert!(port < job.root_ports());
+            self.put(root.port, root.mac, to.addr, packet);
+            return;
+        }
+        let member = *job.members.values().find(|member| member.endpoint == to).unwrap();
         // A member that may send from any port is answered where it sent.
         self.put(self.from.ingress, member.mac, to.addr, packet);
     }
@@ -124,7 +140,9 @@ impl Plant {
         let known = !matches!(outcome, Outcome::Dropped(reason) if (reason as usize) < 4);
         if known {
             let job = u16::from_be_bytes([packet[4], packet[5]]);
-            *self.bytes.entry((job, packet[6].min(64))).or_default() += frame as u64;
+            // What comes from a root is no worker's.
+            let worker = if packet[1] > Kind::Raw as u8 { 64 } else { packet[6].min(64) };
+            *self.bytes.entry((job, worker)).or_default() += frame as u64;
         }
         outcome
     }
@@ -171,9 +189,10 @@ impl Plant {
 
     /// Replaces what a controller changes while the switch runs. Groups stay as they are.
     pub fn configure(&self, switch: &Switch) {
-        let mut commands: Vec<String> = ["jobs", "members", "job_tables", "lookup", "addresses"]
-            .map(|table| format!("table_clear {table}"))
-            .to_vec();
+        let mut commands: Vec<String> =
+            ["jobs", "racks", "roots", "members", "job_tables", "lookup", "addresses"]
+                .map(|table| format!("table_clear {table}"))
+                .to_vec();
         for (id, Lookup { form, values }) in &self.tables {
             let digits: String = values.iter().map(|value| format!("{value:02x}")).collect();
             let (width, lane) = (form.width(), form.lane().bits());
@@ -196,6 +215,24 @@ impl Plant {
                 c.norm_slots,
                 job.group()
             ));
+            if let (Level::Rack { racks, rack, ports, .. }, Some(root)) = (c.level, job.root) {
+                let (to, base) = (root.endpoint.addr.ip(), root.endpoint.addr.port());
+                commands.push(format!(
+                    "table_add racks set_rack {} => {rack} {} {}",
+                    c.job, racks.count, root.port
+                ));
+                for port in 0..u16::from(ports) {
+                    let (receiver, udp, mac) = (FIRST_ROOT + port, base + port, mac(root.mac));
+                    let row = format!("{} {receiver} => {mac} {to} {udp}", c.job);
+                    commands.push(format!("table_add addresses set_address {row}"));
+                }
+                for block in 0..c.data_slots.max(c.norm_slots).div_ceil(64) as u16 {
+                    let (receiver, udp) =
+                        (FIRST_ROOT + block % u16::from(ports), base + block % u16::from(ports));
+                    let row = format!("{} {block} => {receiver} {to} {udp}", c.job);
+                    commands.push(format!("table_add roots set_root {row}"));
+                }
+            }
             for table in &c.tables {
                 commands.push(format!("table_add job_tables allow_table {} {table} =>", c.job));
             }
@@ -236,11 +273,13 @@ fn mac(mac: Mac) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The passes that a packet takes: half of them with lanes of 4 bits.
-pub fn passes(kind: Kind, table: TableId, tables: &BTreeMap<u8, Lookup>) -> usize {
-    let half =
-        kind == Kind::Data && tables.get(&table.0).is_some_and(|table| table.form.lane() == Lane::Bits4);
-    if half { PASSES / 2 } else { PASSES }
+/// The passes that a packet takes, each for 128 bytes of sums.
+pub fn passes(kind: Kind, table: TableId, tables: &BTreeMap<u8, Lookup>, level: Level) -> usize {
+    let table = tables.get(&table.0).and_then(|table| level.lookup(table));
+    match table {
+        Some(table) if kind == Kind::Data => table.form.result_len() / (4 * WORDS),
+        _ => PASSES,
+    }
 }
 
 /// How many passes a frame went through before it was sent.
@@ -254,5 +293,5 @@ pub fn passes_of(frame: &[u8], tables: &BTreeMap<u8, Lookup>) -> usize {
         Some(0x16) if frame[CARRIER + 20] != 1 => Kind::from_byte(frame[CARRIER + 20]).unwrap(),
         _ => return 1,
     };
-    passes(about, TableId(frame[CARRIER + 7]), tables)
+    passes(about, TableId(frame[CARRIER + 7]), tables, Level::Only)
 }

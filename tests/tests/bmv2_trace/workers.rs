@@ -59,9 +59,9 @@ fn welcome() -> Welcome {
 }
 
 /// Cable and control plane.
-struct Host {
+pub struct Host {
     socket: UdpSocket,
-    switch: Switch,
+    pub switch: Switch,
     registry: Registry,
     plant: Plant,
     started: Instant,
@@ -82,18 +82,21 @@ impl Host {
             tables: welcome.tables.iter().map(|table| table.id).collect(),
             level: Level::Only,
         };
+        Host::of(switch, StaticJob { config, welcome, root: None })
+    }
+
+    pub fn of(switch: Switch, job: StaticJob) -> Host {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let mut plant = Plant::new();
-        plant.tables = welcome.tables.iter().map(|table| (table.id.0, table.into())).collect();
+        plant.tables = job.welcome.tables.iter().map(|table| (table.id.0, table.into())).collect();
         // Groups are set once; the rest follows when a session begins.
-        plant.jobs = vec![placed(config.clone(), 0, &[])];
+        plant.jobs = vec![placed(job.config.clone(), 0, &[])];
         plant.configure_fresh(&switch, &[]);
-        let registry = Registry::new([StaticJob { config, welcome, root: None }]);
-        Host { socket, switch, registry, plant, started: Instant::now(), sessions: 0 }
+        Host { socket, switch, registry: Registry::new([job]), plant, started: Instant::now(), sessions: 0 }
     }
 
-    fn addr(&self) -> SocketAddrV4 {
+    pub fn addr(&self) -> SocketAddrV4 {
         match self.socket.local_addr().unwrap() {
             SocketAddr::V4(addr) => addr,
             SocketAddr::V6(_) => unreachable!(),
@@ -102,7 +105,12 @@ impl Host {
 
     fn control(&mut self, from: SocketAddrV4, packet: &[u8]) {
         let random = || fastrand::u32(..);
-        for action in self.registry.handle(self.started.elapsed(), from, packet, |_, _| None, random) {
+        let actions = self.registry.handle(self.started.elapsed(), from, packet, |_, _| None, random);
+        self.act(actions);
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
             match action {
                 Action::Send(to, bytes) => {
                     self.socket.send_to(&bytes, to).unwrap();
@@ -117,14 +125,16 @@ impl Host {
                     self.plant.configure(&self.switch);
                 }
                 Action::Move(..) => panic!("no worker moves"),
-                Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
+                Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("the root has another job"),
             }
         }
     }
 
     /// Carries packets until `end`.
-    fn run(&mut self, end: &AtomicBool) {
+    pub fn run(&mut self, end: &AtomicBool) {
         while !end.load(Ordering::Relaxed) {
+            let due = self.registry.poll(self.started.elapsed());
+            self.act(due);
             let mut packet = [0; 2048];
             // As many as are there, so that the socket does not overflow while BMv2 works.
             while let Ok((len, SocketAddr::V4(from))) = self.socket.recv_from(&mut packet) {
@@ -151,7 +161,7 @@ impl Host {
 }
 
 /// Ends the carrier whatever happens, or a failing test would hang.
-struct Ending<'a>(&'a AtomicBool);
+pub struct Ending<'a>(pub &'a AtomicBool);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
@@ -161,13 +171,17 @@ impl Drop for Ending<'_> {
 
 fn placed(config: JobConfig, session: u32, members: &[(WorkerId, Endpoint)]) -> PlacedJob {
     let nowhere = Endpoint { ingress: PORT, addr: SocketAddrV4::new([0, 0, 0, 0].into(), 0) };
-    let mut all: BTreeMap<u8, Member> = (0..WORKERS)
+    let mut all: BTreeMap<u8, Member> = (0..config.workers)
         .map(|worker| (worker, Member { mac: mac(worker), endpoint: nowhere, port: PORT }))
         .collect();
     for (worker, at) in members {
         all.get_mut(&worker.0).unwrap().endpoint.addr = at.addr;
     }
-    PlacedJob { config, index: 1, epoch: 7 + session, data_base: 0, norm_base: 0, members: all }
+    let root = match config.level {
+        Level::Rack { root, .. } => Some(Member { mac: mac(0xFF), endpoint: root, port: PORT }),
+        _ => None,
+    };
+    PlacedJob { config, index: 1, epoch: 7 + session, data_base: 0, norm_base: 0, members: all, root }
 }
 
 /// One worker per input; what each wrote.

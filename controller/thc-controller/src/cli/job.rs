@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, JobPlace, JobSpec, ListJobsRequest,
 };
-use thc_controller::asked_table;
+use thc_controller::{asked_rack, asked_table};
 use thc_ps::TableOptions;
 
 const CREATE: &str = "\
@@ -62,8 +62,8 @@ pub struct CreateFlags {
     /// What you and the workers call it: letters, digits, '-', '_' and '.', at most 63
     name: String,
     /// How many workers take part, 1 to 64
-    #[arg(long, value_name = "N")]
-    workers: u32,
+    #[arg(long, value_name = "N", required_unless_present = "racks")]
+    workers: Option<u32>,
     /// Bit budget b: bits per coordinate on the way up, 1 to 4 [default: 4]
     #[arg(long, value_name = "B", help_heading = "Compression")]
     bits: Option<u32>,
@@ -113,6 +113,18 @@ pub struct CreateFlags {
         help_heading = "Aggregator"
     )]
     servers: Vec<String>,
+    /// Workers of each rack of a root, such as 8,8, or 7/8,7/8 for a quorum of 7 in each; in place of --workers
+    #[arg(long, value_name = "WORKERS,…", value_delimiter = ',', requires_all = ["rack", "root", "root_mac"], help_heading = "Rack")]
+    racks: Vec<String>,
+    /// Which of these racks the job's target is, from 0 on: its sums go up to the root, and results come down
+    #[arg(long, value_name = "NUMBER", requires = "racks", help_heading = "Rack")]
+    rack: Option<u32>,
+    /// Where the root is: a thc-ps with a job of the same number, cookie and racks
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "racks", help_heading = "Rack")]
+    root: Option<String>,
+    /// The root's Ethernet address, or that of the router on the way: one of the target's stations
+    #[arg(long, value_name = "MAC", requires = "racks", help_heading = "Rack")]
+    root_mac: Option<String>,
 }
 
 /// Decimal, or hexadecimal after 0x.
@@ -137,9 +149,11 @@ impl CreateFlags {
         };
         let tables = self.tables.iter().map(|table| asked_table(&self.name, table));
         let tables = tables.collect::<Result<_, _>>().map_err(|error| Failure::usage(error.to_string()))?;
+        let rack = asked_rack(&self.name, self.rack, self.racks, self.root, self.root_mac);
+        let rack = rack.map_err(|error| Failure::usage(error.to_string()))?;
         Ok(JobSpec {
             name: self.name,
-            workers: self.workers,
+            workers: self.workers.unwrap_or(0),
             bits: self.bits,
             granularity: self.granularity,
             fraction: self.fraction,
@@ -158,6 +172,7 @@ impl CreateFlags {
             targets: self.targets,
             servers: self.servers,
             tables,
+            rack,
         })
     }
 }

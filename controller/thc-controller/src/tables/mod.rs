@@ -9,6 +9,8 @@ mod members;
 mod own_address;
 mod own_arp;
 mod passes;
+mod racks;
+mod roots;
 mod stations;
 
 pub use addresses::Address;
@@ -20,6 +22,8 @@ pub use members::Member;
 pub use own_address::OwnAddress;
 pub use own_arp::OwnArp;
 pub use passes::Pass;
+pub use racks::Rack;
+pub use roots::Root;
 pub use stations::{Station, StationAction};
 
 pub use thc_transport::frame::Mac;

@@ -1,5 +1,6 @@
 //! The keys `rack`, `root` and `racks`: a server as a rack below a root, or as the root of racks (P34 to P38).
 
+use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 
@@ -19,6 +20,17 @@ pub struct RackSize {
     pub workers: u64,
     /// The quorum.
     pub quorum: u64,
+}
+
+impl fmt::Display for RackSize {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.quorum < self.workers {
+            write!(f, "{}/{}", self.quorum, self.workers)
+        } else {
+            self.workers.fmt(f)
+        }
+    }
 }
 
 impl FromStr for RackSize {

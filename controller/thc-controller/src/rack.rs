@@ -1,0 +1,90 @@
+//! A target as a rack of a job (P34 to P38).
+
+use crate::config::mac;
+use crate::refusal::Refusal;
+use crate::tables::Mac;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddrV4;
+use thc_control_proto::v1;
+use thc_protocol::WorkerId;
+use thc_protocol::aggregator::{Endpoint, Level, Racks};
+use thc_protocol::wire::{Form, Table};
+use thc_ps::RackSize;
+
+/// Which rack a job's target is, and where the root is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rack {
+    /// Its number.
+    pub number: u8,
+    /// Workers of each rack, and how many of them complete a sum.
+    pub sizes: Vec<(u8, u8)>,
+    /// The root's first port.
+    pub root: SocketAddrV4,
+    /// The root's Ethernet address.
+    pub mac: Mac,
+}
+
+impl Rack {
+    /// Of what is asked for. Whether the racks make sense, thc-ps's own checks say.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn of(job: &str, asked: &v1::RackSpec) -> Result<Rack, Refusal> {
+        let wrong = |what: String| Refusal::invalid(format!("job {job}: {what}"));
+        let sizes = asked.racks.iter().map(|size| {
+            let RackSize { workers, quorum } =
+                size.parse().map_err(|error| wrong(format!("racks: {error}")))?;
+            Ok((u8::try_from(workers).unwrap_or(u8::MAX), u8::try_from(quorum).unwrap_or(u8::MAX)))
+        });
+        let root = asked.root.parse().map_err(|_| {
+            wrong(format!("root is {:?}: give an IPv4 address and a port, such as 10.0.0.1:9000", asked.root))
+        })?;
+        let mac = mac("root_mac", &asked.mac).map_err(|error| wrong(error.to_string()))?;
+        Ok(Rack {
+            number: u8::try_from(asked.number).unwrap_or(u8::MAX),
+            sizes: sizes.collect::<Result<_, Refusal>>()?,
+            root,
+            mac,
+        })
+    }
+
+    /// As it is shown.
+    #[must_use]
+    pub fn shown(&self) -> v1::RackSpec {
+        v1::RackSpec {
+            number: self.number.into(),
+            racks: self.sizes().iter().map(RackSize::to_string).collect(),
+            root: self.root.to_string(),
+            mac: self.mac.map(|byte| format!("{byte:02x}")).join(":"),
+        }
+    }
+
+    /// As thc-ps has it.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<RackSize> {
+        let size =
+            |&(workers, quorum): &(u8, u8)| RackSize { workers: workers.into(), quorum: quorum.into() };
+        self.sizes.iter().map(size).collect()
+    }
+
+    /// Whether workers may go on without somebody of theirs.
+    #[must_use]
+    pub fn by_quorum(&self) -> bool {
+        self.sizes.iter().any(|(workers, quorum)| quorum < workers)
+    }
+
+    /// The form in which a table's packets are between this rack and its workers; `None` where racks cannot have it.
+    #[must_use]
+    pub fn form(&self, table: &Table) -> Option<Form> {
+        let racks = Racks {
+            count: self.sizes.len() as u8,
+            largest: self.sizes.iter().map(|&(workers, _)| workers).max().unwrap_or(0),
+            total: self.sizes.iter().map(|&(workers, _)| u16::from(workers)).sum(),
+        };
+        let level =
+            Level::Rack { racks, rack: WorkerId(self.number), root: Endpoint::udp(self.root), ports: 1 };
+        let below = level.lookup(&table.into())?.form;
+        // A switch adds as many coordinates a packet as fit its passes.
+        Form::new(below.width(), below.lane())
+    }
+}
