@@ -76,6 +76,46 @@ control Answers(
         carrier(UDP_STRAGGLER, UDP_STRAGGLER + 20);
     }
 
+    // P35: what would go to all, or to the sender again, goes up, with kind, table and slot of the packet that found it. Its own kind
+    // is the slot's: a packet of another is dropped.
+    action to_root() {
+        hdr.bridge.trip = TRIP_TO_ONE;
+        hdr.bridge.worker = meta.root;
+        manager.ucast_egress_port = meta.root_port;
+        hdr.thc.worker = meta.rack_number;
+        hdr.thc.num_workers = meta.racks;
+    }
+
+    action sums(bit<2> counted, bit<8> flags, bit<16> udp_len, bit<16> total_len) {
+        to_root();
+        hdr.thc.flags = flags;
+        hdr.thc.table_id = hdr.trip.head[7:0];
+        hdr.thc.count = meta.count;
+        hdr.refused.setInvalid();
+        carrier(udp_len, total_len);
+        meta.whose[1:0] = counted;
+        meta.count_answer = 1;
+    }
+
+    action mismatch_to_root() {
+        to_root();
+        hdr.thc.count = meta.next;
+        hdr.thc.kind = KIND_MISMATCH;
+        carrier(UDP_MISMATCH, UDP_MISMATCH + 20);
+    }
+
+    // P36: from the root, as it is but for flag and carrier.
+    action pass_on() {
+        to_members();
+        hdr.thc.flags = FLAG_ROOT;
+        hdr.ipv4.tos = 0;
+        hdr.ipv4.id = 0;
+        hdr.ipv4.flags = 2;
+        hdr.ipv4.ttl = 64;
+        hdr.udp.src_port = THC_UDP_PORT;
+        hdr.udp.checksum = 0;
+    }
+
     action mismatch() {
         to_members();
         hdr.thc.kind = KIND_MISMATCH;
@@ -100,27 +140,36 @@ control Answers(
 
     table answer {
         key = {
-            hdr.trip.what: exact;
-            hdr.norm.isValid(): exact;
-            meta.half: exact;
+            hdr.trip.isValid(): ternary;
+            hdr.trip.what: ternary;
+            hdr.norm.isValid(): ternary;
+            meta.half: ternary;
+            meta.rack: ternary;
+            hdr.trip.flags: ternary;
         }
-        actions = { result_to_members; result_to_sender; straggler; mismatch; nudge; @defaultonly NoAction; }
-        size = 16;
+        actions = {
+            result_to_members; result_to_sender; straggler; mismatch; nudge; sums; mismatch_to_root; pass_on; @defaultonly NoAction;
+        }
+        size = 32;
         const default_action = NoAction();
         const entries = {
-            (ANSWER_WITH_RESULT, false, 0): result_to_members(UDP_WORDS, UDP_WORDS + 20);
-            (ANSWER_WITH_RESULT, false, 1): result_to_members(UDP_HALF_WORDS, UDP_HALF_WORDS + 20);
-            (ANSWER_WITH_RESULT, true, 0): result_to_members(UDP_NORM, UDP_NORM + 20);
-            (ANSWER_AGAIN, false, 0): result_to_sender(UDP_WORDS, UDP_WORDS + 20);
-            (ANSWER_AGAIN, false, 1): result_to_sender(UDP_HALF_WORDS, UDP_HALF_WORDS + 20);
-            (ANSWER_AGAIN, true, 0): result_to_sender(UDP_NORM, UDP_NORM + 20);
-            (ANSWER_STRAGGLER, false, 0): straggler();
-            (ANSWER_STRAGGLER, false, 1): straggler();
-            (ANSWER_STRAGGLER, true, 0): straggler();
-            (ANSWER_MISMATCH, true, 0): mismatch();
-            (ANSWER_WITH_NUDGE, false, 0): nudge();
-            (ANSWER_WITH_NUDGE, false, 1): nudge();
-            (ANSWER_WITH_NUDGE, true, 0): nudge();
+            (false, _, _, _, _, _): pass_on();
+#define SUMS(what, counted, nudge, flags) \
+            (true, what, false, 0, 1, nudge): sums(counted, flags, UDP_WORDS, UDP_WORDS + 20); \
+            (true, what, false, 1, 1, nudge): sums(counted, flags, UDP_HALF_WORDS, UDP_HALF_WORDS + 20); \
+            (true, what, true, _, 1, nudge): sums(counted, flags, UDP_NORM, UDP_NORM + 20);
+            SUMS(ANSWER_WITH_RESULT, ANSWER_RESULT, 1 &&& 1, FLAG_NUDGE) SUMS(ANSWER_WITH_RESULT, ANSWER_RESULT, _, 0)
+            SUMS(ANSWER_AGAIN, ANSWER_RESENT, 1 &&& 1, FLAG_NUDGE) SUMS(ANSWER_AGAIN, ANSWER_RESENT, _, 0)
+            (true, ANSWER_WITH_RESULT, false, 0, _, _): result_to_members(UDP_WORDS, UDP_WORDS + 20);
+            (true, ANSWER_WITH_RESULT, false, 1, _, _): result_to_members(UDP_HALF_WORDS, UDP_HALF_WORDS + 20);
+            (true, ANSWER_WITH_RESULT, true, _, _, _): result_to_members(UDP_NORM, UDP_NORM + 20);
+            (true, ANSWER_AGAIN, false, 0, _, _): result_to_sender(UDP_WORDS, UDP_WORDS + 20);
+            (true, ANSWER_AGAIN, false, 1, _, _): result_to_sender(UDP_HALF_WORDS, UDP_HALF_WORDS + 20);
+            (true, ANSWER_AGAIN, true, _, _, _): result_to_sender(UDP_NORM, UDP_NORM + 20);
+            (true, ANSWER_STRAGGLER, _, _, _, _): straggler();
+            (true, ANSWER_MISMATCH, true, _, 1, _): mismatch_to_root();
+            (true, ANSWER_MISMATCH, true, _, _, _): mismatch();
+            (true, ANSWER_WITH_NUDGE, _, _, _, _): nudge();
         }
     }
 

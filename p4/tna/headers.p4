@@ -15,7 +15,8 @@ const trip_t ANSWER_AGAIN = 6;
 const trip_t ANSWER_STRAGGLER = 7;
 const trip_t ANSWER_MISMATCH = 8;
 const trip_t ANSWER_WITH_NUDGE = 9;
-
+// Kinds of results, and of what else goes down (P2).
+#define KIND_RESULTS 0x10 &&& 0xF8
 
 // The number that NORM has in the table of passes; those of DATA and RAW count from 0.
 const bit<8> NORM_PASS = 255;

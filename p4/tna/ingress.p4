@@ -30,7 +30,7 @@ control Ingress(
         key = { hdr.thc.kind: exact @name("kind"); }
         actions = { to_control; @defaultonly NoAction; }
         const default_action = NoAction();
-        size = 4;
+        size = 16;
     }
 
     // From here to its last answer the packet does without Ethernet, IP and UDP.
@@ -111,7 +111,7 @@ control Ingress(
             }
         }
         meta.who[3:0] = meta.reason;
-        if (meta.way == WAY_FRESH || meta.count_drop == 1) {
+        if (meta.way == WAY_FRESH || meta.way == WAY_DOWN || meta.count_drop == 1) {
             packets.count(meta.who[14:4]);
         }
         if (meta.count_drop == 1) {
@@ -131,6 +131,8 @@ control Ingress(
             } else {
                 answers_out.apply(hdr, meta, manager);
             }
+        } else if (meta.way == WAY_DOWN) {
+            answers_out.apply(hdr, meta, manager);
         }
         if (meta.count_answer == 1) {
             answers.count(meta.whose[5:0]);

@@ -73,6 +73,41 @@ control Membership(
         size = MAX_MEMBERS;
     }
 
+    // P34: a job in which the switch is a rack: its number, how many there are, and through which port the root is reached.
+    action set_rack(bit<8> rack, bit<8> racks, PortId_t port) {
+        meta.rack = 1;
+        meta.rack_number = rack;
+        meta.racks = racks;
+        meta.racks_off = hdr.thc.num_workers ^ racks;
+        meta.root_port = port;
+    }
+
+    table racks {
+        key = { hdr.thc.job: exact @name("job"); }
+        actions = { set_rack; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = MAX_JOBS;
+    }
+
+    // In the place of a member, as far as the packet is the root's.
+    action set_root(bit<8> receiver, ipv4_addr_t address, bit<16> udp_port) {
+        meta.root = receiver;
+        meta.member_known = 1;
+        meta.address_off = hdr.ipv4.src ^ address;
+        meta.udp_off = hdr.udp.src_port ^ udp_port;
+    }
+
+    // The root's port for the 64 slots of a block (P21), and its number in `addresses`, which no worker has.
+    table roots {
+        key = {
+            hdr.thc.job: exact @name("job");
+            hdr.thc.slot[15:6]: exact @name("block");
+        }
+        actions = { set_root; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = MAX_ROOTS;
+    }
+
     // Which tables a job may use, their numbers on this chip, and 1 of lanes of 4 bits. The controller has checked n·g
     // against the lanes (P6).
     action allow_table(bit<8> lookup, bit<1> half) {
@@ -114,20 +149,28 @@ control Membership(
             hdr.udp.len: exact;
         }
         actions = { length_is_right; length_is_half; @defaultonly NoAction; }
-        size = 4;
+        size = 16;
         const default_action = NoAction();
         const entries = {
             (KIND_NORM, UDP_NORM): length_is_right();
             (KIND_DATA, UDP_DATA): length_is_right();
             (KIND_DATA, UDP_HALF_DATA): length_is_half();
             (KIND_RAW, UDP_WORDS): length_is_right();
+            // Of a root.
+            (KIND_NORM_RESULT, UDP_NORM): length_is_right();
+            (KIND_RESULT, UDP_WORDS): length_is_right();
+            (KIND_RAW_RESULT, UDP_WORDS): length_is_right();
+            (KIND_STRAGGLER, UDP_STRAGGLER): length_is_right();
+            (KIND_MISMATCH, UDP_MISMATCH): length_is_right();
+            (KIND_NUDGE, UDP_NUDGE): length_is_right();
         }
     }
 
-    // The worker's bit in `seen`, and its number for counters. No shift by a variable on a chip.
-    action set_me(bit<32> low, bit<32> high) {
+    // The worker's bit in `seen`, its number for counters, and one more for a rack's MISMATCH (P35). No shift by a variable on a chip.
+    action set_me(bit<32> low, bit<32> high, bit<8> next) {
         meta.me_low = low;
         meta.me_high = high;
+        meta.next = next;
         meta.who[10:4] = hdr.thc.worker[6:0];
     }
 
@@ -135,8 +178,8 @@ control Membership(
         meta.who[10:4] = OTHER_WORKERS;
     }
 
-#define LOW(n) n: set_me(32w1 << n, 0);
-#define HIGH(n) n: set_me(0, 32w1 << (n - 32));
+#define LOW(n) n: set_me(32w1 << n, 0, n + 1);
+#define HIGH(n) n: set_me(0, 32w1 << (n - 32), n + 1);
     table workers {
         key = { hdr.thc.worker: exact; }
         actions = { set_me; other_worker; }
@@ -181,6 +224,17 @@ control Membership(
         meta.count_carrier = 1;
     }
 
+    // Of the root, for all members (P36).
+    action down() {
+        meta.way = WAY_DOWN;
+        meta.who[10:4] = OTHER_WORKERS;
+    }
+
+    action refuse_root(reason_t reason) {
+        refuse(reason);
+        meta.who[10:4] = OTHER_WORKERS;
+    }
+
     // Other ports of the aggregator's address: nobody is there.
     action nobody() {
         meta.way = WAY_DROP;
@@ -213,56 +267,77 @@ control Membership(
             meta.table_known: ternary;
             meta.half_length: ternary;
             meta.half: ternary;
+            meta.rack: ternary;
+            meta.racks_off: ternary;
         }
-        actions = { fresh; back; forward; refuse; refuse_carrier; nobody; }
-        size = 64;
+        actions = { fresh; back; forward; down; refuse; refuse_root; refuse_carrier; nobody; }
+        size = 128;
         const default_action = forward();
 // trip, ours, udp and its port, checksum, lengths, short: of a packet whose carrier is right.
 #define CARRIER false, 1, true, THC_UDP_PORT, false, 20, 0
 #define KINDS(k) CARRIER, VERSION, k
         const entries = {
-            (true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, 1, _, _): back();
-            (true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _, _, _): back();
-            (true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
+            (true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, 1, _, _, _, _): back();
+            (true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _): back();
+            (true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
             // How long DATA is, only its table tells (P7.9), so the job must have it.
 #define LENGTHS(k, port, member) \
-            (KINDS(k), 1, 0, 1, 0, 0, port, member, 0, 0, _, _, 1, _, 0): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, port, member, 0, _, _, _, 1, 0, 1): refuse(DROP_LENGTH);
+            (KINDS(k), 1, 0, 1, 0, 0, port, member, 0, 0, _, _, 1, _, 0, _, _): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, port, member, 0, _, _, _, 1, 0, 1, _, _): refuse(DROP_LENGTH);
             LENGTHS(KIND_DATA, 0, _) LENGTHS(KIND_DATA, _, 0)
             // P7.10: no room; P7.11: the table, which RAW and NORM do without. Each for the member's port, or any.
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, 0, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, 0, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, 1, _, _): fresh();
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, 1, _, _): fresh();
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _, _): refuse(DROP_TABLE);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _, _): refuse(DROP_TABLE);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _, _): fresh();
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _, _): fresh();
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, 0, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, 0, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _, _): fresh();
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _, _): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, 0, _, _, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, 0, _, _, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, 1, _, _, _, _): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, 1, _, _, _, _): fresh();
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _, _, _, _): refuse(DROP_TABLE);
+            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _, _, _, _): refuse(DROP_TABLE);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, _, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, _, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _, _, _, _): fresh();
+            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _, _, _, _): fresh();
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, 0, _, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, 0, _, _, _, _, _): refuse(DROP_SLOT);
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _, _, _, _): fresh();
+            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _, _, _, _): fresh();
             // P7.4 to P7.9, of the three kinds; other kinds have none of these reasons.
 #define REST(k) \
-            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _, _): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _, _): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, 0, _, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
-            (KINDS(k), 1, 0, 1, 0, 0, _, 0, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
-            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_SOURCE); \
-            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_MEMBER); \
-            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_COOKIE); \
-            (KINDS(k), _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_JOB);
+            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _, _, _, _): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _, _, _, _): refuse(DROP_LENGTH); \
+            (KINDS(k), 1, 0, 1, 0, 0, 0, _, _, _, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
+            (KINDS(k), 1, 0, 1, 0, 0, _, 0, _, _, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
+            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_SOURCE); \
+            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_MEMBER); \
+            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_COOKIE); \
+            (KINDS(k), _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_JOB);
             REST(KIND_DATA) REST(KIND_RAW) REST(KIND_NORM)
-            (CARRIER, VERSION, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_KIND);
-            (CARRIER, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_VERSION);
-            (false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
-            (false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
-            (false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
-            (false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            // P36, of what a root sends, whose place is a member's here; only RESULT names a table.
+#define OF_ROOT(k) KINDS(k), 1, 0, 1, 0, 0, _, _, _
+            (OF_ROOT(KIND_RESULT), 1, 0, _, 1, _, _, 1, 0): refuse_root(DROP_SLOT);
+            (OF_ROOT(KIND_RESULT), 1, _, _, 1, _, _, 1, 0): down();
+            (OF_ROOT(KIND_RESULT), _, 0, _, 0, _, _, 1, 0): refuse_root(DROP_SLOT);
+            (OF_ROOT(KIND_RESULT), _, _, _, 0, _, _, 1, 0): refuse_root(DROP_TABLE);
+#define DOWN(k, data, norm) \
+            (OF_ROOT(k), 1, data, norm, _, _, _, 1, 0): refuse_root(DROP_SLOT); \
+            (OF_ROOT(k), 1, _, _, _, _, _, 1, 0): down();
+            DOWN(KIND_NORM_RESULT, _, 0) DOWN(KIND_RAW_RESULT, 0, _) DOWN(KIND_STRAGGLER, 0, 0) DOWN(KIND_MISMATCH, _, 0)
+            DOWN(KIND_NUDGE, 0, 0)
+#define DOWN_REST(k) \
+            (OF_ROOT(k), _, _, _, _, _, _, 1, 0): refuse_root(DROP_LENGTH); \
+            (OF_ROOT(k), _, _, _, _, _, _, 1, _): refuse_root(DROP_WORKERS); \
+            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _, _, _, 1, _): refuse_root(DROP_SOURCE); \
+            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _, _, _, 1, _): refuse_root(DROP_SLOT); \
+            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _, _, _, 1, _): refuse_root(DROP_COOKIE);
+            DOWN_REST(KIND_NORM_RESULT) DOWN_REST(KIND_RESULT) DOWN_REST(KIND_RAW_RESULT) DOWN_REST(KIND_STRAGGLER)
+            DOWN_REST(KIND_MISMATCH) DOWN_REST(KIND_NUDGE)
+            (CARRIER, VERSION, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_KIND);
+            (CARRIER, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_VERSION);
+            (false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
+            (false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
+            (false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
         }
     }
 
@@ -273,8 +348,14 @@ control Membership(
             own_address.apply();
         }
         jobs.apply();
-        members.apply();
-        if (hdr.thc.kind == KIND_DATA) {
+        racks.apply();
+        // What comes from a root, or may go there.
+        if (hdr.trip.isValid() || meta.down == 1) {
+            roots.apply();
+        } else {
+            members.apply();
+        }
+        if (hdr.thc.kind == KIND_DATA || hdr.thc.kind == KIND_RESULT) {
             job_tables.apply();
         }
         lengths.apply();

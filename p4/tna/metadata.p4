@@ -10,10 +10,13 @@ const way_t WAY_DROP = 1;
 const way_t WAY_FRESH = 2;
 const way_t WAY_BACK = 3;
 const way_t WAY_CONTROL = 4;
+// From the root to all members.
+const way_t WAY_DOWN = 5;
 
 struct ingress_t {
     // From the parser.
     bit<1> too_short;
+    bit<1> down;
     bool bad_checksum;
     bit<16> port;
     // The tables hit.
@@ -49,11 +52,19 @@ struct ingress_t {
     bit<8> lookup;
     bit<32> me_low;
     bit<32> me_high;
+    bit<8> next;
     // job ++ worker ++ reason (4 + 7 + 4 bits).
     bit<16> who;
     // job ++ answer (4 + 2 bits).
     bit<16> whose;
     bit<16> first_cell;
+    // Of a rack (P34): its number, how many there are, the port of the root and the number of its UDP port in `addresses`.
+    bit<1> rack;
+    bit<8> rack_number;
+    bit<8> racks;
+    bit<8> racks_off;
+    PortId_t root_port;
+    bit<8> root;
     way_t way;
     bit<1> count_drop;
     bit<1> count_carrier;

@@ -27,6 +27,9 @@ parser IngressParser(
         meta.me_high = 0;
         meta.who = 0;
         meta.whose = 0;
+        meta.down = 0;
+        meta.rack = 0;
+        meta.root = 0;
         meta.count_drop = 0;
         meta.count_carrier = 0;
         meta.count_answer = 0;
@@ -102,6 +105,15 @@ parser IngressParser(
 
     state thc {
         packet.extract(hdr.thc);
+        transition select(hdr.thc.kind) {
+            KIND_RESULTS: result;
+            default: accept;
+        }
+    }
+
+    // What a root sends.
+    state result {
+        meta.down = 1;
         transition accept;
     }
 
@@ -110,6 +122,7 @@ parser IngressParser(
         packet.extract(hdr.thc);
         transition select(hdr.thc.version, hdr.thc.kind) {
             (VERSION, KIND_NORM): norm;
+            (_, KIND_RESULTS): result;
             default: accept;
         }
     }

@@ -37,6 +37,8 @@
 #define MAX_MEMBERS 1024
 #define MAX_JOB_TABLES 1024
 #define MAX_STATIONS 4096
+// Of racks: a row for each 64 slots of a job.
+#define MAX_ROOTS 256
 
 // Ports over which packets come back.
 #define LOOPBACK_PORTS 16

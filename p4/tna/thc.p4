@@ -9,6 +9,7 @@
 #include "sizes.p4"
 #include "../shared/sizes.p4"
 #include "../shared/kinds.p4"
+#include "../shared/racks.p4"
 #include "../shared/headers.p4"
 #include "headers.p4"
 #include "metadata.p4"

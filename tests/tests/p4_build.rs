@@ -62,7 +62,7 @@ fn build_is_of_these_sources() {
 #[test]
 fn reports_of_tofino_are_of_these_sources() {
     let mut names = sources(&["tna"]);
-    names.extend(["headers", "kinds", "sizes"].map(|name| format!("shared/{name}.p4")));
+    names.extend(["headers", "kinds", "racks", "sizes"].map(|name| format!("shared/{name}.p4")));
     names.extend(
         ["fit.json", "tofino.p4info.txtpb", "tofino2.p4info.txtpb"].map(|n| format!("build/tofino/{n}")),
     );
