@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::calibrate::{CalibrateArgs, calibrate};
 use super::check::CheckArgs;
+use super::loss::LossArgs;
 use super::row::RowArgs;
 use super::settings::Keys;
 use super::{chart, study};
@@ -45,6 +46,8 @@ enum What {
     Calibrate(CalibrateArgs),
     /// Compare with real processes on links of a given rate (thc bench allreduce; as root)
     Check(CheckArgs),
+    /// What is left of the goodput when packets are lost, by number of workers
+    Loss(LossArgs),
     /// How well schemes hide gradients behind computing: AQGB's simulator
     Row(RowArgs),
 }
@@ -91,6 +94,7 @@ impl SimulateArgs {
         let text = match &self.what {
             Some(What::Calibrate(args)) => calibrate(args)?,
             Some(What::Check(args)) => return args.run(),
+            Some(What::Loss(args)) => args.run()?,
             Some(What::Row(args)) => args.run()?,
             None => self.curves.run()?,
         };

@@ -59,6 +59,8 @@ pub struct Took {
     pub rounds: Vec<f64>,
     /// Packets on the network, in all rounds.
     pub packets: u64,
+    /// Packets that the network lost.
+    pub lost: u64,
     /// Packets sent again by workers.
     pub repeated: u64,
     /// Packets that aggregators dropped.
@@ -409,6 +411,7 @@ fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took, Simul
     Ok(Took {
         rounds: rounds.collect(),
         packets: world.packets(),
+        lost: world.lost(),
         repeated: parties.iter().map(|party| party.repeated()).sum(),
         dropped: world.dropped(),
         events: world.events(),
@@ -456,5 +459,5 @@ fn ring(settings: &Settings, case: &Case) -> Took {
         rounds.push(end.saturating_sub(last).as_secs_f64());
     }
     let messages = (rounds.len() * n * 2 * (n - 1)) as u64;
-    Took { rounds, packets: messages, repeated: 0, dropped: 0, events: messages, nmse: None }
+    Took { rounds, packets: messages, lost: 0, repeated: 0, dropped: 0, events: messages, nmse: None }
 }

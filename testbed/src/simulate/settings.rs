@@ -439,6 +439,12 @@ impl Keys {
 }
 
 impl Settings {
+    /// These, if they make sense.
+    pub fn checked(self) -> Result<Self, SimulateError> {
+        self.check()?;
+        Ok(self)
+    }
+
     fn check(&self) -> Result<(), SimulateError> {
         let wrong = |key, value: String, mend| Err(SimulateError::Value { key, value, mend });
         let costs = &self.costs;

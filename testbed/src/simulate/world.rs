@@ -150,6 +150,12 @@ impl World {
         self.net.stats().sent
     }
 
+    /// Packets that the network lost, on the way or for want of room.
+    pub fn lost(&self) -> u64 {
+        let stats = self.net.stats();
+        stats.lost + stats.overflowed
+    }
+
     fn next_order(&mut self) -> u64 {
         self.order += 1;
         self.order
