@@ -281,7 +281,7 @@ fn nothing_is_allocated_per_packet_and_nothing_grows() {
 #[test]
 fn best_effort_state_is_no_larger_for_what_it_gives_up() {
     let mut group = Group::new(Policy::BestEffort, WORKERS);
-    group.lose = 7;
+    group.lose = 3;
     one_of_each(&mut group);
     let held = HELD.get();
     (0..20).for_each(|_| one_of_each(&mut group));

@@ -94,12 +94,16 @@ impl Worker {
         let mut data = Stream::new(params.data_slots, params.shards, strides, params.first_seq, rtt());
         // Workers send data when they have each other's norms, so at about the same time.
         data.set_probing();
+        data.set_turns(params.worker.0, params.workers);
         // Of what may be lost the payload is needed here.
         if !params.may_lose() {
             data.set_outside();
         }
+        let mut norm = Stream::new(params.norm_slots, params.shards, [norm_len], params.first_seq, rtt());
+        norm.set_probing();
+        norm.set_turns(params.worker.0, params.workers);
         Worker {
-            norm: Stream::new(params.norm_slots, params.shards, [norm_len], params.first_seq, rtt()),
+            norm,
             data,
             params,
             calls: VecDeque::new(),
@@ -358,7 +362,7 @@ impl Worker {
         match header.kind {
             Kind::NormResult => {
                 if let Some(norm) = Norm::parse(payload)
-                    && self.believes(slot, round, norm.value, tx)
+                    && self.believes(now, slot, round, norm.value, tx)
                     && let Finish::First(place) = self.norm.finish(now, 0, slot, round)
                 {
                     (self.missing_norm, self.missing_racks) = (0, 0);
@@ -405,7 +409,7 @@ impl Worker {
             }
             Kind::Nudge => {
                 if let Some(nudge) = Nudge::parse(payload) {
-                    self.nudged(&header, nudge, tx);
+                    self.nudged(now, &header, nudge, tx);
                 }
             }
             _ => self.stats.foreign += 1,
@@ -414,7 +418,7 @@ impl Worker {
 
     /// Whether this maximum is to be taken (P19). One that cannot be is asked for again the first time: if it was damaged on
     /// its way here, others have another, and if it is what the slot holds, it comes again.
-    fn believes(&mut self, slot: SlotId, round: Round, value: u32, tx: &mut impl Tx) -> bool {
+    fn believes(&mut self, now: Duration, slot: SlotId, round: Round, value: u32, tx: &mut impl Tx) -> bool {
         let Some(place) = self.norm.outstanding(slot, round) else { return true };
         let call = self.calls.get_mut((place.call - self.first_call) as usize);
         let Some(part) = call.and_then(|call| call.parts.get_mut(place.partition as usize)) else {
@@ -425,7 +429,7 @@ impl Worker {
             return true;
         }
         part.doubted = Some(value);
-        self.norm.resend_kept(slot, round, tx);
+        self.norm.resend_kept(now, slot, round, 0, tx);
         false
     }
 
@@ -504,9 +508,9 @@ impl Worker {
         }
     }
 
-    fn nudged(&mut self, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
+    fn nudged(&mut self, now: Duration, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
         if header.flags & FLAG_ROOT != 0 {
-            return self.nudged_by_root(header, nudge, tx);
+            return self.nudged_by_root(now, header, nudge, tx);
         }
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
         if stream.outstanding(header.slot, header.round).is_some() {
@@ -514,15 +518,25 @@ impl Worker {
             *(if nudge.kind == Kind::Norm { &mut self.missing_norm } else { &mut self.missing_data }) =
                 missing;
         }
+        let seen = nudge.seen & self.params.worker.bit() != 0;
+        if seen {
+            stream.note_seen(now, header.slot, header.round);
+        }
         if header.worker == self.params.worker {
             return;
         }
-        if nudge.seen & self.params.worker.bit() == 0 && stream.resend_kept(header.slot, header.round, tx) {
+        if !seen && stream.resend_kept(now, header.slot, header.round, 0, tx) {
             self.stats.nudged += 1;
-        } else if let Some((slot, round)) = self.refused
-            && self.norm.resend_kept(slot, round, tx)
+        } else {
+            self.refuse_again(now, tx);
+        }
+    }
+
+    /// Whoever still waits has lost the MISMATCH: being refused again, this packet brings another.
+    fn refuse_again(&mut self, now: Duration, tx: &mut impl Tx) {
+        if let Some((slot, round)) = self.refused
+            && self.norm.resend_kept(now, slot, round, 0, tx)
         {
-            // Whoever still waits has lost the MISMATCH: being refused again, this packet brings another.
             self.stats.nudged += 1;
         }
     }
@@ -541,6 +555,7 @@ impl Worker {
             self.retire();
         }
         self.send_norms(now, tx);
+        self.norm.note_round_trips(&self.data);
         self.norm.repeat(now, tx);
         if self.params.policy == Policy::Reliable {
             self.data.repeat(now, tx);

@@ -2,11 +2,12 @@
 
 use super::{Tx, Who, Worker};
 use crate::WorkerId;
-use crate::wire::{FLAG_ROOT, Header, Kind, Nudge};
+use crate::wire::{FLAG_NUDGE, FLAG_ROOT, Header, Kind, Nudge};
+use std::time::Duration;
 
 impl Worker {
     /// P36: `seen` is of racks.
-    pub(super) fn nudged_by_root(&mut self, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
+    pub(super) fn nudged_by_root(&mut self, now: Duration, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
         let Some(rack) = self.params.rack else { return };
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
         if stream.outstanding(header.slot, header.round).is_some() {
@@ -16,12 +17,12 @@ impl Worker {
             // Its rack is complete.
             (self.missing_norm, self.missing_data) = (0, 0);
         }
-        if nudge.seen & rack.rack.bit() == 0 && stream.resend_kept(header.slot, header.round, tx) {
+        // The rack asks its members in turn if it is not complete, so one of them is enough (P40).
+        let asks = nudge.seen & rack.rack.bit() == 0 && stream.asks_for(header.slot, header.round);
+        if asks && stream.resend_kept(now, header.slot, header.round, FLAG_NUDGE, tx) {
             self.stats.nudged += 1;
-        } else if let Some((slot, round)) = self.refused
-            && self.norm.resend_kept(slot, round, tx)
-        {
-            self.stats.nudged += 1;
+        } else {
+            self.refuse_again(now, tx);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Samples that each half of the sliding minimum covers.
-const SPAN: u32 = 32;
+const SPAN: u32 = 512;
 /// The time-out is at most so many times the shortest recent round trip.
 const CAP: u32 = 4;
 
@@ -20,6 +20,8 @@ pub struct Rtt {
     latest: (Duration, u32),
     /// The shortest of the [`SPAN`] samples before those.
     earlier: Duration,
+    /// The shortest that other packets to the same aggregator have had.
+    elsewhere: Duration,
     min: Duration,
     max: Duration,
     initial: Duration,
@@ -34,6 +36,7 @@ impl Rtt {
             variation: Duration::ZERO,
             latest: (Duration::MAX, 0),
             earlier: Duration::MAX,
+            elsewhere: Duration::MAX,
             min,
             max,
             initial,
@@ -66,7 +69,7 @@ impl Rtt {
         self.smoothed
     }
 
-    /// The shortest round trip of the last 32 to 64 samples.
+    /// The shortest round trip of the last 512 to 1,024 samples.
     #[must_use]
     pub fn shortest(&self) -> Option<Duration> {
         self.smoothed.map(|_| self.latest.0.min(self.earlier))
@@ -79,11 +82,33 @@ impl Rtt {
         self.smoothed.unwrap_or(self.min).min(self.min)
     }
 
+    /// Takes note of the shortest round trip of other packets: those measured here may have waited for slow workers.
+    pub fn note_elsewhere(&mut self, shortest: Option<Duration>) {
+        self.elsewhere = shortest.unwrap_or(Duration::MAX);
+    }
+
+    fn quickest(&self) -> Option<Duration> {
+        Some(self.shortest().unwrap_or(Duration::MAX).min(self.elsewhere)).filter(|rtt| *rtt < Duration::MAX)
+    }
+
     /// After how long without any result packets are missing that were to come: four of the shortest
-    /// round trips, from an 80th of the shortest time-out to all of it. None without a sample.
+    /// round trips, from a 400th of the shortest time-out to all of it; a quarter of it without a sample.
     #[must_use]
-    pub fn silence(&self) -> Option<Duration> {
-        self.shortest().map(|shortest| shortest.saturating_mul(CAP).clamp(self.min / 80, self.min))
+    pub fn silence(&self) -> Duration {
+        self.quickest().map_or(self.min / 4, |rtt| rtt.saturating_mul(CAP).clamp(self.min / 400, self.min))
+    }
+
+    /// How long whoever is to do something about a loss has for it: about a round trip.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        let usual = self.smoothed.unwrap_or(Duration::MAX);
+        self.quickest().map_or(self.min / 4, |rtt| usual.min(rtt * 2).clamp(self.min / 400, self.min))
+    }
+
+    /// The shortest time-out.
+    #[must_use]
+    pub fn min(&self) -> Duration {
+        self.min
     }
 
     /// The time-out after `doublings` time-outs in a row.

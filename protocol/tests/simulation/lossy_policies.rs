@@ -95,7 +95,9 @@ fn without_loss_best_effort_loses_nothing() {
         world.run(patience(&world), Duration::ZERO);
         for client in &world.clients {
             assert_eq!(client.worker.failure(), None);
-            assert_eq!((client.record.lost.len(), client.worker.stats().data.repeated), (0, 0));
+            let stats = client.worker.stats().data;
+            assert_eq!(client.record.lost.len(), 0);
+            assert!(stats.repeated <= 4 + stats.sent / 50, "{stats:?}");
         }
     });
 }

@@ -65,7 +65,7 @@ fn without_loss_uneven_workers_repeat_next_to_nothing() {
             .collect();
         let (time, sent, repeated) = run(&plan, manners, FAST);
         println!("{what}: {sent} packets in {time:?}, {repeated} repeated");
-        assert!(repeated * 200 <= sent, "{what}: {repeated} of {sent} repeated");
+        assert!(repeated * 100 <= sent, "{what}: {repeated} of {sent} repeated");
     }
 }
 
@@ -82,8 +82,8 @@ fn goodput_under_loss() {
             share * 100.0
         );
         assert!(share > least, "loss {loss}: only {share} of the goodput");
-        // Every worker repeats what one of them lost, or did not get.
-        assert!((repeated as f64) < 12.0 * loss * sent as f64 + 300.0, "loss {loss}: {repeated} repeated");
+        // Of what one of them lost, or did not get, nearly nothing more is repeated than that: 2 and what repeating loses.
+        assert!((repeated as f64) < 5.0 * loss * sent as f64 + 150.0, "loss {loss}: {repeated} repeated");
     }
 }
 

@@ -97,6 +97,11 @@ impl Party {
         self.engine.stats().retransmissions
     }
 
+    /// Time-outs.
+    pub fn timeouts(&self) -> u64 {
+        self.engine.stats().timeouts
+    }
+
     /// Where it is on the network.
     pub fn local(&mut self) -> Peer {
         self.engine.io_mut().local()

@@ -47,7 +47,7 @@ enum What {
     /// Compare with real processes on links of a given rate (thc bench allreduce; as root)
     Check(CheckArgs),
     /// What is left of the goodput when packets are lost, by number of workers
-    Loss(LossArgs),
+    Loss(Box<LossArgs>),
     /// How well schemes hide gradients behind computing: AQGB's simulator
     Row(RowArgs),
 }

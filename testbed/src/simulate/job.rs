@@ -63,6 +63,8 @@ pub struct Took {
     pub lost: u64,
     /// Packets sent again by workers.
     pub repeated: u64,
+    /// Times that workers waited for as long as they wait at least.
+    pub timeouts: u64,
     /// Packets that aggregators dropped.
     pub dropped: u64,
     /// Events of the simulation.
@@ -413,6 +415,7 @@ fn report(settings: &Settings, case: &Case, world: &World) -> Result<Took, Simul
         packets: world.packets(),
         lost: world.lost(),
         repeated: parties.iter().map(|party| party.repeated()).sum(),
+        timeouts: parties.iter().map(|party| party.timeouts()).sum(),
         dropped: world.dropped(),
         events: world.events(),
         nmse: (norm > 0.0).then_some(error / norm),
@@ -459,5 +462,14 @@ fn ring(settings: &Settings, case: &Case) -> Took {
         rounds.push(end.saturating_sub(last).as_secs_f64());
     }
     let messages = (rounds.len() * n * 2 * (n - 1)) as u64;
-    Took { rounds, packets: messages, lost: 0, repeated: 0, dropped: 0, events: messages, nmse: None }
+    Took {
+        rounds,
+        packets: messages,
+        lost: 0,
+        repeated: 0,
+        timeouts: 0,
+        dropped: 0,
+        events: messages,
+        nmse: None,
+    }
 }

@@ -17,7 +17,7 @@ use crate::figures::progress::Progress;
 #[command(
     after_help = "Every packet of every worker, up and down, is lost with the same chance. Goodput is the time without losses over \
                   the time\nwith them; `repeats` are packets that workers sent again for each that was lost. Unlike in `thc \
-                  simulate` the defaults\nare 2, 4, 16 and 64 workers, a switch, 100 Gb/s and 1 Mi coordinates, three \
+                  simulate` the defaults\nare 2, 4, 16 and 64 workers, a switch, 100 Gb/s and 4 Mi coordinates, three \
                   all-reduces.\n\n\
                   Examples:\n  \
                   thc simulate loss\n  \
@@ -59,7 +59,7 @@ impl LossArgs {
             layout: Some(vec![Layout::Switch]),
             workers: Some(vec![2, 4, 16, 64]),
             rate: Some(vec![Rate(100_000_000_000)]),
-            coordinates: Some(1 << 20),
+            coordinates: Some(4 << 20),
             rounds: Some(3),
             ..Keys::default()
         };
@@ -96,7 +96,7 @@ impl LossArgs {
 fn table(all: &[Lossy]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header(["layout", "workers", "link", "loss", "ms", "goodput", "lost", "repeats"]);
+    table.set_header(["layout", "workers", "link", "loss", "ms", "goodput", "lost", "repeats", "time-outs"]);
     for point in all {
         let Lossy { case, loss, seconds, goodput, repeats, took } = point;
         let numbers = [
@@ -105,8 +105,10 @@ fn table(all: &[Lossy]) -> String {
             format!("{:.1} %", goodput * 100.0),
             took.lost.to_string(),
             format!("{repeats:.2}"),
+            took.timeouts.to_string(),
         ];
-        let mut row = vec![Cell::new(case.layout.name()), Cell::new(case.workers), Cell::new(case.rate.name())];
+        let mut row =
+            vec![Cell::new(case.layout.name()), Cell::new(case.workers), Cell::new(case.rate.name())];
         row.extend(numbers.map(|number| Cell::new(number).set_alignment(CellAlignment::Right)));
         table.add_row(row);
     }

@@ -12,9 +12,9 @@ pub use ring::Place;
 use super::rtt::Rtt;
 use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
-use repeat::Queue;
-use repeat::{Probe, Recovery};
+use repeat::{Doubted, Queue, Recovery};
 use ring::{Entry, Ring, State};
+use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -78,6 +78,8 @@ pub struct Stream {
     /// Most packets outstanding at once, at most `window`.
     limit: u64,
     shards: u8,
+    /// This worker's number and that of all: whose turn it is to ask for a seq.
+    turns: (u64, u64),
     /// Whether results that cease to come are a sign of loss.
     probing: bool,
     /// Whether packets may lie outside, with the [`Tx`].
@@ -102,7 +104,12 @@ pub struct Stream {
     since: Duration,
     /// When something last finished, or the stream last went from idle to busy.
     progress: Duration,
-    probe: Option<Probe>,
+    /// When results that were coming will have ceased to.
+    probe: Option<Duration>,
+    /// How often what was thought lost has only been late, as far as it counts.
+    reordered: u32,
+    /// Packets that seem to be lost.
+    doubted: BinaryHeap<Doubted>,
     recovery: Option<Recovery>,
     /// Number of the latest recovery.
     recoveries: u64,
@@ -126,6 +133,7 @@ impl Stream {
             window: slots / 2,
             limit: slots / 2,
             shards: shards.max(1),
+            turns: (0, 1),
             probing: false,
             outside: false,
             base: first,
@@ -141,6 +149,8 @@ impl Stream {
             since: Duration::ZERO,
             progress: Duration::ZERO,
             probe: None,
+            reordered: 0,
+            doubted: BinaryHeap::with_capacity(slots as usize),
             recovery: None,
             recoveries: 0,
             stats: StreamStats::default(),
@@ -150,6 +160,11 @@ impl Stream {
     /// Bounds the packets outstanding below the window of P18 (a small receive buffer).
     pub fn set_limit(&mut self, packets: u64) {
         self.limit = packets.clamp(1, self.window);
+    }
+
+    /// Shares asking for lost packets with the others of so many workers.
+    pub fn set_turns(&mut self, worker: u8, workers: u8) {
+        self.turns = (worker.into(), workers.max(1).into());
     }
 
     /// Takes results that cease to come as a sign of loss, not of a slow worker (P20).
@@ -172,6 +187,11 @@ impl Stream {
     #[must_use]
     pub fn rtt(&self) -> &Rtt {
         &self.rtt
+    }
+
+    /// Takes note of another stream's round trips to the same aggregator.
+    pub fn note_round_trips(&mut self, other: &Stream) {
+        self.rtt.note_elsewhere(other.rtt.shortest());
     }
 
     /// How many packets may be written now in one run: bounded by the window (P18), the end of the
@@ -345,7 +365,7 @@ impl Stream {
         let eldest = self.entries[self.eldest()?].first + age;
         let heads = self.queues.iter().filter_map(|queue| self.entries.get(queue.head as usize));
         let head = heads.map(|entry| entry.sent).min()? + age / 4;
-        Some(eldest.min(head))
+        [Some(eldest), Some(head), self.doubted_until()].into_iter().flatten().min()
     }
 
     fn close(&mut self, now: Duration, index: usize) {

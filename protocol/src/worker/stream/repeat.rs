@@ -2,16 +2,30 @@
 //!
 //! Three signs of loss: results of packets sent well after one; results that cease to come; and, when
 //! nothing has come for the time-out, everything that was outstanding is doubtful.
+//!
+//! All workers see a sum that does not come, and whose packet it lacks nobody knows. So for each seq one worker asks, by
+//! repeating its own with NUDGE, and who is missing is told so; the others wait for that, and repeat only what it does not
+//! bring: a result that they alone have lost (P40).
 
-use super::ring::{Entry, NIL, Place, State};
+use super::ring::{Doubt, Entry, NIL, Place, State};
 use super::{Stream, Tx};
 use crate::aggregator::Shard;
 use crate::wire::{FLAG_NUDGE, Header};
 use crate::{Round, SlotId};
+use std::cmp::Reverse;
 use std::time::Duration;
 
-/// Transmissions after which a packet without a result counts as lost (P20).
-const REORDER: u64 = 64;
+/// Transmissions to a shard after which a packet without a result counts as lost (P20): at most so many, and at most this part
+/// of what may be outstanding there, or the last of a window would never be overtaken; but so many at least.
+const REORDER: u64 = 16;
+/// Most that a recovery may repeat at a time.
+const BUDGET: u32 = 64;
+const REORDER_PART: u64 = 8;
+const REORDER_MIN: u64 = 3;
+/// How often that doubles at most where a network changes the order of packets.
+const REORDER_DOUBLINGS: u32 = 2;
+/// Tries to get a doubted packet's result that count for how long the next one waits.
+const MAX_TRIES: u8 = 12;
 /// Time-outs in a row after which repeated packets carry NUDGE (P20).
 const NUDGE_AFTER: u32 = 3;
 /// Doublings of the time-out that stay when a repeated packet's result comes. Some must, or a time-out
@@ -50,13 +64,8 @@ pub(super) struct Recovery {
     not_before: Duration,
 }
 
-/// What happens when results that were coming cease (P20).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Probe {
-    at: Duration,
-    /// How often it has struck since the last result.
-    strikes: u32,
-}
+/// When a packet that seems to be lost is looked at again, of which seq it is.
+pub(super) type Doubted = Reverse<(Duration, u64)>;
 
 impl Recovery {
     fn has_more(&self) -> bool {
@@ -72,12 +81,13 @@ impl Stream {
     /// The aggregator has answered an outstanding packet for good.
     pub(super) fn answer(&mut self, now: Duration, index: usize) -> Place {
         let entry = self.entries[index];
+        self.note_order(now, &entry);
         if entry.repeated {
             self.timeouts = self.timeouts.min(KEPT_DOUBLINGS);
             if let Some(recovery) = &mut self.recovery
                 && entry.recovery == self.recoveries
             {
-                recovery.budget = (recovery.budget + 2).min(REORDER as u32);
+                recovery.budget = (recovery.budget + 2).min(BUDGET);
                 recovery.not_before = now + self.rtt.grace();
             }
         } else {
@@ -103,11 +113,7 @@ impl Stream {
 
     /// More results should come soon.
     pub(super) fn expect(&mut self, now: Duration) {
-        self.probe = self
-            .rtt
-            .silence()
-            .filter(|_| self.probing)
-            .map(|silence| Probe { at: now + silence, strikes: 0 });
+        self.probe = self.probing.then(|| now + self.rtt.silence());
     }
 
     fn stop_recovery(&mut self) {
@@ -116,24 +122,135 @@ impl Stream {
     }
 
     /// Somebody waits for (slot, round): sends that packet again if it is kept (P20). Whether it was.
-    pub fn resend_kept(&mut self, slot: SlotId, round: Round, tx: &mut impl Tx) -> bool {
+    pub fn resend_kept(
+        &mut self,
+        now: Duration,
+        slot: SlotId,
+        round: Round,
+        flags: u8,
+        tx: &mut impl Tx,
+    ) -> bool {
         let Some(index) = self.find(slot, round) else { return false };
-        // Its result will not tell which of the transmissions it answers.
-        self.entries[index].repeated = true;
-        self.transmit(index, 0, tx);
+        if self.entries[index].state == State::Outstanding {
+            self.requeue(now, index);
+        }
+        self.transmit(index, flags, tx);
         true
+    }
+
+    /// The aggregator has this packet of (slot, round), and waits for others': there is nothing to repeat.
+    pub fn note_seen(&mut self, now: Duration, slot: SlotId, round: Round) {
+        if let Some(index) = self.find(slot, round)
+            && self.entries[index].state == State::Outstanding
+        {
+            self.entries[index].doubt = Doubt::Others;
+            self.requeue(now, index);
+            self.tried(index);
+            self.look_again(now, index);
+        }
+    }
+
+    fn tried(&mut self, index: usize) {
+        let tries = &mut self.entries[index].tries;
+        *tries = (*tries + 1).min(MAX_TRIES);
+    }
+
+    /// Whether this worker is the one to ask for (slot, round), which it has sent (P40).
+    #[must_use]
+    pub fn asks_for(&self, slot: SlotId, round: Round) -> bool {
+        self.find(slot, round).is_some_and(|index| self.asks(index))
+    }
+
+    fn asks(&self, index: usize) -> bool {
+        let (worker, workers) = self.turns;
+        self.entries[index].seq % workers == worker
+    }
+
+    /// Later transmissions to a shard with results that show a loss.
+    fn reorder(&self) -> u64 {
+        let share = self.limit / self.queues.len() as u64;
+        let usual = (share / REORDER_PART).clamp(REORDER_MIN, REORDER);
+        (usual << self.reordered).min((share / 2).max(REORDER_MIN))
+    }
+
+    /// A result that comes sooner after a doubt than anything can have been done about it shows that nothing was lost: the
+    /// network changes the order.
+    fn note_order(&mut self, now: Duration, entry: &Entry) {
+        let at_once = |shortest: Duration| now.saturating_sub(entry.sent) < shortest / 2;
+        if entry.overtaken && entry.tries <= 1 && self.rtt.shortest().is_some_and(at_once) {
+            self.reordered = (self.reordered + 1).min(REORDER_DOUBLINGS);
+        }
     }
 
     /// Lost by order: results have come for packets sent well after these.
     fn repeat_overtaken(&mut self, now: Duration, tx: &mut impl Tx) {
+        let reorder = self.reorder();
         for shard in 0..self.queues.len() {
             let Queue { answered, .. } = self.queues[shard];
             while let Some(entry) = self.entries.get_mut(self.queues[shard].head as usize)
-                && entry.turn + REORDER <= answered
+                && entry.turn + reorder <= answered
             {
-                entry.lost = true;
-                self.again(now, self.queues[shard].head as usize, tx);
+                entry.overtaken = true;
+                self.doubt(now, self.queues[shard].head as usize, tx);
             }
+        }
+        while let Some(&Reverse((at, seq))) = self.doubted.peek()
+            && at <= now
+        {
+            self.doubted.pop();
+            let index = (seq % self.slots) as usize;
+            let entry = &mut self.entries[index];
+            if entry.seq != seq || entry.state != State::Outstanding {
+                continue;
+            }
+            entry.listed = false;
+            if entry.due <= now {
+                self.ask(now, index, tx);
+            } else if entry.due < Duration::MAX {
+                entry.listed = true;
+                self.doubted.push(Reverse((entry.due, seq)));
+            }
+        }
+    }
+
+    /// There is a sign that a packet was lost. Those that are doubted already have a time of their own.
+    fn doubt(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
+        if self.entries[index].doubt != Doubt::None {
+            self.requeue(now, index);
+        } else if self.asks(index) {
+            self.ask(now, index, tx);
+        } else {
+            self.entries[index].doubt = Doubt::Others;
+            self.requeue(now, index);
+            self.look_again(now, index);
+        }
+    }
+
+    /// Repeats a packet; whoever is to ask for it asks all.
+    fn ask(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
+        self.entries[index].doubt = Doubt::Own;
+        let flags = if self.asks(index) { FLAG_NUDGE } else { 0 };
+        self.again(now, index, flags, tx);
+        self.look_again(now, index);
+        self.tried(index);
+    }
+
+    /// Sets when a doubted packet is asked for again: when others have had a round trip for it. If it was lost for sure, twice
+    /// as long after each second try, up to a quarter of the shortest time-out; else, as somebody may just be slow, twice
+    /// as long after each, and from the shortest time-out on that is left to time-outs.
+    fn look_again(&mut self, now: Duration, index: usize) {
+        let entry = &mut self.entries[index];
+        let doublings = if entry.overtaken { entry.tries / 2 } else { entry.tries };
+        let patience = self.rtt.patience() * (1 << doublings);
+        let most = self.rtt.min();
+        entry.due = match entry.overtaken {
+            true => now + patience.min(most / 4),
+            false if patience < most => now + patience,
+            false => Duration::MAX,
+        };
+        if entry.due < Duration::MAX && !entry.listed {
+            entry.listed = true;
+            self.doubted.push(Reverse((entry.due, entry.seq)));
         }
     }
 
@@ -144,7 +261,7 @@ impl Stream {
         let due = |entry: &Entry| entry.sent < now && entry.sent + age <= now;
         for shard in 0..self.queues.len() {
             while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
-                self.again(now, self.queues[shard].head as usize, tx);
+                self.again(now, self.queues[shard].head as usize, 0, tx);
             }
         }
     }
@@ -153,7 +270,7 @@ impl Stream {
     /// [`Self::deadline`] has passed.
     pub fn repeat(&mut self, now: Duration, tx: &mut impl Tx) {
         self.repeat_overtaken(now, tx);
-        if self.is_busy() && self.probe.is_some_and(|probe| probe.at <= now) {
+        if self.is_busy() && self.probe.is_some_and(|at| at <= now) {
             self.probe(now, tx);
         }
         if self.timeout().is_some_and(|timeout| timeout <= now) {
@@ -172,47 +289,55 @@ impl Stream {
             recovery.budget -= u32::from(open);
             if open {
                 self.entries[index].recovery = self.recoveries;
-                self.again(now, index, tx);
+                self.again(now, index, 0, tx);
             }
         }
     }
 
     /// Results have ceased to come: what was sent before something answered is lost, however little
-    /// before; and if there is nothing of the sort, the lowest may be lost, once.
+    /// before; and if there is nothing of the sort, the lowest may be.
     fn probe(&mut self, now: Duration, tx: &mut impl Tx) {
-        let (Some(probe), Some(silence)) = (self.probe, self.rtt.silence()) else { return };
+        self.probe = None;
+        let silence = self.rtt.silence();
         let mut any = false;
         for shard in 0..self.queues.len() {
-            let Queue { head: mut next, answered, .. } = self.queues[shard];
-            while let Some(entry) =
-                self.entries.get_mut(next as usize).filter(|entry| entry.sent + silence <= now)
+            let Queue { head, answered, .. } = self.queues[shard];
+            let mut next = head;
+            while let Some(entry) = self
+                .entries
+                .get(next as usize)
+                .filter(|entry| entry.sent + silence <= now && entry.turn < answered)
             {
-                let index = next as usize;
-                next = entry.next;
-                entry.lost |= entry.turn < answered;
-                if entry.lost {
-                    any = true;
-                    self.again(now, index, tx);
-                }
+                any = true;
+                let index = std::mem::replace(&mut next, entry.next) as usize;
+                self.entries[index].overtaken = true;
+                self.doubt(now, index, tx);
             }
         }
-        if !any && probe.strikes == 0 && self.recovery.is_none() {
-            self.again(now, (self.base % self.slots) as usize, tx);
+        let lowest = (self.base % self.slots) as usize;
+        if !any && self.recovery.is_none() && self.entries[lowest].doubt == Doubt::None {
+            self.doubt(now, lowest, tx);
         }
-        let strikes = probe.strikes + 1;
-        self.probe = any.then(|| Probe { at: now + silence * (1 << strikes.min(8)), strikes });
     }
 
-    fn again(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
+    /// Sends a packet again, with these flags and whatever time-outs add.
+    fn again(&mut self, now: Duration, index: usize, flags: u8, tx: &mut impl Tx) {
+        self.requeue(now, index);
+        let flags = if self.nudging { flags | FLAG_NUDGE } else { flags };
+        self.transmit(index, flags, tx);
+    }
+
+    /// Puts a packet behind all that have been sent, as if it had been sent again: what is said of it from now on is about
+    /// what is sent from now on.
+    fn requeue(&mut self, now: Duration, index: usize) {
         self.unlink(index as u32);
         self.order += 1;
         let entry = &mut self.entries[index];
         entry.order = self.order;
         entry.sent = now;
+        // Its result will not tell which of the transmissions it answers.
         entry.repeated = true;
         self.push(index as u32);
-        let flags = if self.nudging { FLAG_NUDGE } else { 0 };
-        self.transmit(index, flags, tx);
     }
 
     fn transmit(&mut self, index: usize, flags: u8, tx: &mut impl Tx) {
@@ -234,8 +359,12 @@ impl Stream {
     pub fn deadline(&self) -> Option<Duration> {
         let timeout = self.timeout()?;
         let recovery = self.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before);
-        let probe = self.probe.map(|probe| probe.at);
-        [Some(timeout), recovery, probe].into_iter().flatten().min()
+        [Some(timeout), recovery, self.probe, self.doubted_until()].into_iter().flatten().min()
+    }
+
+    /// When a doubted packet is to be looked at again.
+    pub(super) fn doubted_until(&self) -> Option<Duration> {
+        self.doubted.peek().map(|Reverse((at, _))| *at)
     }
 
     /// When the time-out strikes, if anything is outstanding.

@@ -42,6 +42,17 @@ pub(super) enum State {
     Finished,
 }
 
+/// What is known of a packet that seems to be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// Nothing.
+    None,
+    /// Others are to do something about it: whoever is to ask, or whoever its sum lacks.
+    Others,
+    /// This worker has repeated it.
+    Own,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub seq: u64,
@@ -55,8 +66,15 @@ pub(super) struct Entry {
     pub state: State,
     /// Sent more than once.
     pub repeated: bool,
-    /// Results have shown that a transmission of it was lost.
-    pub lost: bool,
+    pub doubt: Doubt,
+    /// When that was so, it is looked at again,
+    pub due: Duration,
+    /// and whether it is in the list of those,
+    pub listed: bool,
+    /// and how often that has been.
+    pub tries: u8,
+    /// Results of later packets have shown that it was lost.
+    pub overtaken: bool,
     /// The recovery that repeated it, by number.
     pub recovery: u64,
     /// Which of the stream's rings it lies in: what it travels as.
@@ -83,7 +101,11 @@ impl Entry {
             place,
             state: State::Outstanding,
             repeated: false,
-            lost: false,
+            doubt: Doubt::None,
+            due: Duration::ZERO,
+            listed: false,
+            tries: 0,
+            overtaken: false,
             recovery: 0,
             ring,
             outside: false,
