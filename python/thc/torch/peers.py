@@ -73,6 +73,13 @@ class Peers:
         """Every rank's numbers."""
         return self.begin_gather(numbers).numbers()
 
+    def gather_bytes(self, mine: bytes) -> list[bytes]:
+        """Every rank's bytes, as many of each."""
+        tensor = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
+        every = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(every, tensor, group=self._tensors if self._host is None else self._host)
+        return [theirs.numpy().tobytes() for theirs in every]
+
     def begin_gather(self, numbers: list[int]) -> Gathering:
         """The same, without waiting for the others. Those that are begun complete in that order."""
         mine = torch.tensor(numbers, dtype=torch.int64)
