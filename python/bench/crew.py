@@ -65,7 +65,7 @@ def _tables(workers: int) -> str:
 
 
 class Server:
-    """thc-ps with a job for each policy, one for hooks that choose, and one for what is not compressed. `keys` are further ones of its configuration file."""
+    """thc-ps with a job for each policy, one for hooks that choose, and others for single methods. `keys` are further ones of its configuration file."""
 
     #: Keys of jobs; others are the server's.
     JOB_KEYS = ("data_slots", "norm_slots", "bits", "granularity", "fraction", "lane", "quorum")
@@ -76,8 +76,9 @@ class Server:
         each = "".join(f"{key} = {value}\n" for key, value in keys.items() if key in self.JOB_KEYS)
         jobs = "".join(
             f'[[job]]\njob = {job}\ncookie = "{cookie:#x}"\nworkers = {workers}\npolicy = "{policy}"\n{each}'
-            + (f"tables = [{_tables(workers)}]\n" if job == 3 else "")
-            for job, policy in ((1, "reliable"), (2, "best-effort"), (3, "reliable"), (4, "reliable"), (5, "reliable"), (6, "reliable")))
+            + (f"tables = [{_tables(workers)}]\n" if job in (3, 7) else "")
+            for job, policy in ((1, "reliable"), (2, "best-effort"), (3, "reliable"), (4, "reliable"), (5, "reliable"), (6, "reliable"),
+                                (7, "reliable")))
         name = f"thc-ps-{address.rpartition(':')[2]}"
         config = folder / f"{name}.toml"
         config.write_text(f'listen = "{address}"\n{own}{jobs}')

@@ -23,13 +23,15 @@ METHODS = {
     "thc-raw": "THC's server, nothing compressed",
     "thc-outer": "THC every 8 steps, DiLoCo's outer loop",
     "thc-backup": "THC behind the next step, SlimGC's model backup",
+    "thc-refine": "THC in two stages, AQGB's control",
+    "aqgb": "AQGB between peers, by gloo's all-gather",
 }
 
 #: Those that are measured when asked for by name.
-BY_NAME = ("thc-raw", "thc-outer", "thc-backup")
+BY_NAME = ("thc-raw", "thc-outer", "thc-backup", "thc-refine", "aqgb")
 
 #: The job of the server that a method uses.
-JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6}
+JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6, "thc-refine": 7}
 
 #: What a method gives the hook besides.
 OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}
@@ -65,7 +67,7 @@ class Averaging:
             return thc.torch.overlap(module, optimizer, group=self.group(method)).settle
         return None
 
-    def attach(self, method: str, ddp: DistributedDataParallel, dense_steps: int) -> None:
+    def attach(self, method: str, ddp: DistributedDataParallel, optimizer: torch.optim.Optimizer, dense_steps: int) -> None:
         """Registers the hook of `method`. PowerSGD averages the first `dense_steps` without compression, as its
         documentation advises; at least 2."""
         if method == "fp16":
@@ -77,7 +79,13 @@ class Averaging:
         elif method in JOBS:
             import thc.torch
 
-            thc.torch.wrap(ddp, self.group(method), **OPTIONS.get(method, {}))
+            refine = {"refine": optimizer} if method == "thc-refine" else {}
+            thc.torch.wrap(ddp, self.group(method), **OPTIONS.get(method, {}), **refine)
+        elif method == "aqgb":
+            from thc.torch.baselines import AqgbHook
+
+            hook = AqgbHook(ddp, optimizer)
+            ddp.register_comm_hook(hook.state, hook.fn)
         elif method != "gloo":
             raise ValueError(f"no method {method!r}: one of {', '.join(METHODS)}")
 

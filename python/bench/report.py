@@ -17,6 +17,8 @@ NAMES = {
     "thc-raw": "THC's server, nothing compressed",
     "thc-outer": "**THC**, `outer` every 8 steps",
     "thc-backup": "**THC**, `overlap`",
+    "thc-refine": "**THC**, `refine`",
+    "aqgb": "AQGB, peers",
 }
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 

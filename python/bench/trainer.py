@@ -37,7 +37,7 @@ class Run:
         self.agree = averaging.around(method, self.module, self.optimizer)
         if self.agree is None:
             self.ddp = DistributedDataParallel(self.module, gradient_as_bucket_view=True, bucket_cap_mb=buckets)
-            averaging.attach(method, self.ddp, dense_steps)
+            averaging.attach(method, self.ddp, self.optimizer, dense_steps)
         self.done = 0
 
     def step(self) -> float:
