@@ -20,6 +20,10 @@ def main() -> int:
         from adapt import command
 
         return command.main(sys.argv[2:])
+    if sys.argv[1:2] == ["changing"]:
+        from changing import main as changing
+
+        return changing(sys.argv[2:])
     if sys.argv[1:2] == ["device"]:
         from device.command import main as device
 

@@ -3,8 +3,10 @@ each with one line on standard output. All processes of a crew get the same comm
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
+import math
 import os
 import sys
 import time
@@ -18,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from methods import Averaging
+from methods import JOBS, Averaging
 from model import SHAPES, Shape, Text, build
 
 HELD_OUT = 512
@@ -171,6 +173,38 @@ class Trainer:
         gc.collect()
         return {"points": points, "losses": losses, "in_step": bool(low == high), "adapt": adapted,
                 "stats": {k: v - before.get(k, 0) for k, v in after.items()}}
+
+    def follow(self, model: str, method: str, batch: int, steps: int) -> dict[str, Any]:
+        """Goes on training for some steps, and what each was like: time, how wide buckets travelled, what was refined, ROW."""
+        import thc.torch
+
+        key = (model, f"{method} of {batch}")
+        if key not in self.paced:
+            shape = dataclasses.replace(SHAPES[model], batch=batch)
+            self.paced[key] = Run(self.averaging, self.text, method, shape, 0, 2)
+        run, told = self.paced[key], []
+        hook = thc.torch.hook_of(run.ddp) if method in JOBS and isinstance(run.ddp, DistributedDataParallel) else None
+        refining = None if hook is None else hook.refining
+        training = None if hook is None else hook.group.training
+        dist.barrier()
+        for _ in range(steps):
+            started = time.perf_counter()
+            run.step()
+            row = float("nan") if training is None else training.group_last
+            told.append({
+                "seconds": time.perf_counter() - started,
+                "row": row if math.isfinite(row) else None,
+                "osf": float("nan") if training is None else training.last.osf,
+                "widths": [] if refining is None else refining.widths,
+                "refined": [] if refining is None else [f"{each.bucket}:{each.width.name}" for each in refining.refined],
+                "bandwidth": 0.0 if refining is None else refining.deadlines.bandwidth,
+            })
+        loss = run.held_out()
+        digest = torch.tensor([sum(float(p.detach().double().sum()) for p in run.ddp.parameters())], dtype=torch.float64)
+        low, high = digest.clone(), digest.clone()
+        dist.all_reduce(low, dist.ReduceOp.MIN)
+        dist.all_reduce(high, dist.ReduceOp.MAX)
+        return {"steps": told, "loss": loss, "in_step": bool(low == high)}
 
     def thresholds(self, sizes: list[int], rounds: int) -> dict[str, Any]:
         """SlimGC's warm-up on tensors of these sizes: even rounds compressed, odd ones raw; the table and the threshold of all."""
