@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from checks_adapt import CHOSEN, SHORT, same, timed
 from checks_hook import Books
+from checks_refine import LAYERS, decide, flat, mean, refined, step_of
 from rig import (
     RANK,
     SIZE,
@@ -74,6 +75,20 @@ def check_means_are_over_ranks_also_of_unequal_hosts() -> None:
     model, _ = wrapped(warmup=1)
     means = backward(model, gradients(0))
     assert same_everywhere(means) and error_of(means, exact_mean(0)) < 1e-12
+
+
+def check_two_stages() -> None:
+    """What a host's error feedback holds follows, and raw ones make the mean over all ranks exact."""
+    model, hook, optimizer = refined(seconds=0.0)
+    assert isinstance(hook.group, HostGroup)
+    decide(hook, *[(bucket, number, name) for bucket in range(LAYERS) for number, name in enumerate(("4/8", "raw"))])
+    for step in range(3):
+        before = flat(model)
+        step_of(model, optimizer, step)
+        hook.settle()
+        assert float(((before - flat(model)).double() - mean(step)).abs().max()) < 1e-3, step
+        assert same_everywhere([flat(model)])
+    assert hook.refining.calls >= 2 * 2 * LAYERS
 
 
 def check_the_same_bits_every_time() -> None:

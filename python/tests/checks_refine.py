@@ -238,6 +238,38 @@ def check_accumulation_evaluation_and_steps_that_are_left_out() -> None:
     assert same_everywhere([flat(model)])
 
 
+def check_a_scaler() -> str | None:
+    """Refinements are scaled as gradients are, by a GradScaler itself or by a fused optimizer; a step that overflows on one rank is left
+    out on all."""
+    scaler_of = getattr(torch.amp, "GradScaler", None)
+    if scaler_of is None:
+        return "not run: this torch has no GradScaler for the CPU (2.3 or newer has)"
+    for fused in (False, True):
+        model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=1.0, fused=fused), seconds=0.0)
+        decide(hook, *[(bucket, 0, "raw") for bucket in range(LAYERS)])
+        scaler = scaler_of("cpu", init_scale=1024.0, growth_interval=1000)
+        for step in range(4):
+            before = flat(model)
+            optimizer.zero_grad()
+            value = model(inputs(step))
+            if step == 2 and RANK == SIZE - 1:
+                value = value * float("inf")
+            scaler.scale(value).backward()
+            if step == 1:
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+            assert bool(hook.refining.updates._due) == (step != 2 and not fused)
+            hook.settle()
+            moved = (before - flat(model)).double()
+            wanted = mean(step) if step != 2 else torch.zeros_like(moved)
+            assert float((moved - wanted).abs().max()) < 1e-4, (fused, step, (moved - wanted).abs().max())
+            assert same_everywhere([flat(model)])
+        assert scaler.get_scale() == 512.0
+        hook.group.close()
+    return None
+
+
 def check_a_checkpoint_goes_on() -> None:
     model, hook, optimizer = refined(functools.partial(torch.optim.SGD, lr=0.01, momentum=0.9), seconds=0.0)
     decide(hook, (0, 0, "4/8"), (1, 0, "raw"))
