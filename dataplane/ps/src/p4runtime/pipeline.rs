@@ -122,8 +122,8 @@ mod tests {
             change(&mut info);
             verify(config(info, b"")).unwrap_err().message
         };
-        assert!(says(&|info| *info = P4Info::default()).contains("lacks the table jobs"));
-        assert!(says(&|info| info.tables[0].size = 17).contains("the table jobs (42255305) is another"));
+        assert!(says(&|info| *info = P4Info::default()).contains("lacks the table racks"));
+        assert!(says(&|info| info.tables[0].size = 17).contains("the table racks (42170170) is another"));
         assert!(says(&|info| info.actions.truncate(3)).contains("lacks the action"));
         assert!(
             says(&|info| {

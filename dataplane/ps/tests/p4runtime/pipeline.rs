@@ -38,7 +38,7 @@ async fn the_pipeline_is_checked_set_and_read() {
     std::mem::swap(&mut it.info, &mut other);
     let refused = it.set_pipeline(PipelineAction::VerifyAndCommit, b"").await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
-    assert!(refused.message().contains("jobs"), "{refused:?}");
+    assert!(refused.message().contains("racks"), "{refused:?}");
     std::mem::swap(&mut it.info, &mut other);
 
     assert_eq!(code(it.set_pipeline(PipelineAction::VerifyAndSave, b"{}").await), Code::Ok);
