@@ -124,7 +124,7 @@ def check_what_is_left_follows_theory() -> None:
         if factor == 0:
             assert found < 1e-12, found
         else:
-            assert abs(found / theory**factor - 1) < 0.15, (second, found, theory**factor)
+            assert abs(found / theory**factor - 1) < 0.08, (second, found, theory**factor)
         # What is left is exactly what the update lacks.
         error = (before - flat(model)).double() - mean(0)
         assert error.norm() ** 2 / mean(0).norm() ** 2 < 1.5 * max(found, 1e-12) , (second, error.norm())

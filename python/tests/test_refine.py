@@ -124,9 +124,9 @@ def test_a_bucket_that_may_be_needed_at_once_is_not_refined() -> None:
     assert {each.bucket for each in one.deadlines.second} == {0, 1, 3}
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_a_rank_is_killed_while_it_refines(workers: int) -> None:
-    report = run("checks_refine_killed", workers)
-    (check,) = names("checks_refine_killed")
+@pytest.mark.parametrize(("module", "workers"), [("checks_refine_killed", 2), ("checks_refine_killed", 3), ("checks_aqgb_killed", 2)])
+def test_a_rank_is_killed_while_it_refines(module: str, workers: int) -> None:
+    report = run(module, workers)
+    assert len(names(module)) == 1
     said = {rank: text for (_, rank), (_, text) in report.ended.items()}
     assert said == dict.fromkeys(range(workers - 1), ""), (said, report.logs)
