@@ -10,6 +10,8 @@
 //! 4. [`aggregate`] is what a parameter server does with the packed indices of every worker;
 //! 5. [`quantizer::dequantize8`] and [`rht::inverse`] turn the sums into the mean gradient.
 //!
+//! Where sums travel in fewer bits than their lanes have, [`sums`] packs and unpacks them between 4 and 5.
+//!
 //! [`block`] has steps 2, 3 and 5 for one block that fits the first cache, without leaving it.
 //!
 //! The functions in the private `scalar` module define every result; vector kernels reproduce
@@ -38,6 +40,7 @@ pub mod rounding;
 mod scalar;
 pub mod signs;
 pub mod sparsify;
+pub mod sums;
 pub mod table;
 
 pub use error::CodecError;

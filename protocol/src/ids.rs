@@ -127,6 +127,17 @@ impl Lane {
         }
     }
 
+    /// The narrowest lane that holds sums of so many bits, 4 to 16.
+    #[must_use]
+    pub const fn holding(bits: u8) -> Option<Lane> {
+        match bits {
+            4 => Some(Lane::Bits4),
+            5..=8 => Some(Lane::Bits8),
+            9..=16 => Some(Lane::Bits16),
+            _ => None,
+        }
+    }
+
     /// The largest sum that fits.
     #[must_use]
     pub const fn max_sum(self) -> u32 {

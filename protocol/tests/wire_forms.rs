@@ -389,6 +389,24 @@ fn forms_are_those_of_p2() {
         (form.width(), form.lane().bits(), form.coordinates(), form.data_len(), form.result_len())
     });
     assert_eq!(all, expected);
+    // P44: lanes in which sums are added, coordinates, bytes down.
+    let packed = |width, sums| {
+        let form = Form::with_sums(width, sums)?;
+        assert_eq!((form.sums(), form.max_sum(), form.in_racks(Lane::Bits8)), (sums, (1 << sums) - 1, None));
+        assert_eq!(form.to_string(), format!("{width}/{sums}"));
+        Some((form.lane().bits(), form.coordinates(), form.result_len()))
+    };
+    assert_eq!(packed(4, 5), Some((8, 1024, 640)));
+    assert_eq!(packed(4, 7), Some((8, 1024, 896)));
+    assert_eq!(packed(2, 9), Some((16, 512, 576)));
+    assert_eq!(packed(8, 10), Some((16, 512, 640)));
+    for form in Form::ALL {
+        assert_eq!(Form::with_sums(form.width(), form.sums()), Some(form));
+        assert_eq!((form.is_packed(), form.lanes_len()), (false, form.result_len()));
+    }
+    for (width, sums) in [(4, 3), (4, 17), (8, 7), (8, 8), (5, 8)] {
+        assert_eq!(Form::with_sums(width, sums), None);
+    }
     // P34: coordinates, bytes from a worker to its rack, from a rack to its root, and down.
     let in_racks = |width, lane, sums| {
         let (rack, root) = Form::new(width, lane)?.in_racks(sums)?;

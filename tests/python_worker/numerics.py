@@ -143,13 +143,13 @@ def pack(indices, width):
 
 
 def unpack(payload, width):
-    """The indices of DATA's payload, or sums of 4 bits (P2)."""
+    """The indices of DATA's payload (P2), or sums (P44)."""
     bits = np.unpackbits(np.frombuffer(payload, np.uint8)).reshape(-1, width)
     return bits.astype(np.int64) @ (1 << np.arange(width - 1, -1, -1))
 
 
 def sums(payload, lane):
-    """RESULT's payload (P2)."""
+    """RESULT's payload (P2, P44): at any width it is the same."""
     return unpack(payload, lane)
 
 

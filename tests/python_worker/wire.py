@@ -150,7 +150,7 @@ class Table:
 
     def coordinates(self):
         """Of one packet (P2)."""
-        return 512 if self.lane == 16 else 1024
+        return 512 if self.lane > 8 else 1024
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Shares, Table, Tables, Welcome};
-use thc_protocol::{Cookie, JobId, Lane, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
 
@@ -29,7 +29,7 @@ const PS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000);
 pub fn text() -> String {
     let narrow = Plan {
         workers: 2,
-        lane: Lane::Bits8,
+        sums: 8,
         table: LookupTable::solve(4, 30, 1.0 / 32.0).unwrap(),
         job_seed: 0x0123_4567_89AB_CDEF,
         block: 10,
@@ -44,7 +44,7 @@ pub fn text() -> String {
     };
     let wide = Plan {
         workers: 3,
-        lane: Lane::Bits16,
+        sums: 16,
         table: LookupTable::solve(4, 200, 1.0 / 512.0).unwrap(),
         job_seed: u64::MAX,
         block: 20,
@@ -53,20 +53,25 @@ pub fn text() -> String {
             Call { mode: Mode::Raw, key: 0, length: 3, ends: 3, nan: false },
         ],
     };
-    let of = |bits: u8, granularity, lane, workers| Plan {
+    let of = |bits: u8, granularity, sums, workers| Plan {
         workers,
-        lane,
+        sums,
         table: LookupTable::solve(bits, granularity, 0.25).unwrap(),
         job_seed: u64::from(bits),
         block: 10,
         calls: vec![Call { mode: Mode::Compressed, key: 0, length: 1030, ends: 1030, nan: false }],
     };
-    let one = of(1, 5, Lane::Bits4, 3);
-    let two = of(2, 7, Lane::Bits4, 2);
-    let three = of(3, 40, Lane::Bits8, 2);
-    let eight = of(8, 255, Lane::Bits16, 2);
-    let sessions: Vec<Value> =
-        [narrow, wide, one, two, three, eight].iter().map(|plan| Session::begin(plan).run(plan)).collect();
+    let one = of(1, 5, 4, 3);
+    let two = of(2, 7, 4, 2);
+    let three = of(3, 40, 8, 2);
+    let eight = of(8, 255, 16, 2);
+    // Packed (P44).
+    let seven = of(4, 60, 7, 2);
+    let nine = of(8, 255, 9, 2);
+    let sessions: Vec<Value> = [narrow, wide, one, two, three, eight, seven, nine]
+        .iter()
+        .map(|plan| Session::begin(plan).run(plan))
+        .collect();
     // One line for each session and call: short enough to read, long enough to stay small.
     let mut text = String::from("{\"sessions\": [\n");
     for (i, session) in sessions.iter().enumerate() {
@@ -85,7 +90,8 @@ pub fn text() -> String {
 /// One session to record.
 struct Plan {
     workers: u8,
-    lane: Lane,
+    /// Bits of a sum on its way down.
+    sums: u8,
     table: LookupTable,
     job_seed: u64,
     block: u8,
@@ -194,7 +200,7 @@ impl Session {
             tables: Tables::one(Table {
                 id: table,
                 bits: plan.table.bits(),
-                form: Form::new(plan.table.bits(), plan.lane).unwrap(),
+                form: Form::with_sums(plan.table.bits(), plan.sums).unwrap(),
                 granularity: plan.table.granularity(),
                 fraction: plan.table.fraction(),
                 t_p: plan.table.t_p(),

@@ -66,6 +66,33 @@ fn reference(inputs: &[PathBuf]) -> Vec<u8> {
     means.into_iter().next().unwrap()
 }
 
+/// P44: one server, and shares, whose sums come down in fewer bits than they are added in.
+#[test]
+fn packed_sums_change_no_bit_whatever_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), WORKERS, 300_001);
+    let usual = ["--granularity", "30", "--fraction", "1/32"];
+    let of_server = |flags: &[&str]| {
+        let ps = Ps::start(WORKERS, flags);
+        means(&inputs, &["--ps", &ps.addr.to_string()])
+    };
+    let faults = ["--inject-loss", "0.01", "--inject-duplicate", "0.01", "--inject-reorder", "0.01"];
+    let one = of_server(&[&usual[..], &["--lane", "8"]].concat());
+    assert!(one.iter().all(|mean| *mean == one[0]));
+    assert!(of_server(&[&usual[..], &["--lane", "7"], &faults].concat()) == one);
+    // 8-bit indices: sums of 10 bits in lanes of 16.
+    let eight = ["--bits", "8", "--granularity", "255", "--fraction", "1/512"];
+    let wide = of_server(&[&eight[..], &["--lane", "16"]].concat());
+    assert!(of_server(&[&eight[..], &["--lane", "10"], &faults].concat()) == wide);
+    // Beside the workers, with the best table for 6 bits.
+    let best = choose(4, 6, WORKERS.into()).unwrap().table;
+    let best = [best.granularity().to_string(), best.fraction().to_string()];
+    let eight = of_server(&["--granularity", &best[0], "--fraction", &best[1], "--lane", "8"]);
+    let (at, workers) = (list(&places(3)), WORKERS.to_string());
+    let flags = ["--colocated", &at, "--workers", &workers, "--lane", "6", "--inject", "loss=0.01"];
+    assert!(means(&inputs, &flags) == eight);
+}
+
 #[test]
 fn servers_beside_the_workers_change_no_bit_whatever_is_lost() {
     let dir = tempfile::tempdir().unwrap();

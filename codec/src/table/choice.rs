@@ -32,14 +32,12 @@ pub struct Choice {
 /// truncation error, among those whose sums fit: g · `workers` < 2^`lane_bits`, g ≤ 255. A larger g
 /// is not always better: how well the cells divide among the indices matters as much.
 ///
-/// `bits` is 1 to 8 and `lane_bits` 4, 8 or 16. For each g, p is found by a grid over log p, or
+/// `bits` is 1 to 8 and `lane_bits` 4 to 16. For each g, p is found by a grid over log p, or
 /// from the previous g's, and golden section around its best point.
 pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<Choice, CodecError> {
     let min = u32::from(min_granularity(bits)?);
     let largest_sum: u32 = match lane_bits {
-        4 => 0xF,
-        8 => 0xFF,
-        16 => 0xFFFF,
+        4..=16 => (1 << lane_bits) - 1,
         _ => return Err(CodecError::LaneBits { lane_bits }),
     };
     let max = largest_sum.checked_div(workers).ok_or(CodecError::EmptySum)?.min(255);
@@ -173,7 +171,7 @@ mod tests {
     #[test]
     fn impossible_choices_are_errors() {
         assert!(matches!(choose(4, 8, 18), Err(CodecError::LaneTooNarrow { workers: 18, .. })));
-        assert!(matches!(choose(4, 12, 2), Err(CodecError::LaneBits { lane_bits: 12 })));
+        assert!(matches!(choose(4, 17, 2), Err(CodecError::LaneBits { lane_bits: 17 })));
         assert!(matches!(choose(9, 8, 2), Err(CodecError::Bits { bits: 9, .. })));
         assert!(matches!(choose(4, 8, 0), Err(CodecError::EmptySum)));
         assert!(choose(4, 16, u32::MAX).is_err());

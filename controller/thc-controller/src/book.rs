@@ -16,7 +16,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_control_proto::v1;
-use thc_protocol::Lane;
 use thc_protocol::wire::{Form, Table as Told};
 
 /// A member of a session.
@@ -130,7 +129,7 @@ fn usual_form() -> (u8, u8) {
 }
 
 fn written(form: Form) -> (u8, u8) {
-    (form.width(), form.lane().bits())
+    (form.width(), form.sums())
 }
 
 impl Table {
@@ -148,7 +147,7 @@ impl Table {
     #[must_use]
     pub fn form(&self) -> Form {
         let (width, lane) = self.form;
-        Lane::from_bits(lane).and_then(|lane| Form::new(width, lane)).unwrap_or_default()
+        Form::with_sums(width, lane).unwrap_or_default()
     }
 }
 

@@ -260,7 +260,7 @@ impl Spec {
 impl Further {
     fn of(table: &Table) -> Further {
         let &Table { bits, granularity, fraction, form, .. } = table;
-        Further { bits, granularity, fraction, lane: form.lane().bits() }
+        Further { bits, granularity, fraction, lane: form.sums() }
     }
 
     fn options(&self) -> TableOptions {
@@ -313,6 +313,7 @@ fn validated(
     shared: Option<&Shared>,
     rack: Option<&Rack>,
 ) -> Result<JobSetup, thc_ps::ConfigError> {
+    let lanes: Vec<Option<u64>> = options.tables.iter().map(|table| table.lane).collect();
     let mut server = ServerOptions { job: vec![options], ..ServerOptions::default() };
     if let Some(Shared { at, shards }) = shared {
         server.share = Some(format!("0/{}", at.len()));
@@ -331,6 +332,10 @@ fn validated(
     }
     // Every aggregator has the usual form: fewer bits of the first table travel in it as they are.
     let mut tables = setup.welcome.tables.to_vec();
+    // Sums are packed only where that was asked for.
+    for (table, _) in tables.iter_mut().skip(1).zip(&lanes).filter(|(_, lane)| lane.is_none()) {
+        table.form = Form::new(table.form.width(), table.form.lane()).unwrap_or(table.form);
+    }
     tables.iter_mut().take(1).for_each(|first| first.form = Form::USUAL);
     setup.welcome.tables = Tables::new(&tables).unwrap_or(setup.welcome.tables);
     Ok(setup)

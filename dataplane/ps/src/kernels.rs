@@ -1,6 +1,7 @@
 //! The arithmetic of the server's slots.
 
 use thc_codec::packing::widen;
+use thc_codec::sums::pack_sums;
 use thc_codec::{CodecError, aggregate};
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Kernels;
@@ -26,6 +27,12 @@ impl Kernels for Simd {
     #[inline]
     fn raw_add(lanes: &mut [u8], words: &[u8]) {
         let done = aggregate::raw_add(lanes, words);
+        debug_assert!(done.is_ok(), "{done:?}");
+    }
+
+    #[inline]
+    fn pack(form: Form, lanes: &mut [u8]) {
+        let done = pack_sums(form.lane().bits(), form.sums(), lanes);
         debug_assert!(done.is_ok(), "{done:?}");
     }
 
@@ -103,6 +110,19 @@ mod tests {
                     Simd::lookup(form, add, &mut got, &table, &packed);
                     assert_eq!(expected, got, "{form} add {add} round {round}");
                 }
+            }
+            for form in (1..=4)
+                .chain([8])
+                .flat_map(|width| (5..16).filter_map(move |sums| Form::with_sums(width, sums)))
+            {
+                let mut expected = vec![0; form.lanes_len()];
+                random.fill(&mut expected);
+                let mut got = expected.clone();
+                if form.is_packed() {
+                    Scalar::pack(form, &mut expected);
+                    Simd::pack(form, &mut got);
+                }
+                assert_eq!(expected[..form.result_len()], got[..form.result_len()], "{form}");
             }
             let (mut lanes, mut words) = (vec![0; 1024], vec![0; 1024]);
             random.fill(&mut lanes);

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use bytesize::ByteSize;
+use thc_protocol::Policy;
 use thc_protocol::aggregator::Event;
-use thc_protocol::{Lane, Policy};
 
 use crate::config::{JobSetup, ServerConfig};
 use crate::stats::{JobStats, ServerStats, WorkerStats};
@@ -41,18 +41,12 @@ fn describe(job: &JobSetup) -> String {
     if config.quorum < config.workers {
         let _ = write!(text, "quorum {}, ", config.quorum);
     }
-    if first.form.lane() != Lane::Bits8 {
-        let _ = write!(text, "{}-bit lanes, ", first.form.lane().bits());
+    if first.form.sums() != 8 {
+        let _ = write!(text, "{}-bit lanes, ", first.form.sums());
     }
     for (i, table) in welcome.tables[1..].iter().enumerate() {
         let separator = if i == 0 { "or table " } else { "" };
-        let _ = write!(
-            text,
-            "{separator}{} (b={}, {}-bit lanes), ",
-            table.id,
-            table.bits,
-            table.form.lane().bits()
-        );
+        let _ = write!(text, "{separator}{} (b={}, {}-bit lanes), ", table.id, table.bits, table.form.sums());
     }
     match welcome.policy {
         Policy::Reliable => text += "reliable",

@@ -2,7 +2,7 @@
 
 use super::{Level, Lookup, job};
 use crate::wire::Form;
-use crate::{Cookie, JobId, Lane, MAX_WORKERS, Policy, SlotId, TableId, WorkerId};
+use crate::{Cookie, JobId, MAX_WORKERS, Policy, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
 
 /// Where packets of a member come from and go to.
@@ -174,19 +174,19 @@ impl JobConfig {
     /// # Errors
     /// [`ConfigError::LaneOverflow`], [`ConfigError::RackLanes`].
     pub fn check_sum(&self, table: &Lookup) -> Result<(), ConfigError> {
-        let (granularity, lane) = (table.granularity(), table.form.lane());
-        let fits = |workers: u16, lane: Lane| {
+        let (granularity, form) = (table.granularity(), table.form);
+        let fits = |workers: u16, bits: u8| {
             let sum = u32::from(workers) * u32::from(granularity);
-            let (job, bits, max) = (self.job, lane.bits(), lane.max_sum());
+            let (job, max) = (self.job, (1 << bits) - 1);
             let overflow = ConfigError::LaneOverflow { job, workers, granularity, sum, bits, max };
             if sum > max { Err(overflow) } else { Ok(()) }
         };
-        let Some(racks) = self.level.racks() else { return fits(self.workers.into(), lane) };
-        fits(racks.total, lane)?;
+        let Some(racks) = self.level.racks() else { return fits(self.workers.into(), form.sums()) };
+        fits(racks.total, form.sums())?;
         if self.level.lookup(table).is_none() {
             return Err(ConfigError::RackLanes { job: self.job, form: table.form });
         }
-        fits(racks.largest.into(), racks.sums(table))
+        fits(racks.largest.into(), racks.sums(table).bits())
     }
 }
 

@@ -11,6 +11,9 @@ pub trait Kernels {
     fn lookup(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
     /// RAW joins a slot: big-endian i32 words are added, wrapping. Equal lengths.
     fn raw_add(lanes: &mut [u8], words: &[u8]);
+    /// A slot with packed sums is complete (P44): its lanes become what travels, [`Form::result_len`] bytes at the front of them. What
+    /// is behind is of no use then.
+    fn pack(form: Form, lanes: &mut [u8]);
     /// This memory of a slot is about to be used: it may be brought closer to the processor. Changes nothing else.
     fn expect(_memory: &[u8]) {}
 }
@@ -67,6 +70,26 @@ impl Kernels for Scalar {
             let a = i32::from_be_bytes([lane[0], lane[1], lane[2], lane[3]]);
             let b = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
             lane.copy_from_slice(&a.wrapping_add(b).to_be_bytes());
+        }
+    }
+
+    fn pack(form: Form, lanes: &mut [u8]) {
+        let (bits, wide) = (u32::from(form.sums()), usize::from(form.lane() == Lane::Bits16));
+        // Bits that have not made a byte yet. What is written is never ahead of what has been read.
+        let (mut open, mut count, mut to) = (0u32, 0, 0);
+        for i in 0..lanes.len() >> wide {
+            let lane = if wide == 1 {
+                u32::from(u16::from_be_bytes([lanes[2 * i], lanes[2 * i + 1]]))
+            } else {
+                lanes[i].into()
+            };
+            open = open << bits | lane & ((1 << bits) - 1);
+            count += bits;
+            while count >= 8 {
+                count -= 8;
+                lanes[to] = (open >> count) as u8;
+                to += 1;
+            }
         }
     }
 }

@@ -420,7 +420,7 @@ impl Job {
         let (round, slot) = Header::place_of(head);
         let (state, packet) = slots.get_mut::<NORM>(slot).ok_or(DropReason::Slot)?;
         // Of the slot's round other packets have the same length of results (P14).
-        let packet = packet.get_mut(..pass.answer_len).ok_or(DropReason::Length)?;
+        let packet = packet.get_mut(..pass.slot_len).ok_or(DropReason::Length)?;
         let like = pass.like();
         let nudge = like.flags & FLAG_NUDGE != 0;
         // A norm slot has its tag for that.
@@ -457,7 +457,7 @@ impl Job {
                     Header::set_flags(packet, like.flags & FLAG_NUDGE);
                     sink.unicast(port_of(root, ports, slot), packet);
                 } else {
-                    receivers.answer(like.worker, packet, sink);
+                    receivers.answer(like.worker, packet.get(..pass.answer_len).unwrap_or(packet), sink);
                 }
                 counters.resent += 1;
                 return Ok(if known { Event::Duplicate } else { Event::Late });
@@ -500,7 +500,10 @@ impl Job {
                 sink.unicast(port_of(root, ports, slot), packet);
             } else {
                 Header { kind: pass.result, flags: 0, worker: WorkerId::NONE, count, ..answer }.emit(packet);
-                receivers.answer_all(packet, sink);
+                if pass.answer_len < pass.slot_len {
+                    K::pack(pass.table.form, &mut packet[HEADER_LEN..]);
+                }
+                receivers.answer_all(packet.get(..pass.answer_len).unwrap_or(packet), sink);
             }
             counters.results += 1;
         } else if nudge {

@@ -25,7 +25,9 @@ pub(super) struct Pass {
     pub result: Kind,
     /// Of DATA, its table.
     pub table: Lookup,
-    /// Length of its slot's result, header included.
+    /// Length of its slot's header and lanes.
+    pub slot_len: usize,
+    /// Length of its slot's result, header included: less where sums are packed (P44).
     pub answer_len: usize,
 }
 
@@ -50,6 +52,7 @@ impl Pass {
         bit: 0,
         result: Kind::NormResult,
         table: Lookup { form: Form::USUAL, values: [0; 16] },
+        slot_len: 0,
         answer_len: 0,
     };
 
@@ -63,6 +66,8 @@ impl Pass {
         table: Lookup,
     ) -> Pass {
         let head = packet.first_chunk().copied().unwrap_or_default();
+        let answer_len = HEADER_LEN + result.payload_len(table.form);
+        let slot_len = if result == Kind::Result { HEADER_LEN + table.form.lanes_len() } else { answer_len };
         Pass {
             head,
             len: packet.len(),
@@ -71,7 +76,8 @@ impl Pass {
             header: *header,
             bit: header.worker.bit(),
             result,
-            answer_len: HEADER_LEN + result.payload_len(table.form),
+            slot_len,
+            answer_len,
             table,
         }
     }

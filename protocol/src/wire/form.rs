@@ -11,6 +11,8 @@ pub struct Form {
     lane: Lane,
     /// Whether a packet has as many coordinates as one with lanes of 16 bits, although these have 8 (P34).
     short: bool,
+    /// Bits of a lane that do not travel: sums need fewer (P44).
+    spare: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,17 +30,17 @@ enum Width {
 
 impl Form {
     /// 4-bit indices and 8-bit lanes.
-    pub const USUAL: Form = Form { width: Width::Four, lane: Lane::Bits8, short: false };
+    pub const USUAL: Form = Form { width: Width::Four, lane: Lane::Bits8, short: false, spare: 0 };
 
-    /// Every form that a job's table can have, by width and then by lane.
+    /// Every form whose sums travel in the lanes that they are added in, by width and then by lane.
     pub const ALL: [Form; 13] = {
         let widths = [Width::One, Width::Two, Width::Three, Width::Four];
         let lanes = [Lane::Bits4, Lane::Bits8, Lane::Bits16];
         // The last is the only one of its width: 255 fits no narrower lane of two workers.
-        let mut all = [Form { width: Width::Eight, lane: Lane::Bits16, short: false }; 13];
+        let mut all = [Form { width: Width::Eight, lane: Lane::Bits16, short: false, spare: 0 }; 13];
         let mut i = 0;
         while i < 12 {
-            all[i] = Form { width: widths[i / 3], lane: lanes[i % 3], short: false };
+            all[i] = Form { width: widths[i / 3], lane: lanes[i % 3], short: false, spare: 0 };
             i += 1;
         }
         all
@@ -55,7 +57,18 @@ impl Form {
             (8, Lane::Bits16) => Width::Eight,
             _ => return None,
         };
-        Some(Form { width, lane, short: false })
+        Some(Form { width, lane, short: false, spare: 0 })
+    }
+
+    /// The form of indices of `width` bits, and of sums that go down in `sums` bits each, 4 to 16; they are added in the narrowest
+    /// lanes that hold them (P44).
+    #[must_use]
+    pub const fn with_sums(width: u8, sums: u8) -> Option<Form> {
+        let Some(lane) = Lane::holding(sums) else { return None };
+        match Form::new(width, lane) {
+            Some(form) => Some(Form { spare: lane.bits() - sums, ..form }),
+            None => None,
+        }
     }
 
     /// What a table of this form travels as where workers are in racks, whose sums have lanes of `sums` (P34): between workers and
@@ -63,14 +76,17 @@ impl Form {
     /// than the root's, or than an index.
     #[must_use]
     pub const fn in_racks(self, sums: Lane) -> Option<(Form, Form)> {
+        if self.is_packed() {
+            return None;
+        }
         let (up, short) = match (sums, self.lane) {
             (Lane::Bits8, Lane::Bits8) => (Width::Eight, false),
             (Lane::Bits8, Lane::Bits16) if !self.is_identity() => (Width::Eight, true),
             (Lane::Bits16, Lane::Bits16) => (Width::Sixteen, false),
             _ => return None,
         };
-        let below = Form { width: self.width, lane: sums, short };
-        Some((below, Form { width: up, lane: self.lane, short: false }))
+        let below = Form { width: self.width, lane: sums, short, spare: 0 };
+        Some((below, Form { width: up, lane: self.lane, short: false, spare: 0 }))
     }
 
     /// Bits per index.
@@ -80,11 +96,31 @@ impl Form {
         self.width as u8
     }
 
-    /// Width of its sums.
+    /// What its sums are added in.
     #[inline]
     #[must_use]
     pub const fn lane(self) -> Lane {
         self.lane
+    }
+
+    /// Bits per sum downstream.
+    #[inline]
+    #[must_use]
+    pub const fn sums(self) -> u8 {
+        self.lane.bits() - self.spare
+    }
+
+    /// The largest sum that fits these.
+    #[must_use]
+    pub const fn max_sum(self) -> u32 {
+        (1 << self.sums()) - 1
+    }
+
+    /// Whether sums travel in fewer bits than their lanes have (P44).
+    #[inline]
+    #[must_use]
+    pub const fn is_packed(self) -> bool {
+        self.spare != 0
     }
 
     /// Coordinates in one DATA packet and its RESULT.
@@ -108,6 +144,13 @@ impl Form {
     #[inline]
     #[must_use]
     pub const fn result_len(self) -> usize {
+        self.coordinates() * self.sums() as usize / 8
+    }
+
+    /// Bytes of a packet's lanes.
+    #[inline]
+    #[must_use]
+    pub const fn lanes_len(self) -> usize {
         self.coordinates() * self.lane.bits() as usize / 8
     }
 
@@ -121,6 +164,6 @@ impl Form {
 
 impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.width(), self.lane.bits())
+        write!(f, "{}/{}", self.width(), self.sums())
     }
 }

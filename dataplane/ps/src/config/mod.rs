@@ -327,8 +327,11 @@ impl JobOptions {
             fraction: self.fraction,
             lane: self.lane,
         };
-        let tables =
-            first.with(&self.tables, job, all_workers, layout.as_ref().map(|layout| &layout.racks), known)?;
+        let tables = {
+            let racks = layout.as_ref().map(|layout| &layout.racks);
+            // Of shares, links bound what comes down; what is alone may be on a switch's place, or on the loopback.
+            first.with(&self.tables, job, all_workers, racks, shares != Shares::NONE, known)?
+        };
         let config = JobConfig {
             job: JobId(job),
             cookie: Cookie(cookie),

@@ -132,7 +132,8 @@ pub struct JobOptions {
     /// Number of the lookup table on the wire, 1 to 255 [default: from the job's number]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub table: Option<u64>,
-    /// Bits per summed coordinate sent down, 4, 8 or 16; workers × granularity must fit [default: 8, or 16 with bits = 8]
+    /// Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits = 8; of shares
+    /// the fewest, from 5 or 9 on, that workers × granularity fits]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
     /// A further lookup table that workers may choose for a tensor, such as bits=2 or bits=2,lane=4,granularity=5,fraction=1/32,

@@ -68,13 +68,15 @@ impl FromStr for TableOptions {
 pub(super) type Known = BTreeMap<u8, (u16, Lookup)>;
 
 impl TableOptions {
-    /// The job's tables, `self` first. Numbers that are not given follow from the job's and from what others have.
+    /// The job's tables, `self` first. Numbers that are not given follow from the job's and from what others have. `packs`: unless a
+    /// lane is given, sums travel in no more bits than they need.
     pub fn with(
         &self,
         more: &[TableOptions],
         job: u16,
         workers: u16,
         racks: Option<&Racks>,
+        packs: bool,
         known: &mut Known,
     ) -> Result<Vec<Table>, ConfigError> {
         let place = Place::Job(job);
@@ -85,7 +87,10 @@ impl TableOptions {
         }
         let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
         for options in [self].into_iter().chain(more) {
-            let table = options.solve(job, workers, racks)?;
+            let mut table = options.solve(job, workers, racks)?;
+            if packs && options.lane.is_none() {
+                table.form = narrowest(&table, workers);
+            }
             let lookup = Lookup::from(&table);
             let given = options.table.or((tables.is_empty()).then(|| default_table(job)));
             let free = |id: &u64| {
@@ -128,13 +133,14 @@ impl TableOptions {
             1..=4 | 8 => given as u8,
             _ => return Err(value("bits", given, "indices have 1, 2, 3, 4 or 8 bits")),
         };
-        let width = u8::try_from(lane).ok().and_then(Lane::from_bits);
-        let width = width.ok_or_else(|| value("lane", lane, "use 4, 8 or 16"))?;
-        let form = Form::new(bits, width).ok_or_else(|| value("lane", lane, "bits = 8 needs lane = 16"))?;
-        if racks.is_some() && width == Lane::Bits4 {
+        let sums = u8::try_from(lane).ok().filter(|lane| (4..=16).contains(lane));
+        let sums = sums.ok_or_else(|| value("lane", lane, "use 4 to 16"))?;
+        let form = Form::with_sums(bits, sums)
+            .ok_or_else(|| value("lane", lane, "bits = 8 needs lane = 16, or 9 to 15"))?;
+        if racks.is_some() && (form.lane() == Lane::Bits4 || form.is_packed()) {
             return Err(value("lane", lane, "racks need lanes of 8 or 16 bits"));
         }
-        let table = self.lookup(job, workers, racks, bits, width)?;
+        let table = self.lookup(job, workers, racks, bits, form)?;
         Ok(Table {
             id: TableId(0),
             bits,
@@ -152,7 +158,7 @@ impl TableOptions {
         workers: u16,
         racks: Option<&Racks>,
         bits: u8,
-        lane: Lane,
+        form: Form,
     ) -> Result<LookupTable, ConfigError> {
         let place = Place::Job(job);
         let missing = |key| ConfigError::Missing {
@@ -160,28 +166,25 @@ impl TableOptions {
             key,
             mend: "give granularity and fraction, or neither to have both chosen",
         };
-        let wider = match lane {
-            Lane::Bits4 => "lane = 8",
-            Lane::Bits8 | Lane::Bits16 => "lane = 16",
-        };
+        let wider = if form.sums() < 8 { "lane = 8" } else { "lane = 16" };
         let (granularity, Fraction(fraction)) = match (self.granularity, self.fraction) {
             (Some(granularity), Some(fraction)) => (granularity, fraction),
             (Some(_), None) => return Err(missing("fraction")),
             (None, Some(_)) => return Err(missing("granularity")),
             (None, None) => {
                 // Sums of racks in 8 bits, where that leaves a table at all (P34).
-                let narrow = racks.filter(|_| lane == Lane::Bits16).and_then(|racks| {
+                let narrow = racks.filter(|_| form.lane() == Lane::Bits16).and_then(|racks| {
                     let most = u32::from(racks.largest).max((255 * u32::from(workers)).div_ceil(65535));
                     choose(bits, 8, most).ok().filter(|_| bits < 8)
                 });
                 if let Some(choice) = narrow {
                     return Ok(choice.table);
                 }
-                return choose(bits, lane.bits(), u32::from(workers)).map(|choice| choice.table).map_err(
+                return choose(bits, form.sums(), u32::from(workers)).map(|choice| choice.table).map_err(
                     |cause| match cause {
                         CodecError::LaneTooNarrow { .. } => {
                             let mend = format!("use {wider}, fewer bits or fewer workers");
-                            ConfigError::NoGranularity { job, workers, bits, lane: lane.bits(), mend }
+                            ConfigError::NoGranularity { job, workers, bits, lane: form.sums(), mend }
                         }
                         cause => ConfigError::Table { job, cause },
                     },
@@ -191,7 +194,7 @@ impl TableOptions {
         let least = (1u64 << bits) - 1;
         let granularity =
             number(place, "granularity", Some(granularity), 0, least..=u64::from(MAX_GRANULARITY))? as u16;
-        let (sum, max) = (u32::from(granularity) * u32::from(workers), lane.max_sum());
+        let (sum, max) = (u32::from(granularity) * u32::from(workers), form.max_sum());
         if sum > max {
             let fits = u64::from(max) / u64::from(workers);
             let mend = if fits >= least {
@@ -199,11 +202,23 @@ impl TableOptions {
             } else {
                 format!("use {wider}, or fewer bits with a smaller granularity")
             };
-            let bits = lane.bits();
+            let bits = form.sums();
             return Err(ConfigError::LaneOverflow { job, workers, granularity, sum, bits, max, mend });
         }
         LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
     }
+}
+
+/// The form with the fewest bits for sums that leaves the lanes as they are (P44).
+fn narrowest(table: &Table, workers: u16) -> Form {
+    let least = match table.form.lane() {
+        Lane::Bits4 => return table.form,
+        Lane::Bits8 => 5,
+        Lane::Bits16 => 9,
+    };
+    let sum = u32::from(workers) * u32::from(table.granularity);
+    let sums = ((32 - sum.leading_zeros()) as u8).max(least);
+    Form::with_sums(table.form.width(), sums).unwrap_or(table.form)
 }
 
 /// The id of a job's first table if none is given. It follows from the job's number alone, so that it stays the same in a

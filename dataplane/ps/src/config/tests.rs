@@ -349,8 +349,8 @@ fn every_mistake_has_its_message() {
         (job("quorum = 5"), "job 1: quorum is 5: use 1 to 4"),
         (job("bits = 0"), "job 1: bits is 0: indices have 1, 2, 3, 4 or 8 bits"),
         (job("bits = 5"), "job 1: bits is 5: indices have 1, 2, 3, 4 or 8 bits"),
-        (job("lane = 12"), "job 1: lane is 12: use 4, 8 or 16"),
-        (job("lane = 264"), "job 1: lane is 264: use 4, 8 or 16"),
+        (job("lane = 3"), "job 1: lane is 3: use 4 to 16"),
+        (job("lane = 264"), "job 1: lane is 264: use 4 to 16"),
         (job("data_slots = 7"), "job 1: data_slots is 7: use an even number, such as 8"),
         (job("data_slots = 0"), "job 1: data_slots is 0: use 2 to 65536"),
         (job("block = 9"), "job 1: block is 9: use 10 to 20"),
@@ -424,6 +424,23 @@ fn a_broken_table_choice_tells_why() {
     assert!(odd.to_string().starts_with("job 3: no lookup table: "));
 }
 
+/// P44: shares pack to what their tables need, others to what they are told.
+#[test]
+fn shares_pack_their_sums() {
+    let shares = "share = \"0/2\"\nshares = [\"127.0.0.1:7001\", \"127.0.0.1:7002\"]\n";
+    let forms = |head: &str, keys: &str| {
+        let config = check(&format!("{head}{}", job(keys))).unwrap();
+        config.jobs[0].welcome.tables.iter().map(|table| table.form.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let table = "granularity = 30\nfraction = 0.03125\ntables = [{ bits = 8 }, { bits = 2, granularity = 3, fraction = 0.1 }]";
+    assert_eq!(forms(shares, table), "4/7 8/10 2/5");
+    assert_eq!(forms("", table), "4/8 8/16 2/8");
+    assert_eq!(forms(shares, &format!("lane = 8\n{table}")), "4/8 8/10 2/5");
+    assert_eq!(forms("", &format!("lane = 7\n{table}")), "4/7 8/16 2/8");
+    let refused = check(&job("lane = 6\ngranularity = 30\nfraction = 0.1")).unwrap_err();
+    assert!(refused.contains("does not fit lanes of 6 bits, which hold 63"), "{refused}");
+}
+
 #[test]
 fn a_job_may_have_tables_of_every_width() {
     let config = check(&job(
@@ -456,7 +473,7 @@ fn a_job_may_have_tables_of_every_width() {
     for (text, says) in [
         ("tables = [{ bits = 5 }]", "job 1: bits is 5: indices have 1, 2, 3, 4 or 8 bits"),
         ("tables = [{ bits = 8, lane = 8 }]", "job 1: lane is 8: bits = 8 needs lane = 16"),
-        ("tables = [{ bits = 2, lane = 5 }]", "job 1: lane is 5: use 4, 8 or 16"),
+        ("tables = [{ bits = 2, lane = 17 }]", "job 1: lane is 17: use 4 to 16"),
         ("tables = [{ table = 1 }]", "job 1: table is 1: two of its tables have this number"),
         (
             "tables = [{ bits = 3, lane = 4 }]",

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels, Level, Lookup};
 use thc_protocol::wire::{Form, Kind};
-use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 
 use super::program::Program;
 use super::store::{Entry, Store};
@@ -276,7 +276,7 @@ fn config(program: &Program, store: &Store, levels: &Levels, job: u128, row: &En
 #[must_use]
 pub fn lookup(program: &Program, entry: &Entry) -> Option<Lookup> {
     let number = |name| u8::try_from(program.param(entry, name)).ok();
-    let form = Form::new(number("width")?, Lane::from_bits(number("lane")?)?)?;
+    let form = Form::with_sums(number("width")?, number("lane")?)?;
     Some(Lookup { form, values: program.param(entry, "values").to_be_bytes() })
 }
 

@@ -73,7 +73,7 @@ pub fn table_change(
         let wrong = match lookup(program, &row) {
             Some(table) => table.check().err().map(|wrong| wrong.to_string()),
             None => Some(
-                "indices have 1 to 4 bits with lanes of 4, 8 or 16, or 8 bits with lanes of 16".to_owned(),
+                "indices have 1 to 4 bits with lanes of 4 to 16, or 8 bits with lanes of 9 to 16".to_owned(),
             ),
         };
         if let Some(wrong) = wrong {

@@ -9,11 +9,16 @@ use thc_worker::GroupConfig;
 const LINGER: Duration = Duration::from_secs(10);
 
 /// What the share of a worker is to be, checked; `None` if there are fewer shares than its number. `at` is where all
-/// shares are, one by one beside the first workers.
+/// shares are, one by one beside the first workers; `lane` how many bits their sums have, unless the default.
 ///
 /// # Errors
 /// A line that says what is wrong.
-pub fn plan(group: &GroupConfig, at: &[SocketAddrV4], workers: u8) -> Result<Option<ServerConfig>, String> {
+pub fn plan(
+    group: &GroupConfig,
+    at: &[SocketAddrV4],
+    workers: u8,
+    lane: Option<u8>,
+) -> Result<Option<ServerConfig>, String> {
     let share = usize::from(group.worker);
     let options = ServerOptions {
         share: Some(format!("{}/{}", share.min(at.len().saturating_sub(1)), at.len())),
@@ -22,6 +27,7 @@ pub fn plan(group: &GroupConfig, at: &[SocketAddrV4], workers: u8) -> Result<Opt
             job: Some(group.job.into()),
             cookie: Some(u64::from(group.cookie).into()),
             workers: Some(workers.into()),
+            lane: lane.map(Into::into),
             ..JobOptions::default()
         }],
         ..ServerOptions::default()

@@ -157,6 +157,10 @@ struct Keys {
     /// How many workers the job has, with --colocated [default: as many as there are addresses]
     #[arg(long, value_name = "NUMBER", help_heading = "Group")]
     workers: Option<u8>,
+    /// Bits per sum that colocated servers send down, 5 to 8, the same on all: with fewer, fewer bytes and a coarser table
+    /// [default: those that sums of the best table for 8 need]
+    #[arg(long, value_name = "BITS", help_heading = "Group")]
+    lane: Option<u8>,
     /// Authority of the controller's certificate, for thcs://, a PEM file
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
     controller_ca: Option<PathBuf>,
@@ -261,6 +265,7 @@ impl Keys {
             ps,
             colocated,
             workers,
+            lane,
             controller_ca,
             controller_cert,
             controller_key,
@@ -382,9 +387,12 @@ impl Keys {
     /// Where the shares are, of colocated servers; none of another server.
     fn shares(&self) -> Result<Vec<SocketAddrV4>, String> {
         let Some(list) = &self.colocated else {
-            return match self.workers {
-                Some(_) => Err("workers needs colocated: a server knows how many workers a job has".into()),
-                None => Ok(Vec::new()),
+            return match (self.workers, self.lane) {
+                (Some(_), _) => {
+                    Err("workers needs colocated: a server knows how many workers a job has".into())
+                }
+                (None, Some(_)) => Err("lane needs colocated: a server has the lanes of its job".into()),
+                (None, None) => Ok(Vec::new()),
             };
         };
         if self.ps.is_some() {
@@ -411,7 +419,7 @@ impl Keys {
         if group.worker >= workers {
             return Err(format!("worker is {}: the job's workers are 0 to {}", group.worker, workers - 1));
         }
-        colocated::plan(group, &at, workers)
+        colocated::plan(group, &at, workers, self.lane)
     }
 
     /// The controller, if `ps` names one.
@@ -660,6 +668,7 @@ mod tests {
             (&["--coordinates", "9", "--threads", "99999999"], "threads is 99999999"),
             (&["--coordinates", "9", "--ps", ""], "ps = \"\""),
             (&["--coordinates", "9", "--workers", "3"], "workers needs colocated"),
+            (&["--coordinates", "9", "--lane", "7"], "lane needs colocated"),
             (
                 &["--coordinates", "9", "--ps", "127.0.0.1:1", "--colocated", "127.0.0.1:1"],
                 "exclude each other",

@@ -85,7 +85,13 @@ impl AsWhat {
         let found = match self {
             AsWhat::Raw => return Ok(Choice::Raw),
             AsWhat::Table(id) => tables.iter().find(|table| table.id == *id),
-            AsWhat::Form(form) => tables.iter().find(|table| table.form.to_string() == *form),
+            // By its sums as they travel, or as they are added.
+            AsWhat::Form(form) => {
+                let added =
+                    |form: thc_protocol::wire::Form| format!("{}/{}", form.width(), form.lane().bits());
+                let exactly = tables.iter().find(|table| table.form.to_string() == *form);
+                exactly.or_else(|| tables.iter().find(|table| added(table.form) == *form))
+            }
         };
         let named = match self {
             AsWhat::Form(form) => form.clone(),

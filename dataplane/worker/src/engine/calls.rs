@@ -11,6 +11,7 @@ use std::ops::Range;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::partition::{self, MAX_PARTITION, Partition};
+use thc_codec::sums::unpack_sums;
 use thc_protocol::wire::{Choice, Form, RAW_LEN, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, Place};
 
@@ -87,9 +88,9 @@ impl Group {
         self.form.map_or(32, |form| usize::from(form.width()))
     }
 
-    /// Bytes of a packet's results.
-    pub fn result_len(&self) -> usize {
-        self.form.map_or(RAW_LEN, Form::result_len)
+    /// Bytes of a packet's results, sums in lanes.
+    pub fn sums_len(&self) -> usize {
+        self.form.map_or(RAW_LEN, Form::lanes_len)
     }
 }
 
@@ -454,7 +455,7 @@ impl CallEvents<'_, '_> {
         let Some(active) = index.and_then(|index| queue.get_mut(index)) else { return };
         let Some((group, packet)) = active.find(place) else { return };
         let state = &mut active.groups[group];
-        let (all, len) = (state.padded / state.per_packet(), state.result_len());
+        let (all, len) = (state.padded / state.per_packet(), state.sums_len());
         let Sums { bytes, counts } = state.sums.get_or_insert_with(|| shelf.sums(all, len));
         let (Some(bytes), Some(known)) =
             (bytes.get_mut(packet * len..(packet + 1) * len), counts.get_mut(packet))
@@ -462,12 +463,21 @@ impl CallEvents<'_, '_> {
             return;
         };
         *known = count;
-        if count > 0 {
-            bytes.copy_from_slice(sums);
-        } else {
-            bytes.fill(0);
-        }
+        let form = state.form.filter(|form| form.is_packed());
+        let unpacked = match form {
+            _ if count == 0 => {
+                bytes.fill(0);
+                Ok(())
+            }
+            // P44.
+            Some(form) => unpack_sums(form.lane().bits(), form.sums(), sums, bytes),
+            None => {
+                bytes.copy_from_slice(sums);
+                Ok(())
+            }
+        };
         active.note_result(group);
+        self.calls.note(unpacked);
     }
 
     /// One packet of RAW results, or its loss, reaches its place.

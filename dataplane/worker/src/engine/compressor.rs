@@ -102,10 +102,10 @@ impl Coder {
             )));
         }
         let sum = u32::from(workers) * u32::from(granularity);
-        if workers == 0 || sum > form.lane().max_sum() {
+        if workers == 0 || sum > form.max_sum() {
             return Err(unusable(format!(
                 "{workers} workers with granularity {granularity} overflow the {}-bit lanes of table {id}",
-                form.lane().bits()
+                form.sums()
             )));
         }
         if !T_P.contains(&t_p) {
@@ -335,7 +335,7 @@ impl Compressor {
             }
         };
         let estimates = |x: &mut [f32]| {
-            let packets = counts.chunks(1).zip(sums.chunks(form.result_len()));
+            let packets = counts.chunks(1).zip(sums.chunks(form.lanes_len()));
             let mut packets = packets.zip(x.chunks_mut(form.coordinates()));
             packets.try_for_each(|((count, sums), x)| estimate(count, sums, x))
         };

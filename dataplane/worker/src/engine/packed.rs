@@ -97,7 +97,7 @@ impl PackedLayout {
         let pieces = active.groups.iter().map(|group| {
             let packets = group.padded / group.per_packet();
             let (parts, indices) = (group.parts.clone(), group.padded * group.width() / 8);
-            Piece { parts, indices, sums: packets * group.result_len(), packets }
+            Piece { parts, indices, sums: packets * group.sums_len(), packets }
         });
         PackedLayout { parts: parts.collect(), pieces: pieces.collect() }
     }

@@ -134,7 +134,7 @@ impl Work<'_> {
                         _ if at.norm == 0 => x.fill(0.0),
                         Some(Sums { bytes, counts }) => {
                             let Some(form) = compressor.form(at.choice) else { continue };
-                            let (place, len) = (at.padded(), form.result_len());
+                            let (place, len) = (at.padded(), form.lanes_len());
                             let packets = place.start / form.coordinates()..place.end / form.coordinates();
                             let bytes = &bytes[packets.start * len..packets.end * len];
                             compressor.finish((call, at), &counts[packets], bytes, next, work, x)?;

@@ -20,7 +20,7 @@ const WORKERS: u8 = 3;
 
 /// A table of so many bits in this form.
 fn table(id: u8, bits: u8, form: Form) -> Table {
-    let most = form.lane().max_sum() / u32::from(WORKERS);
+    let most = form.max_sum() / u32::from(WORKERS);
     let granularity = (2 * ((1 << bits) - 1)).min(most).min(255) as u16;
     // Two values must lie close, or what a worker feeds back grows from call to call.
     let fraction = if bits == 1 { 0.5 } else { 1.0 / f64::from(8 << bits.min(5)) };
@@ -31,11 +31,14 @@ fn table(id: u8, bits: u8, form: Form) -> Table {
 
 /// Every form that sums of three workers fit, each with as many bits as it carries, and one with fewer.
 fn tables() -> Vec<Table> {
-    let fits = |form: &Form| u32::from(WORKERS) * ((1 << form.width()) - 1) <= form.lane().max_sum();
-    let forms = Form::ALL.into_iter().filter(fits);
+    let fits = |form: &Form| u32::from(WORKERS) * ((1 << form.width()) - 1) <= form.max_sum();
+    // And some whose sums are packed (P44).
+    let packed =
+        [(4, 6), (3, 5), (8, 10)].into_iter().filter_map(|(width, sums)| Form::with_sums(width, sums));
+    let forms = Form::ALL.into_iter().chain(packed).filter(fits);
     let mut all: Vec<Table> = (10..).zip(forms).map(|(id, form)| table(id, form.width(), form)).collect();
     all.push(table(99, 3, Form::USUAL));
-    assert_eq!(all.len(), 12);
+    assert_eq!(all.len(), 15);
     all
 }
 
@@ -201,13 +204,12 @@ fn every_width_and_lane_gives_the_mean_of_the_definitions_in_packets_of_its_leng
 fn a_table_gives_the_same_mean_in_every_form() {
     for of_bits in 1..=4 {
         let mut means: Vec<Vec<u32>> = Vec::new();
-        for form in Form::ALL.into_iter().filter(|form| (of_bits..=4).contains(&form.width())) {
-            let narrow = u32::from(WORKERS) * ((1 << of_bits) - 1) <= form.lane().max_sum();
-            if !narrow {
-                continue;
-            }
-            let least = Form::new(of_bits, Lane::Bits4).filter(|_| of_bits <= 2).unwrap_or(Form::USUAL);
-            let same = Table { form, ..table(5, of_bits, least) };
+        let least = Form::new(of_bits, Lane::Bits4).filter(|_| of_bits <= 2).unwrap_or(Form::USUAL);
+        let table = table(5, of_bits, least);
+        let all =
+            (of_bits..=4).flat_map(|width| (4..=16).filter_map(move |sums| Form::with_sums(width, sums)));
+        for form in all.filter(|form| u32::from(WORKERS) * u32::from(table.granularity) <= form.max_sum()) {
+            let same = Table { form, ..table };
             let mut world = World::new(job(&[same], Policy::Reliable), quiet());
             let mut data = gradients(WORKERS.into(), 9000, 3);
             let plan = spans(&[9000], &[Choice::Table(TableId(5))]);
