@@ -25,6 +25,8 @@ fn check(lane_bits: u8, bits: u8, lanes: usize) -> Result<(), CodecError> {
 ///
 /// # Errors
 /// [`CodecError::Bits`] if `bits` is not below the lane's, and not 5 to 7 or 9 to 15; or a wrong length.
+// Compiled here, and optimised as this crate is.
+#[inline(never)]
 pub fn pack_sums(lane_bits: u8, bits: u8, lanes: &mut [u8]) -> Result<(), CodecError> {
     check(lane_bits, bits, lanes.len())?;
     match bits {
@@ -46,6 +48,7 @@ pub fn pack_sums(lane_bits: u8, bits: u8, lanes: &mut [u8]) -> Result<(), CodecE
 ///
 /// # Errors
 /// As there.
+#[inline(never)]
 pub fn unpack_sums(lane_bits: u8, bits: u8, packed: &[u8], lanes: &mut [u8]) -> Result<(), CodecError> {
     check(lane_bits, bits, lanes.len())?;
     CodecError::check_len(
