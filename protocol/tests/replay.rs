@@ -9,8 +9,9 @@ use thc_protocol::aggregator::{
 };
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
-    Ask, Choice, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave, MAX_PACKET, Mismatch,
-    Norm, Nudge, Pending, RefuseReason, Refused, Shares, Straggler, Table, Tables, VERSION, Welcome,
+    Ask, Boundary, Choice, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave, MAX_PACKET,
+    Mismatch, Norm, Nudge, Pending, Position, RefuseReason, Refused, Shares, Stand, Straggler, Table, Tables,
+    VERSION, Welcome, What,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
@@ -95,6 +96,16 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         Kind::Welcome | Kind::Description => {
             let credit = u32::from(rng.below(4) == 0);
             Welcome { credit, ..welcome(rng.below(6)) }.to_bytes().to_vec()
+        }
+        Kind::Position => {
+            let stand = [Stand::Running, Stand::Holding, Stand::Stopped][rng.below(3) as usize];
+            let (finished, begun) = (rng.below(3) as u32, rng.below(3) as u32);
+            Position { nonce: rng.below(6), finished, begun, stand }.to_bytes().to_vec()
+        }
+        Kind::Boundary => {
+            let what = [What::GoOn, What::Hold, What::Finish, What::Ask, What::Stop][rng.below(5) as usize];
+            let because_of = WorkerId(rng.below(4) as u8);
+            Boundary { what, because_of, calls: rng.below(3) as u32 }.to_bytes().to_vec()
         }
         Kind::Ask => Ask { nonce: rng.below(6) }.to_bytes().to_vec(),
         Kind::Pending => Pending { joined: rng.below(8) }.to_bytes().to_vec(),
@@ -448,6 +459,7 @@ fn registry() {
         config: JobConfig { cookie: CONFIGURED, ..config(WORKERS) },
         welcome: welcome(0),
         root: None,
+        sizes: None,
     }]);
     let mut now = Duration::ZERO;
     let (mut installed, mut sessions, mut longest) = (false, 0, 0);
@@ -476,6 +488,7 @@ fn registry() {
                     installed = true;
                     sessions += 1;
                 }
+                Action::Tell(..) => panic!("nobody comes or goes"),
                 Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
                 Action::Remove(job) => {
                     assert!(installed && *job == JOB);

@@ -349,12 +349,14 @@ fn payload_lengths_are_those_of_p2() {
         (Nudge, 12, 12),
         (Join, 32, 32),
         (Leave, 8, 8),
+        (Position, 20, 20),
         (Welcome, 128, 128),
         (Pending, 8, 8),
         (Refused, 4, 4),
         (Bye, 0, 0),
         (Description, 128, 128),
         (Ask, 8, 8),
+        (Boundary, 8, 8),
     ];
     assert_eq!(expected.map(|(kind, ..)| kind), Kind::ALL);
     for (kind, narrow, wide) in expected {

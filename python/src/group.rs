@@ -132,7 +132,7 @@ impl Group {
     #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None,
                         min_rto=None, seed=None, threads=None, recv_buffer=None, send_buffer=None, inject=None,
                         inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None, io=None,
-                        dpdk=None))]
+                        dpdk=None, world=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -155,6 +155,7 @@ impl Group {
         controller_key: Option<PathBuf>,
         io: Option<&str>,
         dpdk: Option<&str>,
+        world: Option<u8>,
     ) -> PyResult<Self> {
         let defaults = GroupConfig::default();
         let time = |key: &str, time: Option<Time>, default: Duration| {
@@ -172,6 +173,7 @@ impl Group {
                 controller,
                 job: job.unwrap_or(defaults.job),
                 worker: worker.unwrap_or(defaults.worker),
+                workers: world.unwrap_or(defaults.workers),
                 cookie: cookie.map_or(Ok(defaults.cookie), |cookie| cookie.cookie())?,
                 bind,
                 join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
@@ -202,10 +204,22 @@ impl Group {
         })
     }
 
-    /// How many workers the job has.
+    /// How many workers the session has; of a group that is closed, how many there were at first.
     #[getter]
-    fn workers(&self) -> u16 {
-        self.workers
+    fn workers(&self, py: Python<'_>) -> u16 {
+        self.with(py, |group| Ok(group.parameters()?.all_workers())).unwrap_or(self.workers)
+    }
+
+    /// Epoch, workers, and this worker's number.
+    fn membership(&self, py: Python<'_>) -> PyResult<(u16, u8, u8)> {
+        let found = self.with(py, thc_worker::Group::membership)?;
+        Ok((found.epoch, found.workers, found.number))
+    }
+
+    /// A place at which others may join; the membership if it has changed.
+    fn boundary(&self, py: Python<'_>) -> PyResult<Option<(u16, u8, u8)>> {
+        let found = self.with(py, thc_worker::Group::boundary)?;
+        Ok(found.map(|found| (found.epoch, found.workers, found.number)))
     }
 
     /// Replaces the array, which must be contiguous, by the mean over all workers.

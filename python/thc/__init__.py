@@ -7,7 +7,7 @@
 from thc.asynchronous import Asynchronous, ModelServer, Pulled, Pushed
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
-from thc.group import Group, Handle, Plan
+from thc.group import Group, Handle, Membership, Plan
 from thc.metrics import Metrics, serve_metrics
 from thc.row import Row, Training
 from thc.server import Server
@@ -18,6 +18,7 @@ __all__ = [
     "Group",
     "Handle",
     "Job",
+    "Membership",
     "Metrics",
     "ModelServer",
     "Plan",

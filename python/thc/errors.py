@@ -18,6 +18,7 @@ __all__ = [
     "JoinRefusedError",
     "JoinSilentError",
     "LeftBehindError",
+    "MembersChangedError",
     "MismatchError",
     "MissingError",
     "ModelEmptyError",
@@ -31,6 +32,7 @@ __all__ = [
     "PanickedError",
     "PlanError",
     "ReformingError",
+    "ReplicasError",
     "ServerError",
     "SessionError",
     "SilentError",
@@ -50,6 +52,24 @@ class ConfigError(ThcError, ValueError):
 
 class ClosedError(ThcError):
     """The group or server has been closed, or was made before a fork."""
+
+
+class MembersChangedError(ThcError):
+    """Workers have come or gone while a call was under way whose indices somebody else computes, such as a GPU: begin it again."""
+
+
+class ReplicasError(ThcError):
+    """Ranks that should have the same parameters do not. ``ranks`` differ from the most, in the parameters ``names``."""
+
+    def __init__(self, ranks: list[int], names: list[str], when: str = "") -> None:
+        self.ranks = ranks
+        self.names = names
+        which = f"rank {ranks[0]} differ" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} differ"
+        where = f" in {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else ""
+        super().__init__(
+            f"the parameters of {which} from those of the others{where}{when}: "
+            "load one checkpoint on all ranks, or call thc.torch.sync_parameters"
+        )
 
 
 class ServerError(ThcError):

@@ -9,7 +9,7 @@ import os
 import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from thc.row import Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
 
-__all__ = ["Group", "Handle", "Plan"]
+__all__ = ["Group", "Handle", "Membership", "Plan"]
 
 Plan = Sequence[tuple[int, int | str]]
 """Spans of an array, each with its length and the id of one of the job's tables, or ``"raw"``."""
@@ -72,6 +72,17 @@ def _spans(plan: Plan) -> list[tuple[int, int | None]]:
     return spans
 
 
+class Membership(NamedTuple):
+    """Who takes part in a session."""
+
+    epoch: int
+    """Sessions of the job so far, modulo 2^16; the same on all members."""
+    workers: int
+    """How many workers take part."""
+    worker: int
+    """This worker's number among them, from 0 without gaps."""
+
+
 class Handle:
     """An all-reduce under way, from :meth:`Group.allreduce_async`."""
 
@@ -112,6 +123,8 @@ class Group:
     - ``seed``: of this worker's rounding; by default from the job's seed, so that runs repeat bit for bit.
     - ``inject``, ``inject_seed``: faults for tests, like ``"loss=0.01"``.
     - ``controller_ca``, ``controller_cert``, ``controller_key``: PEM files for a controller's ``thcs://``.
+    - ``world``: in a job whose members come and go, how many workers the session must have: it begins as soon as so many are there who
+      all say that. Without it workers join whatever session there is, at its next :meth:`boundary`.
     - ``io="dpdk"``: past the kernel, if the package was built with DPDK; ``dpdk`` then holds the keys of the ``[dpdk]``
       section, like ``{"devices": ["net_af_packet0,iface=eth1"], "address": "10.0.0.2/24"}``.
 
@@ -140,6 +153,7 @@ class Group:
         controller_key: str | os.PathLike[str] | None = None,
         io: str | None = None,
         dpdk: Mapping[str, Any] | None = None,
+        world: int | None = None,
     ) -> None:
         self._server: Server | None = None
         self._pid = os.getpid()
@@ -155,6 +169,8 @@ class Group:
                 raise ConfigError("cookie is missing: give the job's cookie, or set THC_COOKIE")
         if job is not None and not 0 <= job < 1 << 16:
             raise ConfigError(f"job is {job}: jobs have the numbers 0 to 65535")
+        if world is not None and not 0 <= world <= 64:
+            raise ConfigError(f"world is {world}: a session has 1 to 64 workers, or 0 for any")
         if worker is not None and not 0 <= worker < 64:
             raise ConfigError(f"worker is {worker}: workers have the numbers 0 to 63")
         self._native = _native.Group(
@@ -178,6 +194,7 @@ class Group:
             io=io,
             # A key that is not given is null in what a file was read to.
             dpdk=None if dpdk is None else json.dumps({k: v for k, v in dpdk.items() if v is not None}),
+            world=world,
         )
         self.ps = ps
         told = self._native.parameters()
@@ -211,6 +228,9 @@ class Group:
         if "ps" not in keys:
             raise ConfigError("THC_PS is not set: set it to the parameter server's host:port")
         environment.fill_worker(keys)
+        size = environment.world_size()
+        if size is not None and size <= 64:
+            keys.setdefault("world", size)
         group = cls(**keys)
         wanted = None if "worker" in options else environment.world_size()
         if wanted is not None and wanted != group.workers:
@@ -340,6 +360,25 @@ class Group:
         """Totals since the group was joined."""
         device, why = self.compresses_on
         return Stats(**self._native.stats(), device=device, why=why, **self.training.totals())
+
+    @property
+    def membership(self) -> Membership:
+        """Who takes part in the session now: in a job whose members come and go, it changes between calls."""
+        return Membership(*self._native.membership())
+
+    def boundary(self) -> Membership | None:
+        """A place between calls at which workers that wait may join; all members must call it at the same places of their programs.
+
+        It costs nothing while nobody waits. Returns the membership if it has changed since the last time, else nothing: then a worker may
+        be new that needs what the others know, such as the parameters, before gradients are averaged again. A worker that is gone needs
+        no boundary: a call under way is done again by those who are left, and this tells of it later.
+        """
+        found = self._native.boundary()
+        if found is None:
+            return None
+        changed = Membership(*found)
+        self.worker, self.workers = changed.worker, changed.workers
+        return changed
 
     def rejoin(self) -> None:
         """Joins anew after the session has ended, as all workers must. Error feedback and totals stay."""

@@ -139,6 +139,8 @@ class Worker:
             raise SessionError("the session has ended: all workers must join anew")
         if welcome.features:
             raise SessionError("this worker knows no features")
+        if welcome.min_workers != welcome.max_workers:
+            raise SessionError("this worker knows sessions of one size (P42)")
         if welcome.shares:
             raise SessionError("this worker knows one server, not shares")
         if self.welcome and welcome.fingerprint != self.welcome.fingerprint:

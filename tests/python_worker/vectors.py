@@ -48,6 +48,10 @@ def check_forms(vectors):
             join = packet["join"]
             rest = number(join["fingerprint"]), number(join["definitions"])
             assert wire.join_payload(number(join["nonce"]), join["session"], *rest) == payload
+        if "position" in packet:
+            assert wire.parse_position(payload) == tuple(map(number, packet["position"].values()))
+        if "boundary" in packet:
+            assert wire.parse_boundary(payload) == tuple(map(number, packet["boundary"].values()))
         if "ask" in packet:
             assert wire.parse_ask(payload) == number(packet["ask"]["nonce"])
         if "leave" in packet:

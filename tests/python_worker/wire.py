@@ -9,9 +9,9 @@ NORM_PAYLOAD = struct.Struct(">IIIHBBI")
 
 NORM, DATA, RAW = 0x01, 0x02, 0x03
 NORM_RESULT, RESULT, RAW_RESULT, STRAGGLER, MISMATCH, NUDGE = 0x11, 0x12, 0x13, 0x14, 0x15, 0x16
-JOIN, LEAVE = 0x21, 0x22
+JOIN, LEAVE, POSITION = 0x21, 0x22, 0x23
 WELCOME, PENDING, REFUSED, BYE = 0x31, 0x32, 0x33, 0x34
-DESCRIPTION, ASK = 0x35, 0x36
+DESCRIPTION, ASK, BOUNDARY = 0x35, 0x36, 0x37
 CONTROL = 0x20  # the bit of a kind that the control plane answers
 FLAG_NUDGE = 1
 IN_USE, REFORMING = 4, 5  # reasons of REFUSED (P24)
@@ -234,6 +234,16 @@ def join_payload(nonce, session, fingerprint=0, definitions=0):
 def parse_ask(payload):
     """The nonce of the incarnation asked (P24)."""
     return int.from_bytes(payload, "big")
+
+
+def parse_position(payload):
+    """Nonce, calls finished, calls begun, what it does (P43)."""
+    return struct.unpack(">QIIB3x", payload)
+
+
+def parse_boundary(payload):
+    """What to do, the worker it is about, calls (P43)."""
+    return struct.unpack(">BB2xI", payload)
 
 
 def leave_payload(nonce):

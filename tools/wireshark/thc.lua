@@ -20,12 +20,14 @@ local kinds = {
     [0x16] = { name = "NUDGE", lengths = { 12 } },
     [0x21] = { name = "JOIN", up = true, lengths = { 32 } },
     [0x22] = { name = "LEAVE", up = true, lengths = { 8 } },
+    [0x23] = { name = "POSITION", up = true, lengths = { 20 } },
     [0x31] = { name = "WELCOME", lengths = { 128 }, lists = true },
     [0x32] = { name = "PENDING", lengths = { 8 } },
     [0x33] = { name = "REFUSED", lengths = { 4 } },
     [0x34] = { name = "BYE", lengths = { 0 } },
     [0x35] = { name = "DESCRIPTION", lengths = { 128 }, lists = true },
     [0x36] = { name = "ASK", lengths = { 8 } },
+    [0x37] = { name = "BOUNDARY", lengths = { 8 } },
 }
 
 local kind_names = {}
@@ -44,7 +46,10 @@ local reasons = {
     [6] = "computes other numbers",
     [7] = "not the first share",
     [8] = "the root does not let the rack in",
+    [9] = "no sessions of so many workers",
 }
+local stands = { [0] = "runs", [1] = "holds", [2] = "has stopped" }
+local whats = { [0] = "go on", [1] = "hold", [2] = "finish", [3] = "say how far you are", [4] = "stop" }
 
 local f = {
     -- P1
@@ -125,6 +130,13 @@ local f = {
     welcome_all_quorum = ProtoField.uint16("thc.welcome.all_quorum", "Quorum of all racks"),
     welcome_first = ProtoField.uint16("thc.welcome.first", "Rank of the rack's worker 0"),
     welcome_layout = ProtoField.uint64("thc.welcome.layout", "Digest of the racks' sizes", base.HEX),
+    position_nonce = ProtoField.uint64("thc.position.nonce", "Nonce", base.HEX),
+    position_finished = ProtoField.uint32("thc.position.finished", "Calls finished"),
+    position_begun = ProtoField.uint32("thc.position.begun", "Calls begun"),
+    position_stand = ProtoField.uint8("thc.position.stand", "It", base.DEC, stands),
+    boundary_what = ProtoField.uint8("thc.boundary.what", "What to do", base.DEC, whats),
+    boundary_worker = ProtoField.uint8("thc.boundary.worker", "Because of worker"),
+    boundary_calls = ProtoField.uint32("thc.boundary.calls", "Calls"),
     ask_nonce = ProtoField.uint64("thc.ask.nonce", "Nonce asked for", base.HEX),
     -- What several packets together say; in brackets in the display.
     seq = ProtoField.uint64("thc.seq", "Sequence number", base.DEC, nil, nil, "round x slots + slot (P8), once WELCOME was seen"),
@@ -338,6 +350,20 @@ local payloads = {
     end,
     [0x34] = function() end,
     [0x35] = welcome,
+    [0x23] = function(tvb, tree)
+        tree:add(f.position_nonce, tvb(0, 8))
+        tree:add(f.position_finished, tvb(8, 4))
+        tree:add(f.position_begun, tvb(12, 4))
+        tree:add(f.position_stand, tvb(16, 1))
+        return string.format("%s, %d calls finished, %d begun", stands[tvb(16, 1):uint()] or "?", tvb(8, 4):uint(),
+            tvb(12, 4):uint())
+    end,
+    [0x37] = function(tvb, tree)
+        tree:add(f.boundary_what, tvb(0, 1))
+        tree:add(f.boundary_worker, tvb(1, 1))
+        tree:add(f.boundary_calls, tvb(4, 4))
+        return string.format("%s, %d calls", whats[tvb(0, 1):uint()] or "?", tvb(4, 4):uint())
+    end,
     [0x36] = function(tvb, tree)
         tree:add(f.ask_nonce, tvb(0, 8))
     end,

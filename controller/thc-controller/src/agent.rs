@@ -16,7 +16,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
-use thc_protocol::session::{Action, Registry, SessionMember, StaticJob};
+use thc_protocol::session::{Action, Happening, Registry, SessionMember, StaticJob};
 use thc_protocol::wire::{Table, Tables};
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 use thc_transport::frame::Datagram;
@@ -185,7 +185,9 @@ impl Agent {
                     let _ = answer.send(result);
                 }
                 _ = ticks.tick(), if primary => {
-                    let due = self.registry.poll(self.started.elapsed());
+                    let heard = &self.heard;
+                    let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
+                    let due = self.registry.poll(self.started.elapsed(), alive, thc_ps::cookie::random);
                     self.answer(&mut target, due).await?;
                     self.listen(&mut target).await?;
                 }
@@ -326,7 +328,12 @@ impl Agent {
             if let Some(rack) = rack {
                 self.macs.insert(rack.root, rack.mac);
             }
-            let job_here = StaticJob { config: setup.config, welcome: setup.welcome, root: setup.root };
+            let job_here = StaticJob {
+                config: setup.config,
+                welcome: setup.welcome,
+                root: setup.root,
+                sizes: setup.sizes,
+            };
             match servers.first() {
                 Some(first) if *first != self.config.name => self.registry.insert_share(job_here),
                 _ => self.registry.insert(job_here),
@@ -397,7 +404,7 @@ impl Agent {
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
         let mut actions = self.registry.handle(now, from, datagram.payload, alive, thc_ps::cookie::random);
-        actions.extend(self.registry.poll(now));
+        actions.extend(self.registry.poll(now, alive, thc_ps::cookie::random));
         self.answer(target, actions).await?;
         self.show_joined();
         Ok(())
@@ -419,6 +426,14 @@ impl Agent {
                 Action::RootRefuses(job, reason) => {
                     let name = self.known.get(&job).map_or("", |known| &known.name);
                     tracing::warn!("job {name}: its root does not let the rack in: {reason}");
+                }
+                Action::Tell(job, worker, happened) => {
+                    let name = self.known.get(&job).map_or("", |known| known.name.as_str());
+                    match happened {
+                        Happening::Gone => tracing::warn!("job {name}: worker {worker} is gone"),
+                        Happening::Left => tracing::info!("job {name}: worker {worker} has left"),
+                        Happening::Came => tracing::info!("job {name}: worker {worker} is let in"),
+                    }
                 }
                 Action::Install(config, members) => {
                     let before = self.counted_before(target, &config, &members).await?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use thc_protocol::session::{Action, Registry};
+use thc_protocol::session::{Action, Happening, Registry};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, RefuseReason, Refused};
 use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 use thc_transport::Peer;
@@ -250,12 +250,22 @@ impl Control {
         }
     }
 
-    /// What is due to the root, if this server is a rack.
+    /// What is due to the root, if this server is a rack, and to members that come and go.
     fn poll(&mut self, now: Duration) {
-        for action in self.registry.poll(now) {
+        let (watch, liveness) = (&self.watch, &self.shared.liveness);
+        let alive = |job, worker| watch.ago(liveness, job, worker, now);
+        for action in self.registry.poll(now, alive, cookie::random) {
             match action {
                 Action::Send(to, bytes) => self.send(now, None, to, bytes),
                 action => drop(self.change(now, action, None)),
+            }
+        }
+        for (&job, view) in &mut self.views {
+            if let Some((joined, running)) = self.registry.status(job)
+                && (view.joined, view.running) != (joined, running)
+            {
+                (view.joined, view.running) = (joined, running);
+                self.shared.show(job, *view);
             }
         }
     }
@@ -315,6 +325,16 @@ impl Control {
             Action::RootRefuses(job, reason) => {
                 if self.lines.allow(now) {
                     tracing::error!("job {job}: the root does not let this rack in: {reason}");
+                }
+                true
+            }
+            Action::Tell(job, worker, happened) => {
+                if self.lines.allow(now) {
+                    match happened {
+                        Happening::Gone => tracing::warn!("job {job}: worker {worker} is gone"),
+                        Happening::Left => tracing::info!("job {job}: worker {worker} has left"),
+                        Happening::Came => tracing::info!("job {job}: worker {worker} is let in"),
+                    }
                 }
                 true
             }

@@ -16,6 +16,9 @@ pub struct GroupConfig {
     pub job: u16,
     /// This worker's number, 0 to n − 1. Default 0.
     pub worker: u8,
+    /// How many workers the session must have, where the job's members come and go: it begins as soon as so many are there who all
+    /// say that, in place of any that runs without them. Default 0: as many as come.
+    pub workers: u8,
     /// The job's cookie, as the parameter server has it. Default 0.
     pub cookie: u32,
     /// What carries the packets. Default: kernel UDP sockets.
@@ -50,6 +53,7 @@ impl Default for GroupConfig {
             ps: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9000),
             job: 1,
             worker: 0,
+            workers: 0,
             cookie: 0,
             io: Backend::Udp,
             bind: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),

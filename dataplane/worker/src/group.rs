@@ -2,7 +2,7 @@
 
 use crate::controller::Reporter;
 use crate::driver::{Driver, IDLE};
-use crate::engine::{Engine, EngineConfig, NAP};
+use crate::engine::{Borrowed, Engine, EngineConfig, Membership, NAP};
 use crate::random::random;
 use crate::{AnyIo, CallOptions, GroupConfig, Packed, PackedCall, PackedLayout, Span, Stats, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
@@ -197,6 +197,41 @@ impl Group {
         self.config.job
     }
 
+    /// Who takes part in the session: in a job whose members come and go, this changes from all-reduce to all-reduce.
+    ///
+    /// # Errors
+    /// [`WorkerError::Panicked`].
+    pub fn membership(&self) -> Result<Membership, WorkerError> {
+        self.driver.with(|engine| Ok(engine.membership()))
+    }
+
+    /// A place in the program, between all-reduces, at which workers that wait may join; all members must call it at the same places.
+    /// It costs nothing while nobody waits. Who takes part, if that has changed since this was last called: then a worker may be
+    /// new that needs what the others know, such as the parameters, before the next all-reduce of gradients; they are `number` 0's to
+    /// give if that was a member before. A worker that is gone needs no boundary: the all-reduce under way is done
+    /// by those who are left, from the beginning, and this tells of it later.
+    ///
+    /// # Errors
+    /// [`WorkerError::Session`] if the session is over; the group must [`Self::rejoin`].
+    pub fn boundary(&self) -> Result<Option<Membership>, WorkerError> {
+        loop {
+            let waits = self.driver.with(|engine| {
+                if let Some(error) = engine.failure() {
+                    return Err(error.clone());
+                }
+                if !engine.stop_at_boundary() {
+                    return Ok(None);
+                }
+                engine.step(&mut Borrowed::none());
+                engine.wait(NAP);
+                Ok(Some(()))
+            })?;
+            if waits.is_none() {
+                return self.driver.with(|engine| Ok(engine.take_change()));
+            }
+        }
+    }
+
     /// Totals since the group was joined.
     ///
     /// # Errors
@@ -302,7 +337,8 @@ fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome,
     let started = io.now();
     let fresh = |now| {
         let (job, worker, cookie) = (JobId(config.job), WorkerId(config.worker), Cookie(config.cookie));
-        Joiners::new(Joiner::new(job, worker, cookie, random(), definitions::digest(), now))
+        let joiner = Joiner::new(job, worker, cookie, random(), definitions::digest(), now);
+        Joiners::new(joiner.wanting(config.workers))
     };
     let mut joiners = fresh(started);
     let mut buffer = [0; 64];

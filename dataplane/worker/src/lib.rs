@@ -29,8 +29,8 @@ mod stats;
 pub use config::GroupConfig;
 pub use controller::{Controller, ControllerUrl};
 pub use engine::{
-    Borrowed, Engine, EngineConfig, Estimate, Finished, Loan, Numbers, Packed, PackedCall, PackedLayout,
-    PackedPart, Piece,
+    Borrowed, Engine, EngineConfig, Estimate, Finished, Loan, Membership, Numbers, Packed, PackedCall,
+    PackedLayout, PackedPart, Piece,
 };
 pub use error::WorkerError;
 pub use group::{Group, Handle};

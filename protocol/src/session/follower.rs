@@ -53,7 +53,8 @@ impl JobState {
             return refuse(RefuseReason::WorkerInUse);
         }
         self.claims[place] = Some(Present::arrived(now, from, join));
-        if !self.claims.iter().all(|claim| claim.as_ref().is_some_and(same)) {
+        let workers = if self.job.sizes.is_some() { header.num_workers } else { self.job.config.workers };
+        if self.claims.iter().flatten().filter(|claim| same(claim)).count() < usize::from(workers) {
             let claims = (0u8..).map(WorkerId).zip(&self.claims);
             let joined = claims.filter(|(_, claim)| claim.as_ref().is_some_and(same));
             let body = Pending { joined: joined.map(|(worker, _)| worker.bit()).sum() }.to_bytes();
@@ -61,13 +62,19 @@ impl JobState {
         }
         // All members of one session are here: it begins, or goes on, with empty slots, in place of what ran before.
         self.present = std::mem::take(&mut self.claims);
+        for claim in &mut self.present {
+            *claim = claim.filter(same);
+        }
         self.session = Some(join.session);
         self.ended = None;
-        let config = JobConfig { cookie: join.session, ..self.job.config.clone() };
-        let members: Vec<Present> = self.present.iter().flatten().copied().collect();
-        let endpoints = (0u8..).map(WorkerId).zip(members.iter().map(|m| Endpoint::udp(m.addr))).collect();
-        let welcomes =
-            (0u8..).map(WorkerId).zip(&members).map(|(worker, m)| self.welcome(worker, join.session, m));
+        let config = self.job.sizes.as_ref().and_then(|sizes| sizes.of(workers)).map(|(config, _)| config);
+        let config = config.unwrap_or(&self.job.config).clone();
+        let config = JobConfig { cookie: join.session, ..config };
+        let members = (0u8..).map(WorkerId).zip(&self.present);
+        let members: Vec<(WorkerId, Present)> = members.filter_map(|(seat, m)| Some((seat, (*m)?))).collect();
+        let numbers = (0u8..).map(WorkerId);
+        let endpoints = numbers.zip(members.iter().map(|(_, m)| Endpoint::udp(m.addr))).collect();
+        let welcomes = members.iter().map(|(seat, m)| self.welcome(*seat, join.session, m));
         [Action::Install(config, endpoints)].into_iter().chain(welcomes).collect()
     }
 }

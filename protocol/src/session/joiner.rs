@@ -1,7 +1,8 @@
 //! A worker introduces itself, and later may ask to be recognised again (P22–P25).
 
 use crate::wire::{
-    Ask, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome,
+    Ask, Boundary, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, Position, RefuseReason, Refused,
+    Stand, Welcome,
 };
 use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
@@ -11,6 +12,8 @@ use std::time::Duration;
 const RETRY: Duration = Duration::from_millis(200);
 /// Time between JOINs while another process is asked whether it still has this worker's number (P24).
 const IN_USE_RETRY: Duration = Duration::from_millis(60);
+/// Time between POSITIONs.
+const POSITION_RETRY: Duration = Duration::from_millis(100);
 /// Time between LEAVEs.
 const LEAVE_RETRY: Duration = Duration::from_millis(50);
 /// How long a LEAVE goes on without BYE.
@@ -117,6 +120,8 @@ pub enum JoinEvent {
     Pending(u64, u8),
     /// All of this rack are here; these racks are complete so far, of so many.
     PendingRacks(u64, u8),
+    /// Where the session is to end (P43).
+    Boundary(Boundary),
     /// The session is over: join anew.
     Reforming(WorkerId),
     /// The session is over, since the job is another one now: join anew.
@@ -152,6 +157,13 @@ pub struct Joiner {
     joined: Option<(u64, u8)>,
     /// Whether `joined` is of racks.
     of_racks: bool,
+    /// How many workers its session must have, 0 for any; how many the one that it was welcomed to has.
+    wants: u8,
+    workers: u8,
+    /// Calls finished when it began to leave.
+    finished: u32,
+    /// How far it is in a session that is about to change, and when that is to be said again (P43).
+    position: Option<(Position, Duration)>,
 }
 
 impl Joiner {
@@ -179,6 +191,41 @@ impl Joiner {
             heard: false,
             joined: None,
             of_racks: false,
+            wants: 0,
+            workers: 0,
+            finished: 0,
+            position: None,
+        }
+    }
+
+    /// A joiner for a session of so many workers, all of whom want that (P42); 0 for any.
+    #[must_use]
+    pub fn wanting(self, workers: u8) -> Joiner {
+        Joiner { wants: workers, ..self }
+    }
+
+    /// How far this worker is in `session`, if that is about to change; `None` when it goes on (P43).
+    pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<(u32, u32, Stand)>) {
+        // Whoever asks may not know yet that the next session has begun.
+        if session != self.session() {
+            return;
+        }
+        let nonce = self.nonce;
+        let position = position.map(|(finished, begun, stand)| Position { nonce, finished, begun, stand });
+        if position != self.position.map(|(said, _)| said) {
+            self.position = position.map(|position| (position, now));
+        }
+    }
+
+    /// How many calls it has finished in the session, modulo 2^32, which it says when it leaves (P43).
+    pub fn set_finished(&mut self, calls: u32) {
+        self.finished = calls;
+    }
+
+    /// The same again at once, since it was asked for.
+    pub fn repeat_position(&mut self, now: Duration) {
+        if let Some((_, next)) = &mut self.position {
+            *next = now;
         }
     }
 
@@ -201,7 +248,7 @@ impl Joiner {
     #[must_use]
     pub fn elsewhere(&self, now: Duration) -> Joiner {
         let state = State::Joining;
-        Joiner { state, started: now, next: now, heard: false, joined: None, ..self.clone() }
+        Joiner { state, started: now, next: now, heard: false, joined: None, position: None, ..self.clone() }
     }
 
     /// The aggregator may have lost its state: introduces this worker again, with its session.
@@ -222,6 +269,7 @@ impl Joiner {
 
     /// Begins to leave.
     pub fn leave(&mut self, now: Duration) {
+        self.position = None;
         if !matches!(self.state, State::Left) {
             self.state = State::Leaving(now);
             self.next = now;
@@ -264,11 +312,18 @@ impl Joiner {
     /// When [`Self::poll`] has something to send.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        matches!(self.state, State::Joining | State::Leaving(_)).then_some(self.next)
+        let own = matches!(self.state, State::Joining | State::Leaving(_)).then_some(self.next);
+        own.into_iter().chain(self.position.map(|(_, next)| next)).min()
     }
 
     /// The packet that is due, written to `buffer`.
     pub fn poll<'a>(&mut self, now: Duration, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        if let Some((position, next)) = self.position.as_mut().filter(|(_, next)| *next <= now) {
+            *next = now + POSITION_RETRY;
+            let body = position.to_bytes();
+            let header = self.header(Kind::Position, self.session());
+            return Some(header.emit_packet(buffer, &body));
+        }
         if now < self.next {
             return None;
         }
@@ -283,7 +338,11 @@ impl Joiner {
                     definitions: self.definitions,
                 }
                 .to_bytes();
-                let header = self.header(Kind::Join, self.cookie);
+                let epoch =
+                    self.welcomed.and_then(|welcome| welcome.members).map_or(0, |members| members.epoch);
+                let num_workers = if self.session() == Cookie(0) { self.wants } else { self.workers };
+                let header =
+                    Header { num_workers, slot: SlotId(epoch), ..self.header(Kind::Join, self.cookie) };
                 Some(header.emit_packet(buffer, &body))
             }
             State::Leaving(since) if now.saturating_sub(since) >= LEAVE_FOR => {
@@ -293,7 +352,8 @@ impl Joiner {
             State::Leaving(_) => {
                 self.next = now + LEAVE_RETRY;
                 let body = Leave { nonce: self.nonce }.to_bytes();
-                let header = self.header(Kind::Leave, self.session());
+                let header =
+                    Header { round: Round(self.finished), ..self.header(Kind::Leave, self.session()) };
                 Some(header.emit_packet(buffer, &body))
             }
             State::Joined | State::Left => None,
@@ -328,7 +388,8 @@ impl Joiner {
                 let n = header.num_workers;
                 let number = welcome.members.map_or(self.worker, |members| members.number);
                 let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && number.0 < n;
-                if welcome.nonce != self.nonce || self.state != State::Joining || !possible {
+                let other = self.position.is_some() && welcome.session != self.session();
+                if welcome.nonce != self.nonce || !(self.state == State::Joining || other) || !possible {
                     return None;
                 }
                 if let Some(before) = self.welcomed.filter(|before| before.session == welcome.session)
@@ -337,7 +398,11 @@ impl Joiner {
                     return Some(JoinEvent::Changed(change));
                 }
                 self.state = State::Joined;
+                if welcome.session != self.session() {
+                    self.position = None;
+                }
                 self.welcomed = Some(welcome);
+                self.workers = n;
                 Some(JoinEvent::Welcome(welcome, header.num_workers))
             }
             Kind::Description if self.state == State::Joining && header.cookie == self.cookie => {
@@ -381,6 +446,9 @@ impl Joiner {
                     }
                     _ => None,
                 }
+            }
+            Kind::Boundary if header.cookie == self.session() && self.session() != Cookie(0) => {
+                Boundary::parse(payload).map(JoinEvent::Boundary)
             }
             Kind::Bye if matches!(self.state, State::Leaving(_)) && header.cookie == self.session() => {
                 self.state = State::Left;

@@ -1,7 +1,8 @@
 //! A worker joins all shares of a server: the first, and with the session from there the others (P22, P24).
 
 use super::{JoinError, JoinEvent, Joiner};
-use crate::wire::{MAX_SHARES, Shares, Welcome};
+use crate::Cookie;
+use crate::wire::{MAX_SHARES, Shares, Stand, Welcome};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -54,6 +55,21 @@ impl Joiners {
         if let Some(joiner) = self.all.get_mut(share) {
             joiner.resume(now);
         }
+    }
+
+    /// How far this worker is in `session`, if that is about to change; `None` when it goes on (P43). The first share is told.
+    pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<(u32, u32, Stand)>) {
+        self.all[0].set_position(now, session, position);
+    }
+
+    /// The same again at once, since it was asked for.
+    pub fn repeat_position(&mut self, now: Duration) {
+        self.all[0].repeat_position(now);
+    }
+
+    /// How many calls this worker has finished in the session, modulo 2^32, which it says when it leaves (P43).
+    pub fn set_finished(&mut self, calls: u32) {
+        self.all.iter_mut().for_each(|joiner| joiner.set_finished(calls));
     }
 
     /// Begins to leave.
@@ -140,7 +156,9 @@ impl Joiners {
             // All may have left one share, and not yet have been heard at another.
             JoinEvent::Bye if !self.has_left() => None,
             // Only the first share decides who is in the session.
-            JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) if share > 0 => None,
+            JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Boundary(_) if share > 0 => {
+                None
+            }
             JoinEvent::Changed(change) if share > 0 && self.welcomed & (1 << share) == 0 => {
                 let at = *self.shares().get(share)?;
                 Some(JoinEvent::Failed(JoinError::ShareDiffers { share, at, change }))

@@ -7,9 +7,11 @@ mod joiner;
 mod joiners;
 mod present;
 mod registry;
+mod roster;
 mod upper;
 
 pub use joiner::{JoinError, JoinEvent, Joiner};
 pub use joiners::Joiners;
-pub use registry::{Action, Registry, SessionMember, StaticJob};
+pub use registry::{Action, Happening, Registry, SessionMember, StaticJob};
+pub use roster::Sizes;
 pub use upper::Root;

@@ -2,14 +2,17 @@
 
 use super::guesses::Guesses;
 use super::present::{Asked, Claim, Present};
+use super::roster::{Roster, Sizes};
 use super::upper::{Root, Upper};
 use crate::aggregator::{Endpoint, JobConfig, Level};
 use crate::wire::{
-    Ask, Change, HEADER_LEN, Header, Join, Kind, Leave, Members, Pending, RefuseReason, Refused, Welcome,
+    Ask, Change, HEADER_LEN, Header, Join, Kind, Leave, Members, Pending, Position, RefuseReason, Refused,
+    Welcome,
 };
 use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A worker that repeats no JOIN for so long before the session begins is forgotten.
@@ -31,6 +34,19 @@ pub struct StaticJob {
     pub welcome: Welcome,
     /// The root, if this aggregator is a rack of the job (P38).
     pub root: Option<Root>,
+    /// What sessions of other sizes are like, if members come and go (P42); `config` and `welcome` are those of the largest.
+    pub sizes: Option<Arc<Sizes>>,
+}
+
+/// What has happened to a worker of a job whose members come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// It was silent for too long, or another process has its seat.
+    Gone,
+    /// It has left.
+    Left,
+    /// It is let into the session.
+    Came,
 }
 
 /// What the PS must do.
@@ -48,6 +64,8 @@ pub enum Action {
     RootDiffers(JobId, Change),
     /// Tell the operator of a rack that its root does not let it in.
     RootRefuses(JobId, RefuseReason),
+    /// Tell the operator who has come or gone (P42).
+    Tell(JobId, WorkerId, Happening),
 }
 
 /// A member of a session, as it is kept to [`Registry::restore`] the session.
@@ -79,13 +97,15 @@ pub(super) struct JobState {
     pub(super) ended: Option<Ended>,
     /// Towards the root, at a rack.
     pub(super) upper: Option<Upper>,
+    /// Of a job whose members come and go: then nobody is in `present`.
+    pub(super) roster: Option<Roster>,
 }
 
 #[derive(Debug)]
 pub(super) struct Ended {
-    session: Cookie,
-    because_of: WorkerId,
-    members: Vec<(WorkerId, SocketAddrV4)>,
+    pub(super) session: Cookie,
+    pub(super) because_of: WorkerId,
+    pub(super) members: Vec<(WorkerId, SocketAddrV4)>,
 }
 
 impl JobState {
@@ -120,7 +140,7 @@ impl JobState {
     }
 
     /// REFUSED(re-forming) to a worker that believes in `session`.
-    fn reforming(
+    pub(super) fn reforming(
         &self,
         worker: WorkerId,
         addr: SocketAddrV4,
@@ -174,27 +194,49 @@ impl JobState {
         let bits = |present: &[Option<Present>]| {
             (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
         };
-        bits(&self.present) | bits(&self.claims)
+        bits(&self.present) | bits(&self.claims) | self.roster.as_ref().map_or(0, Roster::seats)
     }
 
     pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
-        let members = self.job.welcome.members.map(|members| Members { number: worker, ..members });
-        let body = Welcome { session, nonce: present.nonce, members, ..self.job.welcome }.to_bytes();
-        packet(present.addr, &self.header(Kind::Welcome, worker, session), &body)
+        // A share that follows knows only the members of a session whose size is not fixed.
+        let here = |seats: &[Option<Present>]| seats.iter().flatten().count() as u8;
+        let (workers, number) = match self.job.sizes {
+            None => (self.job.config.workers, worker.0),
+            Some(_) => (here(&self.present), here(&self.present[..usize::from(worker.0)])),
+        };
+        let welcome = self.welcome_of(workers);
+        let members = welcome.members.map(|members| Members { number: WorkerId(number), ..members });
+        let body = Welcome { session, nonce: present.nonce, members, ..*welcome }.to_bytes();
+        let header = Header { num_workers: workers, ..self.header(Kind::Welcome, worker, session) };
+        packet(present.addr, &header, &body)
     }
 
     /// How the job is configured, to whoever asks, or claims a session of a job configured otherwise (P22, P24).
     fn description(&self, to: SocketAddrV4, asked: &Header, join: &Join) -> Action {
-        let body = Welcome { session: Cookie(0), nonce: join.nonce, ..self.job.welcome }.to_bytes();
+        let now_is = self.welcome_of(asked.num_workers);
+        let body = Welcome { session: Cookie(0), nonce: join.nonce, ..*now_is }.to_bytes();
         let (round, slot) = (asked.round, asked.slot);
         let header = Header { round, slot, ..self.header(Kind::Description, asked.worker, asked.cookie) };
         packet(to, &header, &body)
     }
 
     /// ASK to a member whose number somebody else wants (P24).
-    fn ask(&self, worker: WorkerId, session: Cookie, member: &Present) -> Action {
+    pub(super) fn ask(&self, worker: WorkerId, session: Cookie, member: &Present) -> Action {
         let body = Ask { nonce: member.nonce }.to_bytes();
         packet(member.addr, &self.header(Kind::Ask, worker, session), &body)
+    }
+
+    /// The members of the session, by their numbers in the job.
+    fn members(&self) -> impl Iterator<Item = (WorkerId, &Present)> {
+        let fixed = (0u8..).map(WorkerId).zip(&self.present);
+        let fixed = fixed.filter_map(|(worker, present)| Some((worker, present.as_ref()?)));
+        fixed.chain(self.roster.iter().flat_map(Roster::members))
+    }
+
+    /// Whether somebody who is here sends from there.
+    fn knows(&self, from: SocketAddrV4) -> bool {
+        self.present.iter().flatten().any(|p| p.addr == from)
+            || self.roster.as_ref().is_some_and(|roster| roster.knows(from))
     }
 
     /// The first worker here, not `worker` itself, whose build computes other numbers (P26).
@@ -251,11 +293,14 @@ impl Registry {
     }
 
     fn put(&mut self, job: StaticJob, follows: bool) {
-        let present = vec![None; usize::from(job.config.workers)];
-        let replaced = vec![None; present.len()];
+        let fixed = job.sizes.is_none() || follows;
+        let present = vec![None; if fixed { usize::from(job.config.workers) } else { 0 }];
+        let replaced = vec![None; usize::from(job.config.workers)];
         let claims = Vec::new();
         let upper = job.root.map(Upper::new);
-        let state = JobState { follows, session: None, present, claims, replaced, ended: None, job, upper };
+        let roster = job.sizes.as_ref().filter(|_| !follows).map(|_| Roster::new());
+        let state =
+            JobState { follows, session: None, present, claims, replaced, ended: None, job, upper, roster };
         self.jobs.insert(state.job.config.job, state);
     }
 
@@ -266,10 +311,8 @@ impl Registry {
         let mut actions = Vec::new();
         if let Some(session) = state.session {
             actions.push(Action::Remove(job));
-            for (worker, member) in (0u8..).map(WorkerId).zip(&state.present) {
-                if let Some(member) = member.filter(|member| !member.left) {
-                    actions.push(state.reforming(worker, member.addr, session, WorkerId::NONE));
-                }
+            for (worker, member) in state.members().filter(|(_, member)| !member.left) {
+                actions.push(state.reforming(worker, member.addr, session, WorkerId::NONE));
             }
         }
         actions
@@ -279,8 +322,11 @@ impl Registry {
     #[must_use]
     pub fn session(&self, job: JobId) -> Option<(Cookie, Vec<SessionMember>)> {
         let state = self.jobs.get(&job)?;
-        let members = (0u8..).map(WorkerId).zip(&state.present).filter_map(|(worker, present)| {
-            present.map(|p| SessionMember { worker, nonce: p.nonce, addr: p.addr, left: p.left })
+        let members = state.members().map(|(worker, p)| SessionMember {
+            worker,
+            nonce: p.nonce,
+            addr: p.addr,
+            left: p.left,
         });
         Some((state.session?, members.collect()))
     }
@@ -289,19 +335,31 @@ impl Registry {
     /// without such a job, nothing is taken up and workers join anew. Whether it was.
     pub fn restore(&mut self, job: JobId, session: Cookie, members: &[SessionMember]) -> bool {
         let Some(state) = self.jobs.get_mut(&job) else { return false };
+        let known = |member: &SessionMember| Present {
+            nonce: member.nonce,
+            session: Cookie(0),
+            definitions: 0,
+            addr: member.addr,
+            since: Duration::ZERO,
+            heard: Duration::ZERO,
+            left: member.left,
+            asked: Asked::default(),
+        };
+        if let Some(roster) = &mut state.roster {
+            let sizes = state.job.sizes.as_ref();
+            let fits = sizes.is_some_and(|sizes| sizes.of(members.len() as u8).is_some());
+            let within = |member: &SessionMember| member.worker.0 < state.job.config.workers && !member.left;
+            if session == Cookie(0) || !fits || !members.iter().all(within) {
+                return false;
+            }
+            roster.restore(members.iter().map(|member| (member.worker, known(member))));
+            state.session = Some(session);
+            return true;
+        }
         let mut present = vec![None; state.present.len()];
         for member in members {
             let Some(place) = present.get_mut(usize::from(member.worker.0)) else { return false };
-            *place = Some(Present {
-                nonce: member.nonce,
-                session: Cookie(0),
-                definitions: 0,
-                addr: member.addr,
-                since: Duration::ZERO,
-                heard: Duration::ZERO,
-                left: member.left,
-                asked: Asked::default(),
-            });
+            *place = Some(known(member));
         }
         if session == Cookie(0) || present.iter().any(Option::is_none) {
             return false;
@@ -311,10 +369,20 @@ impl Registry {
         true
     }
 
-    /// What is due to the roots of the jobs that this aggregator is a rack of (P38). To be asked some times a second, and after
-    /// [`Self::handle`].
-    pub fn poll(&mut self, now: Duration) -> Vec<Action> {
-        self.jobs.values_mut().flat_map(|state| state.poll_root(now)).collect()
+    /// What is due to the roots of the jobs that this aggregator is a rack of (P38), and to members that come and go (P42). To be
+    /// asked some times a second, and after [`Self::handle`], with the same `alive` and `random`.
+    pub fn poll(
+        &mut self,
+        now: Duration,
+        alive: impl Fn(JobId, WorkerId) -> Option<Duration>,
+        mut random: impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (&job, state) in &mut self.jobs {
+            actions.extend(state.poll_root(now));
+            actions.extend(state.poll_roster(now, |worker| alive(job, worker), &mut random));
+        }
+        actions
     }
 
     /// Whether this aggregator is a rack of a job whose root is at `from`, so that control packets of the root are for it.
@@ -341,6 +409,16 @@ impl Registry {
     ) -> Vec<Action> {
         let Ok((header, payload)) = Header::parse(bytes) else { return Vec::new() };
         match header.kind {
+            Kind::Position => {
+                let state = self.jobs.get_mut(&header.job).filter(|state| state.roster.is_some());
+                match (state, Position::parse(payload)) {
+                    (Some(state), Some(position)) => {
+                        let mut random = random;
+                        state.position(now, from, &header, &position, &mut random)
+                    }
+                    _ => Vec::new(),
+                }
+            }
             kind if kind.is_control() && !matches!(kind, Kind::Join | Kind::Leave) => {
                 let state = self.jobs.get_mut(&header.job);
                 state.map_or_else(Vec::new, |state| state.handle_root(now, from, bytes))
@@ -372,8 +450,7 @@ impl Registry {
         };
         let refuse = |reason| refuse_for(reason, header.worker);
         let state = self.jobs.get_mut(&header.job);
-        let known =
-            state.as_ref().is_some_and(|state| state.present.iter().flatten().any(|p| p.addr == from));
+        let known = state.as_ref().is_some_and(|state| state.knows(from));
         if !known && self.guesses.exhausted(now, *from.ip()) {
             return Vec::new();
         }
@@ -388,10 +465,10 @@ impl Registry {
         let worker = header.worker;
         let place = usize::from(worker.0);
         let claims = join.session != Cookie(0);
-        if claims && join.fingerprint != state.job.welcome.fingerprint() {
+        if claims && join.fingerprint != state.welcome_of(header.num_workers).fingerprint() {
             return vec![state.description(from, header, &join)];
         }
-        if place >= state.present.len() {
+        if place >= usize::from(state.job.config.workers) {
             if worker != WorkerId::NONE {
                 let n = state.job.config.workers;
                 let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: n, ..*header };
@@ -405,6 +482,10 @@ impl Registry {
         }
         if state.follows {
             return state.follow(now, from, header, &join);
+        }
+        if state.roster.is_some() {
+            let job = header.job;
+            return state.join_roster(now, from, (header, &join), |worker| alive(job, worker), &mut random);
         }
         if join.ends && matches!(state.job.config.level, Level::Root(_)) {
             return state.ended_below(worker, from, &join);
@@ -543,6 +624,9 @@ impl Registry {
         let bye =
             |state: &JobState, worker, to| packet(to, &state.header(Kind::Bye, worker, header.cookie), &[]);
         let Some(state) = self.jobs.get_mut(&header.job) else { return Vec::new() };
+        if state.roster.is_some() {
+            return state.leave_roster(now, from, header, leave);
+        }
         let known = |p: &&mut Present| p.nonce == leave.nonce;
         let place = usize::from(header.worker.0);
         let Some(member) = state.present.get_mut(place).and_then(Option::as_mut).filter(known) else {
@@ -575,7 +659,7 @@ impl Registry {
 }
 
 /// A session cookie: not 0, not the configured one.
-fn fresh(configured: Cookie, random: &mut impl FnMut() -> u32) -> Cookie {
+pub(super) fn fresh(configured: Cookie, random: &mut impl FnMut() -> u32) -> Cookie {
     loop {
         let cookie = Cookie(random());
         if cookie != Cookie(0) && cookie != configured {

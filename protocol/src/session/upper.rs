@@ -165,7 +165,9 @@ impl JobState {
                 actions.extend(self.refuse_all(if same { reason } else { RefuseReason::Root }));
                 actions
             }
-            Some(JoinEvent::PendingRacks(..) | JoinEvent::Failed(_)) | None => Vec::new(),
+            Some(JoinEvent::PendingRacks(..) | JoinEvent::Boundary(_) | JoinEvent::Failed(_)) | None => {
+                Vec::new()
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! The kind byte (P2).
 
 use super::{
-    ASK_LEN, Form, JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN, RAW_LEN, REFUSED_LEN,
-    STRAGGLER_LEN, WELCOME_LEN,
+    ASK_LEN, BOUNDARY_LEN, Form, JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN,
+    POSITION_LEN, RAW_LEN, REFUSED_LEN, STRAGGLER_LEN, WELCOME_LEN,
 };
 
 macro_rules! kinds {
@@ -48,6 +48,8 @@ kinds! {
     Join = 0x21,
     /// A worker is done, up, control.
     Leave = 0x22,
+    /// How far a member is, up, control.
+    Position = 0x23,
     /// The session's parameters, down, control.
     Welcome = 0x31,
     /// Not all are here yet, down, control.
@@ -60,6 +62,8 @@ kinds! {
     Description = 0x35,
     /// "Are you still there?", down, control.
     Ask = 0x36,
+    /// Where the session is to end, down, control.
+    Boundary = 0x37,
 }
 
 impl Kind {
@@ -83,6 +87,8 @@ impl Kind {
             Kind::Refused => REFUSED_LEN,
             Kind::Bye => 0,
             Kind::Ask => ASK_LEN,
+            Kind::Boundary => BOUNDARY_LEN,
+            Kind::Position => POSITION_LEN,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Packet forms (P1–P3, P22–P25): for each a plain struct, its length, and checked conversions
 //! from and to bytes. Every byte of a packet is written.
 
+mod boundary;
 mod change;
 mod form;
 mod header;
@@ -17,6 +18,7 @@ mod straggler;
 mod tables;
 mod welcome;
 
+pub use boundary::{BOUNDARY_LEN, Boundary, POSITION_LEN, Position, Stand, What};
 pub use change::{Change, Field};
 pub use form::Form;
 pub use header::{BEFORE_ROUND, FLAG_NUDGE, FLAG_ROOT, HEADER_LEN, Header, HeaderError, VERSION};

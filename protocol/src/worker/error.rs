@@ -28,6 +28,9 @@ pub enum CallError {
         /// The maximum, as it came.
         value: u32,
     },
+    /// P43, of a call whose indices somebody else computes.
+    #[error("the members of the job have changed: begin this all-reduce again")]
+    MembersChanged,
 }
 
 /// A session ends; workers must join anew.

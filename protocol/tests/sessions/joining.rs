@@ -200,7 +200,7 @@ fn answers_that_are_not_for_this_joiner_are_ignored() {
         emit(Header { kind: Kind::Result, ..header }, &[0; 1024][..64]),
         // Who refuses or counts must know the job's cookie.
         emit(Header { kind: Kind::Refused, cookie: Cookie(1), ..header }, &[2, 0, 0, 0]),
-        emit(Header { kind: Kind::Refused, cookie: COOKIE, ..header }, &[9, 0, 0, 0]),
+        emit(Header { kind: Kind::Refused, cookie: COOKIE, ..header }, &[10, 0, 0, 0]),
         emit(Header { kind: Kind::Refused, cookie: Cookie(0), ..header }, &[5, 0, 0, 0]),
         emit(Header { kind: Kind::Pending, cookie: Cookie(1), ..header }, &[0; 8]),
         // Who has no session cannot be asked whether it still is in it, nor be told that it is another.

@@ -60,6 +60,7 @@ pub fn static_job(workers: u8) -> StaticJob {
             members: None,
         },
         root: None,
+        sizes: None,
     }
 }
 
@@ -110,6 +111,7 @@ impl Server {
                     let members = &mut self.installed.as_mut().unwrap().1;
                     members.iter_mut().find(|member| member.0 == worker).unwrap().1 = at;
                 }
+                Action::Tell(..) => unreachable!("nobody comes or goes"),
                 Action::RootDiffers(..) | Action::RootRefuses(..) => unreachable!("there is no root"),
                 Action::Remove(job) => {
                     assert_eq!(job, JOB);

@@ -13,6 +13,7 @@ that FSDP2 shards: :func:`replicate`; no step waits for a mean: :func:`overlap`;
 
 from thc.torch.adaptive import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
+from thc.torch.digests import check_replicas
 from thc.torch.hook import Hook, hook
 from thc.torch.outer import Outer, nesterov, outer
 from thc.torch.overlap import Overlap, overlap
@@ -33,6 +34,7 @@ __all__ = [
     "PlanRow",
     "Refine",
     "Replicas",
+    "check_replicas",
     "coordinates",
     "hook",
     "hook_of",

@@ -70,6 +70,8 @@ class Hook:
         self._pipeline = pipeline_of(group)
         self._scope = f"hook{scope_of(group)}"
         self._names, unused = _names_of(model)
+        self.begun = 0
+        """Backward passes whose last bucket has come."""
         self._grads_tell = model is not None and not unused
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._backups: dict[int, torch.Tensor] = {}
@@ -212,6 +214,7 @@ class Hook:
 
         self._steps.clock.produced()
         work.computed = self._steps.clock.computed()
+        self.begun += int(work.is_last)
         result = promise.then(deliver)
         self._pipeline.put(Passage(self._steps, work))
         return result

@@ -13,6 +13,7 @@ from thc import environment
 from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.adaptive import tables_for
+from thc.torch.digests import DigestOf
 from thc.torch.joining import LOCAL_OPTIONS, Gather, of_environment
 from thc.torch.hook import Hook, hook
 from thc.torch.one_stream import one_stream
@@ -43,7 +44,8 @@ def wrap(
     With ``one_stream_per_host`` the ranks of a host add up in shared memory and one of them sends and receives for all: each host is
     one worker of the job. ``"auto"``, the default, does so where several hosts have more than one rank; a server that the environment
     names has to have as many workers as there are hosts then, so there it is off unless it is ``True``.
-    :func:`hook_of` finds the hook.
+    With ``check_replicas=100`` the ranks compare their parameters, by a digest, after every hundredth step, and all raise
+    :class:`thc.ReplicasError` if they differ. :func:`hook_of` finds the hook.
     """
     if not isinstance(ddp, DistributedDataParallel):
         way = ""
@@ -58,6 +60,8 @@ def wrap(
         given = ", ".join(sorted({**joining, **embedded}))
         raise ConfigError(f"{given}: these are options of a group, and one was given: give them to it")
     choice = options.pop("one_stream_per_host", None)
+    every = options.pop("check_replicas", None)
+    digest = None if every is None else DigestOf(every)
     if group is None:
         group = _joined(ddp, choice, bool(options.get("adapt") or options.get("refine")), embedded, joining)
     elif choice is not None:
@@ -65,6 +69,8 @@ def wrap(
     made = hook(group, ddp, _given(ddp), **options)
     ddp.register_comm_hook(made.state, made.fn)
     _hooks[ddp] = made
+    if digest is not None:
+        ddp.register_forward_pre_hook(lambda model, _: digest.before_forward(model, made.begun))
     return ddp
 
 
@@ -79,7 +85,7 @@ def _joined(
 
     def join(worker: int, workers: int, store: Any) -> Group:
         if configured:
-            return Group.from_env(worker=worker, **joining)
+            return Group.from_env(worker=worker, world=workers, **joining)
         if adapts:
             embedded["server"] = {"tables": tables_for(workers), **(embedded.get("server") or {})}
         return Group.local(worker, workers, store=store, **embedded, **joining)

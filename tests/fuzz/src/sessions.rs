@@ -60,6 +60,7 @@ fn job(workers: u8, quorum: u8) -> StaticJob {
             members: None,
         },
         root: None,
+        sizes: None,
     }
 }
 
@@ -267,6 +268,7 @@ impl World {
                 }
                 Action::Remove(_) => assert!(self.installed.take().is_some(), "nothing to remove"),
                 Action::Send(to, packet) => self.answer(to, &packet),
+                Action::Tell(..) => panic!("nobody comes or goes"),
                 Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
             }
         }
@@ -299,6 +301,7 @@ impl World {
                     JoinEvent::Reforming(_) | JoinEvent::Changed(_) | JoinEvent::Bye | JoinEvent::Failed(_),
                 ) => process.session = None,
                 Some(JoinEvent::PendingRacks(..)) => panic!("there are no racks"),
+                Some(JoinEvent::Boundary(_)) => panic!("nobody comes or goes"),
                 Some(JoinEvent::Pending(..)) | None => {}
             }
         }

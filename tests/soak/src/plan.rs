@@ -124,5 +124,6 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
             members: None,
         },
         root: None,
+        sizes: None,
     }
 }

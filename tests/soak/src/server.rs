@@ -173,6 +173,7 @@ impl<K: Kernels> Server<K> {
                     });
                 }
                 Action::Send(to, bytes) => sends.push((to, bytes)),
+                Action::Tell(..) => panic!("nobody comes or goes"),
                 Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
             }
         }

@@ -82,7 +82,7 @@ impl Host {
             tables: welcome.tables.iter().map(|table| table.id).collect(),
             level: Level::Only,
         };
-        Host::of(switch, StaticJob { config, welcome, root: None })
+        Host::of(switch, StaticJob { config, welcome, root: None, sizes: None })
     }
 
     pub fn of(switch: Switch, job: StaticJob) -> Host {
@@ -125,6 +125,7 @@ impl Host {
                     self.plant.configure(&self.switch);
                 }
                 Action::Move(..) => panic!("no worker moves"),
+                Action::Tell(..) => panic!("nobody comes or goes"),
                 Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("the root has another job"),
             }
         }
@@ -133,7 +134,7 @@ impl Host {
     /// Carries packets until `end`.
     pub fn run(&mut self, end: &AtomicBool) {
         while !end.load(Ordering::Relaxed) {
-            let due = self.registry.poll(self.started.elapsed());
+            let due = self.registry.poll(self.started.elapsed(), |_, _| None, || 1);
             self.act(due);
             let mut packet = [0; 2048];
             // As many as are there, so that the socket does not overflow while BMv2 works.

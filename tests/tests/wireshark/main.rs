@@ -11,8 +11,8 @@ use std::time::Duration;
 use pcap::Packet;
 use rustix::process::{Pid, Signal, kill_process};
 use thc_protocol::wire::{
-    Ask, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge, Pending,
-    Refused, Straggler, Welcome,
+    Ask, Boundary, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge,
+    Pending, Position, Refused, Straggler, Welcome,
 };
 use thc_protocol::{Lane, Policy};
 use thc_tests::{Ps, Worker};
@@ -130,6 +130,19 @@ fn decode(packet: &[u8]) -> Fields {
             fields.insert("thc.refused.worker", n(refused.worker.0));
         }
         Kind::Ask => fields.extend([("thc.ask.nonce", n(Ask::parse(payload).unwrap().nonce))]),
+        Kind::Position => {
+            let position = Position::parse(payload).unwrap();
+            fields.insert("thc.position.nonce", n(position.nonce));
+            fields.insert("thc.position.finished", n(position.finished));
+            fields.insert("thc.position.begun", n(position.begun));
+            fields.insert("thc.position.stand", n(position.stand as u8));
+        }
+        Kind::Boundary => {
+            let boundary = Boundary::parse(payload).unwrap();
+            fields.insert("thc.boundary.what", n(boundary.what as u8));
+            fields.insert("thc.boundary.worker", n(boundary.because_of.0));
+            fields.insert("thc.boundary.calls", n(boundary.calls));
+        }
         Kind::Welcome | Kind::Description => {
             let welcome = Welcome::parse(payload).unwrap();
             let first = welcome.tables.first();

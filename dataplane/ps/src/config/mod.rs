@@ -6,6 +6,7 @@ mod options;
 mod p4runtime;
 mod racks;
 mod shares;
+mod sizes;
 mod tables;
 mod text;
 mod tls;
@@ -20,6 +21,7 @@ pub use tls::{Tls, TlsOptions};
 
 use std::net::SocketAddrV4;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ use racks::Standing;
 use tables::Known;
 use thc_codec::partition::DEFAULT_BLOCK;
 use thc_protocol::aggregator::{JobConfig, Level, Shard};
-use thc_protocol::session::{Root, StaticJob};
+use thc_protocol::session::{Root, Sizes, StaticJob};
 use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Members, Shares, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
 use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
@@ -96,13 +98,16 @@ pub struct JobSetup {
     pub welcome: Welcome,
     /// The root, if this server is a rack of the job.
     pub root: Option<Root>,
+    /// Sessions of other sizes, if members come and go; `config` and `welcome` are of the largest.
+    pub sizes: Option<Arc<Sizes>>,
 }
 
 impl JobSetup {
     /// As the session registry wants it.
     #[must_use]
     pub fn to_static(&self) -> StaticJob {
-        StaticJob { config: self.config.clone(), welcome: self.welcome, root: self.root }
+        let sizes = self.sizes.clone();
+        StaticJob { config: self.config.clone(), welcome: self.welcome, root: self.root, sizes }
     }
 }
 
@@ -265,11 +270,24 @@ impl JobOptions {
         let job = number(place, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
         let place = Place::Job(job);
         let layout = self.layout(job, standing, shares != Shares::NONE)?;
+        let come_and_go = self.range(place)?;
         let (workers, all_workers) = match &layout {
-            Some(layout) => (layout.members(standing).0, layout.racks.total),
+            Some(layout) => {
+                if let Some(most) = self.max_workers.or(self.min_workers) {
+                    let mend = "members of racks do not come and go, leave min_workers and max_workers out"
+                        .to_owned();
+                    let key = "max_workers";
+                    return Err(ConfigError::Value { place, key, value: most.to_string(), mend });
+                }
+                (layout.members(standing).0, layout.racks.total)
+            }
+            None if come_and_go.is_some() => {
+                come_and_go.map_or((0, 0), |sizes| (sizes.most, sizes.most.into()))
+            }
             None => {
                 let workers = self
                     .workers
+                    .or(self.max_workers)
                     .ok_or_else(|| missing(place, "workers", "say how many workers the job has, 1 to 64"))?;
                 let workers = number(place, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)?;
                 (workers as u8, workers as u16)
@@ -375,7 +393,11 @@ impl JobOptions {
             let mend = "what workers are told does not fit a packet, leave some out".to_owned();
             return Err(ConfigError::Value { place, key: "tables", value, mend });
         }
-        Ok(JobSetup { config, welcome, root })
+        let sizes = come_and_go.map(|sizes| sizes.sizes((&config, &welcome), &first, known)).transpose()?;
+        // The largest is what the job is told by where no session runs.
+        let welcome =
+            sizes.as_ref().and_then(|sizes| sizes.shapes.last()).map_or(welcome, |(_, welcome)| *welcome);
+        Ok(JobSetup { config, welcome, root, sizes })
     }
 }
 

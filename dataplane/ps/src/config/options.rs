@@ -112,6 +112,18 @@ pub struct JobOptions {
     /// How many workers the job has, 1 to 64; with racks they say it
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub workers: Option<u64>,
+    /// Fewest workers of a session, in place of workers: members may come and go [default: 1]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub min_workers: Option<u64>,
+    /// Most workers of a session, in place of workers
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
+    pub max_workers: Option<u64>,
+    /// A member that is silent for so long is gone, and the others go on without it [default: 3s]
+    #[arg(long, value_name = "TIME", help_heading = "Job")]
+    pub gone_after: Option<Interval>,
+    /// The first session begins with fewer than the most workers when nobody new has come for so long [default: 1s]
+    #[arg(long, value_name = "TIME", help_heading = "Job")]
+    pub gather: Option<Interval>,
     /// How many workers complete a sum [default: all]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub quorum: Option<u64>,
@@ -263,6 +275,10 @@ impl JobOptions {
             job,
             cookie,
             workers,
+            min_workers,
+            max_workers,
+            gone_after,
+            gather,
             quorum,
             racks,
             bits,
@@ -278,14 +294,27 @@ impl JobOptions {
             deadline,
             seed,
         } = self;
-        let numbers = [job, workers, quorum, bits, granularity, table, lane, data_slots, norm_slots, block];
+        let numbers = [
+            job,
+            workers,
+            min_workers,
+            max_workers,
+            quorum,
+            bits,
+            granularity,
+            table,
+            lane,
+            data_slots,
+            norm_slots,
+            block,
+        ];
         numbers.iter().all(|number| number.is_none())
             && tables.is_empty()
             && racks.is_none()
             && cookie.is_none()
             && fraction.is_none()
             && policy.is_none()
-            && deadline.is_none()
+            && [deadline, gone_after, gather].iter().all(|time| time.is_none())
             && seed.is_none()
     }
 
@@ -293,7 +322,7 @@ impl JobOptions {
         if !over.tables.is_empty() {
             self.tables = over.tables;
         }
-        lay_over!(over, self: job, cookie, workers, quorum, racks, bits, granularity, fraction, table, lane, data_slots,
+        lay_over!(over, self: job, cookie, workers, min_workers, max_workers, gone_after, gather, quorum, racks, bits, granularity, fraction, table, lane, data_slots,
                   norm_slots, block, policy, deadline, seed);
     }
 }

@@ -222,6 +222,40 @@ fn norm_slots_follow_the_block() {
     }
 }
 
+/// A job that does not say how many workers it has.
+fn some(more: &str) -> String {
+    format!("{}{more}\n", SMALL.replace("workers = 4\n", ""))
+}
+
+#[test]
+fn sessions_of_each_size_have_a_table_of_their_own() {
+    let config = check(&some("min_workers = 3\nmax_workers = 17")).unwrap();
+    let job = &config.jobs[0];
+    assert_eq!((job.config.workers, job.welcome.min_workers, job.welcome.max_workers), (17, 3, 17));
+    let sizes = job.sizes.as_ref().unwrap();
+    assert_eq!((sizes.least(), sizes.most()), (3, 17));
+    assert_eq!((sizes.gone_after, sizes.gather), (Duration::from_secs(3), Duration::from_secs(1)));
+    let mut tables = std::collections::BTreeMap::new();
+    for (workers, (shape, welcome)) in (3u8..).zip(&sizes.shapes) {
+        let table = welcome.tables.first();
+        assert_eq!((shape.workers, shape.quorum, welcome.quorum), (workers, workers, workers));
+        assert_eq!(shape.tables, [table.id]);
+        assert!(
+            u16::from(workers) * table.granularity <= 255 && table.form == job.welcome.tables.first().form
+        );
+        // A number is one table.
+        assert_eq!(*tables.entry(table.id.0).or_insert(table.values), table.values);
+        let alone = check(&SMALL.replace("workers = 4", &format!("workers = {workers}"))).unwrap();
+        assert_eq!(alone.jobs[0].welcome.tables.first().values, table.values);
+    }
+    assert!(tables.len() > 5 && sizes.of(17).unwrap().1 == job.welcome && sizes.of(2).is_none());
+    // One number says both; a table that is given is that of all.
+    assert!(check(&some("min_workers = 4\nmax_workers = 4")).unwrap().jobs[0].sizes.is_none());
+    let one = check(&some("max_workers = 4\ngranularity = 30\nfraction = 0.03125")).unwrap();
+    let shapes = &one.jobs[0].sizes.as_ref().unwrap().shapes;
+    assert!(shapes.len() == 4 && shapes.iter().all(|(_, welcome)| welcome.tables == shapes[0].1.tables));
+}
+
 #[test]
 fn numbers_may_be_text() {
     for cookie in ["0x5eed", "24301", "\"0x5eed\"", "\"24301\"", "\"0x0000_5EED\""] {
@@ -295,6 +329,28 @@ fn every_mistake_has_its_message() {
             top("share = \"0/2\"\nshares = [\"127.0.0.1:1\", \"nowhere\"]"),
             "shares is \"nowhere\": write IPv4 addresses or names with ports",
         ),
+        (
+            job("max_workers = 4"),
+            "job 1: workers is 4: give workers, or min_workers and max_workers, not both",
+        ),
+        (
+            some("min_workers = 4"),
+            "job 1: max_workers is missing: say how many workers a session has at most",
+        ),
+        (
+            some("min_workers = 4\nmax_workers = 3"),
+            "job 1: min_workers is 4: that is more than max_workers, 3: give at most that",
+        ),
+        (some("max_workers = 65"), "job 1: max_workers is 65: use 1 to 64"),
+        (
+            some("max_workers = 4\nquorum = 3"),
+            "job 1: quorum is 3: where members come and go all must be in every sum, leave quorum out",
+        ),
+        (
+            job("gather = \"2s\""),
+            "job 1: gather is 2s: that is of a job whose members come and go: give it min_workers and max_workers",
+        ),
+        (some("max_workers = 4\ngone_after = \"1ms\""), "job 1: gone_after is 1ms: use 100ms to 1h"),
         (
             top("share = \"0/2\"\nshares = [\"127.0.0.1:1\"]\nspares = [\"127.0.0.1:1\"]"),
             "spares is 127.0.0.1:1: a server is no spare of itself, name another",

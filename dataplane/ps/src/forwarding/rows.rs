@@ -23,14 +23,14 @@ impl Default for StaticRows {
 }
 
 impl StaticRows {
-    /// JOIN and LEAVE are the control plane's.
+    /// JOIN, LEAVE and POSITION are the control plane's.
     #[must_use]
     pub fn control_plane(self) -> Vec<Change> {
         let row = |kind: Kind| {
             let entry = self.0.entry("to_control", &[("port", PORT.into())]);
             Change::Row(self.0.known.control_plane, vec![(kind as u8).into()], Some(entry))
         };
-        vec![row(Kind::Join), row(Kind::Leave)]
+        vec![row(Kind::Join), row(Kind::Leave), row(Kind::Position)]
     }
 
     /// A lookup table.
@@ -101,6 +101,10 @@ impl StaticRows {
             changes.push(Change::Row(known.members, key.clone(), None));
             changes.push(Change::Row(known.addresses, key, None));
         }
+        // The next session may have other tables.
+        changes.extend(
+            (0..=u8::MAX).map(|table| Change::Row(known.job_tables, vec![number, table.into()], None)),
+        );
         changes.push(Change::Group(u32::from(index) + 1, None));
         changes
     }

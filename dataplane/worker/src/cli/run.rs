@@ -114,6 +114,8 @@ fn reduce(group: &Group, plan: &Plan, work: &mut [Work], bar: &ProgressBar) -> a
     bar.reset();
     let mut times = Vec::new();
     for _ in 0..plan.repeat {
+        // Whoever waits may join between any two.
+        group.boundary()?;
         work.iter_mut().try_for_each(Work::fill)?;
         let started = Instant::now();
         if let [Work { key, mean, plan: spans, .. }] = work {

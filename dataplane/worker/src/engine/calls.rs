@@ -95,6 +95,14 @@ impl Group {
 }
 
 pub(super) struct Active {
+    /// What the caller knows it by, in whatever session.
+    pub ticket: u64,
+    /// As what it travels; the first table is that of the session.
+    pub plan: Vec<Span>,
+    /// The tensor as it was, where it may have to be reduced again (P43).
+    pub inputs: Option<Vec<f32>>,
+    /// Whether the tensor is to be as it was, before anything else.
+    pub stale: bool,
     /// What NORMs name the tensor by.
     pub key: Option<u64>,
     /// The key of the error feedback that this engine keeps of it.
@@ -176,6 +184,10 @@ impl Active {
             group_of.push(groups.len() as u32 - 1);
         }
         Active {
+            ticket: 0,
+            plan: plan.to_vec(),
+            inputs: None,
+            stale: false,
             key: None,
             feedback: None,
             length,
@@ -211,6 +223,18 @@ impl Active {
     /// Whether a group's packets are written from the tensor itself.
     pub fn is_direct(&self, group: usize) -> bool {
         self.feedback.is_none() && self.remote.is_none() && self.groups[group].form.is_none()
+    }
+
+    /// The same call at the beginning of another session, with the tensor as it was (P43). What it has made so far is of no use.
+    pub fn anew(mut self, plan: &[Span], compressor: &Compressor, window: usize, holds: bool) -> Active {
+        let (ticket, stale) = (self.ticket, self.inputs.is_some());
+        let mut again = Active::new(plan, compressor, window, self.owned.take(), self.outcome.take());
+        (again.ticket, again.inputs, again.stale) = (ticket, self.inputs, stale);
+        match self.feedback {
+            Some(key) => again.keep(key, self.left, holds),
+            None => again.key = self.key,
+        }
+        again
     }
 
     /// Its memory, for as long as it is lent.
@@ -285,6 +309,7 @@ pub(super) struct Shelf {
     packed: Vec<Vec<u8>>,
     sums: Vec<(Vec<u8>, Vec<u16>)>,
     work: Vec<Buffer>,
+    inputs: Vec<Vec<f32>>,
 }
 
 impl Shelf {
@@ -310,6 +335,14 @@ impl Shelf {
         fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))
     }
 
+    /// A copy of a tensor.
+    pub fn copy(&mut self, x: &[f32]) -> Vec<f32> {
+        let mut copy = self.inputs.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(x);
+        copy
+    }
+
     pub fn take_packed(&mut self, packed: Bytes) {
         if let Bytes::Own(packed) = packed {
             self.packed.push(packed);
@@ -332,7 +365,12 @@ impl Shelf {
 /// All calls under way, oldest first.
 #[derive(Default)]
 pub(super) struct Calls {
+    /// The number in the session of the first in the queue.
     first: u64,
+    /// Calls so far, in all sessions.
+    tickets: u64,
+    /// No call of the session from this number on is done yet, whatever has come (P43).
+    pub limit: Option<u64>,
     queue: VecDeque<Active>,
     outcomes: Vec<(u64, Result<(), WorkerError>)>,
     pub shelf: Shelf,
@@ -345,10 +383,28 @@ impl Calls {
         self.queue.len()
     }
 
-    /// Takes a call in and returns its number: 0, 1, … in a session.
+    /// Takes a call in and returns what the caller knows it by.
     pub fn push(&mut self, active: Active) -> u64 {
+        let ticket = self.tickets;
+        self.tickets += 1;
+        self.queue.push_back(Active { ticket, ..active });
+        ticket
+    }
+
+    /// All calls that are not done, to be begun again in another session, in their order.
+    pub fn begin_again(&mut self) -> Vec<Active> {
+        (self.first, self.limit) = (0, None);
+        self.queue.drain(..).collect()
+    }
+
+    /// Takes one of those in.
+    pub fn push_again(&mut self, active: Active) {
         self.queue.push_back(active);
-        self.first + self.queue.len() as u64 - 1
+    }
+
+    /// Calls of the session that have been begun.
+    pub fn begun(&self) -> u64 {
+        self.first + self.queue.len() as u64
     }
 
     pub fn first(&self) -> u64 {
@@ -387,6 +443,11 @@ impl Calls {
         (self.first..).zip(&mut self.queue)
     }
 
+    /// The same, and the memory for their groups.
+    pub fn all_with_shelf(&mut self) -> (impl Iterator<Item = (u64, &mut Active)>, &mut Shelf) {
+        ((self.first..).zip(&mut self.queue), &mut self.shelf)
+    }
+
     /// The calls that have not failed, oldest first, and the memory for their groups.
     pub fn live(&mut self) -> (impl Iterator<Item = (u64, &mut Active)>, &mut Shelf) {
         let live = (self.first..).zip(&mut self.queue).filter(|(_, active)| active.error.is_none());
@@ -395,19 +456,21 @@ impl Calls {
 
     /// Whether [`Self::pop_done`] would give one.
     pub fn has_done(&self) -> bool {
-        self.queue.front().is_some_and(Active::done)
+        self.limit.is_none_or(|limit| self.first < limit) && self.queue.front().is_some_and(Active::done)
     }
 
-    pub fn pop_done(&mut self) -> Option<(u64, Active)> {
+    pub fn pop_done(&mut self) -> Option<Active> {
         if !self.has_done() {
             return None;
         }
-        let active = self.queue.pop_front()?;
         self.first += 1;
-        Some((self.first - 1, active))
+        self.queue.pop_front()
     }
 
-    pub fn deliver(&mut self, number: u64, active: Active) {
+    pub fn deliver(&mut self, mut active: Active) {
+        if let Some(inputs) = active.inputs.take() {
+            self.shelf.inputs.push(inputs);
+        }
         let result = active.error.map_or(Ok(()), |error| Err(WorkerError::Call(error)));
         if let Some(remote) = active.remote {
             return remote.done(result);
@@ -417,25 +480,30 @@ impl Calls {
                 // Nobody waits any more if the handle was dropped.
                 let _ = outcome.send(result.map(|()| data));
             }
-            _ => self.outcomes.push((number, result)),
+            _ => self.outcomes.push((active.ticket, result)),
+        }
+    }
+
+    /// Ends one call alone.
+    pub fn fail_one(&mut self, active: Active, error: WorkerError) {
+        match (active.remote, active.outcome) {
+            (Some(remote), _) => remote.done(Err(error)),
+            (None, Some(outcome)) => {
+                let _ = outcome.send(Err(error));
+            }
+            (None, None) => self.outcomes.push((active.ticket, Err(error))),
         }
     }
 
     pub fn fail_all(&mut self, error: &WorkerError) {
         while let Some(active) = self.queue.pop_front() {
-            match (active.remote, active.outcome) {
-                (Some(remote), _) => remote.done(Err(error.clone())),
-                (None, Some(outcome)) => {
-                    let _ = outcome.send(Err(error.clone()));
-                }
-                (None, None) => self.outcomes.push((self.first, Err(error.clone()))),
-            }
+            self.fail_one(active, error.clone());
             self.first += 1;
         }
     }
 
-    pub fn take_outcome(&mut self, number: u64) -> Option<Result<(), WorkerError>> {
-        let index = self.outcomes.iter().position(|(n, _)| *n == number)?;
+    pub fn take_outcome(&mut self, ticket: u64) -> Option<Result<(), WorkerError>> {
+        let index = self.outcomes.iter().position(|(t, _)| *t == ticket)?;
         Some(self.outcomes.swap_remove(index).1)
     }
 }

@@ -118,9 +118,20 @@ impl<I: PacketIo> Engine<I> {
         let mut taken: Vec<_> = self.calls.all().map(|(_, active)| active.take_memory()).collect();
         let mut memory = Memory { first, calls: Vec::with_capacity(taken.len()) };
         let mut lent = lent.get();
-        for ((number, active), (owned, left)) in self.calls.all().zip(&mut taken) {
-            let mut borrowed = || lent.take_if(|(call, x)| *call == number && x.len() == active.length);
-            let x = owned.as_deref_mut().or_else(|| borrowed().map(|(_, x)| x));
+        let copies = self.members.is_some();
+        let (calls, shelf) = self.calls.all_with_shelf();
+        for ((_, active), (owned, left)) in calls.zip(&mut taken) {
+            let ticket = active.ticket;
+            let mut borrowed = || lent.take_if(|(call, x)| *call == ticket && x.len() == active.length);
+            let mut x = owned.as_deref_mut().or_else(|| borrowed().map(|(_, x)| x));
+            if let Some(x) = x.as_deref_mut().filter(|_| copies && active.remote.is_none()) {
+                match &active.inputs {
+                    Some(inputs) if active.stale => x.copy_from_slice(inputs),
+                    Some(_) => {}
+                    None => active.inputs = Some(shelf.copy(x)),
+                }
+                active.stale = false;
+            }
             memory.calls.push(CallMemory {
                 x: x.map(Pieces::whole).unwrap_or_default(),
                 kept: active.feedback.map_or(&[], |key| feedback.chunks(key)),

@@ -10,12 +10,14 @@ mod config;
 mod crew;
 mod feedback;
 mod link;
+mod members;
 mod memory;
 mod packed;
 mod task;
 
 pub use compressor::{Estimate, Numbers};
 pub use config::EngineConfig;
+pub use members::Membership;
 pub use memory::Borrowed;
 pub use packed::{Finished, Loan, Packed, PackedCall, PackedLayout, PackedPart, Piece};
 
@@ -24,6 +26,7 @@ use calls::{Active, CallEvents, Calls, GROUP, Out, Outcome};
 use compressor::{Compressor, Measured, write_raw};
 use feedback::Feedback;
 use link::Link;
+use members::Changing;
 use memory::Memory;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -76,6 +79,14 @@ pub struct Engine<I: PacketIo> {
     burst: usize,
     /// When anything came last, or a sign of life was asked for.
     heard: Duration,
+    /// How many results the receive buffer holds.
+    capacity: usize,
+    /// Where members come and go.
+    members: Option<Changing>,
+    /// The session that is to begin in place of this one.
+    next: Option<(Welcome, u8)>,
+    /// Who takes part, if that has changed since it was last asked.
+    changed: Option<Membership>,
 }
 
 impl<I: PacketIo> Engine<I> {
@@ -92,7 +103,7 @@ impl<I: PacketIo> Engine<I> {
         workers: u8,
         capacity: usize,
     ) -> Result<Self, WorkerError> {
-        let compressor = Compressor::new(welcome, workers, config.worker, config.seed)?;
+        let compressor = Compressor::new(welcome, workers, number(&config, welcome), config.seed)?;
         let mut engine = Engine {
             link: Link::new(config.ps, welcome),
             worker: Worker::new(parameters(&config, workers, welcome), io.now()),
@@ -111,13 +122,17 @@ impl<I: PacketIo> Engine<I> {
             reported: Duration::ZERO,
             burst: 0,
             heard: Duration::ZERO,
+            capacity,
+            members: Changing::of(welcome),
+            next: None,
+            changed: None,
         };
-        engine.set_limits(capacity);
+        engine.set_limits();
         Ok(engine)
     }
 
-    fn set_limits(&mut self, capacity: usize) {
-        self.worker.set_limit((capacity / 2).max(1) as u64);
+    fn set_limits(&mut self) {
+        self.worker.set_limit((self.capacity / 2).max(1) as u64);
         let session = self.worker.parameters();
         let window = session.data_slots as usize / 2 * RESULT_LEN;
         let window = window.div_ceil(GROUP.max(1 << self.compressor.block));
@@ -138,15 +153,11 @@ impl<I: PacketIo> Engine<I> {
         capacity: usize,
     ) -> Result<(), WorkerError> {
         self.fold_stats();
-        let compressor = Compressor::new(welcome, workers, self.config.worker, self.config.seed)?;
-        self.compressor = Arc::new(compressor);
-        self.link = Link::new(self.config.ps, welcome);
-        self.worker = Worker::new(parameters(&self.config, workers, welcome), self.io.now());
-        self.set_limits(capacity);
+        self.capacity = capacity;
+        self.begin(welcome, workers)?;
         self.joiners = joiners;
         self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
-        self.calls = Calls::default();
-        self.ready = 0;
+        self.calls.begin_again();
         self.failed = None;
         Ok(())
     }
@@ -357,7 +368,9 @@ impl<I: PacketIo> Engine<I> {
         if self.failed.is_some() {
             return false;
         }
-        self.within(lent, |engine, memory, crew| engine.turn(memory, crew) || crew.is_busy())
+        let busy = self.within(lent, |engine, memory, crew| engine.turn(memory, crew) || crew.is_busy());
+        self.change();
+        busy
     }
 
     /// Works until the oldest call is done, the session has failed, or `leave` says so; sleeps while there is nothing to do.
@@ -368,7 +381,8 @@ impl<I: PacketIo> Engine<I> {
         self.within(lent, |engine, memory, crew| {
             loop {
                 let busy = engine.turn(memory, crew);
-                if engine.failed.is_some() || engine.calls.len() == 0 || engine.calls.has_done() || leave() {
+                let over = engine.failed.is_some() || engine.next.is_some() || engine.calls.len() == 0;
+                if over || engine.calls.has_done() || leave() {
                     break;
                 }
                 if busy {
@@ -381,6 +395,7 @@ impl<I: PacketIo> Engine<I> {
                 }
             }
         });
+        self.change();
     }
 
     /// Receives and sends.
@@ -412,6 +427,9 @@ impl<I: PacketIo> Engine<I> {
         self.link.check()?;
         if let Some(error) = self.calls.take_broken() {
             return Err(error.into());
+        }
+        if let Some(error) = self.forsaken(now) {
+            return Err(self.placed(error).into());
         }
         if let Some(error) = self.worker.failure() {
             return Err(self.placed(error).into());
@@ -471,9 +489,13 @@ impl<I: PacketIo> Engine<I> {
         self.stats.network += (ended - started).saturating_sub(handled);
         self.link.send_replies(&mut self.io);
         match control {
-            Some(JoinEvent::Welcome(welcome, _)) => {
+            Some(JoinEvent::Boundary(boundary)) => self.obey(now, boundary),
+            Some(JoinEvent::Welcome(welcome, workers)) => {
                 self.worker.note_alive(now);
-                if welcome.session != self.worker.parameters().cookie {
+                if welcome.session == self.worker.parameters().cookie {
+                } else if self.members.is_some() {
+                    self.next = Some((welcome, workers));
+                } else {
                     self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });
                 }
             }
@@ -542,7 +564,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// Hands out calls that are done, in their order.
     fn settle(&mut self) {
-        while let Some((number, mut active)) = self.calls.pop_done() {
+        while let Some(mut active) = self.calls.pop_done() {
             let left = std::mem::take(&mut active.left);
             match (&active.error, active.feedback) {
                 (None, Some(key)) => self.feedback.commit(key, left),
@@ -555,8 +577,9 @@ impl<I: PacketIo> Engine<I> {
                 }
                 Some(_) => self.stats.failed += 1,
             }
-            self.calls.deliver(number, active);
+            self.calls.deliver(active);
         }
+        self.tell_position();
     }
 
     /// Ends the session and all its calls.
@@ -642,6 +665,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// Begins to leave; [`Self::serve_others`] until [`Self::has_left`].
     pub fn leave(&mut self) {
+        self.joiners.set_finished(self.calls.first() as u32);
         self.joiners.leave(self.io.now());
     }
 
@@ -658,6 +682,11 @@ impl<I: PacketIo> Engine<I> {
 /// [`WorkerError::Unusable`] says why not.
 pub fn usable(description: &Welcome, workers: u8) -> Result<(), WorkerError> {
     Compressor::new(description, workers, WorkerId(0), None).map(drop)
+}
+
+/// This worker's number in a session.
+fn number(config: &EngineConfig, welcome: &Welcome) -> WorkerId {
+    welcome.members.map_or(config.worker, |members| members.number)
 }
 
 fn parameters(config: &EngineConfig, workers: u8, welcome: &Welcome) -> Parameters {

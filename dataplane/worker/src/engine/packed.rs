@@ -286,7 +286,8 @@ impl<I: PacketIo> Engine<I> {
         let (pieces, taken) = unbounded();
         let (told, news) = unbounded();
         active.remote = Some(Remote { pieces: taken, news: told });
-        let number = self.calls.push(active);
+        let number = self.calls.begun();
+        self.calls.push(active);
         self.submit_measured();
         Ok(Packed { number, keys: self.compressor.keys(number), pieces, news, over: None })
     }

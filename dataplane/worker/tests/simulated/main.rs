@@ -3,6 +3,7 @@
 
 mod best_effort;
 mod feedback;
+mod members;
 mod norms;
 mod packed;
 mod results;

@@ -69,7 +69,9 @@ pub struct Ps {
 }
 
 fn install_tables(aggregator: &mut Aggregator, job: &StaticJob) {
-    for table in job.welcome.tables.iter() {
+    let others =
+        job.sizes.iter().flat_map(|sizes| &sizes.shapes).flat_map(|(_, welcome)| welcome.tables.iter());
+    for table in job.welcome.tables.iter().chain(others) {
         aggregator.install_table(table.id, table.into()).unwrap();
     }
 }
@@ -104,7 +106,7 @@ impl Ps {
         if share == 0 { Registry::new([job.clone()]) } else { Registry::follower([job.clone()]) }
     }
 
-    fn serve(&mut self) -> usize {
+    pub fn serve(&mut self) -> usize {
         let now = self.io.now();
         let mut packets: Vec<(SocketAddrV4, Vec<u8>)> = Vec::new();
         self.io.recv_burst(&mut |from, bytes| packets.push((from, bytes.to_vec()))).unwrap();
@@ -126,25 +128,37 @@ impl Ps {
                     *random
                 },
             );
-            for action in actions {
-                match action {
-                    Action::Install(config, members) => {
-                        let job = config.job;
-                        self.aggregator.install_job(config).unwrap();
-                        for (worker, at) in members {
-                            self.aggregator.set_member(job, worker, at).unwrap();
-                        }
+            self.act(actions);
+        }
+        let random = &mut self.random;
+        let next = || {
+            *random += 1;
+            *random
+        };
+        let actions = self.registry.poll(now, |_, _| None, next);
+        self.act(actions);
+        count
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Install(config, members) => {
+                    let job = config.job;
+                    self.aggregator.install_job(config).unwrap();
+                    for (worker, at) in members {
+                        self.aggregator.set_member(job, worker, at).unwrap();
                     }
-                    Action::Move(job, worker, at) => self.aggregator.set_member(job, worker, at).unwrap(),
-                    Action::Remove(job) => {
-                        self.aggregator.remove_job(job);
-                    }
-                    Action::Send(to, bytes) => self.io.send_run(to, &bytes, bytes.len()).unwrap(),
-                    Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
                 }
+                Action::Move(job, worker, at) => self.aggregator.set_member(job, worker, at).unwrap(),
+                Action::Remove(job) => {
+                    self.aggregator.remove_job(job);
+                }
+                Action::Send(to, bytes) => self.io.send_run(to, &bytes, bytes.len()).unwrap(),
+                Action::Tell(..) => {}
+                Action::RootDiffers(..) | Action::RootRefuses(..) => panic!("there is no root"),
             }
         }
-        count
     }
 }
 
@@ -191,6 +205,7 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             members: None,
         },
         root: None,
+        sizes: None,
     }
 }
 

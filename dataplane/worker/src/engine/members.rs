@@ -1,0 +1,199 @@
+//! Members that come and go (P42, P43): where a session ends, and how calls go on in the next one.
+
+use super::calls::GROUP;
+use super::compressor::Compressor;
+use super::link::Link;
+use super::{Engine, number, parameters};
+use crate::{Span, WorkerError};
+use std::sync::Arc;
+use std::time::Duration;
+use thc_protocol::WorkerId;
+use thc_protocol::wire::{Boundary, Choice, Stand, Welcome, What};
+use thc_protocol::worker::{CallError, SessionError, Worker};
+use thc_transport::PacketIo;
+
+/// Who takes part in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Sessions of the job so far, modulo 2^16; the same on all members.
+    pub epoch: u16,
+    /// How many workers take part.
+    pub workers: u8,
+    /// This worker's number among them, from 0 without gaps.
+    pub number: u8,
+}
+
+/// What this worker was told of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// To stop at the next boundary, and at the first one with so many calls, once that is known.
+    Stop(Option<u64>),
+    /// To finish so many calls and no more.
+    Hold(u64),
+}
+
+/// A session whose members may change.
+#[derive(Debug)]
+pub(super) struct Changing {
+    membership: Membership,
+    told: Told,
+    /// Whether the program has stopped at a boundary.
+    stopped: bool,
+    /// When it was last told something while it holds or has stopped.
+    heard: Duration,
+}
+
+impl Changing {
+    /// `None` for a job whose members do not change.
+    pub fn of(welcome: &Welcome) -> Option<Changing> {
+        let members = welcome.members.filter(|_| welcome.min_workers < welcome.max_workers)?;
+        let membership =
+            Membership { epoch: members.epoch, workers: welcome.quorum, number: members.number.0 };
+        Some(Changing { membership, told: Told::Nothing, stopped: false, heard: Duration::ZERO })
+    }
+}
+
+impl<I: PacketIo> Engine<I> {
+    /// Who takes part in the session.
+    #[must_use]
+    pub fn membership(&self) -> Membership {
+        let parameters = self.worker.parameters();
+        self.members.as_ref().map_or(
+            Membership { epoch: 0, workers: parameters.workers, number: parameters.worker.0 },
+            |changing| changing.membership,
+        )
+    }
+
+    /// The same, if it has changed since this was last asked.
+    pub fn take_change(&mut self) -> Option<Membership> {
+        self.changed.take()
+    }
+
+    /// Whether the program, which is between two calls where others may join, must wait there (P43): until this is false it is to
+    /// drive the engine. With calls under way it waits for these first.
+    pub fn stop_at_boundary(&mut self) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        if self.calls.len() > 0 {
+            return true;
+        }
+        let begun = self.calls.begun();
+        let Some(changing) = &mut self.members else { return false };
+        changing.stopped = match changing.told {
+            Told::Nothing | Told::Hold(_) => false,
+            Told::Stop(from) => from.is_none_or(|from| begun >= from),
+        };
+        let waits = changing.stopped || matches!(changing.told, Told::Hold(_));
+        self.tell_position();
+        waits
+    }
+
+    /// Does what a BOUNDARY says.
+    pub(super) fn obey(&mut self, now: Duration, boundary: Boundary) {
+        let (finished, begun) = (self.calls.first(), self.calls.begun());
+        let Some(changing) = &mut self.members else { return };
+        changing.heard = now;
+        // Calls travel modulo 2^32.
+        let whole =
+            |calls: u32| begun.saturating_add_signed(i64::from(calls.wrapping_sub(begun as u32) as i32));
+        changing.told = match (boundary.what, changing.told) {
+            (What::GoOn, _) => Told::Nothing,
+            (What::Hold, Told::Hold(calls)) => Told::Hold(calls),
+            (What::Hold, _) => {
+                let seat = boundary.because_of;
+                tracing::warn!(
+                    "worker {seat} of job {} is gone: the others go on without it",
+                    self.config.job
+                );
+                Told::Hold(finished)
+            }
+            (What::Finish, _) => Told::Hold(whole(boundary.calls).max(finished)),
+            (What::Ask | What::Stop, Told::Hold(calls)) => Told::Hold(calls),
+            (What::Ask, Told::Stop(from)) => Told::Stop(from),
+            (What::Ask, Told::Nothing) => Told::Stop(None),
+            (What::Stop, _) => Told::Stop(Some(whole(boundary.calls))),
+        };
+        changing.stopped &= matches!(changing.told, Told::Stop(_));
+        self.calls.limit = match changing.told {
+            Told::Hold(calls) => Some(calls),
+            Told::Nothing | Told::Stop(_) => None,
+        };
+        self.tell_position();
+        self.joiners.repeat_position(now);
+    }
+
+    /// The error if this worker was told to hold, or has stopped, and nothing has come of it.
+    pub(super) fn forsaken(&self, now: Duration) -> Option<SessionError> {
+        let changing = self.members.as_ref()?;
+        let waits = changing.stopped || matches!(changing.told, Told::Hold(_));
+        let waited = now.saturating_sub(changing.heard);
+        (waits && waited >= self.config.timeout).then_some(SessionError::Silent { waited })
+    }
+
+    /// Says how far this worker is, as long as that is asked.
+    pub(super) fn tell_position(&mut self) {
+        let Some(changing) = &self.members else { return };
+        let stand = match (changing.told, changing.stopped) {
+            (Told::Nothing, _) => None,
+            (Told::Hold(_), _) => Some(Stand::Holding),
+            (Told::Stop(_), true) => Some(Stand::Stopped),
+            (Told::Stop(_), false) => Some(Stand::Running),
+        };
+        let position = stand.map(|stand| (self.calls.first() as u32, self.calls.begun() as u32, stand));
+        self.joiners.set_position(self.io.now(), self.worker.parameters().cookie, position);
+    }
+
+    /// Another session in place of this one, with nothing in it yet.
+    pub(super) fn begin(&mut self, welcome: &Welcome, workers: u8) -> Result<(), WorkerError> {
+        let number = number(&self.config, welcome);
+        self.compressor = Arc::new(Compressor::new(welcome, workers, number, self.config.seed)?);
+        self.link = Link::new(self.config.ps, welcome);
+        self.worker = Worker::new(parameters(&self.config, workers, welcome), self.io.now());
+        self.ready = 0;
+        self.set_limits();
+        self.members = Changing::of(welcome);
+        self.next = None;
+        self.changed = self.members.as_ref().map(|changing| changing.membership);
+        Ok(())
+    }
+
+    /// Goes over to the session that has begun in place of this one, if one has: what was not finished begins again there.
+    pub(super) fn change(&mut self) {
+        let Some((welcome, workers)) = self.next.take().filter(|_| self.failed.is_none()) else { return };
+        self.fold_stats();
+        let usual = self.compressor.usual();
+        if let Err(error) = self.begin(&welcome, workers) {
+            return self.fail(error);
+        }
+        let now_usual = self.compressor.usual();
+        for active in self.calls.begin_again() {
+            let span = |&Span { length, choice }: &Span| {
+                let choice = if choice == usual { now_usual } else { choice };
+                Span { length, choice }
+            };
+            let plan: Vec<Span> = active.plan.iter().map(span).collect();
+            let gone = plan.iter().map(|span| span.choice).find(|&choice| !self.compressor.has(choice));
+            if active.remote.is_some() {
+                self.calls.fail_one(active, CallError::MembersChanged.into());
+            } else if let Some(Choice::Table(table)) = gone {
+                let tables: Vec<String> = self.tables().map(|(id, _)| id.to_string()).collect();
+                self.calls.fail_one(active, WorkerError::NoTable { table, tables: tables.join(", ") });
+            } else {
+                let holds = self.worker.parameters().may_lose();
+                self.calls.push_again(active.anew(&plan, &self.compressor, GROUP, holds));
+            }
+        }
+        let Membership { epoch, workers, number } = self.membership();
+        let job = self.config.job;
+        tracing::info!("job {job}, epoch {epoch}: {workers} workers, this one is number {number}");
+        self.heard = self.io.now();
+    }
+
+    /// This worker's seat: its number in the job.
+    #[must_use]
+    pub fn seat(&self) -> WorkerId {
+        self.config.worker
+    }
+}

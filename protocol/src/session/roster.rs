@@ -1,0 +1,610 @@
+//! A job whose members come and go: who is in the session, who waits to get in, and where one session ends and the next begins
+//! (P42, P43).
+
+use super::present::{Claim, Present};
+use super::registry::{Action, Ended, Happening, JobState, fresh, packet};
+use crate::aggregator::{Endpoint, JobConfig};
+use crate::wire::{
+    Boundary, Header, Join, Kind, Leave, Members, Pending, Position, RefuseReason, Refused, Stand, Welcome,
+    What,
+};
+use crate::{Cookie, WorkerId};
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// A worker that waits and repeats no JOIN for so long is forgotten.
+const FORGET: Duration = Duration::from_secs(3);
+/// Nobody else can take the seat of a worker that waits and has asked so recently.
+const ASKING: Duration = Duration::from_secs(1);
+/// How often members are told what to do until they do it.
+const TELL: Duration = Duration::from_millis(100);
+
+/// The sizes that sessions of a job may have.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// Shape of the job and what its workers are told, for each number of workers from the fewest on. Only the first table may differ.
+    pub shapes: Vec<(JobConfig, Welcome)>,
+    /// A member that is silent for so long is gone.
+    pub gone_after: Duration,
+    /// The first session begins when nobody new has come for so long, with at least the fewest.
+    pub gather: Duration,
+}
+
+impl Sizes {
+    /// The fewest workers.
+    #[must_use]
+    pub fn least(&self) -> u8 {
+        self.shapes.first().map_or(1, |(config, _)| config.workers)
+    }
+
+    /// The most.
+    #[must_use]
+    pub fn most(&self) -> u8 {
+        self.shapes.last().map_or(1, |(config, _)| config.workers)
+    }
+
+    /// What a session of so many is like.
+    #[must_use]
+    pub fn of(&self, workers: u8) -> Option<&(JobConfig, Welcome)> {
+        self.shapes.iter().find(|(config, _)| config.workers == workers)
+    }
+}
+
+/// A member of the session.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    present: Present,
+    number: WorkerId,
+    /// Since it was last asked for it.
+    position: Option<Position>,
+}
+
+/// A worker that is no member yet.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    present: Present,
+    /// How many workers its session must have: those of the session that it claims, or that it wants; 0 for any.
+    workers: u8,
+}
+
+/// What is being done about members that come or go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Steady,
+    /// Somebody waits: members are asked how far they are.
+    Asking,
+    /// They are to stop there.
+    Stopping(u32),
+    /// Somebody is gone, and who has left had finished so many calls: members finish what any of them has.
+    Closing(u32),
+}
+
+/// Members and those who wait, by seat.
+#[derive(Debug)]
+pub(super) struct Roster {
+    members: BTreeMap<u8, Member>,
+    waiting: BTreeMap<u8, Waiting>,
+    /// How many the session began with.
+    size: u8,
+    epoch: u16,
+    phase: Phase,
+    because_of: WorkerId,
+    told: Duration,
+    /// Since when there is this roster.
+    since: Option<Duration>,
+}
+
+impl Roster {
+    pub fn new() -> Roster {
+        Roster {
+            members: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            size: 0,
+            epoch: 0,
+            phase: Phase::Steady,
+            because_of: WorkerId::NONE,
+            told: Duration::ZERO,
+            since: None,
+        }
+    }
+
+    /// How many are in the session.
+    pub fn workers(&self) -> u8 {
+        self.members.len() as u8
+    }
+
+    /// One bit for each seat that somebody has or wants.
+    pub fn seats(&self) -> u64 {
+        self.members.keys().chain(self.waiting.keys()).fold(0, |bits, &seat| bits | WorkerId(seat).bit())
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u8, &Present)> {
+        let members = self.members.iter().map(|(&seat, member)| (seat, &member.present));
+        members.chain(self.waiting.iter().map(|(&seat, waiting)| (seat, &waiting.present)))
+    }
+
+    /// Whether somebody who is here sends from there.
+    pub fn knows(&self, addr: SocketAddrV4) -> bool {
+        self.all().any(|(_, present)| present.addr == addr)
+    }
+
+    /// The members, by seat.
+    pub fn members(&self) -> impl Iterator<Item = (WorkerId, &Present)> {
+        self.members.iter().map(|(&seat, member)| (WorkerId(seat), &member.present))
+    }
+
+    /// Takes up members that were in a session before.
+    pub fn restore(&mut self, members: impl Iterator<Item = (WorkerId, Present)>) {
+        let member = |(number, (seat, present)): (u8, (WorkerId, Present))| {
+            (seat.0, Member { present, number: WorkerId(number), position: None })
+        };
+        self.members = (0..).zip(members).map(member).collect();
+        self.size = self.members.len() as u8;
+    }
+
+    /// The later of two numbers of sessions, which wrap.
+    fn note_epoch(&mut self, epoch: u16) {
+        if epoch.wrapping_sub(self.epoch) as i16 > 0 {
+            self.epoch = epoch;
+        }
+    }
+
+    /// Calls that the one who is farthest has finished.
+    fn foremost(&self, least: u32) -> u32 {
+        let later = |a: u32, b: u32| if b.wrapping_sub(a) as i32 > 0 { b } else { a };
+        self.members.values().filter_map(|member| member.position).map(|p| p.finished).fold(least, later)
+    }
+}
+
+impl JobState {
+    /// The shape of the session that runs, or the largest.
+    fn shape(&self) -> (&JobConfig, &Welcome) {
+        let sizes = self.job.sizes.as_deref();
+        let workers = self.roster.as_ref().map_or(0, |roster| roster.size);
+        let found = sizes.and_then(|sizes| sizes.of(workers));
+        found.map_or((&self.job.config, &self.job.welcome), |(config, welcome)| (config, welcome))
+    }
+
+    /// What a session of so many workers is told; the job's where there is none.
+    pub(super) fn welcome_of(&self, workers: u8) -> &Welcome {
+        let found = self.job.sizes.as_deref().and_then(|sizes| sizes.of(workers));
+        found.map_or(&self.job.welcome, |(_, welcome)| welcome)
+    }
+
+    fn welcome_member(&self, seat: u8, member: &Member) -> Action {
+        let session = self.session.unwrap_or(Cookie(0));
+        let (config, welcome) = self.shape();
+        let epoch = self.roster.as_ref().map_or(0, |roster| roster.epoch);
+        let members = Members { number: member.number, epoch, ..welcome.members.unwrap_or_default() };
+        let body =
+            Welcome { session, nonce: member.present.nonce, members: Some(members), ..*welcome }.to_bytes();
+        let header =
+            Header { num_workers: config.workers, ..self.header(Kind::Welcome, WorkerId(seat), session) };
+        packet(member.present.addr, &header, &body)
+    }
+
+    fn boundary(&self, seat: u8, member: &Member, what: What, calls: u32) -> Action {
+        let session = self.session.unwrap_or(Cookie(0));
+        let because_of = self.roster.as_ref().map_or(WorkerId::NONE, |roster| roster.because_of);
+        let workers = self.roster.as_ref().map_or(0, |roster| roster.size);
+        let header = Header { num_workers: workers, ..self.header(Kind::Boundary, WorkerId(seat), session) };
+        packet(member.present.addr, &header, &Boundary { what, because_of, calls }.to_bytes())
+    }
+
+    /// P42: a JOIN with the job's cookie, and, if it claims a session, with the fingerprint of one of this job.
+    pub(super) fn join_roster(
+        &mut self,
+        now: Duration,
+        from: SocketAddrV4,
+        (header, join): (&Header, &Join),
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let worker = header.worker;
+        let refuse_for = |reason, about| {
+            let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*header };
+            vec![packet(from, &answer, &Refused { reason, worker: about }.to_bytes())]
+        };
+        let claims = join.session != Cookie(0);
+        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
+        if header.num_workers != 0 && sizes.of(header.num_workers).is_none() {
+            return refuse_for(RefuseReason::Size, worker);
+        }
+        if self.ended.as_ref().is_some_and(|ended| claims && ended.session == join.session) {
+            return vec![self.reforming(worker, from, join.session, WorkerId::NONE)];
+        }
+        let mut actions = Vec::new();
+        let session = self.session;
+        if session.is_some_and(|session| claims && join.session != session) {
+            return match self.member_by_nonce(worker, from, join.nonce) {
+                // Its WELCOME to the session that runs was lost.
+                Some(member) => vec![self.welcome_member(worker.0, &member)],
+                None => vec![self.reforming(worker, from, join.session, WorkerId::NONE)],
+            };
+        }
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        if let Some(member) = roster.members.get_mut(&worker.0) {
+            let same = member.present.nonce == join.nonce;
+            let moved = member.present.addr != from;
+            if moved {
+                let packets = alive(member.number).map(|ago| now.saturating_sub(ago));
+                let claim = member.present.claim(now, packets);
+                if claim != Claim::Granted {
+                    let member = *member;
+                    if let Some(session) = session.filter(|_| claim == Claim::Ask) {
+                        actions.push(self.ask(worker, session, &member.present));
+                    }
+                    if !same {
+                        actions.extend(refuse_for(RefuseReason::WorkerInUse, worker));
+                    }
+                    return actions;
+                }
+            }
+            if same {
+                (member.present.heard, member.present.addr) = (now, from);
+                let member = *member;
+                if moved {
+                    actions.push(Action::Move(header.job, member.number, Endpoint::udp(from)));
+                }
+                actions.push(self.welcome_member(worker.0, &member));
+                return actions;
+            }
+            // A new process in the place of one that is gone.
+            actions.extend(self.drop_member(now, worker.0, None));
+        } else if claims && session.is_some() {
+            return vec![self.reforming(worker, from, join.session, WorkerId::NONE)];
+        }
+        let Some(roster) = &mut self.roster else { return actions };
+        roster.waiting.retain(|_, waiting| now.saturating_sub(waiting.present.heard) <= FORGET);
+        let mut arrival = Present::arrived(now, from, join);
+        if let Some(Waiting { present, .. }) = roster.waiting.get(&worker.0) {
+            let takes = !claims || present.session != Cookie(0);
+            if present.nonce != join.nonce
+                && present.addr != from
+                && now.saturating_sub(present.heard) < ASKING
+                && takes
+            {
+                actions.extend(refuse_for(RefuseReason::WorkerInUse, worker));
+                return actions;
+            }
+            if present.nonce == join.nonce {
+                arrival.since = present.since;
+            }
+        }
+        let theirs = roster.all().find(|&(seat, present)| {
+            let both = (join.definitions, present.definitions);
+            seat != worker.0 && both.0 != 0 && both.1 != 0 && both.0 != both.1
+        });
+        if let Some((other, _)) = theirs {
+            actions.extend(refuse_for(RefuseReason::Definitions, WorkerId(other)));
+            return actions;
+        }
+        roster.note_epoch(header.slot.0);
+        roster.waiting.insert(worker.0, Waiting { present: arrival, workers: header.num_workers });
+        actions.extend(self.admit_waiting(now, random));
+        if self.roster.as_ref().is_some_and(|roster| roster.waiting.contains_key(&worker.0)) {
+            let body = Pending { joined: self.joined() }.to_bytes();
+            actions.push(packet(from, &self.header(Kind::Pending, worker, header.cookie), &body));
+        }
+        actions
+    }
+
+    fn member_by_nonce(&self, seat: WorkerId, from: SocketAddrV4, nonce: u64) -> Option<Member> {
+        let member = self.roster.as_ref()?.members.get(&seat.0)?;
+        (member.present.nonce == nonce && member.present.addr == from).then_some(*member)
+    }
+
+    /// Whatever can be done now for those who wait.
+    fn admit_waiting(&mut self, now: Duration, random: &mut impl FnMut() -> u32) -> Vec<Action> {
+        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        // A whole world that has been started anew: whoever was in an earlier one is not in it.
+        let wanted = roster
+            .waiting
+            .values()
+            .filter(|w| w.workers != 0 && w.present.session == Cookie(0))
+            .map(|w| w.workers);
+        let whole =
+            wanted.clone().find(|&n| wanted.clone().filter(|&other| other == n).count() == usize::from(n));
+        if let Some(n) = whole {
+            let all = roster.waiting.iter().filter(|(_, w)| w.workers == n && w.present.session == Cookie(0));
+            let all: Vec<(u8, Present)> = all.map(|(&seat, w)| (seat, w.present)).collect();
+            let mut actions = self.end_roster(WorkerId::NONE, all.iter().map(|(seat, _)| *seat).collect());
+            actions.extend(self.begin(all, None, random));
+            return actions;
+        }
+        if self.session.is_some() {
+            let asks = roster.waiting.iter().find(|(_, w)| w.workers == 0);
+            match (asks, roster.phase) {
+                (Some((&seat, _)), Phase::Steady) if roster.workers() < sizes.most() => {
+                    (roster.phase, roster.because_of, roster.told) = (Phase::Asking, WorkerId(seat), now);
+                    roster.members.values_mut().for_each(|member| member.position = None);
+                    return self.tell_all();
+                }
+                (None, Phase::Asking | Phase::Stopping(_)) => roster.phase = Phase::Steady,
+                _ => {}
+            }
+            return Vec::new();
+        }
+        // The server has forgotten a session, and all its members claim it.
+        let claimed = roster.waiting.values().find(|w| w.present.session != Cookie(0)).copied();
+        if let Some(Waiting { present: Present { session, .. }, workers }) = claimed {
+            let same = |w: &Waiting| w.present.session == session && w.workers == workers;
+            let all: Vec<(u8, Present)> =
+                roster.waiting.iter().filter(|(_, w)| same(w)).map(|(&seat, w)| (seat, w.present)).collect();
+            if all.len() == usize::from(workers) {
+                return self.begin(all, Some(session), random);
+            }
+            let since = all.iter().map(|(_, present)| present.since).min().unwrap_or(now);
+            if now.saturating_sub(since) < sizes.gone_after {
+                return Vec::new();
+            }
+            // Somebody is gone, and with the server's slots what they have put into sums.
+            self.ended = Some(Ended { session, because_of: WorkerId::NONE, members: Vec::new() });
+            let turned = all
+                .iter()
+                .map(|(seat, present)| self.reforming(WorkerId(*seat), present.addr, session, WorkerId::NONE))
+                .collect();
+            if let Some(roster) = &mut self.roster {
+                for (seat, _) in &all {
+                    roster.waiting.remove(seat);
+                }
+            }
+            return turned;
+        }
+        let free: Vec<(u8, Present)> = roster
+            .waiting
+            .iter()
+            .filter(|(_, w)| w.workers == 0)
+            .map(|(&seat, w)| (seat, w.present))
+            .collect();
+        let latest = free.iter().map(|(_, present)| present.since).max().unwrap_or(now);
+        let complete = free.len() == usize::from(sizes.most());
+        // A server that has just started may have forgotten a session, whose members say so within that time.
+        let settled = roster.since.is_some_and(|since| now.saturating_sub(since) >= FORGET);
+        let gathered = now.saturating_sub(latest) >= sizes.gather;
+        let enough = free.len() >= usize::from(sizes.least()) && gathered && settled;
+        if complete || enough { self.begin(free, None, random) } else { Vec::new() }
+    }
+
+    /// A session of these begins, or goes on; who was in it and is not among them has been told.
+    fn begin(
+        &mut self,
+        mut all: Vec<(u8, Present)>,
+        goes_on: Option<Cookie>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
+        all.sort_unstable_by_key(|(seat, _)| *seat);
+        all.truncate(sizes.most().into());
+        let Some((config, _)) = sizes.of(all.len() as u8) else { return Vec::new() };
+        let session = goes_on.unwrap_or_else(|| fresh(self.job.config.cookie, random));
+        let ran = self.session.replace(session).is_some();
+        self.ended = None;
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        roster.epoch = if goes_on.is_some() { roster.epoch } else { roster.epoch.wrapping_add(1) };
+        roster.phase = Phase::Steady;
+        for (seat, _) in &all {
+            roster.waiting.remove(seat);
+        }
+        roster.restore(
+            all.iter().map(|&(seat, present)| (WorkerId(seat), Present { session: Cookie(0), ..present })),
+        );
+        let endpoints = roster.members.values().map(|m| (m.number, Endpoint::udp(m.present.addr))).collect();
+        let mut actions = Vec::new();
+        if ran {
+            actions.push(Action::Remove(config.job));
+        }
+        actions.push(Action::Install(JobConfig { cookie: session, ..config.clone() }, endpoints));
+        let members: Vec<(u8, Member)> =
+            roster.members.iter().map(|(&seat, member)| (seat, *member)).collect();
+        actions.extend(members.iter().map(|(seat, member)| self.welcome_member(*seat, member)));
+        actions
+    }
+
+    /// A member is gone, or has left after so many calls: the others close the session.
+    fn drop_member(&mut self, now: Duration, seat: u8, left: Option<u32>) -> Vec<Action> {
+        let job = self.job.config.job;
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        if roster.members.remove(&seat).is_none() {
+            return Vec::new();
+        }
+        let happened = if left.is_some() { Happening::Left } else { Happening::Gone };
+        let mut actions = vec![Action::Tell(job, WorkerId(seat), happened)];
+        if roster.members.is_empty() {
+            self.session = None;
+            roster.phase = Phase::Steady;
+            actions.push(Action::Remove(job));
+            return actions;
+        }
+        let (closing, before) =
+            if let Phase::Closing(calls) = roster.phase { (true, calls) } else { (false, 0) };
+        let least =
+            left.map_or(before, |calls| if calls.wrapping_sub(before) as i32 > 0 { calls } else { before });
+        (roster.phase, roster.because_of, roster.told) = (Phase::Closing(least), WorkerId(seat), now);
+        // What they have said counts only if they hold already.
+        for member in roster.members.values_mut() {
+            member.position = member.position.filter(|_| closing);
+        }
+        actions.extend(self.tell_all());
+        actions
+    }
+
+    /// What each member that is not where it should be is to do.
+    fn tell_all(&self) -> Vec<Action> {
+        let Some(roster) = &self.roster else { return Vec::new() };
+        let told = roster.members.iter().filter_map(|(&seat, member)| {
+            let (what, calls) = self.due(roster, member)?;
+            Some(self.boundary(seat, member, what, calls))
+        });
+        told.collect()
+    }
+
+    fn due(&self, roster: &Roster, member: &Member) -> Option<(What, u32)> {
+        match (roster.phase, member.position) {
+            (Phase::Steady, _) => None,
+            (Phase::Asking, None) => Some((What::Ask, 0)),
+            (Phase::Asking, Some(_)) => None,
+            (Phase::Stopping(_), Some(Position { stand: Stand::Stopped, .. })) => None,
+            (Phase::Stopping(calls), _) => Some((What::Stop, calls)),
+            (Phase::Closing(_), None) => Some((What::Hold, 0)),
+            (Phase::Closing(least), Some(position)) => {
+                let all = roster.members.values().all(|member| member.position.is_some());
+                let calls = roster.foremost(least);
+                (all && position.finished != calls).then_some((What::Finish, calls))
+            }
+        }
+    }
+
+    /// P43: a member says how far it is.
+    pub(super) fn position(
+        &mut self,
+        now: Duration,
+        from: SocketAddrV4,
+        header: &Header,
+        position: &Position,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let seat = header.worker;
+        let Some(session) = self.session else { return Vec::new() };
+        if self.member_by_nonce(seat, from, position.nonce).is_none() {
+            return vec![self.reforming(seat, from, header.cookie, WorkerId::NONE)];
+        }
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        let Some(member) = roster.members.get_mut(&seat.0) else { return Vec::new() };
+        member.present.heard = now;
+        if header.cookie != session {
+            let member = *member;
+            return vec![self.welcome_member(seat.0, &member)];
+        }
+        if matches!(roster.phase, Phase::Closing(_)) && position.stand != Stand::Holding {
+            return Vec::new();
+        }
+        if roster.phase != Phase::Steady {
+            member.position = Some(*position);
+        }
+        let member = *member;
+        let all: Option<Vec<Position>> = roster.members.values().map(|member| member.position).collect();
+        let everybody = |roster: &Roster| roster.members.iter().map(|(&seat, m)| (seat, m.present)).collect();
+        match (roster.phase, all) {
+            (Phase::Steady, _) => vec![self.boundary(seat.0, &member, What::GoOn, 0)],
+            (Phase::Asking, Some(all)) => {
+                let later = |a: u32, b: u32| if b.wrapping_sub(a) as i32 > 0 { b } else { a };
+                roster.phase = Phase::Stopping(all.iter().map(|p| p.begun).fold(0, later));
+                roster.told = now;
+                self.tell_all()
+            }
+            (Phase::Stopping(_), Some(all)) if all.iter().all(|p| p.stand == Stand::Stopped) => {
+                let mut seats: Vec<(u8, Present)> = everybody(roster);
+                let room = usize::from(self.job.config.workers).saturating_sub(seats.len());
+                let come =
+                    roster.waiting.iter().filter(|(_, w)| w.workers == 0).map(|(&seat, w)| (seat, w.present));
+                let come: Vec<(u8, Present)> = come.take(room).collect();
+                let job = self.job.config.job;
+                let tell = |&(seat, _): &(u8, Present)| Action::Tell(job, WorkerId(seat), Happening::Came);
+                let mut actions: Vec<Action> = come.iter().map(tell).collect();
+                seats.extend(come);
+                actions.extend(self.begin(seats, None, random));
+                actions
+            }
+            (Phase::Closing(least), Some(all)) => {
+                let calls = roster.foremost(least);
+                if all.iter().any(|p| p.finished != calls) {
+                    return self.tell_all();
+                }
+                let seats: Vec<(u8, Present)> = everybody(roster);
+                if self.job.sizes.as_ref().is_some_and(|sizes| seats.len() < usize::from(sizes.least())) {
+                    let because_of = roster.because_of;
+                    return self.end_roster(because_of, Vec::new());
+                }
+                self.begin(seats, None, random)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The session is over for all its members, but those whose seats others have taken.
+    fn end_roster(&mut self, because_of: WorkerId, taken: Vec<u8>) -> Vec<Action> {
+        let Some(session) = self.session.take() else { return Vec::new() };
+        self.ended = Some(Ended { session, because_of, members: Vec::new() });
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        roster.phase = Phase::Steady;
+        let members = std::mem::take(&mut roster.members);
+        let mut actions = vec![Action::Remove(self.job.config.job)];
+        for (seat, member) in members.iter().filter(|(seat, _)| !taken.contains(seat)) {
+            actions.push(self.reforming(WorkerId(*seat), member.present.addr, session, because_of));
+        }
+        actions
+    }
+
+    /// P25, where members come and go: BYE at once, and the others close the session.
+    pub(super) fn leave_roster(
+        &mut self,
+        now: Duration,
+        from: SocketAddrV4,
+        header: &Header,
+        leave: Leave,
+    ) -> Vec<Action> {
+        let bye = packet(from, &self.header(Kind::Bye, header.worker, header.cookie), &[]);
+        let seat = header.worker.0;
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        if roster.waiting.get(&seat).is_some_and(|w| w.present.nonce == leave.nonce && w.present.addr == from)
+        {
+            roster.waiting.remove(&seat);
+            return vec![bye];
+        }
+        let Some(member) = roster.members.get(&seat).filter(|member| member.present.nonce == leave.nonce)
+        else {
+            return vec![bye];
+        };
+        if member.present.addr != from {
+            return Vec::new();
+        }
+        // Of an earlier session, whose end it has not heard of, it says nothing about this one.
+        let calls = if self.session == Some(header.cookie) { header.round.0 } else { 0 };
+        let mut actions = self.drop_member(now, seat, Some(calls));
+        actions.push(bye);
+        actions
+    }
+
+    /// What time brings: members that are silent, workers that wait, and what was lost on the way.
+    pub(super) fn poll_roster(
+        &mut self,
+        now: Duration,
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        roster.since.get_or_insert(now);
+        let mut actions = Vec::new();
+        if let Some(session) = self.session {
+            let due = now.saturating_sub(roster.told) >= TELL;
+            let (mut gone, mut silent) = (Vec::new(), Vec::new());
+            for (&seat, member) in &roster.members {
+                let packets = alive(member.number).map_or(Duration::ZERO, |ago| now.saturating_sub(ago));
+                let quiet = now.saturating_sub(member.present.heard.max(packets));
+                if quiet >= sizes.gone_after {
+                    gone.push(seat);
+                } else if due && quiet >= sizes.gone_after / 3 {
+                    silent.push((seat, member.present));
+                }
+            }
+            if due {
+                roster.told = now;
+                actions
+                    .extend(silent.iter().map(|(seat, present)| self.ask(WorkerId(*seat), session, present)));
+                actions.extend(self.tell_all());
+            }
+            for seat in gone {
+                actions.extend(self.drop_member(now, seat, None));
+            }
+        }
+        if let Some(roster) = &mut self.roster {
+            roster.waiting.retain(|_, waiting| now.saturating_sub(waiting.present.heard) <= FORGET);
+        }
+        actions.extend(self.admit_waiting(now, random));
+        actions
+    }
+}

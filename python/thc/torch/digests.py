@@ -1,0 +1,94 @@
+"""Whether all ranks have the same parameters, bit for bit: compared by a digest of each parameter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from thc.errors import ConfigError, ReplicasError
+
+__all__ = ["DigestOf", "check_replicas"]
+
+CHUNK = 1 << 20
+"""Elements that are digested together."""
+
+# Odd multipliers of SplitMix64, as signed numbers; integer arithmetic wraps alike on every device.
+GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+MIX = 0xBF58476D1CE4E5B9 - (1 << 64)
+
+_WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def digest(tensor: torch.Tensor) -> int:
+    """64 bits that depend on every bit of a tensor and on where it is. A single element that differs always shows."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
+    words = flat.view(torch.uint8 if flat.dtype == torch.bool else _WHOLE[flat.element_size()])
+    found = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    for first in range(0, len(words), CHUNK):
+        part = words[first : first + CHUNK].to(torch.int64)
+        at = torch.arange(first + 1, first + 1 + len(part), dtype=torch.int64, device=tensor.device)
+        weights = at * GOLDEN
+        weights = (weights ^ (weights >> 29)) * MIX | 1
+        found += (part * weights).sum()
+    return int(found.item())
+
+
+def _named(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    module = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
+    yield from module.named_parameters()
+
+
+def check_replicas(model: torch.nn.Module, *, process_group: Any = None, when: str = "") -> None:
+    """Compares the parameters of ``model`` on all ranks, bit for bit; all ranks must call it at the same place, between steps.
+
+    It costs a pass over the parameters and one gathering of 8 bytes a rank. ``process_group`` is that of the model if it is one of
+    ``DistributedDataParallel``, else the default one. Raises :class:`thc.ReplicasError`, on all ranks, which names the ranks that
+    differ from the most; ``when`` is put into its text.
+    """
+    if process_group is None:
+        process_group = getattr(model, "process_group", None)
+    each = [(name, digest(parameter)) for name, parameter in _named(model)]
+    mine = 0
+    for _, one in each:
+        mine = (mine * 3 + one) & ((1 << 63) - 1)
+    first = _gather([mine], process_group)
+    usual, _ = Counter(found for (found,) in first).most_common(1)[0]
+    ranks = [rank for rank, (found,) in enumerate(first) if found != usual]
+    if not ranks:
+        return
+    every = _gather([one for _, one in each], process_group)
+    good = next(rank for rank in range(len(every)) if rank not in ranks)
+    differ = [name for at, (name, _) in enumerate(each) if any(every[rank][at] != every[good][at] for rank in ranks)]
+    raise ReplicasError(ranks, differ, when)
+
+
+def _gather(numbers: list[int], process_group: Any) -> list[list[int]]:
+    mine = torch.tensor(numbers, dtype=torch.int64)
+    if dist.get_backend(process_group) == "nccl":
+        mine = mine.cuda()
+    found = [torch.empty_like(mine) for _ in range(dist.get_world_size(process_group))]
+    dist.all_gather(found, mine, group=process_group)
+    return [theirs.tolist() for theirs in found]
+
+
+class DigestOf:
+    """Compares a model's replicas before the forward pass that follows every so many steps."""
+
+    def __init__(self, every: int) -> None:
+        if every < 1:
+            raise ConfigError(f"check_replicas is {every}: give a number of steps, at least 1")
+        self.every = every
+        self._next = every
+
+    def before_forward(self, model: torch.nn.Module, steps: int) -> None:
+        """``steps`` backward passes have been averaged so far."""
+        if steps < self._next or not model.training or not torch.is_grad_enabled():
+            return
+        self._next = steps - steps % self.every + self.every
+        check_replicas(model, when=f" after step {steps}")
