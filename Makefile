@@ -125,9 +125,9 @@ p4: ## Compile the switch programs with p4c and note the hashes of their sources
 p4-tofino: # Compile for Tofino and Tofino 2, minutes, and keep what the compiler says of the fit
 	@mkdir -p p4/build/tofino "$(TOFINO_OUT)"
 	cd p4 && p4c-barefoot --std p4-16 --target tofino --arch tna -D__TARGET_TOFINO__=1 -g --verbose \
-	    --p4runtime-files build/tofino/tofino.p4info.txtpb -o "$(TOFINO_OUT)/tofino" tna/thc.p4
+	    --p4runtime-force-std-externs --p4runtime-files build/tofino/tofino.p4info.txtpb -o "$(TOFINO_OUT)/tofino" tna/thc.p4
 	cd p4 && p4c-barefoot --std p4-16 --target tofino2 --arch t2na -D__TARGET_TOFINO__=2 -g --verbose \
-	    --p4runtime-files build/tofino/tofino2.p4info.txtpb -o "$(TOFINO_OUT)/tofino2" tna/thc.p4
+	    --p4runtime-force-std-externs --p4runtime-files build/tofino/tofino2.p4info.txtpb -o "$(TOFINO_OUT)/tofino2" tna/thc.p4
 	python3 p4/fit.py "$(TOFINO_OUT)/tofino" "$(TOFINO_OUT)/tofino2" >p4/build/tofino/fit.json
 	@cd p4 && LC_ALL=C sha256sum shared/headers.p4 shared/kinds.p4 shared/racks.p4 shared/sizes.p4 tna/*.p4 build/tofino/*.json \
 	    build/tofino/*.txtpb >build/tofino/sources.sha256

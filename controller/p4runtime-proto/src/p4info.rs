@@ -1,6 +1,6 @@
 //! Reading P4Info, and finding things in it by name.
 
-use crate::config::{Action, Counter, P4Info, Register, Table};
+use crate::config::{Action, Counter, P4Info, Register, Table, ValueSet};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 
@@ -22,6 +22,28 @@ pub enum P4InfoError {
         kind: &'static str,
         /// Its name.
         name: String,
+    },
+    /// A value is wider than its field.
+    #[error("{table}.{field} = {value}: the program has {bits} bits for it")]
+    Narrow {
+        /// The table.
+        table: String,
+        /// The field of its key, or the parameter of its action.
+        field: String,
+        /// What it should be.
+        value: u128,
+        /// Bits that there are.
+        bits: i32,
+    },
+    /// A table asks for something that rows of this version do not have.
+    #[error(
+        "the P4Info's {table} has {field:?}, which this version knows nothing of; compile the program that belongs to it (make p4)"
+    )]
+    Unknown {
+        /// The table.
+        table: String,
+        /// The field of its key, or the parameter of its action.
+        field: String,
     },
 }
 
@@ -94,6 +116,8 @@ finders! {
     counter, counters, Counter, "counter";
     /// The register of this name or alias.
     register, registers, Register, "register";
+    /// The value set of a parser of this name or alias.
+    value_set, value_sets, ValueSet, "value set";
 }
 
 macro_rules! ids {
@@ -114,7 +138,7 @@ macro_rules! ids {
     };
 }
 
-ids!(Table, Action, Counter, Register);
+ids!(Table, Action, Counter, Register, ValueSet);
 
 impl Table {
     /// The text of its annotation `@name("text")`, if it has one.

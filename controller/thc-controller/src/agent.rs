@@ -205,7 +205,7 @@ impl Agent {
 
     /// The target becomes what is wanted.
     async fn take_over(&mut self, target: &mut Target) -> Result<(), ControllerError> {
-        if let Some((program, cookie)) = &self.config.program {
+        if let Some((program, cookie)) = &self.config.loads {
             let loaded = target.load(program, *cookie).await?;
             tracing::info!(
                 target = target.name(),

@@ -121,6 +121,9 @@ pub struct Table {
     /// Bits of an index on the wire, and of a sum.
     #[serde(default = "usual_form")]
     form: (u8, u8),
+    /// Its number where a program has numbers of its own for lookup tables. Books from before these could be have none.
+    #[serde(default)]
+    number: Option<u8>,
 }
 
 /// What books from before tables could say it mean.
@@ -133,9 +136,10 @@ fn written(form: Form) -> (u8, u8) {
 }
 
 impl Table {
-    fn of(told: &Told) -> Table {
+    fn of(told: &Told, number: u8) -> Table {
         let &Told { bits, granularity, fraction, values, form, .. } = told;
-        Table { bits, granularity, fraction, values, installed: false, form: written(form) }
+        let (form, number) = (written(form), Some(number));
+        Table { bits, granularity, fraction, values, installed: false, form, number }
     }
 
     fn is(&self, told: &Told) -> bool {
@@ -278,7 +282,8 @@ impl Book {
                 fits(&name, target, capacity.forms, told, spec.rack.as_ref())?;
             }
             // The root has its tables under these numbers.
-            let id = if spec.rack.is_some() { self.numbered(&name, told)? } else { self.table(told, room)? };
+            let id =
+                if spec.rack.is_some() { self.numbered(&name, told, room)? } else { self.table(told, room)? };
             if more.contains(&id) {
                 let text = format!(
                     "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
@@ -320,16 +325,27 @@ impl Book {
         if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.is(told)) {
             return Ok(id);
         }
-        let free = (1..=u8::MAX).take(room as usize).find(|id| !self.tables.contains_key(id));
-        let id = free.ok_or_else(|| {
-            Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
-        })?;
-        self.tables.insert(id, Table::of(told));
+        let free = (1..=u8::MAX).find(|id| !self.tables.contains_key(id));
+        let id = free.filter(|_| self.tables.len() < room as usize).ok_or_else(|| full(room))?;
+        self.insert(id, told);
         Ok(id)
     }
 
+    /// A table's number where a program has numbers of its own: the least that was free, so that there are never more
+    /// of them than tables.
+    #[must_use]
+    pub fn number_of_table(&self, id: u8) -> u8 {
+        self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))
+    }
+
+    fn insert(&mut self, id: u8, told: &Told) {
+        let taken: BTreeSet<u8> = self.tables.keys().map(|&id| self.number_of_table(id)).collect();
+        let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
+        self.tables.insert(id, Table::of(told, number));
+    }
+
     /// This table under the number that it has.
-    fn numbered(&mut self, job: &str, told: &Told) -> Result<u8, Refusal> {
+    fn numbered(&mut self, job: &str, told: &Told, room: u32) -> Result<u8, Refusal> {
         let id = told.id.0;
         match self.tables.get(&id) {
             Some(table) if !table.is(told) => {
@@ -339,8 +355,9 @@ impl Book {
                 Err(Refusal::exists(text))
             }
             Some(_) => Ok(id),
+            None if self.tables.len() >= room as usize => Err(full(room)),
             None => {
-                self.tables.insert(id, Table::of(told));
+                self.insert(id, told);
                 Ok(id)
             }
         }
@@ -427,6 +444,10 @@ impl Book {
             lane: table.form.1.into(),
         })
     }
+}
+
+fn full(room: u32) -> Refusal {
+    Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
 }
 
 /// Whether a target does packets of this form, as far as is known.

@@ -1,7 +1,6 @@
 //! How much a switch program has room for, as its P4Info says.
 
 use p4runtime_proto::config::P4Info;
-use p4runtime_proto::p4info::P4InfoError;
 use std::fmt;
 use thc_protocol::wire::Form;
 
@@ -13,10 +12,11 @@ pub const WORKER_BITS: u32 = 7;
 pub struct Forms(u16);
 
 impl Forms {
-    /// As the annotation `@forms("2/4 4/8")` of `lookup` says; of a program without, the usual one.
+    /// As the annotation `@forms("2/4 4/8")` of `lookup` or `job_tables` says; of a program without, the usual one.
     #[must_use]
     pub fn of(info: &P4Info) -> Forms {
-        let said = info.table("lookup").ok().and_then(|table| table.annotation("forms"));
+        let tables = ["lookup", "job_tables"].map(|name| info.table(name).ok());
+        let said = tables.iter().flatten().find_map(|table| table.annotation("forms"));
         let usual = Form::USUAL.to_string();
         let has = |form: &Form| said.unwrap_or(&usual).split(' ').any(|name| name == form.to_string());
         let bits = Form::ALL.iter().zip(0..).filter(|(form, _)| has(form)).map(|(_, place)| 1 << place);
@@ -60,48 +60,18 @@ pub struct Capacity {
     pub forms: Option<Forms>,
 }
 
-impl Capacity {
-    /// Of this program.
-    ///
-    /// # Errors
-    /// [`P4InfoError::Missing`] if it is not THC's.
-    pub fn of(info: &P4Info) -> Result<Capacity, P4InfoError> {
-        let size = |size: i64| u32::try_from(size).unwrap_or(0);
-        let counted = size(info.counter("packets")?.size) >> WORKER_BITS;
-        // A slot is a cell for each pass.
-        let passes = size(info.table("passes")?.size).max(1);
-        Ok(Capacity {
-            data_slots: size(info.register("heads")?.size.into()) / passes,
-            norm_slots: size(info.register("tags")?.size.into()),
-            jobs: counted.min(size(info.table("jobs")?.size)),
-            // The number 0 is none.
-            tables: size(info.table("lookup")?.size).min(255),
-            forms: Some(Forms::of(info)),
-        })
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
-    fn of_the_program() {
+    fn forms_are_what_the_annotation_says() {
         let info =
             p4runtime_proto::p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap();
-        let capacity = Capacity::of(&info).unwrap();
-        assert_eq!((capacity.data_slots, capacity.norm_slots, capacity.tables), (1024, 1024, 255));
-        let forms = capacity.forms.unwrap();
+        let forms = Forms::of(&info);
         assert_eq!(forms.to_string(), "2/4, 4/8, 8/16");
         assert!(forms.contains(Form::USUAL) && !Forms(0).contains(Form::USUAL));
         assert_eq!(Forms::of(&P4Info::default()).to_string(), "4/8");
-        assert!(capacity.jobs.is_power_of_two() && capacity.jobs >= 16, "{capacity:?}");
-    }
-
-    #[test]
-    fn another_program_is_named() {
-        let error = Capacity::of(&P4Info::default()).unwrap_err().to_string();
-        assert!(error.contains("packets"), "{error}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::capacity::Capacity;
 use crate::error::ControllerError;
+use crate::program::{Passes, Program};
 use crate::schema::Schema;
 use crate::tables::Mac;
 use p4runtime_proto::config::P4Info;
@@ -198,10 +199,12 @@ pub struct TargetConfig {
     pub election_id: u64,
     /// The program's names and numbers.
     pub schema: Schema,
+    /// What the program asks of its rows.
+    pub program: Program,
     /// What it has room for.
     pub capacity: Capacity,
-    /// The program, and a number that tells it from others.
-    pub program: Option<(Vec<u8>, u64)>,
+    /// What the target shall load, and a number that tells it from others.
+    pub loads: Option<(Vec<u8>, u64)>,
     /// The port of this controller.
     pub cpu_port: u16,
     /// The aggregator's Ethernet address.
@@ -443,7 +446,7 @@ impl TargetOptions {
             Some(path) => p4info::parse(&read(path)?)?,
             None => built_in()?,
         };
-        let program = match &self.device_config {
+        let loads = match &self.device_config {
             Some(path) => {
                 let bytes = read(path)?;
                 let digest = Sha256::digest(&bytes);
@@ -471,23 +474,27 @@ impl TargetOptions {
         if !(1..=64).contains(&shards) {
             return Err(value("target.shards", shards, "give the number of the thc-ps's shards, 1 to 64"));
         }
+        let program = Program::of(&info)?;
+        let pass_ports: Vec<u16> =
+            self.pass_ports.iter().map(|&number| port("pass_ports", number)).collect::<Result<_, _>>()?;
+        if pass_ports.is_empty() && matches!(program.passes, Passes::Cells { .. }) {
+            let mend = "this program's packets come back by ports in loopback: give them";
+            return Err(value("target.pass_ports", "[]", mend));
+        }
         Ok(TargetConfig {
             name: self.name.clone().unwrap_or_else(|| self.address.clone()),
             address,
             device_id: self.device_id,
             election_id: self.election_id.unwrap_or(1),
-            capacity: Capacity::of(&info)?,
+            capacity: program.capacity(&pass_ports),
             schema: Schema::new(info),
             program,
+            loads,
             cpu_port: port("cpu_port", self.cpu_port.unwrap_or(DEFAULT_CPU_PORT))?,
             mac: mac("target.mac", self.mac.as_deref().unwrap_or("02:aa:00:00:00:01"))?,
             at: SocketAddrV4::new(self.ip, self.udp_port.unwrap_or(UDP_PORT)),
             shards,
-            pass_ports: self
-                .pass_ports
-                .iter()
-                .map(|&number| port("pass_ports", number))
-                .collect::<Result<_, _>>()?,
+            pass_ports,
             stations: stations.collect::<Result<_, ControllerError>>()?,
             ca: self.ca.as_deref().map(read_text).transpose()?,
             identity,
@@ -515,7 +522,7 @@ mod tests {
         let options = Options::read(Path::new("thc-controller.example.toml")).unwrap();
         let config = options.validate().unwrap();
         assert_eq!(config.targets[0].stations.len(), 2);
-        assert!(config.targets[0].program.is_some());
+        assert!(config.targets[0].loads.is_some());
         assert_eq!(config.jobs[0].name, "train");
     }
 

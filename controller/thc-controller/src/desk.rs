@@ -205,7 +205,7 @@ impl Desk {
         let all = || {
             self.shared.targets.iter().map(|Handle { config, .. }| {
                 // What a target does that is not there yet is its program's, if it gets that from here.
-                let loaded = config.program.as_ref().and(config.capacity.forms);
+                let loaded = config.loads.as_ref().and(config.capacity.forms);
                 let forms = views.get(&config.name).and_then(|view| view.forms).or(loaded);
                 (config.name.clone(), Capacity { forms, ..config.capacity })
             })

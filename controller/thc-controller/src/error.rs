@@ -42,6 +42,18 @@ pub enum ControllerError {
     /// The P4Info is unusable.
     #[error(transparent)]
     P4Info(#[from] P4InfoError),
+    /// A target has no room for a lookup table of this number.
+    #[error(
+        "target {target}: it has room for {room} lookup tables and table {table} is one more; delete tables, and install that one anew"
+    )]
+    Room {
+        /// Its name.
+        target: String,
+        /// The table's id.
+        table: u8,
+        /// How many there may be.
+        room: u8,
+    },
     /// A target does not answer.
     #[error("target {target}: cannot connect to {address}: {message}; {mend}")]
     Connect {

@@ -19,6 +19,7 @@ mod diagnose;
 mod error;
 mod live;
 pub mod plan;
+mod program;
 mod rack;
 mod rates;
 mod refusal;
@@ -42,6 +43,7 @@ pub use config::{
 pub use daemon::{Addresses, Daemon};
 pub use desk::Desk;
 pub use error::{ControllerError, has_io};
+pub use program::{Lookups, Passes, Program};
 pub use refusal::Refusal;
 pub use schema::Schema;
 pub use spec::{Spec, fraction_text};

@@ -11,6 +11,8 @@ use thc_protocol::aggregator::{DropReason, Event};
 
 /// Answers that are counted: results, resent, nudges, recirculations.
 pub const ANSWERS: usize = 4;
+/// Cells of a worker in `events`.
+const EVENTS: u32 = 8;
 /// What a packet in a sum is counted as.
 const IN_SUMS: [Event; 2] = [Event::Opened, Event::Added];
 /// The first reason that is counted by job and worker; those before are counted for all jobs together.
@@ -108,8 +110,7 @@ pub async fn read_job(
     let index = u32::from(place.index);
     let cells: Vec<u32> = (0..workers).map(|worker| index << WORKER_BITS | u32::from(worker)).collect();
     let packets = target.counters("packets", &cells).await?;
-    let events =
-        cells.iter().flat_map(|cell| (0..Event::ALL.len() as u32).map(move |event| cell << 3 | event));
+    let events = cells.iter().flat_map(|cell| (0..EVENTS).map(move |event| cell << 3 | event));
     let events = target.counters("events", &events.collect::<Vec<_>>()).await?;
     let reasons = FIRST_OF_WORKER..DropReason::ALL.len();
     let drops = cells.iter().flat_map(|cell| reasons.clone().map(move |reason| cell << 4 | reason as u32));
@@ -126,8 +127,13 @@ pub async fn read_job(
         for (cell, (value, _)) in worker.events.iter_mut().zip(events.by_ref()) {
             *cell = value;
         }
+        // Where cells are behind what counts drops, two of these are events.
+        let seen_by_cells: Vec<u64> = events.by_ref().take(2).map(|(value, _)| value).collect();
         for (cell, (value, _)) in worker.drops[FIRST_OF_WORKER..].iter_mut().zip(drops.by_ref()) {
             *cell = value;
+        }
+        for (reason, value) in [DropReason::Round, DropReason::Mixed].into_iter().zip(seen_by_cells) {
+            worker.drops[reason as usize] += value;
         }
         counted.workers.push(worker);
     }

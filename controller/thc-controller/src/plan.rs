@@ -1,17 +1,19 @@
 //! From what the controller remembers to the rows and groups that a target should hold.
 
-use crate::book::{Book, Job, Place, Session};
+use crate::book::{Book, Job, Place, Session, Table};
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
+use crate::program::{Lookups, Passes};
 use crate::rack::Rack;
 use crate::tables::{
-    Address, ControlPlane, Job as JobRow, JobTable, Lookup, Member, OwnAddress, OwnArp, Pass,
-    Rack as RackRow, Root, Station, StationAction,
+    Address, ControlPlane, Job as JobRow, JobTable, Lookup, LookupBytes, Member, OwnAddress, OwnArp, Pass,
+    Rack as RackRow, Root, Source, Station, StationAction,
 };
 use crate::wanted::{Group, Wanted};
 use std::net::SocketAddrV4;
+use thc_protocol::Lane;
 use thc_protocol::aggregator::Shard;
-use thc_protocol::wire::Kind;
+use thc_protocol::wire::{Form, Kind};
 
 /// The group of all ports; jobs' groups are below.
 pub const FLOOD: u16 = 4096;
@@ -20,8 +22,6 @@ const OF_ROOTS: [Kind; 6] =
     [Kind::Welcome, Kind::Pending, Kind::Refused, Kind::Bye, Kind::Description, Kind::Ask];
 /// The number of a root's first port in `addresses`: workers have those below 64.
 const FIRST_ROOT: u8 = 192;
-/// Passes that a packet may go to after the first.
-const LATER_PASSES: u8 = 7;
 
 /// Everything that this target should hold.
 ///
@@ -47,16 +47,36 @@ pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerEr
     for &kind in [Kind::Join, Kind::Leave].iter().chain(of_roots) {
         wanted.row(schema, &ControlPlane { kind: kind as u8, port: target.cpu_port })?;
     }
-    for (pass, &port) in (1..=LATER_PASSES).zip(target.pass_ports.iter().cycle()) {
-        wanted.row(schema, &Pass { pass, port })?;
+    match target.program.passes {
+        Passes::Ports { later } => {
+            for (pass, &port) in (1..=later).zip(target.pass_ports.iter().cycle()) {
+                wanted.row(schema, &Pass { pass, port, first_cell: None })?;
+            }
+        }
+        Passes::Cells { .. } => {
+            for (pass, port, cell) in target.program.cells(&target.pass_ports) {
+                wanted.row(schema, &Pass { pass, port, first_cell: Some(cell) })?;
+            }
+        }
+    }
+    if target.program.source {
+        wanted.row(schema, &Source { mac: target.mac, address: *target.at.ip() })?;
+    }
+    if let Some(ports) = target.program.loopback {
+        wanted.value_set(ports, target.pass_ports.iter().copied().collect());
     }
     for (&table, row) in &book.tables {
-        wanted.row(schema, &Lookup { table, values: row.values, form: row.form() })?;
+        lookup(target, &mut wanted, table, book.number_of_table(table), row)?;
     }
     for job in book.jobs.values() {
         if let Some(place) = job.places.get(&target.name) {
             for table in job.tables() {
-                wanted.row(schema, &JobTable { job: job.spec.number, table })?;
+                let form = book.tables.get(&table).map(Table::form).unwrap_or_default();
+                let on_chip = match target.program.lookups {
+                    Lookups::Row => None,
+                    Lookups::Bytes { .. } => Some((book.number_of_table(table), on_chip(form).1)),
+                };
+                wanted.row(schema, &JobTable { job: job.spec.number, table, on_chip })?;
             }
             match &place.session {
                 None => wanted.group(place.group, Group::default()),
@@ -65,6 +85,42 @@ pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerEr
         }
     }
     Ok(wanted)
+}
+
+/// The form of a table's packets on a chip that looks up bytes, and whether they have half of a packet's words. Lanes of 16 bits
+/// above indices of 4 are a rack's, whose own sums have 8 (P34).
+fn on_chip(form: Form) -> (Form, bool) {
+    match (form.width(), form.lane()) {
+        (4, Lane::Bits16) => (Form::USUAL, true),
+        (_, lane) => (form, lane == Lane::Bits4),
+    }
+}
+
+fn lookup(
+    target: &TargetConfig,
+    wanted: &mut Wanted,
+    id: u8,
+    number: u8,
+    row: &Table,
+) -> Result<(), ControllerError> {
+    let (schema, values) = (&target.schema, row.values);
+    let Lookups::Bytes { tables, room, bits } = &target.program.lookups else {
+        return wanted.row(schema, &Lookup { table: id, values, form: row.form() });
+    };
+    let (form, _) = on_chip(row.form());
+    let lanes = 8 / u32::from(form.width()) * u32::from(form.lane().bits());
+    // A job of other forms is not made there; a table that is only installed may be for another target.
+    if !target.program.forms().contains(form) || i32::try_from(lanes) != Ok(*bits) {
+        return Ok(());
+    }
+    if number >= *room {
+        return Err(ControllerError::Room { target: target.name.clone(), table: id, room: *room });
+    }
+    let on_chip = LookupBytes { number, values, form };
+    for table in tables {
+        on_chip.entries(schema, table)?.into_iter().for_each(|entry| wanted.made(entry));
+    }
+    Ok(())
 }
 
 fn session(

@@ -3,9 +3,25 @@
 use crate::error::ControllerError;
 use crate::tables::Row;
 use p4runtime_proto::bytes::encode;
-use p4runtime_proto::config::P4Info;
+use p4runtime_proto::config::{P4Info, Table};
 use p4runtime_proto::p4info::P4InfoError;
 use p4runtime_proto::v1::{Action, FieldMatch, TableAction, TableEntry, action, field_match, table_action};
+
+/// Tables with rows of this controller's, whatever the program; lookup tables beside them.
+const WRITTEN: [&str; 12] = [
+    "own_address",
+    "own_arp",
+    "stations",
+    "control_plane",
+    "passes",
+    "source",
+    "jobs",
+    "members",
+    "addresses",
+    "job_tables",
+    "racks",
+    "roots",
+];
 
 /// A P4Info with what the controller looks up in it.
 #[derive(Clone, Debug)]
@@ -34,32 +50,79 @@ impl Schema {
         Ok(self.info.table(name)?.id())
     }
 
+    /// The tables that lookup tables are written to: `lookup`, or those of bytes of indices.
+    pub fn lookups(&self) -> impl Iterator<Item = u32> {
+        let alias = |table: &Table| table.preamble.as_ref().is_some_and(|p| p.alias.starts_with("lookup"));
+        self.info.tables.iter().filter(move |table| alias(table)).map(Table::id)
+    }
+
+    /// The tables that this controller writes; others, constant ones among them, are nobody's or another program's.
+    pub fn written(&self) -> impl Iterator<Item = u32> {
+        WRITTEN.iter().filter_map(|name| self.table(name).ok()).chain(self.lookups())
+    }
+
+    /// The parameter of this name in an entry's action.
+    #[must_use]
+    pub fn param<'a>(&self, entry: &'a TableEntry, name: &str) -> Option<&'a [u8]> {
+        let Some(table_action::Type::Action(action)) = &entry.action.as_ref()?.r#type else { return None };
+        let known = self.info.actions.iter().find(|known| known.id() == action.action_id)?;
+        let id = known.params.iter().find(|param| param.name == name)?.id;
+        action.params.iter().find(|param| param.param_id == id).map(|param| param.value.as_slice())
+    }
+
     /// A row as an entry. One without a key is the table's default.
     ///
     /// # Errors
-    /// [`ControllerError::P4Info`] if the program has no such table, field, action or parameter.
+    /// [`ControllerError::P4Info`] if the program has no such table, field, action or parameter, has more of them, or
+    /// has not the bits for a value.
     pub fn entry<R: Row>(&self, row: &R) -> Result<TableEntry, ControllerError> {
-        let table = self.info.table(R::TABLE)?;
-        let missing = |kind, name: &str| P4InfoError::Missing { kind, name: format!("{}.{name}", R::TABLE) };
-        let key = row.key();
+        self.entry_of(R::TABLE, &row.key(), row.action())
+    }
+
+    /// The same of a table whose name is the program's affair.
+    ///
+    /// # Errors
+    /// As [`Schema::entry`].
+    pub fn entry_of(
+        &self,
+        name: &str,
+        key: &[(&'static str, u128)],
+        (action, values): (&str, Vec<(&'static str, u128)>),
+    ) -> Result<TableEntry, ControllerError> {
+        let table = self.info.table(name)?;
+        let missing = |kind, field: &str| P4InfoError::Missing { kind, name: format!("{name}.{field}") };
+        let unknown = |field: &str| P4InfoError::Unknown { table: name.to_owned(), field: field.to_owned() };
+        let fits = |field: &str, value: u128, bits: i32| {
+            // A width of 0 is none: the program's type has no bits of its own.
+            let wide = u32::try_from(bits).is_ok_and(|bits| bits > 0 && bits < 128 && value >> bits != 0);
+            let narrow =
+                || P4InfoError::Narrow { table: name.to_owned(), field: field.to_owned(), value, bits };
+            if wide { Err(narrow()) } else { Ok(encode(value)) }
+        };
         let is_default_action = key.is_empty();
         let mut fields = Vec::with_capacity(key.len());
-        for (name, value) in key {
+        for &(name, value) in key {
             let field = table.match_fields.iter().find(|field| field.name == name);
-            let field_id = field.ok_or_else(|| missing("field", name))?.id;
-            let exact = field_match::Exact { value: encode(value) };
+            let field = field.ok_or_else(|| missing("field", name))?;
+            let exact = field_match::Exact { value: fits(name, value, field.bitwidth)? };
             fields.push(FieldMatch {
-                field_id,
+                field_id: field.id,
                 field_match_type: Some(field_match::FieldMatchType::Exact(exact)),
             });
         }
-        let (name, values) = row.action();
-        let found = self.info.action(name)?;
+        let more = table.match_fields.iter().find(|field| !key.iter().any(|(name, _)| *name == field.name));
+        if let Some(field) = more.filter(|_| !is_default_action) {
+            return Err(unknown(&field.name).into());
+        }
+        let found = self.info.action(action)?;
+        if let Some(param) = found.params.iter().find(|p| !values.iter().any(|(name, _)| *name == p.name)) {
+            return Err(unknown(&param.name).into());
+        }
         let mut params = Vec::with_capacity(values.len());
         for (name, value) in values {
             let param = found.params.iter().find(|param| param.name == name);
-            let param_id = param.ok_or_else(|| missing("parameter", name))?.id;
-            params.push(action::Param { param_id, value: encode(value) });
+            let param = param.ok_or_else(|| missing("parameter", name))?;
+            params.push(action::Param { param_id: param.id, value: fits(name, value, param.bitwidth)? });
         }
         let action = Action { action_id: found.id(), params };
         Ok(TableEntry {
@@ -87,7 +150,7 @@ mod tests {
     #[test]
     fn rows_become_entries_with_the_programs_numbers() {
         let schema = schema();
-        let entry = schema.entry(&JobTable { job: 258, table: 0 }).unwrap();
+        let entry = schema.entry(&JobTable { job: 258, table: 0, on_chip: None }).unwrap();
         assert_eq!(entry.table_id >> 24, 2);
         let values: Vec<_> =
             entry.r#match.iter().map(|field| field.field_match_type.clone().unwrap()).collect();
@@ -133,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_program_without_the_table_is_named() {
-        let error = Schema::new(P4Info::default()).entry(&JobTable { job: 1, table: 0 }).unwrap_err();
+        let error =
+            Schema::new(P4Info::default()).entry(&JobTable { job: 1, table: 0, on_chip: None }).unwrap_err();
         assert!(error.to_string().contains("job_tables"), "{error}");
     }
 }

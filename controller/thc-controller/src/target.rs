@@ -12,7 +12,7 @@ use p4runtime_proto::v1::{
     CounterData, CounterEntry, Entity, Error, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
     Index, MasterArbitrationUpdate, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry,
     ReadRequest, SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse, TableEntry,
-    Uint128, Update, WriteRequest, entity, forwarding_pipeline_config,
+    Uint128, Update, ValueSetEntry, WriteRequest, entity, forwarding_pipeline_config,
     get_forwarding_pipeline_config_request, packet_replication_engine_entry,
     set_forwarding_pipeline_config_request, stream_message_request, stream_message_response,
 };
@@ -33,6 +33,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const ROOM: usize = 64;
 /// A pipeline configuration is a compiled program; far above what BMv2's take.
 const MAX_MESSAGE: usize = 64 << 20;
+/// Bytes of updates in one request, unless one alone has more.
+const MAX_WRITE: usize = 1 << 20;
 
 /// What a switch says by itself.
 #[derive(Debug, PartialEq, Eq)]
@@ -239,14 +241,25 @@ impl Target {
         }
     }
 
-    /// Writes updates in their order.
+    /// Writes updates in their order, in as many requests as servers take: gRPC's take messages of 4 MiB unless told otherwise.
     ///
     /// # Errors
     /// [`ControllerError::Request`] with what the switch says of each update that it refused.
     pub async fn write(&mut self, updates: Vec<Update>) -> Result<(), ControllerError> {
-        if updates.is_empty() {
-            return Ok(());
+        let mut updates = updates.into_iter().peekable();
+        while updates.peek().is_some() {
+            let mut room = MAX_WRITE;
+            let mut some = Vec::new();
+            while let Some(update) = updates.next_if(|next| some.is_empty() || next.encoded_len() <= room) {
+                room = room.saturating_sub(update.encoded_len());
+                some.push(update);
+            }
+            self.write_some(some).await?;
         }
+        Ok(())
+    }
+
+    async fn write_some(&mut self, updates: Vec<Update>) -> Result<(), ControllerError> {
         let request = WriteRequest {
             device_id: self.device_id,
             election_id: Some(self.election_id),
@@ -259,18 +272,22 @@ impl Target {
         }
     }
 
-    /// All rows and groups that it holds.
+    /// All rows and groups that it holds in tables that this controller writes.
     ///
     /// # Errors
     /// [`ControllerError::Request`].
     pub async fn held(&mut self) -> Result<Wanted, ControllerError> {
         let mut asked = Vec::new();
-        for table in &self.schema.info().tables {
+        for table_id in self.schema.written() {
             for is_default_action in [false, true] {
-                let entry = TableEntry { table_id: table.id(), is_default_action, ..TableEntry::default() };
+                let entry = TableEntry { table_id, is_default_action, ..TableEntry::default() };
                 asked.push(entity::Entity::TableEntry(entry));
             }
         }
+        asked.extend(self.schema.info().value_sets.iter().map(|set| {
+            let (value_set_id, members) = (set.id(), Vec::new());
+            entity::Entity::ValueSetEntry(ValueSetEntry { value_set_id, members })
+        }));
         let all = MulticastGroupEntry::default();
         asked.push(entity::Entity::PacketReplicationEngineEntry(PacketReplicationEngineEntry {
             r#type: Some(packet_replication_engine_entry::Type::MulticastGroupEntry(all)),

@@ -2,10 +2,11 @@
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
-use crate::tables::{Job, JobTable, Lookup, Row};
+use crate::tables::{Job, JobTable, Row};
+use p4runtime_proto::bytes::encode;
 use p4runtime_proto::v1::{
-    Entity, MulticastGroupEntry, PacketReplicationEngineEntry, Replica, TableEntry, Update, entity,
-    field_match, packet_replication_engine_entry, replica, update,
+    Entity, FieldMatch, MulticastGroupEntry, PacketReplicationEngineEntry, Replica, TableEntry, Update,
+    ValueSetEntry, ValueSetMember, entity, field_match, packet_replication_engine_entry, replica, update,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,8 @@ pub struct Wanted {
     entries: BTreeMap<Key, TableEntry>,
     defaults: BTreeMap<u32, TableEntry>,
     groups: BTreeMap<u32, Group>,
+    /// Members of value sets of parsers, ports all of them.
+    value_sets: BTreeMap<u32, BTreeSet<u16>>,
 }
 
 impl Wanted {
@@ -32,6 +35,16 @@ impl Wanted {
     pub fn row<R: Row>(&mut self, schema: &Schema, row: &R) -> Result<(), ControllerError> {
         self.entry(schema.entry(row)?);
         Ok(())
+    }
+
+    /// Adds a row that is none of a [`Row`].
+    pub fn made(&mut self, entry: TableEntry) {
+        self.entry(entry);
+    }
+
+    /// Gives a value set its members.
+    pub fn value_set(&mut self, number: u32, ports: BTreeSet<u16>) {
+        self.value_sets.insert(number, ports);
     }
 
     /// Adds a group.
@@ -51,18 +64,32 @@ impl Wanted {
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
     pub fn disturbed(&self, held: &Wanted, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
-        let (lookup, may) = (schema.table(Lookup::TABLE)?, schema.table(JobTable::TABLE)?);
-        let rows = |table| held.entries.range((table, Vec::new())..(table + 1, Vec::new()));
+        let may = schema.table(JobTable::TABLE)?;
+        // By the first field of their keys, which says whose values they are.
+        let mut changed: BTreeSet<&[u8]> = BTreeSet::new();
+        for lookup in schema.lookups() {
+            let (mine, theirs) = (self.rows(lookup), held.rows(lookup));
+            let lost = mine.filter(|(key, entry)| held.entries.get(*key) != Some(*entry));
+            let others = theirs.filter(|(key, _)| !self.entries.contains_key(*key));
+            changed.extend(lost.chain(others).filter_map(|(key, _)| Some(key.1.first()?.1.as_slice())));
+        }
         let mut disturbed = BTreeSet::new();
-        for (key, _) in rows(may).filter(|(key, _)| self.entries.contains_key(*key)) {
-            let (Some(job), Some(id)) = (number(key, 0), key.1.get(1)) else { continue };
-            let of = |(key, _): &(&Key, &TableEntry)| key.1.first().is_some_and(|(_, value)| *value == id.1);
-            let there = rows(lookup).find(of);
-            if there.is_none_or(|(key, entry)| self.entries.get(key) != Some(entry)) {
+        for (key, entry) in held.rows(may) {
+            let (Some(wanted), Some(job), Some(id)) = (self.entries.get(key), number(key, 0), key.1.get(1))
+            else {
+                continue;
+            };
+            // Where lookup tables have numbers of the chip's, the row says which.
+            let whose = schema.param(wanted, "lookup").unwrap_or(&id.1);
+            if changed.contains(whose) || wanted != entry {
                 disturbed.insert(job);
             }
         }
         Ok(disturbed)
+    }
+
+    fn rows(&self, table: u32) -> impl Iterator<Item = (&Key, &TableEntry)> {
+        self.entries.range((table, Vec::new())..(table + 1, Vec::new()))
     }
 
     fn entry(&mut self, entry: TableEntry) {
@@ -87,6 +114,10 @@ impl Wanted {
                     copies.sort_unstable();
                     held.groups.insert(group.multicast_group_id, Group(copies));
                 }
+                Some(entity::Entity::ValueSetEntry(set)) => {
+                    let ports = set.members.iter().flat_map(|member| &member.r#match).filter_map(port);
+                    held.value_sets.insert(set.value_set_id, ports.collect());
+                }
                 _ => {}
             }
         }
@@ -100,6 +131,8 @@ impl Wanted {
     /// [`ControllerError::P4Info`] if the program has no jobs.
     pub fn updates(&self, held: &Wanted, schema: &Schema) -> Result<Vec<Update>, ControllerError> {
         let jobs = schema.table(Job::TABLE)?;
+        // A job's group is one more than its index.
+        let groups = u32::try_from(schema.info().table(Job::TABLE)?.size).unwrap_or(0);
         let disturbed = self.disturbed(held, schema)?;
         let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
         let changed = |(key, entry): &(&Key, &TableEntry)| self.entries.get(*key) != Some(*entry);
@@ -126,13 +159,21 @@ impl Wanted {
                 None => middle.push(table(update::Type::Insert, entry)),
             }
         }
+        for (&number, ports) in &self.value_sets {
+            if held.value_sets.get(&number) != Some(ports) {
+                middle.push(value_set(number, ports));
+            }
+        }
         for (number, entry) in &self.defaults {
             if held.defaults.get(number) != Some(entry) {
                 middle.push(table(update::Type::Modify, entry));
             }
         }
-        // A default may still flood into a group that goes; so groups go last.
-        for (&number, gone) in held.groups.iter().filter(|(number, _)| !self.groups.contains_key(number)) {
+        // A default may still flood into a group that goes; so groups go last. Those of other numbers are other programs'.
+        let ours = |number: u32| (1..=groups).contains(&number);
+        let gone =
+            held.groups.iter().filter(|(number, _)| ours(**number) && !self.groups.contains_key(number));
+        for (&number, gone) in gone {
             last.push(group(update::Type::Delete, number, gone));
         }
         first.append(&mut middle);
@@ -189,6 +230,26 @@ fn table(kind: update::Type, entry: &TableEntry) -> Update {
     Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
 }
 
+/// The one match field of a value set of ports; p4c describes none.
+const MEMBER: u32 = 1;
+
+fn port(field: &FieldMatch) -> Option<u16> {
+    let Some(field_match::FieldMatchType::Exact(exact)) = &field.field_match_type else { return None };
+    p4runtime_proto::bytes::decode(&exact.value, 16).map(|port| port as u16)
+}
+
+/// Value sets are there already: all that can be done is to modify them.
+fn value_set(number: u32, ports: &BTreeSet<u16>) -> Update {
+    let member = |&port: &u16| {
+        let exact = field_match::Exact { value: encode(port.into()) };
+        let field_match_type = Some(field_match::FieldMatchType::Exact(exact));
+        ValueSetMember { r#match: vec![FieldMatch { field_id: MEMBER, field_match_type }] }
+    };
+    let entry = ValueSetEntry { value_set_id: number, members: ports.iter().map(member).collect() };
+    let entity = Some(entity::Entity::ValueSetEntry(entry));
+    Update { r#type: update::Type::Modify.into(), entity: Some(Entity { entity }) }
+}
+
 fn group(kind: update::Type, number: u32, group: &Group) -> Update {
     let replicas = group
         .0
@@ -210,6 +271,7 @@ fn group(kind: update::Type, number: u32, group: &Group) -> Update {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::tables::Lookup;
     use p4runtime_proto::p4info;
     use thc_protocol::wire::Form;
 
@@ -231,7 +293,8 @@ mod tests {
                 group: 1,
             };
             rows.row(schema, &row).unwrap();
-            rows.row(schema, &JobTable { job, table: if job == 258 { 7 } else { 8 } }).unwrap();
+            rows.row(schema, &JobTable { job, table: if job == 258 { 7 } else { 8 }, on_chip: None })
+                .unwrap();
         }
         rows.row(schema, &Lookup { table: 8, values: [8; 16], form: Form::USUAL }).unwrap();
         if let Some(values) = values {

@@ -21,7 +21,7 @@ use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, InstallTableRequest, Job, JobSpec,
     ListTablesRequest, ReadCountersRequest, ReadCountersResponse, Table,
 };
-use thc_controller::Capacity;
+use thc_controller::Program;
 use thc_tests::{COOKIE, Network, Worker, binary, bmv2, free_port, switch_command, write_gradient};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -428,7 +428,7 @@ impl Site {
 
     /// Jobs that there is room for at a time.
     pub fn room(&self) -> usize {
-        let room = Capacity::of(&info()).unwrap().jobs as usize;
+        let room = Program::of(&info()).unwrap().capacity(&[]).jobs as usize;
         if room < 64 {
             println!("not run: 64 jobs: the program has room for {room}");
         }

@@ -9,6 +9,8 @@ pub struct JobTable {
     pub job: u16,
     /// Key: the lookup table's id.
     pub table: u8,
+    /// Where lookup tables have numbers of the chip's: this one's, and whether its lanes have 4 bits.
+    pub on_chip: Option<(u8, bool)>,
 }
 
 impl Row for JobTable {
@@ -19,6 +21,7 @@ impl Row for JobTable {
     }
 
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        ("allow_table", Vec::new())
+        let place = self.on_chip.map(|(number, half)| [("lookup", number.into()), ("half", half.into())]);
+        ("allow_table", place.into_iter().flatten().collect())
     }
 }

@@ -5,10 +5,12 @@ use super::Row;
 /// A pass's port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// Key: number of the next pass, 1 to 7.
+    /// Key: number of the next pass; where passes have cells of their own also 0, and 255 of norms.
     pub pass: u8,
     /// The port.
     pub port: u16,
+    /// Where passes have cells: the first one of this pass in the port's pipe.
+    pub first_cell: Option<u32>,
 }
 
 impl Row for Pass {
@@ -19,6 +21,10 @@ impl Row for Pass {
     }
 
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        ("set_pass_port", vec![("port", self.port.into())])
+        let port = ("port", self.port.into());
+        match self.first_cell {
+            None => ("set_pass_port", vec![port]),
+            Some(cell) => ("set_pass", vec![port, ("first_cell", cell.into())]),
+        }
     }
 }

@@ -125,6 +125,13 @@ impl Controller {
         });
     }
 
+    /// Ends it, and gives its folder.
+    pub fn stop(mut self) -> tempfile::TempDir {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap())
+    }
+
     /// Where its files are.
     pub fn folder(&self) -> &Path {
         self.folder.path()

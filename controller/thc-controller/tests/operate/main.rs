@@ -11,5 +11,7 @@ mod metrics;
 mod openmetrics;
 mod packaging;
 mod page;
+mod programs;
 mod prometheus;
+mod strict;
 mod tls;

@@ -1,0 +1,248 @@
+//! What a switch program asks of its rows beside what all do, as its P4Info shows.
+
+use crate::capacity::{Capacity, Forms, WORKER_BITS};
+use p4runtime_proto::config::P4Info;
+use p4runtime_proto::p4info::P4InfoError;
+use std::collections::BTreeMap;
+
+/// The first bits of a port's number say which pipe it belongs to; these are the others.
+const PORTS_OF_A_PIPE: u32 = 7;
+/// The number that a norm's one pass has in `passes` where passes have cells.
+const NORM_PASS: u8 = 255;
+/// What every such table's name begins with.
+const LOOKUP_OF_BYTES: &str = "lookup_";
+
+/// How a packet goes from one pass to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passes {
+    /// A cell is found by slot and pass; a row says no more than which port leads to a pass after the first.
+    Ports {
+        /// How many.
+        later: u8,
+    },
+    /// Each pass, the first one too, has cells in the pipe of its port, and a row says where they begin.
+    Cells {
+        /// How many a packet of DATA takes.
+        passes: u8,
+        /// Cells of a pipe for DATA and RAW; those of norms follow.
+        cells: u32,
+    },
+}
+
+/// Where a lookup table's values are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookups {
+    /// One row of `lookup`, by the table's id.
+    Row,
+    /// In each of these tables a row for each byte of indices, by a number of the chip's.
+    Bytes {
+        /// Their names.
+        tables: Vec<String>,
+        /// Bits of the values that one byte of indices stands for.
+        bits: i32,
+        /// How many lookup tables there is room for.
+        room: u8,
+    },
+}
+
+/// A program's shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// How packets go on.
+    pub passes: Passes,
+    /// Where lookup tables go.
+    pub lookups: Lookups,
+    /// Whether answers take the aggregator's addresses from a table.
+    pub source: bool,
+    /// The value set of ports by which packets come back, if its parser asks for them.
+    pub loopback: Option<u32>,
+    data_slots: u32,
+    norm_slots: u32,
+    jobs: u32,
+    tables: u32,
+    forms: Forms,
+}
+
+fn size(size: i64) -> u32 {
+    u32::try_from(size).unwrap_or(0)
+}
+
+impl Program {
+    /// Of this P4Info.
+    ///
+    /// # Errors
+    /// [`P4InfoError::Missing`] if it is not THC's.
+    pub fn of(info: &P4Info) -> Result<Program, P4InfoError> {
+        let counted = size(info.counter("packets")?.size) >> WORKER_BITS;
+        let jobs = counted.min(size(info.table("jobs")?.size));
+        let rows = size(info.table("passes")?.size).max(1);
+        let has_cells = info.action("set_pass").is_ok();
+        let (passes, data_slots, norm_slots) = if has_cells {
+            let words = info
+                .registers
+                .iter()
+                .filter(|register| alias(register.preamble.as_ref()).starts_with("lanes"));
+            let sizes: Vec<u32> = words.map(|register| size(register.size.into())).collect();
+            let missing = || P4InfoError::Missing { kind: "register", name: "lanes0".to_owned() };
+            let (cells, all) =
+                (sizes.iter().min().ok_or_else(missing)?, sizes.iter().max().ok_or_else(missing)?);
+            // One row is the norms'.
+            let passes = u8::try_from(rows - 1).unwrap_or(u8::MAX).max(1);
+            (Passes::Cells { passes, cells: *cells }, 0, all - cells)
+        } else {
+            // A slot is a cell for each pass.
+            let data = size(info.register("heads")?.size.into()) / rows;
+            let later = u8::try_from(rows - 1).unwrap_or(u8::MAX);
+            (Passes::Ports { later }, data, size(info.register("tags")?.size.into()))
+        };
+        let lookups = lookups(info)?;
+        let tables = match &lookups {
+            // The number 0 is none.
+            Lookups::Row => size(info.table("lookup")?.size).min(255),
+            Lookups::Bytes { room, .. } => (*room).into(),
+        };
+        Ok(Program {
+            passes,
+            source: info.table("source").is_ok(),
+            loopback: info.value_set("pipe.IngressParser.loopback_ports").ok().map(|set| set.id()),
+            data_slots,
+            norm_slots,
+            jobs,
+            tables,
+            forms: Forms::of(info),
+            lookups,
+        })
+    }
+
+    /// The packets that it does.
+    #[must_use]
+    pub fn forms(&self) -> Forms {
+        self.forms
+    }
+
+    /// What it has room for, with these ports for its passes.
+    #[must_use]
+    pub fn capacity(&self, pass_ports: &[u16]) -> Capacity {
+        let data_slots = match self.passes {
+            Passes::Ports { .. } => self.data_slots,
+            Passes::Cells { passes, cells } => {
+                let pipes = pipes(passes, pass_ports);
+                let most = pipes.values().map(Vec::len).max().unwrap_or(usize::from(passes));
+                cells / u32::try_from(most).unwrap_or(1).max(1)
+            }
+        };
+        Capacity {
+            data_slots,
+            norm_slots: self.norm_slots,
+            jobs: self.jobs,
+            tables: self.tables,
+            forms: Some(self.forms),
+        }
+    }
+
+    /// The rows of `passes` where passes have cells: number, port, and the first of the cells. None without ports.
+    #[must_use]
+    pub fn cells(&self, pass_ports: &[u16]) -> Vec<(u8, u16, u32)> {
+        let Passes::Cells { passes, cells } = self.passes else { return Vec::new() };
+        let Some(&first) = pass_ports.first() else { return Vec::new() };
+        let slots = self.capacity(pass_ports).data_slots;
+        let mut rows = vec![(NORM_PASS, first, cells)];
+        for of_pipe in pipes(passes, pass_ports).values() {
+            rows.extend((0..).zip(of_pipe).map(|(place, &(pass, port))| (pass, port, place * slots)));
+        }
+        rows.sort_unstable();
+        rows
+    }
+}
+
+/// The passes whose cells are in each pipe, with their ports.
+fn pipes(passes: u8, pass_ports: &[u16]) -> BTreeMap<u16, Vec<(u8, u16)>> {
+    let mut pipes: BTreeMap<u16, Vec<(u8, u16)>> = BTreeMap::new();
+    for (pass, &port) in (0..passes).zip(pass_ports.iter().cycle()) {
+        pipes.entry(port >> PORTS_OF_A_PIPE).or_default().push((pass, port));
+    }
+    pipes
+}
+
+fn alias(preamble: Option<&p4runtime_proto::config::Preamble>) -> &str {
+    preamble.map_or("", |preamble| &preamble.alias)
+}
+
+fn lookups(info: &P4Info) -> Result<Lookups, P4InfoError> {
+    if info.table("lookup").is_ok() {
+        return Ok(Lookups::Row);
+    }
+    let of_bytes =
+        info.tables.iter().filter(|table| alias(table.preamble.as_ref()).starts_with(LOOKUP_OF_BYTES));
+    let tables: Vec<String> =
+        of_bytes.clone().map(|table| alias(table.preamble.as_ref()).to_owned()).collect();
+    let Some(first) = of_bytes.clone().next() else {
+        return Err(P4InfoError::Missing { kind: "table", name: "lookup".to_owned() });
+    };
+    let action = format!("set_{}", alias(first.preamble.as_ref()).trim_start_matches(LOOKUP_OF_BYTES));
+    let bits = info.action(&action)?.params.first().map_or(0, |param| param.bitwidth);
+    let room = u8::try_from(first.size >> 8).unwrap_or(u8::MAX);
+    Ok(Lookups::Bytes { tables, bits, room })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use p4runtime_proto::p4info::parse;
+
+    fn program(text: &str) -> Program {
+        Program::of(&parse(text.as_bytes()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn of_v1model() {
+        let program = program(include_str!("../../../p4/build/thc.p4info.txtpb"));
+        assert_eq!((program.passes, &program.lookups), (Passes::Ports { later: 7 }, &Lookups::Row));
+        assert!(!program.source && program.loopback.is_none());
+        let capacity = program.capacity(&[]);
+        assert_eq!((capacity.data_slots, capacity.norm_slots, capacity.tables), (1024, 1024, 255));
+        assert!(program.cells(&[300]).is_empty());
+    }
+
+    #[test]
+    fn of_tna_and_t2na() {
+        let one = program(include_str!("../../../p4/build/tofino/tofino.p4info.txtpb"));
+        let two = program(include_str!("../../../p4/build/tofino/tofino2.p4info.txtpb"));
+        assert_eq!(one.passes, Passes::Cells { passes: 16, cells: 8192 });
+        assert_eq!(two.passes, Passes::Cells { passes: 8, cells: 8192 });
+        for (program, tables) in [(&one, 32), (&two, 64)] {
+            let Lookups::Bytes { tables: names, bits, room } = &program.lookups else {
+                panic!("rows of bytes")
+            };
+            assert_eq!((names.len(), *bits, *room), (tables, 16, 4));
+            assert!(program.source && program.loopback.is_some());
+        }
+        // All passes in one pipe, or over four.
+        assert_eq!((one.capacity(&[68]).data_slots, two.capacity(&[68]).data_slots), (512, 1024));
+        let spread = [68, 196, 324, 452];
+        assert_eq!((one.capacity(&spread).data_slots, two.capacity(&spread).data_slots), (2048, 4096));
+        let capacity = two.capacity(&[68]);
+        assert_eq!((capacity.norm_slots, capacity.jobs, capacity.tables), (1024, 16, 4));
+        assert_eq!(capacity.forms.unwrap().to_string(), "2/4, 4/8, 8/16");
+    }
+
+    /// No two passes have a cell in common, and none has one beyond its pipe's.
+    #[test]
+    fn cells_of_passes_lie_apart() {
+        let program = program(include_str!("../../../p4/build/tofino/tofino2.p4info.txtpb"));
+        for ports in [vec![68], vec![68, 69, 70], vec![68, 196], vec![1, 140, 68, 196, 324]] {
+            let slots = program.capacity(&ports).data_slots;
+            let rows = program.cells(&ports);
+            assert_eq!(rows.len(), 9);
+            assert!(rows.contains(&(255, ports[0], 8192)));
+            let data: Vec<_> = rows.iter().filter(|row| row.0 != 255).collect();
+            for (at, (_, port, first)) in data.iter().enumerate() {
+                assert!(first + slots <= 8192, "{ports:?}");
+                for (_, other, from) in &data[at + 1..] {
+                    assert!(port >> 7 != other >> 7 || first.abs_diff(*from) >= slots, "{ports:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Tables `lookup_a0`, `lookup_b0`, … : lookup tables by bytes of indices, the same rows in each.
+
+use crate::error::ControllerError;
+use crate::schema::Schema;
+use p4runtime_proto::bytes::encode;
+use p4runtime_proto::v1::TableEntry;
+use p4runtime_proto::v1::field_match::FieldMatchType;
+use p4runtime_proto::v1::table_action::Type;
+use thc_protocol::wire::Form;
+
+/// A lookup table on a chip that looks up a byte of indices at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookupBytes {
+    /// Its number on the chip.
+    pub number: u8,
+    /// T\[0\] to T\[15\].
+    pub values: [u8; 16],
+    /// Of packets that name it.
+    pub form: Form,
+}
+
+impl LookupBytes {
+    /// The sums' lanes that a byte of indices stands for, the first index in the upper bits of both. An index that the
+    /// table has no value for stands for 0, as T has it (P6).
+    #[must_use]
+    pub fn lanes(&self, indices: u8) -> u128 {
+        let (width, lane) = (u32::from(self.form.width()), u32::from(self.form.lane().bits()));
+        (0..8 / width).fold(0, |lanes, at| {
+            let index = indices >> (8 - width * (at + 1)) & (0xFF >> (8 - width));
+            // Indices of 8 bits are their own values.
+            let value = if width == 8 { index } else { self.values[usize::from(index)] };
+            lanes << lane | u128::from(value)
+        })
+    }
+
+    /// Its rows in one of the tables, an entry for each byte.
+    ///
+    /// # Errors
+    /// As [`Schema::entry`].
+    pub fn entries(&self, schema: &Schema, table: &str) -> Result<Vec<TableEntry>, ControllerError> {
+        let action = table.replacen("lookup", "set", 1);
+        let key = [("lookup", self.number.into()), ("indices", u8::MAX.into())];
+        // There are tens of thousands of rows: names are looked up for one of them.
+        let last = schema.entry_of(table, &key, (&action, vec![("values", self.lanes(u8::MAX))]))?;
+        let row = |byte: u8| {
+            let mut entry = last.clone();
+            if let Some(FieldMatchType::Exact(exact)) =
+                entry.r#match.last_mut().and_then(|field| field.field_match_type.as_mut())
+            {
+                exact.value = encode(byte.into());
+            }
+            if let Some(Type::Action(action)) =
+                entry.action.as_mut().and_then(|action| action.r#type.as_mut())
+            {
+                action.params.iter_mut().for_each(|param| param.value = encode(self.lanes(byte)));
+            }
+            entry
+        };
+        Ok((0..=u8::MAX).map(row).collect())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn form(name: &str) -> Form {
+        Form::ALL.into_iter().find(|form| form.to_string() == name).unwrap()
+    }
+
+    #[test]
+    fn a_byte_stands_for_as_many_lanes_as_indices() {
+        let mut values = [0; 16];
+        values.copy_from_slice(&[0, 1, 2, 3, 5, 7, 8, 10, 11, 13, 16, 18, 20, 24, 27, 30]);
+        let lanes = |name: &str, byte| LookupBytes { number: 0, values, form: form(name) }.lanes(byte);
+        assert_eq!((lanes("4/8", 0x4F), lanes("4/16", 0x4F)), (0x051E, 0x0005_001E));
+        assert_eq!(lanes("2/4", 0b00_01_10_11), 0x0123);
+        assert_eq!((lanes("8/16", 0xAB), lanes("8/16", 0)), (0xAB, 0));
+    }
+}

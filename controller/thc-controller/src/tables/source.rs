@@ -1,0 +1,25 @@
+//! Table `source`: the aggregator's own addresses, which answers come from.
+
+use super::{Mac, Row, mac_number};
+use std::net::Ipv4Addr;
+
+/// The table's default; it has no other rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The Ethernet address.
+    pub mac: Mac,
+    /// The IPv4 address.
+    pub address: Ipv4Addr,
+}
+
+impl Row for Source {
+    const TABLE: &'static str = "source";
+
+    fn key(&self) -> Vec<(&'static str, u128)> {
+        Vec::new()
+    }
+
+    fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
+        ("set_source", vec![("mac", mac_number(self.mac)), ("address", u32::from(self.address).into())])
+    }
+}

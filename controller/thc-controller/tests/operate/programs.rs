@@ -1,0 +1,355 @@
+//! The same life of jobs on every program that there is, as a strict P4Runtime server has it.
+
+use crate::controller::Controller;
+use crate::strict::Strict;
+use p4runtime_proto::p4info;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
+use thc_protocol::wire::{Header, Join, Kind, Leave, MAX_PACKET};
+use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_transport::frame::Datagram;
+
+const OWN: ([u8; 6], SocketAddrV4) =
+    ([2, 0xaa, 0, 0, 0, 1], SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 254), 9000));
+const COOKIE: u32 = 0xC0FFEE;
+
+/// A program: its P4Info, ports of passes, rows of `passes`, tables of lookups with rows for one, room for tables and jobs.
+struct Case {
+    file: &'static str,
+    ports: &'static str,
+    passes: usize,
+    lookups: (&'static str, usize),
+    tables: usize,
+    jobs: usize,
+}
+
+const V1MODEL: Case =
+    Case { file: "thc.p4info.txtpb", ports: "[]", passes: 0, lookups: ("lookup", 1), tables: 255, jobs: 64 };
+const TOFINO: Case = Case {
+    file: "tofino/tofino.p4info.txtpb",
+    ports: "[68, 196]",
+    passes: 17,
+    lookups: ("lookup_", 32 * 256),
+    tables: 4,
+    jobs: 16,
+};
+const TOFINO2: Case = Case {
+    file: "tofino/tofino2.p4info.txtpb",
+    ports: "[68]",
+    passes: 9,
+    lookups: ("lookup_", 64 * 256),
+    tables: 4,
+    jobs: 16,
+};
+
+struct Site {
+    case: Case,
+    strict: Strict,
+    controller: Option<Controller>,
+}
+
+impl Site {
+    fn start(case: Case) -> Site {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build").join(case.file);
+        let strict = Strict::start(p4info::parse(&std::fs::read(&path).unwrap()).unwrap());
+        let mut site = Site { case, strict, controller: None };
+        site.start_controller(tempfile::tempdir().unwrap());
+        site
+    }
+
+    fn start_controller(&mut self, folder: tempfile::TempDir) {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build").join(self.case.file);
+        std::fs::write(folder.path().join("chip.bin"), b"what the compiler's backend made").unwrap();
+        let stations: String = (0..3)
+            .map(|n| format!("[[target.station]]\nmac = \"02:00:0a:09:00:0{n}\"\nport = {}\n", 1 + n))
+            .collect();
+        let config = format!(
+            "[[target]]\nname = \"chip\"\naddress = \"{}\"\nip = \"10.9.0.254\"\np4info = {path:?}\ndevice_config = {:?}\npass_ports = {}\n{stations}",
+            self.strict.address,
+            folder.path().join("chip.bin"),
+            self.case.ports,
+        );
+        let controller = Controller::start_in(folder, &config);
+        controller.until_connected();
+        self.controller = Some(controller);
+    }
+
+    fn controller(&self) -> &Controller {
+        self.controller.as_ref().unwrap()
+    }
+
+    /// The whole job's rows: lookups, permission, members, addresses, jobs, and copies of its group.
+    fn rows(&self) -> [usize; 6] {
+        let strict = &self.strict;
+        let group = strict.group(1).unwrap_or(0);
+        let row = |name: &str| strict.rows(name);
+        [row(self.case.lookups.0), row("job_tables"), row("members"), row("addresses"), row("jobs"), group]
+    }
+
+    fn until(&self, what: &str, so: impl Fn(&Site) -> bool) {
+        self.controller().until(what, |_| so(self));
+        assert_eq!(self.strict.state().refused, Vec::<String>::new());
+    }
+
+    fn says(&self, worker: u8, kind: Kind, cookie: u32, payload: &[u8]) {
+        let header = Header {
+            kind,
+            flags: 0,
+            num_workers: 0,
+            job: JobId(7),
+            worker: WorkerId(worker),
+            table: TableId(0),
+            cookie: Cookie(cookie),
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        };
+        let mut buffer = [0; MAX_PACKET];
+        let payload = header.emit_packet(&mut buffer, payload);
+        let from = ([2, 0, 10, 9, 0, worker], SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, worker + 1), 5000));
+        self.strict.packet_in(Datagram { from, to: OWN, payload }.frame());
+    }
+
+    /// Both workers join until they are welcomed; the session's cookie.
+    fn joined(&self, incarnation: u64) -> u32 {
+        self.strict.state().sent.clear();
+        let found = std::cell::Cell::new(None);
+        self.until("welcomed", |site| {
+            for worker in 0..2 {
+                let nonce = incarnation << 8 | u64::from(worker);
+                let join = Join { nonce, session: Cookie(0), ends: false, fingerprint: 0, definitions: 0 };
+                site.says(worker, Kind::Join, COOKIE, &join.to_bytes());
+            }
+            let sent = site.strict.state().sent.clone();
+            let welcome = sent.iter().find_map(|frame| {
+                let datagram = Datagram::parse(frame).ok()?;
+                let (header, _) = Header::parse(datagram.payload).ok()?;
+                (header.kind == Kind::Welcome).then_some(header.cookie.0)
+            });
+            found.set(welcome);
+            welcome.is_some()
+        });
+        found.get().unwrap()
+    }
+
+    fn with_session(&self) -> [usize; 6] {
+        [self.case.lookups.1, 1, 2, 2, 1, 2]
+    }
+
+    fn create(&self) {
+        let cookie = COOKIE.to_string();
+        self.controller().told(&[
+            "job",
+            "create",
+            "a",
+            "--workers",
+            "2",
+            "--number",
+            "7",
+            "--cookie",
+            &cookie,
+            "--slots",
+            "64",
+            "--norm-slots",
+            "32",
+        ]);
+    }
+}
+
+fn life(case: Case) {
+    let mut site = Site::start(case);
+    let strict = &site.strict;
+    assert_eq!([strict.rows("own_address"), strict.rows("own_arp"), strict.rows("control_plane")], [1, 1, 2]);
+    assert_eq!((strict.rows("stations"), strict.rows("passes")), (4, site.case.passes));
+    assert_eq!(site.rows(), [0; 6]);
+    if site.case.passes > 0 {
+        let source = strict.values("source");
+        assert_eq!(source[0]["address"], 0x0A09_00FE);
+        assert_eq!(strict.set_members(), site.case.ports.split(',').count());
+    }
+
+    site.create();
+    assert_eq!(site.rows(), [site.case.lookups.1, 1, 0, 0, 0, 0]);
+    let session = site.joined(1);
+    assert_eq!(site.rows(), site.with_session());
+    let job = &site.strict.values("jobs")[0];
+    assert_eq!((job["cookie"], job["workers"], job["quorum"], job["job"]), (session.into(), 2, 2, 7));
+    assert_eq!((job["data_slots"], job["norm_slots"], job["group"]), (64, 32, 1));
+    if site.case.tables == 4 {
+        assert_eq!(site.strict.values("job_tables")[0]["lookup"], 0);
+        // The usual table's lanes of a byte: the values of both indices.
+        let values = site.strict.values("lookup_a3");
+        let at = |byte: u128| values.iter().find(|row| row["indices"] == byte).unwrap()["values"];
+        assert_eq!(at(0x00), 0);
+        assert_eq!((at(0x0F) >> 8, at(0xF0) & 0xFF), (0, 0));
+        assert_eq!(at(0xFF), at(0xF0) | at(0x0F));
+        assert!(at(0xF0) >> 8 == at(0x0F) && at(0x0F) > 15);
+    }
+
+    // A controller that starts anew finds all as it should be.
+    let before = site.strict.state().updates;
+    let controller = site.controller.take().unwrap();
+    site.start_controller(controller.stop());
+    site.until("as before", |site| site.rows() == site.with_session());
+    assert_eq!(site.strict.state().updates, before);
+
+    // A switch that was off gets everything again.
+    site.strict.restart();
+    site.until("written again", |site| {
+        site.rows() == site.with_session() && site.strict.rows("stations") == 4
+    });
+
+    // Somebody else writes other values under the job: its session ends (P6), and workers join anew.
+    site.strict.disturb(site.case.lookups.0);
+    site.strict.cut();
+    site.until("ended", |site| site.rows()[4] == 0);
+    let again = site.joined(2);
+    assert_ne!(again, session);
+    assert_eq!(site.rows(), site.with_session());
+
+    for worker in 0..2_u8 {
+        let leave = Leave { nonce: 2 << 8 | u64::from(worker) };
+        site.says(worker, Kind::Leave, again, &leave.to_bytes());
+    }
+    site.until("left", |site| site.rows()[2..] == [0, 0, 0, 0]);
+    site.controller().told(&["job", "delete", "a"]);
+    assert_eq!(site.rows(), [0; 6]);
+
+    // What is another's stays; nothing was ever refused; no request was longer than servers take.
+    assert_eq!(site.strict.group(999), Some(0));
+    let state = site.strict.state();
+    assert_eq!(state.refused, Vec::<String>::new());
+    assert!(state.longest < 4 << 20, "{}", state.longest);
+}
+
+fn room(case: Case) {
+    let site = Site::start(case);
+    let small = |number: usize| {
+        let name = format!("j{number}");
+        let args = ["job", "create", &name, "--workers", "2", "--slots", "2", "--norm-slots", "2"];
+        site.controller().ask(&args)
+    };
+    for number in 0..site.case.jobs {
+        assert_eq!(small(number).code, Some(0), "{number}");
+    }
+    let refused = small(site.case.jobs);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains(&format!("has its {} jobs", site.case.jobs)), "{}", refused.err);
+    for number in 0..site.case.jobs {
+        site.controller().told(&["job", "delete", &format!("j{number}")]);
+    }
+    if site.case.tables == 4 {
+        for workers in ["2", "3", "4", "5", "6"] {
+            let args = ["table", "install", "--workers", workers, "--bits", "4"];
+            let ended = site.controller().ask(&args);
+            let fits = workers != "6";
+            assert_eq!(ended.code, Some(i32::from(!fits)), "{workers}: {ended:?}");
+            assert!(fits || ended.err.contains("there is room for 4 lookup tables"), "{}", ended.err);
+        }
+        assert_eq!(site.strict.rows(site.case.lookups.0), 4 * site.case.lookups.1);
+    }
+    assert_eq!(site.strict.state().refused, Vec::<String>::new());
+}
+
+/// Two tables beside the usual one: of 2 bits in lanes of 4, and of 8 in lanes of 16.
+fn forms(case: Case) {
+    let site = Site::start(case);
+    site.controller().told(&[
+        "job",
+        "create",
+        "a",
+        "--workers",
+        "2",
+        "--number",
+        "7",
+        "--tables",
+        "bits=2,lane=4,granularity=5,fraction=1/32",
+        "--tables",
+        "bits=8",
+    ]);
+    assert_eq!(site.strict.rows("job_tables"), 3);
+    assert_eq!(site.strict.rows(site.case.lookups.0), 3 * site.case.lookups.1);
+    if site.case.tables == 4 {
+        let rows = site.strict.values("job_tables");
+        let halves: Vec<_> = rows.iter().map(|row| (row["lookup"], row["half"])).collect();
+        assert_eq!(halves, [(0, 0), (1, 1), (2, 0)]);
+        let values = site.strict.values("lookup_b0");
+        let at = |lookup: u128, byte: u128| {
+            values.iter().find(|row| (row["lookup"], row["indices"]) == (lookup, byte)).unwrap()["values"]
+        };
+        assert_eq!((at(2, 0xAB), at(1, 0), at(1, 0b1100_0000)), (0xAB, 0, 0x5000));
+    }
+    assert_eq!(site.strict.state().refused, Vec::<String>::new());
+}
+
+/// A rack below a root: where sums go, and tables of 16 bits above whose sums have 8 here.
+fn rack(case: Case) {
+    let site = Site::start(case);
+    let made = site.controller().ask(&[
+        "job",
+        "create",
+        "a",
+        "--workers",
+        "2",
+        "--number",
+        "7",
+        "--racks",
+        "2,60",
+        "--rack",
+        "0",
+        "--root",
+        "10.9.0.9:9000",
+        "--root-mac",
+        "02:00:0a:09:00:02",
+    ]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert_eq!(site.strict.rows("job_tables"), 1);
+    assert_eq!(site.strict.rows(site.case.lookups.0), site.case.lookups.1);
+    if site.case.tables == 4 {
+        let row = &site.strict.values("job_tables")[0];
+        assert_eq!((row["lookup"], row["half"]), (0, 1));
+    }
+    assert_eq!(site.strict.state().refused, Vec::<String>::new());
+}
+
+macro_rules! programs {
+    ($($name:ident, $case:ident;)*) => {$(
+        mod $name {
+            #[test]
+            fn life() {
+                super::life(super::$case);
+            }
+            #[test]
+            fn forms() {
+                super::forms(super::$case);
+            }
+            #[test]
+            fn rack() {
+                super::rack(super::$case);
+            }
+        }
+    )*};
+}
+
+#[test]
+fn room_of_tofino() {
+    room(TOFINO);
+}
+
+programs! {
+    v1model, V1MODEL;
+    tofino, TOFINO;
+    tofino2, TOFINO2;
+}
+
+#[test]
+fn a_program_whose_passes_have_cells_needs_their_ports() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build/tofino/tofino2.p4info.txtpb");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.toml");
+    let text = format!("[[target]]\naddress = \"127.0.0.1:1\"\nip = \"10.0.0.1\"\np4info = {path:?}\n");
+    std::fs::write(&file, text).unwrap();
+    let ended = crate::controller::run(&["run", "--config", file.to_str().unwrap()], &[]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.err.contains("target.pass_ports") && ended.err.contains("loopback"), "{}", ended.err);
+}
