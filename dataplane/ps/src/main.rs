@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod metrics;
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -70,7 +71,9 @@ fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> any
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("cannot handle signals")?;
     }
-    let server = Server::start(config)?;
+    let http = config.http;
+    let server = Arc::new(Server::start(config)?);
+    let endpoint = http.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
     if let Some(path) = &options.stats_json {
         // Better now than after hours that it cannot be.
         save(path, &server.stats())?;
@@ -80,6 +83,9 @@ fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> any
     if let Some(p4runtime) = server.p4runtime() {
         greeting += &format!(", P4Runtime on {p4runtime}");
         ready = format!("p4runtime {p4runtime}\n{ready}");
+    }
+    if let Some(endpoint) = &endpoint {
+        ready = format!("metrics http://{}/metrics\n{ready}", endpoint.local());
     }
     if json {
         eprintln!("{greeting}");
@@ -109,7 +115,12 @@ fn run(config: thc_ps::ServerConfig, options: &ServerOptions, json: bool) -> any
         }
     }
     let failure = server.failure();
-    let totals = server.shutdown();
+    // Behind it nobody else has the server.
+    drop(endpoint);
+    let totals = match Arc::try_unwrap(server) {
+        Ok(server) => server.shutdown(),
+        Err(server) => server.stats(),
+    };
     print(&if json {
         serde_json::to_string(&totals).context("cannot write the totals")?
     } else {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -308,15 +309,24 @@ impl Server {
     /// Counters up to now.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
-        let reports = Shards::new(self.commands.clone(), Arc::clone(&self.shared)).reports();
-        ServerStats::gather(
-            &self.config,
-            self.local,
-            self.started.elapsed(),
-            &reports,
-            &self.jobs(),
-            &self.shared.control,
-        )
+        self.gather(&self.reports(), &self.jobs())
+    }
+
+    /// The same of each shard by itself, with its number; but for JOINs and LEAVEs taken and refused, which are the whole server's.
+    #[must_use]
+    pub fn shard_stats(&self) -> Vec<(u8, ServerStats)> {
+        let jobs = self.jobs();
+        let reports = self.reports();
+        reports.iter().map(|report| (report.index, self.gather(slice::from_ref(report), &jobs))).collect()
+    }
+
+    fn reports(&self) -> Vec<ShardReport> {
+        Shards::new(self.commands.clone(), Arc::clone(&self.shared)).reports()
+    }
+
+    fn gather(&self, reports: &[ShardReport], jobs: &[JobSummary]) -> ServerStats {
+        let elapsed = self.started.elapsed();
+        ServerStats::gather(&self.config, self.local, elapsed, reports, jobs, &self.shared.control)
     }
 
     /// Its jobs: those of the configuration, or those that a controller wrote.

@@ -47,6 +47,8 @@ pub enum Command {
 /// A shard's counters.
 #[derive(Clone, Debug, Default)]
 pub struct ShardReport {
+    /// Which shard's.
+    pub index: u8,
     /// Of its socket.
     pub io: IoStats,
     /// How often its socket's receive buffer overflowed.
@@ -303,6 +305,7 @@ impl<T: ShardIo> State<T> {
             }
         }
         ShardReport {
+            index: self.worker.index,
             io: self.worker.io.stats(),
             recv_overflows: self.worker.io.recv_overflows(),
             send_failures: self.send_failures,

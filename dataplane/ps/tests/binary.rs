@@ -3,13 +3,14 @@
 
 mod session;
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use session::{COOKIE, Model, PATIENCE, indices, join_all, norm, packet, session};
+use thc_metrics::openmetrics::{self, sum, value};
 use thc_protocol::wire::Kind;
 use thc_ps::ServerStats;
 
@@ -302,7 +303,7 @@ fn a_server_without_jobs_serves_a_controller() {
     let address = p4runtime.strip_prefix("p4runtime ").unwrap();
     assert!(greeting.starts_with("thc-ps listening on 127.0.0.1:"), "{greeting}");
     assert!(greeting.ends_with(&format!(", P4Runtime on {address}")), "{greeting}");
-    let _connection = std::net::TcpStream::connect(address).unwrap();
+    let _connection = TcpStream::connect(address).unwrap();
     let (code, error) = fails(&["--listen", "127.0.0.1:0", "--p4runtime", address]);
     assert_eq!(code, Some(1));
     assert!(error.contains(&format!("cannot serve P4Runtime on {address}")), "{error}");
@@ -311,4 +312,138 @@ fn a_server_without_jobs_serves_a_controller() {
     let (code, error) = fails(&["--p4runtime", "9559"]);
     assert_eq!(code, Some(2));
     assert!(error.contains("p4runtime is \"9559\""), "{error}");
+}
+
+/// Where the program says that it answers Prometheus.
+fn metrics_of(server: &Running) -> String {
+    let line = server.greeting.iter().find_map(|line| line.strip_prefix("metrics http://")).unwrap();
+    line.strip_suffix("/metrics").unwrap().to_owned()
+}
+
+/// Status line and headers, and the body.
+fn get(at: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {at}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+/// What Prometheus reads is what the server prints at its end, shard by shard.
+#[test]
+fn metrics_are_the_totals() {
+    let more = ["--json", "--shards", "2", "--http", "127.0.0.1:0"];
+    let server = Running::start(&flags("127.0.0.1:0", &more));
+    let at = metrics_of(&server);
+    let workers = session(2, server.address);
+    let welcome = workers[0].welcome.unwrap();
+    let mut random = fastrand::Rng::with_seed(9);
+    // Seqs of both shards: slots go to ports in blocks of 64.
+    for seq in [0, 1, 70] {
+        for worker in &workers {
+            let bytes = packet(&worker.header(Kind::Data, seq, 0), &indices(&mut random, &welcome));
+            worker.send(&bytes, seq);
+        }
+        for worker in &workers {
+            worker.expect();
+        }
+    }
+    // One more time, which is answered once more; too short a payload; a job that there is none of.
+    let again = packet(&workers[1].header(Kind::Data, 1, 0), &indices(&mut random, &welcome));
+    workers[1].send(&again, 1);
+    workers[1].expect();
+    workers[0].send(&packet(&workers[0].header(Kind::Data, 70, 1), &[0; 5]), 70);
+    let mut stranger = workers[0].header(Kind::Data, 70, 1);
+    stranger.job = thc_protocol::JobId(77);
+    workers[0].send(&packet(&stranger, &indices(&mut random, &welcome)), 70);
+
+    let start = Instant::now();
+    let families = loop {
+        let (head, text) = get(&at, "/metrics");
+        assert!(
+            head.contains("200 OK") && head.contains("application/openmetrics-text; version=1.0.0"),
+            "{head}"
+        );
+        let families = openmetrics::parse(&text);
+        let dropped = [("reason", "job")];
+        if sum(&families, "thc_ps_carrier_drops", &dropped) == 1.0
+            && sum(&families, "thc_ps_drops", &[]) == 1.0
+        {
+            break families;
+        }
+        assert!(start.elapsed() < PATIENCE, "{text}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    for (name, family) in &families {
+        assert!(name.starts_with("thc_ps_") && !family.help.is_empty(), "{name}: {family:?}");
+    }
+    assert!(get(&at, "/").0.contains("404"));
+    server.signal(Signal::TERM);
+    let (status, out, err) = server.end();
+    assert_eq!(status.code(), Some(0), "{err}");
+    let totals: ServerStats = serde_json::from_str(out.trim_end()).unwrap();
+    let job = &totals.jobs[0];
+    assert_eq!((job.results, job.resent), (3, 1));
+
+    let told = |name: &str, labels: &[(&str, &str)]| sum(&families, &format!("thc_ps_{name}"), labels) as u64;
+    let of_job = ("thc_job", "1");
+    assert_eq!(told("results", &[of_job, ("shard", "0")]), 2);
+    assert_eq!(told("results", &[of_job, ("shard", "1")]), 1);
+    assert_eq!(told("results", &[of_job]), job.results);
+    assert_eq!(told("results_resent", &[of_job, ("shard", "0")]), job.resent);
+    assert_eq!(told("nudges", &[of_job]), job.nudges);
+    assert_eq!(told("job_sessions", &[of_job]), job.sessions);
+    assert_eq!(value(&families, "thc_ps_job_workers_joined", &[of_job]), Some(2.0));
+    assert_eq!(value(&families, "thc_ps_job_running", &[of_job]), Some(1.0));
+    for worker in job.members.iter() {
+        let number = worker.worker.to_string();
+        let labels = [of_job, ("worker", number.as_str())];
+        assert_eq!(told("packets", &labels), worker.packets);
+        assert_eq!(told("bytes", &labels), worker.bytes);
+        for (event, &count) in &worker.events {
+            assert_eq!(told("packet_events", &[labels[0], labels[1], ("event", event)]), count, "{event}");
+        }
+        for (reason, &count) in &worker.drops {
+            assert_eq!(told("drops", &[labels[0], labels[1], ("reason", reason)]), count, "{reason}");
+        }
+    }
+    assert_eq!(told("drops", &[("reason", "length"), ("shard", "1"), ("worker", "0")]), 1);
+    for (reason, &count) in &totals.drops {
+        assert_eq!(told("carrier_drops", &[("reason", reason)]), count, "{reason}");
+    }
+    let network = &totals.network;
+    assert_eq!(told("network_packets", &[("direction", "in")]), network.packets_in);
+    assert_eq!(told("network_packets", &[("direction", "out")]), network.packets_out);
+    assert_eq!(told("network_bytes", &[("direction", "in")]), network.bytes_in);
+    assert_eq!(told("network_bytes", &[("direction", "out")]), network.bytes_out);
+    assert_eq!(told("control_packets", &[("event", "taken")]), totals.control.packets);
+    assert_eq!(told("memory_bytes", &[]), totals.memory);
+}
+
+#[test]
+fn metrics_are_off_by_default_and_wrong_addresses_are_told() {
+    let server = Running::start(&flags("127.0.0.1:0", &[]));
+    assert!(server.greeting.iter().all(|line| !line.contains("metrics")), "{:?}", server.greeting);
+    let (code, err) = fails(&flags("127.0.0.1:0", &["--http", "9100"]));
+    assert_eq!(code, Some(2));
+    assert_eq!(err, "thc-ps: http is \"9100\": give an address and a port, such as 127.0.0.1:9100\n");
+
+    let first = Running::start(&flags("127.0.0.1:0", &["--http", "127.0.0.1:0"]));
+    let taken = metrics_of(&first);
+    let (code, err) = fails(&flags("127.0.0.1:0", &["--http", &taken]));
+    assert_eq!(code, Some(1));
+    assert!(err.starts_with(&format!("thc-ps: cannot serve /metrics on {taken}; choose another")), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+
+    let open = Running::start(&flags("127.0.0.1:0", &["--http", "0.0.0.0:0"]));
+    // Somebody who has asked and does not go away does not keep it from ending.
+    let _idle = TcpStream::connect(metrics_of(&open).replace("0.0.0.0", "127.0.0.1")).unwrap();
+    open.signal(Signal::TERM);
+    let (status, _, err) = open.end();
+    assert_eq!(status.code(), Some(0), "{err}");
+    assert!(err.contains("whoever reaches it can read the statistics"), "{err}");
+    first.signal(Signal::TERM);
+    assert!(!first.end().2.contains("whoever reaches it"), "nobody does on the loopback");
 }

@@ -1,162 +1,111 @@
 //! What Prometheus reads.
 
 use crate::desk::{Desk, waits_for_all};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
 use std::fmt;
 use thc_control_proto::v1::WorkerCounters;
+use thc_metrics::{DescriptorEncoder, counters, gauges};
 
 /// All metrics, as OpenMetrics text.
 pub fn text(desk: Desk) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("thc");
-    registry.register_collector(Box::new(Seen(desk)));
-    let mut text = String::new();
-    text::encode(&mut text, &registry)?;
-    Ok(text)
+    thc_metrics::text("thc", move |encoder| write(encoder, &desk))
 }
 
-#[derive(Debug)]
-struct Seen(Desk);
-
-type Labels<const N: usize> = [(&'static str, String); N];
-
-/// One metric with its rows.
-fn counters<const N: usize>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    rows: impl IntoIterator<Item = (Labels<N>, u64)>,
-) -> fmt::Result {
-    let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (labels, value) in rows {
-        ConstCounter::new(value).encode(encoder.encode_family(&labels)?)?;
-    }
-    Ok(())
-}
-
-fn gauges<const N: usize>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    rows: impl IntoIterator<Item = (Labels<N>, f64)>,
-) -> fmt::Result {
-    let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (labels, value) in rows {
-        ConstGauge::new(value).encode(encoder.encode_family(&labels)?)?;
-    }
-    Ok(())
-}
-
-impl Collector for Seen {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let encoder = &mut encoder;
-        let desk = &self.0;
-        let jobs = desk.jobs();
-        let targets = desk.targets();
-        let counted = desk.counters("").unwrap_or_default();
-        let up = targets.iter().map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
-        gauges(encoder, "target_up", "Whether the target is connected", up)?;
-        gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
-        let spec = |job: &thc_control_proto::v1::Job| job.spec.clone().unwrap_or_default();
-        let wanted = jobs.iter().map(|job| ([("thc_job", spec(job).name)], f64::from(spec(job).workers)));
-        gauges(encoder, "job_workers", "Workers that the job is for", wanted)?;
-        let places = || {
-            jobs.iter().flat_map(|job| {
-                let name = spec(job).name;
-                job.places
-                    .iter()
-                    .map(move |place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
-            })
-        };
-        let joined = places().map(|(labels, place)| (labels, f64::from(place.joined.count_ones())));
-        gauges(encoder, "job_workers_joined", "Workers that are here", joined)?;
-        let running = places().map(|(labels, place)| (labels, f64::from(u8::from(place.running))));
-        gauges(encoder, "job_running", "Whether the job's session runs", running)?;
-        let sessions = places().map(|(labels, place)| (labels, u64::from(place.sessions)));
-        counters(encoder, "job_sessions", "Sessions begun", sessions)?;
-        let of_jobs = |value: fn(&thc_control_proto::v1::JobCounters) -> u64| {
-            counted
-                .jobs
+fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
+    let jobs = desk.jobs();
+    let targets = desk.targets();
+    let counted = desk.counters("").unwrap_or_default();
+    let up = targets.iter().map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
+    gauges(encoder, "target_up", "Whether the target is connected", up)?;
+    gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
+    let spec = |job: &thc_control_proto::v1::Job| job.spec.clone().unwrap_or_default();
+    let wanted = jobs.iter().map(|job| ([("thc_job", spec(job).name)], f64::from(spec(job).workers)));
+    gauges(encoder, "job_workers", "Workers that the job is for", wanted)?;
+    let places = || {
+        jobs.iter().flat_map(|job| {
+            let name = spec(job).name;
+            job.places
                 .iter()
-                .map(move |job| ([("thc_job", job.job.clone()), ("target", job.target.clone())], value(job)))
-        };
-        counters(encoder, "results", "Sums sent to all workers", of_jobs(|job| job.results))?;
-        counters(encoder, "results_resent", "Sums sent again to one worker", of_jobs(|job| job.resent))?;
-        counters(encoder, "nudges", "Answers that say who is missing", of_jobs(|job| job.nudges))?;
-        counters(encoder, "recirculations", "Passes after the first", of_jobs(|job| job.recirculations))?;
-        let workers = || {
-            counted.jobs.iter().flat_map(|job| {
-                job.workers.iter().map(move |worker| {
-                    let labels = [
-                        ("thc_job", job.job.clone()),
-                        ("target", job.target.clone()),
-                        ("worker", worker.worker.to_string()),
-                    ];
-                    (labels, worker)
-                })
+                .map(move |place| ([("thc_job", name.clone()), ("target", place.target.clone())], place))
+        })
+    };
+    let joined = places().map(|(labels, place)| (labels, f64::from(place.joined.count_ones())));
+    gauges(encoder, "job_workers_joined", "Workers that are here", joined)?;
+    let running = places().map(|(labels, place)| (labels, f64::from(u8::from(place.running))));
+    gauges(encoder, "job_running", "Whether the job's session runs", running)?;
+    let sessions = places().map(|(labels, place)| (labels, u64::from(place.sessions)));
+    counters(encoder, "job_sessions", "Sessions begun", sessions)?;
+    let of_jobs = |value: fn(&thc_control_proto::v1::JobCounters) -> u64| {
+        counted
+            .jobs
+            .iter()
+            .map(move |job| ([("thc_job", job.job.clone()), ("target", job.target.clone())], value(job)))
+    };
+    counters(encoder, "results", "Sums sent to all workers", of_jobs(|job| job.results))?;
+    counters(encoder, "results_resent", "Sums sent again to one worker", of_jobs(|job| job.resent))?;
+    counters(encoder, "nudges", "Answers that say who is missing", of_jobs(|job| job.nudges))?;
+    counters(encoder, "recirculations", "Passes after the first", of_jobs(|job| job.recirculations))?;
+    let workers = || {
+        counted.jobs.iter().flat_map(|job| {
+            job.workers.iter().map(move |worker| {
+                let labels = [
+                    ("thc_job", job.job.clone()),
+                    ("target", job.target.clone()),
+                    ("worker", worker.worker.to_string()),
+                ];
+                (labels, worker)
             })
-        };
-        let of_workers = |value: fn(&WorkerCounters) -> u64| {
-            workers().map(move |(labels, worker)| (labels, value(worker)))
-        };
-        counters(encoder, "packets", "Packets of a worker that came", of_workers(|w| w.packets))?;
-        counters(encoder, "bytes", "Bytes of a worker's frames that came", of_workers(|w| w.bytes))?;
-        let events = workers().flat_map(|([job, target, worker], w)| {
-            let events = [
-                ("opened", w.opened),
-                ("added", w.added),
-                ("duplicate", w.duplicate),
-                ("late", w.late),
-                ("stale", w.stale),
-                ("mismatch", w.mismatch),
-            ];
-            events.map(|(event, value)| {
-                ([job.clone(), target.clone(), worker.clone(), ("event", event.to_owned())], value)
-            })
-        });
-        counters(encoder, "packet_events", "What became of packets that were let in", events)?;
-        let drops = workers().flat_map(|([job, target, worker], w)| {
-            w.drops.iter().map(move |drop| {
-                ([job.clone(), target.clone(), worker.clone(), ("reason", drop.reason.clone())], drop.packets)
-            })
-        });
-        counters(encoder, "drops", "Packets of a worker that were dropped", drops)?;
-        let others = counted.targets.iter().flat_map(|target| {
-            let name = target.target.clone();
-            target
-                .drops
-                .iter()
-                .map(move |drop| ([("target", name.clone()), ("reason", drop.reason.clone())], drop.packets))
-        });
-        counters(encoder, "carrier_drops", "Packets of no job that were dropped", others)?;
-        let silent = workers().filter_map(|(labels, w)| Some((labels, w.silent?)));
-        gauges(encoder, "worker_silent_seconds", "Time since a worker's last packet", silent)?;
-        let lag = workers().filter_map(|(labels, w)| {
-            let [(_, job), (_, target), _] = &labels;
-            let of = counted.jobs.iter().find(|of| of.job == *job && of.target == *target)?;
-            let job = jobs.iter().find(|shown| shown.spec.as_ref().is_some_and(|spec| spec.name == *job))?;
-            let runs = job.places.iter().any(|place| place.target == *target && place.running);
-            let foremost = of.workers.iter().map(|w| w.in_session).max()?;
-            let told = runs && job.spec.as_ref().is_some_and(waits_for_all);
-            told.then(|| (labels, foremost.saturating_sub(w.in_session) as f64))
-        });
-        let help = "Packets in sums of this session that a worker is behind the foremost";
-        gauges(encoder, "worker_lag_packets", help, lag)?;
-        let trips = workers().filter_map(|(labels, w)| {
-            let report = w.report?;
-            (report.round_trip_us > 0).then(|| (labels, f64::from(report.round_trip_us) / 1e6))
-        });
-        gauges(encoder, "worker_round_trip_seconds", "Round-trip time that a worker reports", trips)?;
-        let repeated = workers().filter_map(|(labels, w)| Some((labels, w.report?.repeated_packets)));
-        counters(
-            encoder,
-            "worker_repeated_packets",
-            "Packets that a worker reports to have sent again",
-            repeated,
-        )
-    }
+        })
+    };
+    let of_workers =
+        |value: fn(&WorkerCounters) -> u64| workers().map(move |(labels, worker)| (labels, value(worker)));
+    counters(encoder, "packets", "Packets of a worker that came", of_workers(|w| w.packets))?;
+    counters(encoder, "bytes", "Bytes of a worker's frames that came", of_workers(|w| w.bytes))?;
+    let events = workers().flat_map(|([job, target, worker], w)| {
+        let events = [
+            ("opened", w.opened),
+            ("added", w.added),
+            ("duplicate", w.duplicate),
+            ("late", w.late),
+            ("stale", w.stale),
+            ("mismatch", w.mismatch),
+        ];
+        events.map(|(event, value)| {
+            ([job.clone(), target.clone(), worker.clone(), ("event", event.to_owned())], value)
+        })
+    });
+    counters(encoder, "packet_events", "What became of packets that were let in", events)?;
+    let drops = workers().flat_map(|([job, target, worker], w)| {
+        w.drops.iter().map(move |drop| {
+            ([job.clone(), target.clone(), worker.clone(), ("reason", drop.reason.clone())], drop.packets)
+        })
+    });
+    counters(encoder, "drops", "Packets of a worker that were dropped", drops)?;
+    let others = counted.targets.iter().flat_map(|target| {
+        let name = target.target.clone();
+        target
+            .drops
+            .iter()
+            .map(move |drop| ([("target", name.clone()), ("reason", drop.reason.clone())], drop.packets))
+    });
+    counters(encoder, "carrier_drops", "Packets of no job that were dropped", others)?;
+    let silent = workers().filter_map(|(labels, w)| Some((labels, w.silent?)));
+    gauges(encoder, "worker_silent_seconds", "Time since a worker's last packet", silent)?;
+    let lag = workers().filter_map(|(labels, w)| {
+        let [(_, job), (_, target), _] = &labels;
+        let of = counted.jobs.iter().find(|of| of.job == *job && of.target == *target)?;
+        let job = jobs.iter().find(|shown| shown.spec.as_ref().is_some_and(|spec| spec.name == *job))?;
+        let runs = job.places.iter().any(|place| place.target == *target && place.running);
+        let foremost = of.workers.iter().map(|w| w.in_session).max()?;
+        let told = runs && job.spec.as_ref().is_some_and(waits_for_all);
+        told.then(|| (labels, foremost.saturating_sub(w.in_session) as f64))
+    });
+    let help = "Packets in sums of this session that a worker is behind the foremost";
+    gauges(encoder, "worker_lag_packets", help, lag)?;
+    let trips = workers().filter_map(|(labels, w)| {
+        let report = w.report?;
+        (report.round_trip_us > 0).then(|| (labels, f64::from(report.round_trip_us) / 1e6))
+    });
+    gauges(encoder, "worker_round_trip_seconds", "Round-trip time that a worker reports", trips)?;
+    let repeated = workers().filter_map(|(labels, w)| Some((labels, w.report?.repeated_packets)));
+    counters(encoder, "worker_repeated_packets", "Packets that a worker reports to have sent again", repeated)
 }

@@ -44,9 +44,8 @@ async fn status(State(desk): State<Desk>) -> Response {
 }
 
 async fn measured(State(desk): State<Desk>) -> Response {
-    const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     match metrics::text(desk) {
-        Ok(text) => ([(header::CONTENT_TYPE, TYPE)], text).into_response(),
+        Ok(text) => ([(header::CONTENT_TYPE, thc_metrics::HTTP_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

@@ -8,7 +8,6 @@ mod controller;
 mod joining;
 mod lag;
 mod metrics;
-mod openmetrics;
 mod packaging;
 mod page;
 mod programs;

@@ -2,8 +2,8 @@
 
 use crate::aggregator;
 use crate::controller::{Controller, NOWHERE, target};
-use crate::openmetrics::{Family, parse};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use thc_metrics::openmetrics::{names, parse, value};
 
 #[test]
 fn metrics_are_well_formed_and_true() {
@@ -15,13 +15,6 @@ fn metrics_are_well_formed_and_true() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     controller.told(&["job", "create", "train", "--workers", "2", "--target", "ps1", "--cookie", "99"]);
     let workers = [0, 1].map(|_| aggregator::Worker::join(controller.listen, "train"));
-    let value = |families: &BTreeMap<String, Family>, name: &str, labels: &[(&str, &str)]| {
-        let samples = &families[name].samples;
-        let found = samples.iter().find(|(has, _)| {
-            labels.iter().all(|(label, value)| has.get(*label).is_some_and(|has| has == value))
-        });
-        found.map(|(_, value)| *value)
-    };
     let of_worker = [("thc_job", "train"), ("target", "ps1"), ("worker", "1")];
     controller.until("counted", |controller| {
         let families = parse(&controller.get("/metrics").1);
@@ -66,15 +59,12 @@ fn asked_for(value: &serde_json::Value, names: &mut BTreeSet<String>) {
 fn the_dashboard_asks_for_metrics_that_are_there() {
     let controller = Controller::start(&target("away", NOWHERE, 9000));
     let families = parse(&controller.get("/metrics").1);
-    let there: BTreeSet<String> = families
-        .iter()
-        .map(|(name, family)| if family.kind == "counter" { format!("{name}_total") } else { name.clone() })
-        .collect();
+    let there = names(&families);
     let text = include_str!("../../../../packaging/grafana/thc.json");
     let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
-    let mut names = BTreeSet::new();
-    asked_for(&dashboard, &mut names);
-    assert!(names.len() > 8, "{names:?}");
-    let missing: Vec<&String> = names.difference(&there).collect();
+    let mut asked = BTreeSet::new();
+    asked_for(&dashboard, &mut asked);
+    assert!(asked.len() > 8, "{asked:?}");
+    let missing: Vec<&String> = asked.difference(&there).collect();
     assert!(missing.is_empty(), "{missing:?} are not among {there:?}");
 }

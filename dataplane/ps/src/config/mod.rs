@@ -19,7 +19,7 @@ pub use tables::TableOptions;
 pub use text::{Fraction, Interval, Secret, Size};
 pub use tls::{Tls, TlsOptions};
 
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
@@ -82,6 +82,8 @@ pub struct ServerConfig {
     pub jobs: Vec<JobSetup>,
     /// Where P4Runtime is served, if it is.
     pub p4runtime: Option<P4RuntimeConfig>,
+    /// Where the program answers Prometheus, if it does.
+    pub http: Option<SocketAddr>,
     /// Where to write what goes in and out of all ports.
     pub capture: Option<CaptureConfig>,
     /// Faults to inject on every port, for tests.
@@ -197,6 +199,7 @@ impl ServerOptions {
             pin,
             jobs: Vec::new(),
             p4runtime: self.p4runtime.as_ref().map(P4RuntimeOptions::validate).transpose()?,
+            http: self.http.as_deref().map(http).transpose()?,
             capture,
             faults: self.faults,
         };
@@ -228,6 +231,15 @@ impl ServerConfig {
     pub(crate) fn slices(&self) -> impl Iterator<Item = Shard> {
         Shard::all(self.shards)
     }
+}
+
+fn http(text: &str) -> Result<SocketAddr, ConfigError> {
+    text.parse().map_err(|_| ConfigError::Value {
+        place: Place::Server,
+        key: "http",
+        value: format!("{text:?}"),
+        mend: "give an address and a port, such as 127.0.0.1:9100".to_owned(),
+    })
 }
 
 /// A key that is a number in a range.

@@ -71,6 +71,9 @@ pub struct ServerOptions {
     /// Write all statistics to this file, at each interval and at the end
     #[arg(long, value_name = "PATH", help_heading = "Server")]
     pub stats_json: Option<PathBuf>,
+    /// Answer Prometheus at http://ADDRESS:PORT/metrics; whoever reaches it can read the statistics [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
+    pub http: Option<String>,
     /// Write packets in and out to this file, for Wireshark and the like; it holds cookies
     #[arg(long, value_name = "PATH", help_heading = "Server")]
     pub pcap: Option<PathBuf>,
@@ -240,7 +243,7 @@ impl ServerOptions {
         job: JobOptions,
     ) -> Result<ServerOptions, ConfigError> {
         lay_over!(server, self: listen, shards, share, shares, spares, rack, root, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
-                  stats_interval, stats_json, pcap, pcap_limit, io, faults);
+                  stats_interval, stats_json, http, pcap, pcap_limit, io, faults);
         self.dpdk = server.dpdk.over(self.dpdk);
         if let Some(p4runtime) = server.p4runtime {
             self.p4runtime = Some(p4runtime.over(self.p4runtime.take()));

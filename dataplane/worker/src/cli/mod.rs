@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod colocated;
 pub mod doctor;
+pub mod metrics;
 pub mod options;
 pub mod output;
 pub mod run;

@@ -204,6 +204,10 @@ struct Keys {
     /// What carries the packets [default: udp]
     #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Group")]
     io: Option<IoName>,
+    /// Answer Prometheus at http://ADDRESS:PORT/metrics while this worker runs; whoever reaches it can read the statistics [default:
+    /// nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
+    http: Option<String>,
     /// Write packets in and out to this file, for Wireshark and the like; it holds the cookie
     #[arg(long, value_name = "FILE", help_heading = "Group")]
     pcap: Option<PathBuf>,
@@ -280,6 +284,7 @@ impl Keys {
             seed,
             threads,
             io,
+            http,
             pcap,
             pcap_limit,
             inject,
@@ -311,6 +316,8 @@ pub struct Plan {
     pub group: GroupConfig,
     /// The share of the server to run beside it, if any.
     pub share: Option<ServerConfig>,
+    /// Where Prometheus is answered.
+    pub http: Option<SocketAddr>,
     /// Where packets are written to.
     pub capture: Option<CaptureConfig>,
     /// Whether to begin again in a new session when another worker has restarted.
@@ -500,6 +507,11 @@ impl Flags {
             Some(text) => size("pcap_limit", text)?,
         };
         let capture = keys.pcap.map(|path| CaptureConfig { path, limit });
+        let address = |text: &String| {
+            let wrong = |_| format!("http = {text:?}: give an address and a port, such as 127.0.0.1:9702");
+            text.parse().map_err(wrong)
+        };
+        let http = keys.http.as_ref().map(address).transpose()?;
         let source = match (keys.input, keys.coordinates) {
             (Some(input), None) => Source::File { input, output: keys.output },
             (None, Some(_)) if keys.output.is_some() => {
@@ -528,6 +540,7 @@ impl Flags {
         Ok(Plan {
             group,
             share,
+            http,
             capture,
             rejoin: keys.rejoin.unwrap_or(false),
             source,
@@ -695,6 +708,7 @@ mod tests {
             (&["--coordinates", "9", "--join-timeout", "99999999999999999999s"], "join_timeout"),
             (&["--coordinates", "9", "--min-rto", "0ms"], "min_rto is 0"),
             (&["--coordinates", "9", "--pcap", "x", "--pcap-limit=-1"], "pcap_limit = \"-1\""),
+            (&["--coordinates", "9", "--http", "9702"], "http = \"9702\": give an address and a port"),
             (&["--coordinates", "9", "--config", "/"], "/: Is a directory"),
             (&["--coordinates", "9", "--config", "/nowhere/at/all"], "No such file"),
         ] {

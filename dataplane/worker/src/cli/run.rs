@@ -2,6 +2,7 @@
 
 use super::capture;
 use super::colocated;
+use super::metrics::Told;
 use super::options::{Plan, Source};
 use super::output::Output;
 use super::tensors::{self, Tensor};
@@ -41,10 +42,13 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     };
     let mut config = plan.group.clone();
     config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
+    let told = Told::default();
+    let _endpoint = plan.http.map(|at| told.serve(at)).transpose()?;
     let share = plan.share.clone().map(Server::start).transpose()?;
     let group = Group::join(config)?;
     let workers = group.parameters()?.all_workers();
     let (job, worker) = (group.job(), group.worker());
+    told.joined(job, worker);
     match &plan.group.controller {
         Some(controller) => tracing::info!("joined {} as worker {worker} of {workers}", controller.url),
         None => tracing::info!("joined job {job} as worker {worker} of {workers}"),
@@ -60,7 +64,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     }
     let bar = progress(plan.repeat);
     let times = loop {
-        let end = match reduce(&group, plan, &mut work, &bar) {
+        let end = match reduce(&group, plan, &mut work, (&bar, &told)) {
             Ok(times) => break times,
             Err(end) => end,
         };
@@ -110,13 +114,19 @@ impl Work {
 }
 
 /// All repetitions: how long each took. The last one's means stay in `work`.
-fn reduce(group: &Group, plan: &Plan, work: &mut [Work], bar: &ProgressBar) -> anyhow::Result<Vec<Duration>> {
+fn reduce(
+    group: &Group,
+    plan: &Plan,
+    work: &mut [Work],
+    (bar, told): (&ProgressBar, &Told),
+) -> anyhow::Result<Vec<Duration>> {
     bar.reset();
     let mut times = Vec::new();
     for _ in 0..plan.repeat {
         // Whoever waits may join between any two.
         group.boundary()?;
         work.iter_mut().try_for_each(Work::fill)?;
+        told.began();
         let started = Instant::now();
         if let [Work { key, mean, plan: spans, .. }] = work {
             let CallOptions { feedback, .. } = options(plan, *key);
@@ -138,6 +148,7 @@ fn reduce(group: &Group, plan: &Plan, work: &mut [Work], bar: &ProgressBar) -> a
             }
         }
         times.push(started.elapsed());
+        told.done(group.stats()?);
         bar.inc(1);
         if plan.each {
             tell(plan, &times, work)?;

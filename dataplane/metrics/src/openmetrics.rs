@@ -1,4 +1,5 @@
-//! Reads OpenMetrics text as strictly as its specification asks.
+//! Reads OpenMetrics text as strictly as its specification asks, for tests: what is wrong is a panic.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +9,11 @@ pub type Labels = BTreeMap<String, String>;
 /// A metric family.
 #[derive(Debug, Default)]
 pub struct Family {
+    /// Counter or gauge.
     pub kind: String,
+    /// What it is.
     pub help: String,
+    /// Labels and values.
     pub samples: Vec<(Labels, f64)>,
 }
 
@@ -55,6 +59,32 @@ pub fn parse(text: &str) -> BTreeMap<String, Family> {
         }
     }
     families
+}
+
+/// The value of the first sample that has these labels.
+#[must_use]
+pub fn value(families: &BTreeMap<String, Family>, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    let has = |of: &Labels, (label, value): &(&str, &str)| of.get(*label).is_some_and(|has| has == value);
+    let samples = &families.get(name)?.samples;
+    samples.iter().find(|(of, _)| labels.iter().all(|label| has(of, label))).map(|(_, value)| *value)
+}
+
+/// The names of all samples, those of counters with their `_total`.
+#[must_use]
+pub fn names(families: &BTreeMap<String, Family>) -> BTreeSet<String> {
+    let named = |(name, family): (&String, &Family)| match family.kind.as_str() {
+        "counter" => format!("{name}_total"),
+        _ => name.clone(),
+    };
+    families.iter().map(named).collect()
+}
+
+/// The sum of all samples that have these labels.
+#[must_use]
+pub fn sum(families: &BTreeMap<String, Family>, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let has = |of: &Labels, (label, value): &(&str, &str)| of.get(*label).is_some_and(|has| has == value);
+    let samples = families.get(name).map(|family| family.samples.iter()).into_iter().flatten();
+    samples.filter(|(of, _)| labels.iter().all(|label| has(of, label))).map(|(_, value)| value).sum()
 }
 
 fn is_name(name: &str) -> bool {

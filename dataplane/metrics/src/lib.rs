@@ -1,0 +1,14 @@
+//! Statistics for Prometheus: OpenMetrics text, and a server of it for programs that have none.
+//!
+//! Programs make the text from what they count anyway, when somebody asks. Labels are the same everywhere: `thc_job` (Prometheus
+//! has a `job` of its own), `worker`, `shard`, `event`, `reason`.
+#![forbid(unsafe_code)]
+
+mod endpoint;
+#[doc(hidden)]
+pub mod openmetrics;
+mod text;
+
+pub use endpoint::{Endpoint, HTTP_TYPE};
+pub use prometheus_client::encoding::DescriptorEncoder;
+pub use text::{Labels, counters, gauges, text};

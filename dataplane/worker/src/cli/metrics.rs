@@ -1,0 +1,176 @@
+//! What Prometheus reads of a worker that runs: under the names that the Python package has for the same.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use thc_metrics::{DescriptorEncoder, Endpoint, Labels, counters, gauges};
+use thc_worker::Stats;
+
+/// What the run has told last. Who asks reads that, and never waits for an all-reduce.
+#[derive(Clone, Debug, Default)]
+pub struct Told(Arc<Mutex<State>>);
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// Job and worker; nothing is known before they are.
+    of: Option<(u16, u8)>,
+    stats: Stats,
+    /// When the call began that is under way.
+    began: Option<Instant>,
+}
+
+impl Told {
+    /// Answers with what is told.
+    pub fn serve(&self, at: SocketAddr) -> anyhow::Result<Endpoint> {
+        let told = self.clone();
+        let make = move || {
+            let state = told.lock().clone();
+            thc_metrics::text("thc_group", move |encoder| write(encoder, &state))
+        };
+        let endpoint = Endpoint::serve(at, make).with_context(|| {
+            format!(
+                "cannot serve /metrics on {at}; choose another address or port, or stop the other process"
+            )
+        })?;
+        tracing::info!("metrics at http://{}/metrics", endpoint.local());
+        Ok(endpoint)
+    }
+
+    /// The worker has joined.
+    pub fn joined(&self, job: u16, worker: u8) {
+        self.lock().of = Some((job, worker));
+    }
+
+    /// A call begins.
+    pub fn began(&self) {
+        self.lock().began = Some(Instant::now());
+    }
+
+    /// Calls are done; these are the totals.
+    pub fn done(&self, stats: Stats) {
+        let mut state = self.lock();
+        (state.stats, state.began) = (stats, None);
+    }
+
+    /// What is in it is whole at any time.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write(encoder: &mut DescriptorEncoder<'_>, state: &State) -> fmt::Result {
+    let labels = || -> Option<Labels<2>> {
+        state.of.map(|(job, worker)| [("thc_job", job.to_string()), ("worker", worker.to_string())])
+    };
+    let s = &state.stats;
+    for (name, help, value) in [
+        ("calls", "All-reduces that succeeded", s.calls),
+        ("failed_calls", "All-reduces that failed on all workers alike", s.failed),
+        ("coordinates", "Coordinates of those that succeeded", s.coordinates),
+        ("sent_bytes", "Bytes sent, from the IPv4 header upwards", s.bytes_up),
+        ("received_bytes", "Bytes received, likewise", s.bytes_down),
+        ("sent_packets", "Packets sent", s.packets_up),
+        ("received_packets", "Packets received", s.packets_down),
+        ("repeated_packets", "Packets sent again because a result did not come", s.retransmissions),
+        ("nudged_packets", "Packets sent again because another worker waited for them", s.nudged),
+        ("timeouts", "Time-outs", s.timeouts),
+        ("stragglers", "How often a quorum had gone on without this worker", s.stragglers),
+        ("lost_packets", "Packets whose coordinates counted as zero", s.lost),
+    ] {
+        counters(encoder, name, help, labels().map(|labels| (labels, value)))?;
+    }
+    for (name, help, time) in [
+        ("compression_seconds", "Compressing and decompressing", s.compression),
+        ("network_seconds", "In system calls that send and receive", s.network),
+        ("waiting_seconds", "Waiting for packets with nothing else to do", s.waiting),
+    ] {
+        counters(encoder, name, help, labels().map(|labels| (labels, time.as_secs_f64())))?;
+    }
+    let call = state.began.map_or(Duration::ZERO, |began| began.elapsed());
+    for (name, help, time) in [
+        ("round_trip_seconds", "Smoothed round-trip time of packets", s.round_trip),
+        ("call_seconds", "How long the all-reduce that is under way has taken so far", call),
+    ] {
+        gauges(encoder, name, help, labels().map(|labels| (labels, time.as_secs_f64())))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use thc_metrics::openmetrics::{Family, parse, value};
+
+    type Families = std::collections::BTreeMap<String, Family>;
+
+    fn read(endpoint: &Endpoint) -> Families {
+        let mut stream = TcpStream::connect(endpoint.local()).unwrap();
+        write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        parse(text.split_once("\r\n\r\n").unwrap().1)
+    }
+
+    /// Waits until what is told is new enough to be made anew.
+    fn until(endpoint: &Endpoint, so: impl Fn(&Families) -> bool) -> Families {
+        let started = Instant::now();
+        loop {
+            let families = read(endpoint);
+            if so(&families) {
+                return families;
+            }
+            assert!(started.elapsed() < Duration::from_secs(60), "{families:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Each field of the report has its metric, with its value.
+    #[test]
+    fn all_that_the_report_has_is_told() {
+        let told = Told::default();
+        let endpoint = told.serve("127.0.0.1:0".parse().unwrap()).unwrap();
+        assert!(read(&endpoint).values().all(|family| family.samples.is_empty()), "nothing is known yet");
+        told.joined(5, 3);
+        told.began();
+        let call = |families: &Families| {
+            value(families, "thc_group_call_seconds", &[("thc_job", "5"), ("worker", "3")])
+        };
+        until(&endpoint, |families| call(families).is_some_and(|seconds| seconds > 0.0));
+        let stats = Stats {
+            calls: 1,
+            failed: 2,
+            coordinates: 3,
+            bytes_up: 4,
+            bytes_down: 5,
+            packets_up: 6,
+            packets_down: 7,
+            retransmissions: 8,
+            timeouts: 9,
+            nudged: 10,
+            stragglers: 11,
+            lost: 12,
+            compression: Duration::from_secs(13),
+            network: Duration::from_secs(14),
+            waiting: Duration::from_secs(15),
+            round_trip: Duration::from_secs(16),
+        };
+        told.done(stats);
+        let families = until(&endpoint, |families| call(families) == Some(0.0));
+        let served = families.iter().filter(|(name, _)| *name != "thc_group_call_seconds");
+        let served = served.map(|(name, family)| {
+            assert_eq!(family.samples.len(), 1, "{name}");
+            family.samples[0].1 as u64
+        });
+        let report = serde_json::to_value(stats).unwrap();
+        let fields = report.as_object().unwrap().values().map(|field| field.as_f64().unwrap() as u64);
+        assert_eq!(served.collect::<BTreeSet<_>>(), fields.collect());
+        assert_eq!(value(&families, "thc_group_sent_bytes", &[("worker", "3")]), Some(4.0));
+    }
+}
