@@ -3,6 +3,7 @@
 use crate::capacity::Capacity;
 use crate::error::ControllerError;
 use crate::program::{Passes, Program};
+use crate::roles::{Roles, Subject};
 use crate::schema::Schema;
 use crate::tables::Mac;
 use p4runtime_proto::config::P4Info;
@@ -64,6 +65,36 @@ pub struct TlsOptions {
     pub key: PathBuf,
     /// Authorities of clients' certificates; without it clients need none.
     pub client_ca: Option<PathBuf>,
+    /// Who may join jobs and report, beside operators: parts of certificates' subjects, OU=NAME or CN=NAME. Default: all whose
+    /// certificate is an authority's of `client_ca`.
+    pub workers: Option<Vec<String>>,
+    /// Who may create, delete and install, likewise.
+    pub operators: Option<Vec<String>>,
+}
+
+impl TlsOptions {
+    fn roles(&self) -> Result<Roles, ControllerError> {
+        let role = |key: &str, subjects: &Option<Vec<String>>| {
+            let Some(subjects) = subjects else { return Ok(None) };
+            let key = format!("controller.tls.{key}");
+            if self.client_ca.is_none() {
+                return Err(value(
+                    &key,
+                    format!("{subjects:?}"),
+                    "give client_ca as well: roles are of clients' certificates",
+                ));
+            }
+            if subjects.is_empty() {
+                return Err(value(&key, "[]", "name at least one OU=NAME or CN=NAME, or leave it out"));
+            }
+            let subject = |text: &String| {
+                Subject::read(text)
+                    .ok_or_else(|| value(&key, format!("{text:?}"), "write OU=NAME or CN=NAME"))
+            };
+            subjects.iter().map(subject).collect::<Result<_, _>>().map(Some)
+        };
+        Ok(Roles { workers: role("workers", &self.workers)?, operators: role("operators", &self.operators)? })
+    }
 }
 
 /// A job of the configuration.
@@ -163,6 +194,8 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// PEM texts of the service.
     pub tls: Option<Tls>,
+    /// Who may do what there.
+    pub roles: Roles,
     /// The aggregators.
     pub targets: Vec<TargetConfig>,
     /// Jobs to make at the start.
@@ -328,6 +361,7 @@ impl Options {
             http: self.controller.http,
             state: self.controller.state.clone(),
             tls,
+            roles: self.controller.tls.as_ref().map_or(Ok(Roles::default()), TlsOptions::roles)?,
             targets,
             jobs,
         })

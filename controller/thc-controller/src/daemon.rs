@@ -125,7 +125,8 @@ impl Daemon {
                 .tls_config(tls::of_service(tls))
                 .map_err(|error| ControllerError::Tls { what, message: error.to_string() })?;
         }
-        let service = ControlServer::new(Service(desk)).max_decoding_message_size(MAX_MESSAGE);
+        let service =
+            ControlServer::new(Service { desk, roles: config.roles }).max_decoding_message_size(MAX_MESSAGE);
         let mut end = stopped.clone();
         let serving = server.add_service(service).serve_with_incoming_shutdown(
             TcpListenerStream::new(listener),

@@ -1,6 +1,7 @@
 //! The gRPC service over [`Desk`].
 
 use crate::desk::Desk;
+use crate::roles::{Role, Roles};
 use thc_control_proto::v1::control_server::Control;
 use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, DeleteJobResponse, DeleteTableRequest, DeleteTableResponse,
@@ -12,47 +13,56 @@ use tonic::{Request, Response, Status, async_trait};
 
 /// The service.
 #[derive(Clone, Debug)]
-pub struct Service(pub Desk);
+pub struct Service {
+    /// What can be asked.
+    pub desk: Desk,
+    /// Who may ask it.
+    pub roles: Roles,
+}
 
 #[async_trait]
 impl Control for Service {
     async fn create_job(&self, request: Request<CreateJobRequest>) -> Result<Response<Job>, Status> {
+        self.roles.check(Role::Operator, &request)?;
         let spec = request.into_inner().spec.unwrap_or_default();
-        Ok(Response::new(self.0.create_job(&spec).await?))
+        Ok(Response::new(self.desk.create_job(&spec).await?))
     }
 
     async fn list_jobs(&self, _: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
-        Ok(Response::new(ListJobsResponse { jobs: self.0.jobs() }))
+        Ok(Response::new(ListJobsResponse { jobs: self.desk.jobs() }))
     }
 
     async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<Job>, Status> {
-        Ok(Response::new(self.0.job(&request.into_inner().name)?))
+        Ok(Response::new(self.desk.job(&request.into_inner().name)?))
     }
 
     async fn delete_job(
         &self,
         request: Request<DeleteJobRequest>,
     ) -> Result<Response<DeleteJobResponse>, Status> {
-        self.0.delete_job(&request.into_inner().name).await?;
+        self.roles.check(Role::Operator, &request)?;
+        self.desk.delete_job(&request.into_inner().name).await?;
         Ok(Response::new(DeleteJobResponse {}))
     }
 
     async fn install_table(&self, request: Request<InstallTableRequest>) -> Result<Response<Table>, Status> {
-        Ok(Response::new(self.0.install_table(&request.into_inner()).await?))
+        self.roles.check(Role::Operator, &request)?;
+        Ok(Response::new(self.desk.install_table(&request.into_inner()).await?))
     }
 
     async fn list_tables(
         &self,
         _: Request<ListTablesRequest>,
     ) -> Result<Response<ListTablesResponse>, Status> {
-        Ok(Response::new(ListTablesResponse { tables: self.0.tables() }))
+        Ok(Response::new(ListTablesResponse { tables: self.desk.tables() }))
     }
 
     async fn delete_table(
         &self,
         request: Request<DeleteTableRequest>,
     ) -> Result<Response<DeleteTableResponse>, Status> {
-        self.0.delete_table(request.into_inner().id).await?;
+        self.roles.check(Role::Operator, &request)?;
+        self.desk.delete_table(request.into_inner().id).await?;
         Ok(Response::new(DeleteTableResponse {}))
     }
 
@@ -60,29 +70,31 @@ impl Control for Service {
         &self,
         _: Request<ListTargetsRequest>,
     ) -> Result<Response<ListTargetsResponse>, Status> {
-        Ok(Response::new(ListTargetsResponse { targets: self.0.targets() }))
+        Ok(Response::new(ListTargetsResponse { targets: self.desk.targets() }))
     }
 
     async fn read_counters(
         &self,
         request: Request<ReadCountersRequest>,
     ) -> Result<Response<ReadCountersResponse>, Status> {
-        Ok(Response::new(self.0.counters(&request.into_inner().job)?))
+        Ok(Response::new(self.desk.counters(&request.into_inner().job)?))
     }
 
     async fn diagnose(
         &self,
         request: Request<DiagnoseRequest>,
     ) -> Result<Response<DiagnoseResponse>, Status> {
-        Ok(Response::new(self.0.diagnose(&request.into_inner().job)?))
+        Ok(Response::new(self.desk.diagnose(&request.into_inner().job)?))
     }
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
-        Ok(Response::new(self.0.join(&request.into_inner())?))
+        self.roles.check(Role::Worker, &request)?;
+        Ok(Response::new(self.desk.join(&request.into_inner())?))
     }
 
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
-        self.0.report(request.into_inner())?;
+        self.roles.check(Role::Worker, &request)?;
+        self.desk.report(request.into_inner())?;
         Ok(Response::new(ReportResponse {}))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::aggregator::Worker;
 use crate::controller::{Controller, NOWHERE, run, target};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use std::fs;
 use std::path::Path;
 use thc_ps::{Server, ServerOptions};
@@ -154,4 +154,105 @@ fn a_server_without_a_certificate_in_its_file_does_not_start() {
     fs::write(&file, text).unwrap();
     let error = Server::start(ServerOptions::read(&file).unwrap().validate().unwrap()).unwrap_err();
     assert!(error.to_string().contains("certificates of P4Runtime"), "{error}");
+}
+
+/// One authority, and certificates of these names and units that it gave: `NAME.pem`, `NAME-key.pem`.
+fn members(folder: &Path, subjects: &[(&str, &str)]) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    fs::write(folder.join("members-ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+    for (name, unit) in subjects {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationalUnitName, *unit);
+        params.distinguished_name.push(DnType::CommonName, *name);
+        fs::write(folder.join(format!("{name}.pem")), params.signed_by(&key, &issuer).unwrap().pem())
+            .unwrap();
+        fs::write(folder.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
+    }
+}
+
+/// Workers may join and not create; operators may both; others may look.
+#[test]
+fn roles_are_those_of_certificates() {
+    let folder = tempfile::tempdir().unwrap();
+    authority(folder.path(), "service");
+    let subjects =
+        [("host7", "thc-workers"), ("olga", "thc-operators"), ("alice", "guests"), ("bob", "guests")];
+    members(folder.path(), &subjects);
+    let tls = "[controller.tls]\ncert = \"service.pem\"\nkey = \"service-key.pem\"\nclient_ca = \"members-ca.pem\"\n\
+               operators = [\"OU=thc-operators\", \"CN=alice\"]\nworkers = [\"OU=thc-workers\"]\n";
+    let server = crate::aggregator::start();
+    let controller =
+        Controller::start_in(folder, &(tls.to_owned() + &crate::aggregator::configured(&server, "ps1")));
+    let file = |name: &str| controller.folder().join(name);
+    let ask = |who: &str, args: &[&str]| {
+        let address = controller.listen.to_string();
+        let files = [file("service-ca.pem"), file(&format!("{who}.pem")), file(&format!("{who}-key.pem"))];
+        let [ca, cert, key] = files.map(|file| file.to_str().unwrap().to_owned());
+        let more = ["--controller", &address, "--ca", &ca, "--cert", &cert, "--key", &key];
+        run(&[args, &more].concat(), &[])
+    };
+    controller.until("connected", |_| ask("bob", &["target", "list"]).out.contains("connected"));
+    let create = |who: &str, name: &str| ask(who, &["job", "create", name, "--workers", "1"]);
+    for who in ["host7", "bob"] {
+        for ended in [
+            create(who, "no"),
+            ask(who, &["job", "delete", "train"]),
+            ask(who, &["table", "install", "--workers", "1"]),
+            ask(who, &["table", "delete", "1"]),
+        ] {
+            assert_eq!(ended.code, Some(1), "{who}: {ended:?}");
+            let says = format!(
+                "CN={who}\" may not create, delete and install: use one of OU=thc-operators or CN=alice"
+            );
+            assert!(ended.err.contains(&says) && ended.err.lines().count() == 1, "{who}: {ended:?}");
+        }
+        assert_eq!(ask(who, &["job", "list"]).code, Some(0), "{who}");
+    }
+    for (who, name) in [("olga", "train"), ("alice", "other")] {
+        let ended = create(who, name);
+        assert_eq!(ended.code, Some(0), "{who}: {ended:?}");
+    }
+    let join = |who: &str| {
+        let mut asked = thc_worker::Controller::new(
+            format!("thcs://localhost:{}/train", controller.listen.port()).parse().unwrap(),
+        );
+        asked.ca = Some(file("service-ca.pem"));
+        asked.identity = Some((file(&format!("{who}.pem")), file(&format!("{who}-key.pem"))));
+        thc_worker::Group::join(thc_worker::GroupConfig { controller: Some(asked), ..Default::default() })
+    };
+    let refused = join("bob").err().unwrap().to_string();
+    assert!(refused.contains("may not join and report: use one of OU=thc-workers"), "{refused}");
+    for who in ["host7", "olga"] {
+        let group = join(who).unwrap_or_else(|error| panic!("{who}: {error}"));
+        let mut data = [1.0; 64];
+        group.allreduce(&mut data).unwrap();
+        drop(group);
+    }
+    assert_eq!(ask("olga", &["job", "delete", "train"]).code, Some(0));
+}
+
+#[test]
+fn roles_that_cannot_be_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    authority(folder.path(), "service");
+    let file = folder.path().join("c.toml");
+    for (more, says) in [
+        ("operators = [\"OU=a\"]\n", "controller.tls.operators = [\"OU=a\"]: give client_ca as well"),
+        ("client_ca = \"service-ca.pem\"\nworkers = []\n", "controller.tls.workers = []: name at least one"),
+        (
+            "client_ca = \"service-ca.pem\"\nworkers = [\"alice\"]\n",
+            "controller.tls.workers = \"alice\": write OU=NAME or CN=NAME",
+        ),
+    ] {
+        let tls = "[controller.tls]\ncert = \"service.pem\"\nkey = \"service-key.pem\"\n";
+        fs::write(&file, format!("{tls}{more}{}", target("ps1", NOWHERE, 9000))).unwrap();
+        let ended = run(&["run", "--listen", "127.0.0.1:0", "--config", file.to_str().unwrap()], &[]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains(says) && ended.err.lines().count() == 1, "{ended:?}");
+    }
 }
