@@ -1,0 +1,167 @@
+//! What `packaging/` asks Prometheus for is what the programs serve: all three of them run, and a real Prometheus if there is one.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use thc_metrics::openmetrics::{Family, names, parse, sum};
+use thc_tests::{COOKIE, Ps, binary, free_port};
+
+type Families = std::collections::BTreeMap<String, Family>;
+
+/// Killed with its value.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> std::io::Result<Running> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(Running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn get(at: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(at)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {at}\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
+
+/// Waits for something.
+fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn packaged(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging").join(file)
+}
+
+const FILES: [&str; 3] = ["grafana/thc.json", "grafana/thc-servers.json", "prometheus/thc-alerts.yml"];
+
+/// Everything in a file that looks like a metric of ours; there is one label that does.
+fn asked_for(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("thc_") && *word != "thc_job").map(str::to_owned).collect()
+}
+
+/// The three programs, a job of one worker that never ends, and where each answers.
+struct Site {
+    at: [String; 3],
+    _ps: Ps,
+    _others: [Running; 2],
+    _folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn start() -> Site {
+        let at = [(); 3].map(|()| format!("127.0.0.1:{}", free_port()));
+        let ps = Ps::start(1, &["--shards", "2", "--http", &at[1]]);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("controller.toml");
+        let target = format!("127.0.0.1:{}", free_port());
+        let config = format!("[[target]]\nname = \"away\"\naddress = \"{target}\"\nip = \"127.0.0.1\"\n");
+        fs::write(&file, config).unwrap();
+        let mut controller = Command::new(binary("thc-controller"));
+        controller.args(["run", "--listen", "127.0.0.1:0", "--http", &at[0], "--config"]).arg(&file);
+        let mut worker = Command::new(binary("thc-worker"));
+        worker.args(["--ps", &ps.addr.to_string(), "--cookie", COOKIE, "--worker", "0", "--http", &at[2]]);
+        worker.args(["--coordinates", "100000", "--repeat", "10000000"]);
+        let others = [controller, worker].map(|mut command| Running::start(&mut command).unwrap());
+        Site { at, _ps: ps, _others: others, _folder: folder }
+    }
+
+    fn families(&self, place: usize) -> Families {
+        until(&self.at[place], || get(&self.at[place], "/metrics").ok().map(|text| parse(&text)))
+    }
+}
+
+#[test]
+fn dashboards_and_alerts_ask_for_what_is_served() {
+    let site = Site::start();
+    let there: BTreeSet<String> = (0..3).flat_map(|place| names(&site.families(place))).collect();
+    for file in FILES {
+        let asked = asked_for(&fs::read_to_string(packaged(file)).unwrap());
+        assert!(asked.len() > 5, "{file}: {asked:?}");
+        let missing: Vec<&String> = asked.difference(&there).collect();
+        assert!(missing.is_empty(), "{file} asks for {missing:?}, and there are {there:?}");
+    }
+    // Documentation may shorten names.
+    let documented = asked_for(&fs::read_to_string(packaged("../docs/operate.md")).unwrap());
+    let missing: Vec<&String> = documented.difference(&there).collect();
+    assert!(missing.is_empty(), "docs/operate.md names {missing:?}");
+}
+
+#[test]
+fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
+    let site = Site::start();
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = fs::read_to_string(packaged("prometheus/thc.yml")).unwrap();
+    for (usual, at) in ["127.0.0.1:9701", "127.0.0.1:9100", "127.0.0.1:9102"].iter().zip(&site.at) {
+        assert!(config.contains(usual), "{config}");
+        config = config.replace(usual, at);
+    }
+    config = config.replace("scrape_interval: 5s", "scrape_interval: 250ms");
+    let alerts = packaged("prometheus/thc-alerts.yml").canonicalize().unwrap();
+    let file = folder.path().join("prometheus.yml");
+    fs::write(&file, format!("rule_files: [{alerts:?}]\n{config}")).unwrap();
+    let at = format!("127.0.0.1:{}", free_port());
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={}", file.display())).arg(format!("--web.listen-address={at}"));
+    command.arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()));
+    let Ok(_prometheus) = Running::start(&mut command) else {
+        println!("not run: prometheus not found (Debian's package prometheus)");
+        return;
+    };
+    let ask = |query: &str| -> Option<Vec<serde_json::Value>> {
+        let escaped = query.bytes().fold(String::new(), |mut text, byte| {
+            write!(text, "%{byte:02X}").unwrap();
+            text
+        });
+        let answer: serde_json::Value =
+            serde_json::from_str(&get(&at, &format!("/api/v1/query?query={escaped}")).ok()?).ok()?;
+        assert_eq!(answer["status"], "success", "{query}: {answer}");
+        answer["data"]["result"].as_array().cloned().filter(|found| !found.is_empty())
+    };
+    let value = |found: &serde_json::Value| found["value"][1].as_str().unwrap().parse::<f64>().unwrap();
+    until("all three are read", || ask("sum(up)").filter(|found| value(&found[0]) == 3.0));
+
+    let text = fs::read_to_string(packaged("grafana/thc-servers.json")).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let asked: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(asked.len() > 8, "{asked:?}");
+    for query in asked {
+        let filled = query.replace("$__rate_interval", "5s").replace("$job", "1");
+        until(query, || ask(&filled));
+    }
+    until("packets of both shards", || {
+        let found = ask("rate(thc_ps_network_packets_total{direction=\"in\",job=\"thc-ps\"}[5s]) > 0")?;
+        (found.len() == 2).then_some(())
+    });
+    // What Prometheus has is what was served: totals only grow, so it lies between two readings.
+    let results = || sum(&site.families(1), "thc_ps_results", &[("thc_job", "1")]);
+    let before = results();
+    std::thread::sleep(Duration::from_secs(1));
+    let read = value(&ask("sum(thc_ps_results_total{thc_job=\"1\"})").unwrap()[0]);
+    assert!(before <= read && read <= results(), "{before} {read}");
+}
