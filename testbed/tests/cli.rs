@@ -118,7 +118,7 @@ fn wrong_arguments_are_one_clear_line_and_status_2() {
         ("table -b 4 -g 30 -p 2", "fraction between 0 and 1"),
         ("table -b 4 -g 30 -p x/y", "fraction between 0 and 1"),
         ("table -n 300", "300 workers"),
-        ("table -n 4 --lane 12", "12 bits"),
+        ("table -n 4 --lane 17", "17"),
         ("table -n 4 -g 30 -p 1/32", "--workers"),
         ("nmse -b 4 -g 3", "granularity 3"),
         ("nmse -b 5", "--bits"),

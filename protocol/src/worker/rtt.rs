@@ -102,7 +102,7 @@ impl Rtt {
     #[must_use]
     pub fn patience(&self) -> Duration {
         let usual = self.smoothed.unwrap_or(Duration::MAX);
-        self.quickest().map_or(self.min / 4, |rtt| usual.min(rtt * 2).clamp(self.min / 400, self.min))
+        self.quickest().map_or(self.min / 4, |rtt| usual.min(rtt * 2).max(self.min / 400))
     }
 
     /// The shortest time-out.

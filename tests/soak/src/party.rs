@@ -29,6 +29,8 @@ struct Flight {
     plan: CallPlan,
     /// Its number in the session.
     call: u64,
+    /// Its number at the engine, which counts through all sessions.
+    number: u64,
     data: Data,
 }
 
@@ -251,7 +253,7 @@ impl Party {
         }
         let engine = self.engine.as_mut().expect("a member has an engine");
         let lent = self.flights.iter_mut().find_map(|flight| match &mut flight.data {
-            Data::Lent(data) => Some((flight.call, data)),
+            Data::Lent(data) => Some((flight.number, data)),
             Data::Owned(_) => None,
         });
         busy |= match lent {
@@ -279,10 +281,9 @@ impl Party {
         } else {
             (engine.submit(options, None, x.len(), None), Data::Lent(x))
         };
-        assert_eq!(number.unwrap(), call);
         ledger.submitted(session, call, self.number, &plan, input);
         self.next_call += 1;
-        self.flights.push_back(Flight { plan, call, data });
+        self.flights.push_back(Flight { plan, call, number: number.unwrap(), data });
         true
     }
 
@@ -293,7 +294,7 @@ impl Party {
             let engine = self.engine.as_mut().unwrap();
             let outcome = match &mut flight.data {
                 Data::Lent(data) => {
-                    engine.take_outcome(flight.call).map(|outcome| outcome.map(|()| std::mem::take(data)))
+                    engine.take_outcome(flight.number).map(|outcome| outcome.map(|()| std::mem::take(data)))
                 }
                 Data::Owned(receiver) => match receiver.try_recv() {
                     Ok(outcome) => Some(outcome),

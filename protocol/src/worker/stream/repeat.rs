@@ -236,15 +236,17 @@ impl Stream {
     }
 
     /// Sets when a doubted packet is asked for again: when others have had a round trip for it. If it was lost for sure, twice
-    /// as long after each second try, up to a quarter of the shortest time-out; else, as somebody may just be slow, twice
-    /// as long after each, and from the shortest time-out on that is left to time-outs.
+    /// as long after each second try, up to a quarter of the shortest time-out or four round trips, and twice that for each time-out
+    /// in which nothing came; else, as somebody may just be slow, twice as long after each, and from the shortest time-out on
+    /// that is left to time-outs.
     fn look_again(&mut self, now: Duration, index: usize) {
         let entry = &mut self.entries[index];
         let doublings = if entry.overtaken { entry.tries / 2 } else { entry.tries };
-        let patience = self.rtt.patience() * (1 << doublings);
+        let round = self.rtt.patience();
+        let patience = round * (1 << doublings);
         let most = self.rtt.min();
         entry.due = match entry.overtaken {
-            true => now + patience.min(most / 4),
+            true => now + patience.min(4 * round.max(most / 16)) * (1 << self.timeouts.min(MAX_TRIES.into())),
             false if patience < most => now + patience,
             false => Duration::MAX,
         };
