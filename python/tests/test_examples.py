@@ -66,12 +66,14 @@ def test_characters() -> None:
 
 @pytest.mark.parametrize("workers", [3])
 def test_best_effort(workers: int) -> None:
-    said = torchrun("best_effort", "--steps", "160", "--every", "20", "--loss", "0.05", "--deadline", "60ms", workers=workers)
-    # Guessing has 0.693. On a busy machine more is lost than one in twenty, and how much is learnt varies.
+    said = torchrun("best_effort", "--steps", "160", "--every", "20", "--loss", "0.2", "--deadline", "60ms", workers=workers)
+    # Guessing has 0.693. Of five packets one is lost, and nearly all are asked for in time; on a busy machine fewer.
     assert result(said)[0] < 0.69
     lost = re.search(r"packets sent again \d+, lost (\d+)", said)
     assert lost and int(lost[1]) > 0
-    assert "made equal 8 times" in said
+    # Each twenty steps, if anybody lost anything since.
+    equal = re.search(r"made equal (\d+) times", said)
+    assert equal and 1 <= int(equal[1]) <= 8
 
 
 def test_asynchronous() -> None:
