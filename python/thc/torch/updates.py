@@ -19,6 +19,12 @@ PROBES = 16
 """Coordinates of a parameter that tell what a program did to its gradient before the optimizer's step."""
 
 
+@functools.cache
+def _probes(size: int, device: torch.device) -> torch.Tensor:
+    """Where a gradient of this size is looked at."""
+    return torch.linspace(0, size - 1, PROBES).long().to(device)
+
+
 class Arrival:
     """Something that will be there, or has failed. In the place of a future."""
 
@@ -65,7 +71,7 @@ class Refined:
         flat = gradient.reshape(-1)
         if not len(flat):
             return 1.0
-        now = flat[torch.linspace(0, flat.numel() - 1, PROBES).long().to(flat.device)].double().cpu()
+        now = flat[_probes(flat.numel(), flat.device)].double().cpu()
         square = float(before.dot(before))
         factor = float(before.dot(now)) / square if square > 0.0 else 1.0
         # Gradients that are not finite are no step's.

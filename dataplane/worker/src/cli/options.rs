@@ -508,7 +508,7 @@ impl Flags {
         };
         let capture = keys.pcap.map(|path| CaptureConfig { path, limit });
         let address = |text: &String| {
-            let wrong = |_| format!("http = {text:?}: give an address and a port, such as 127.0.0.1:9702");
+            let wrong = |_| format!("http = {text:?}: give an address and a port, such as 127.0.0.1:9102");
             text.parse().map_err(wrong)
         };
         let http = keys.http.as_ref().map(address).transpose()?;

@@ -492,10 +492,10 @@ impl<I: PacketIo> Engine<I> {
             Some(JoinEvent::Boundary(boundary)) => self.obey(now, boundary),
             Some(JoinEvent::Welcome(welcome, workers)) => {
                 self.worker.note_alive(now);
-                if welcome.session == self.worker.parameters().cookie {
-                } else if self.members.is_some() {
+                let another = welcome.session != self.worker.parameters().cookie;
+                if another && self.members.is_some() {
                     self.next = Some((welcome, workers));
-                } else {
+                } else if another {
                     self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });
                 }
             }
