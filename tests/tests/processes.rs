@@ -340,7 +340,7 @@ fn a_worker_tells_its_metrics() {
     };
     let refused = run(&["--http", "9702"]).wait_with_output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    let told = "thc-worker: http = \"9702\": give an address and a port, such as 127.0.0.1:9702\n";
+    let told = "thc-worker: http = \"9702\": give an address and a port, such as 127.0.0.1:9102\n";
     assert_eq!(String::from_utf8_lossy(&refused.stderr), told);
 
     let mut worker = Asked(run(&["--repeat", "10000000", "--http", "127.0.0.1:0"]));
