@@ -113,12 +113,12 @@ fn aggregator<K: Kernels>() -> Fallible<Aggregator<K>> {
 }
 
 /// The aggregator at the device, as a shard has it.
-struct Desk {
+struct AtDevice {
     aggregator: Aggregator<Simd>,
     handled: usize,
 }
 
-impl Handler for Desk {
+impl Handler for AtDevice {
     #[inline]
     fn handle(&mut self, from: Peer, _: Option<Ipv4Addr>, packet: &[u8], sink: &mut impl Sink) {
         let outcome = self.aggregator.handle(Endpoint::udp(from), packet, sink);
@@ -148,7 +148,7 @@ impl Sink for Recorder {
 /// The server on one end of a pair of rings, and whoever plays the workers on the other.
 struct Rig {
     io: DpdkIo,
-    desk: Desk,
+    at_device: AtDevice,
     outbox: Outbox,
     rx: RxQueue,
     tx: TxQueue,
@@ -186,9 +186,9 @@ impl Rig {
         };
         let (port, queues) = Port::open(eal, &port_config, std::slice::from_ref(&pool))?;
         let (rx, tx) = queues.into_iter().next().ok_or("no queue")?;
-        let desk = Desk { aggregator: aggregator()?, handled: 0 };
+        let at_device = AtDevice { aggregator: aggregator()?, handled: 0 };
         let random = fastrand::Rng::with_seed(5);
-        Ok(Rig { io, desk, outbox: Outbox::new(), rx, tx, pool, _port: port, random })
+        Ok(Rig { io, at_device, outbox: Outbox::new(), rx, tx, pool, _port: port, random })
     }
 
     /// The packets of a turn: those of worker 0, then those of worker 1, and so on.
@@ -248,11 +248,11 @@ impl Rig {
     fn turn(&mut self, turn: u32) -> Fallible<f64> {
         let packets = self.packets(turn);
         self.feed(&packets)?;
-        self.desk.handled = 0;
+        self.at_device.handled = 0;
         let mut received = 0;
         let start = Instant::now();
         while received < TURN {
-            let got = self.io.exchange(&mut self.outbox, &mut self.desk, &mut |failure| {
+            let got = self.io.exchange(&mut self.outbox, &mut self.at_device, &mut |failure| {
                 unreachable!("{failure:?}");
             })?;
             if got == 0 {
@@ -262,8 +262,10 @@ impl Rig {
         }
         let took = start.elapsed();
         let sent = self.drain(|_| {});
-        if self.desk.handled != TURN || sent != TURN {
-            return Err(format!("{} of {TURN} packets handled, {sent} results", self.desk.handled).into());
+        if self.at_device.handled != TURN || sent != TURN {
+            return Err(
+                format!("{} of {TURN} packets handled, {sent} results", self.at_device.handled).into()
+            );
         }
         Ok(took.as_nanos() as f64 / TURN as f64)
     }
@@ -276,7 +278,7 @@ impl Rig {
             model.handle(Endpoint::udp(*from), packet, &mut expected);
         }
         self.feed(&packets)?;
-        while self.io.exchange(&mut self.outbox, &mut self.desk, &mut |_| {})? > 0 {}
+        while self.io.exchange(&mut self.outbox, &mut self.at_device, &mut |_| {})? > 0 {}
         let mut got = Vec::new();
         self.drain(|frame| {
             // Not its announcement of itself.

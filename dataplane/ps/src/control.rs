@@ -3,124 +3,29 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use thc_protocol::session::{Action, Happening, Registry};
-use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, RefuseReason, Refused};
+use thc_protocol::wire::{Header, Kind, RefuseReason, Refused};
 use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 use thc_transport::Peer;
 
+use crate::control_port::ControlPacket;
 use crate::cookie;
-use crate::forwarding::{Change, SharedForwarding, StaticRows, kind_bit};
+use crate::forwarding::SharedForwarding;
 use crate::liveness::Watch;
 use crate::p4runtime::PacketsIn;
-use crate::server::Shared;
+use crate::rows::{RowChange, StaticRows};
 use crate::shards::Shards;
+use crate::state::{ServerState, SessionView};
 
-/// The longest packet of the control plane: a root's WELCOME.
-const MAX_CONTROL: usize = MAX_PACKET;
 /// How often the thread looks whether workers live and whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
 /// So many log lines at once about who comes and goes, and then one in so long: anybody can cause them.
 const LINES: u32 = 100;
 const LINE_EVERY: Duration = Duration::from_secs(1);
-
-/// A packet for the control plane, copied without allocating.
-#[derive(Clone, Copy, Debug)]
-pub struct ControlPacket {
-    from: Peer,
-    /// This host's address that it was sent to, if that is known.
-    at: Option<Ipv4Addr>,
-    len: usize,
-    bytes: [u8; MAX_CONTROL],
-}
-
-impl ControlPacket {
-    /// A copy; `None` if it is longer than any control packet.
-    #[must_use]
-    pub fn new(from: Peer, at: Option<Ipv4Addr>, packet: &[u8]) -> Option<ControlPacket> {
-        let mut bytes = [0; MAX_CONTROL];
-        bytes.get_mut(..packet.len())?.copy_from_slice(packet);
-        Some(ControlPacket { from, at, len: packet.len(), bytes })
-    }
-
-    /// Who sent it.
-    #[must_use]
-    pub fn from(&self) -> Peer {
-        self.from
-    }
-
-    /// It, from the protocol's header on.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
-/// Where the first shard hands control packets in.
-#[derive(Debug)]
-pub struct ControlPort {
-    sender: Sender<ControlPacket>,
-    shared: Arc<Shared>,
-}
-
-impl ControlPort {
-    /// A port and what comes out of it, with room for so many packets.
-    #[must_use]
-    pub fn new(room: usize, shared: Arc<Shared>) -> (ControlPort, Receiver<ControlPacket>) {
-        let (sender, receiver) = bounded(room);
-        (ControlPort { sender, shared }, receiver)
-    }
-
-    /// The packet, if it is one that the control plane takes (P2); all others are the aggregator's.
-    #[inline]
-    #[must_use]
-    pub fn recognise(&self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8]) -> Option<ControlPacket> {
-        // JOIN and LEAVE; looked at first because nearly no packet is one.
-        let bit = kind_bit(*packet.get(1)?);
-        if bit == 0 && self.shared.root == Some(from) {
-            // What the root answers a rack.
-            let (header, _) = Header::parse(packet).ok()?;
-            return header.kind.is_control().then(|| ControlPacket::new(from, at, packet)).flatten();
-        }
-        if bit == 0 || self.shared.control_kinds.load(Ordering::Relaxed) & bit == 0 {
-            return None;
-        }
-        let (header, payload) = Header::parse(packet).ok()?;
-        // A control packet's length does not depend on the form.
-        (payload.len() == header.kind.payload_len(Form::USUAL))
-            .then(|| ControlPacket::new(from, at, packet))
-            .flatten()
-    }
-
-    /// Hands a packet in unless there is no room: JOINs are repeated. Whether there was.
-    #[must_use]
-    pub fn offer(&self, packet: ControlPacket) -> bool {
-        self.sender.try_send(packet).is_ok()
-    }
-}
-
-/// A job's session as reports show it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionView {
-    /// Whether it runs.
-    pub running: bool,
-    /// One bit per worker that has joined.
-    pub joined: u64,
-    /// Sessions begun so far, resumed ones included.
-    pub begun: u64,
-}
-
-/// What the control thread counts and shows.
-#[derive(Debug, Default)]
-pub struct ControlCounters {
-    /// Control packets taken.
-    pub packets: AtomicU64,
-    /// REFUSED sent because a worker may not join.
-    pub refused: AtomicU64,
-}
 
 /// The control thread's state.
 pub struct Control {
@@ -131,7 +36,7 @@ pub struct Control {
     forwarding: SharedForwarding,
     rows: StaticRows,
     shards: Shards,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     watch: Watch,
     started: Instant,
     views: BTreeMap<JobId, SessionView>,
@@ -175,7 +80,7 @@ impl Control {
         packets: Receiver<ControlPacket>,
         forwarding: SharedForwarding,
         shards: Shards,
-        shared: Arc<Shared>,
+        shared: Arc<ServerState>,
     ) -> Control {
         let watch = Watch::new(&shared.liveness);
         let views = shared.liveness.jobs().iter().map(|&job| (job, SessionView::default())).collect();
@@ -225,7 +130,7 @@ impl Control {
         let (watch, liveness) = (&self.watch, &self.shared.liveness);
         let actions = self.registry.handle(
             now,
-            packet.from,
+            packet.from(),
             packet.bytes(),
             |job, worker| watch.ago(liveness, job, worker, now),
             cookie::random,
@@ -243,7 +148,7 @@ impl Control {
         if removed && header.kind == Kind::Refused && self.lines.allow(now) {
             tracing::info!("job {}: re-forming, because the root's session is over", header.job);
         }
-        self.note(now, &header, packet.from, removed);
+        self.note(now, &header, packet.from(), removed);
         self.act(now, actions, packet);
         if let Some(view) = self.views.get(&header.job) {
             self.shared.show(header.job, *view);
@@ -281,7 +186,7 @@ impl Control {
             for action in sends {
                 if let Action::Send(to, bytes) = action {
                     // Others are answered where they asked: the shards know.
-                    let from = packet.at.filter(|_| to == packet.from);
+                    let from = packet.at().filter(|_| to == packet.from());
                     self.send(now, from, to, bytes);
                 }
             }
@@ -349,7 +254,7 @@ impl Control {
     }
 
     /// Writes rows. Whether the shards followed.
-    fn write(&self, changes: impl IntoIterator<Item = Change>) -> bool {
+    fn write(&self, changes: impl IntoIterator<Item = RowChange>) -> bool {
         let mut forwarding = self.forwarding.lock();
         for change in changes {
             forwarding.exchange(change);
@@ -418,26 +323,6 @@ fn claims(packet: &[u8]) -> Option<u32> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::net::SocketAddrV4;
-
-    const FROM: Peer = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5);
-
-    #[test]
-    fn a_full_port_refuses_instead_of_blocking() {
-        let shared = Arc::new(Shared::new(Vec::new(), 1, None));
-        let (port, packets) = ControlPort::new(1, shared);
-        let packet = ControlPacket::new(FROM, None, &[1, 2, 3]).unwrap();
-        assert!(port.offer(packet));
-        assert!(!port.offer(packet));
-        assert_eq!(packets.recv().unwrap().bytes(), [1, 2, 3]);
-        assert!(port.offer(packet));
-    }
-
-    #[test]
-    fn only_short_packets_are_control_packets() {
-        assert!(ControlPacket::new(FROM, None, &[0; MAX_CONTROL]).is_some());
-        assert!(ControlPacket::new(FROM, None, &[0; MAX_CONTROL + 1]).is_none());
-    }
 
     #[test]
     fn lines_are_bounded_and_those_left_out_are_counted() {

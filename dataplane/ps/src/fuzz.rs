@@ -11,9 +11,9 @@ use tonic::Status;
 use crate::forwarding::SharedForwarding;
 use crate::kernels::Simd;
 use crate::p4runtime::Device;
-use crate::server::Shared;
 use crate::shard::Command;
 use crate::shards::Shards;
+use crate::state::ServerState;
 
 /// A server's rows, and a shard that follows them.
 pub struct Rows {
@@ -39,7 +39,7 @@ impl Rows {
                 }
             }
         });
-        let shards = Shards::new(vec![commands], Arc::new(Shared::new(Vec::new(), 1, None)));
+        let shards = Shards::new(vec![commands], Arc::new(ServerState::new(Vec::new(), 1, None)));
         let forwarding = SharedForwarding::new(shards.clone(), memory_limit);
         let own = SocketAddrV4::new([127, 0, 0, 1].into(), 9000);
         Rows { device: Device::new(0, own, forwarding, shards, true), aggregator }

@@ -26,6 +26,7 @@
 
 mod config;
 mod control;
+mod control_port;
 pub mod cookie;
 mod error;
 mod exchange;
@@ -33,22 +34,27 @@ mod forwarding;
 #[doc(hidden)]
 pub mod fuzz;
 mod kernels;
+mod kinds;
 mod liveness;
 mod outbox;
 mod p4runtime;
+mod ports;
 pub mod report;
+mod rows;
 mod server;
 mod shard;
 mod shards;
+mod state;
 mod stats;
 
 pub use config::{
     ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, P4RuntimeConfig, P4RuntimeOptions,
-    Place, PolicyName, RackSize, Secret, ServerConfig, ServerOptions, Size, TableOptions, Tls, TlsOptions,
+    PolicyName, RackSize, Secret, Section, ServerConfig, ServerOptions, Size, TableOptions, Tls, TlsOptions,
 };
 pub use error::PsError;
 pub use exchange::{Exchange, Handler};
 pub use kernels::Simd;
 pub use outbox::{Outbox, SendFailure};
-pub use server::{Reserved, Server};
+pub use ports::Reserved;
+pub use server::Server;
 pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};

@@ -1,122 +1,45 @@
 //! The server: its threads, from start to shutdown.
 
-use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use thc_protocol::JobId;
 use thc_protocol::aggregator::{Aggregator, Shard};
 use thc_protocol::session::Registry;
-use thc_protocol::wire::MAX_PACKET;
-use thc_transport::{
-    Backend, Capture, CapturedIo, Dpdk, DpdkConfig, DpdkIo, LossyIo, PacketIo, Peer, TransportError,
-    UdpConfig, UdpIo,
-};
+use thc_transport::{Capture, CapturedIo, LossyIo, Peer};
 
-use crate::config::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
-use crate::control::{Control, ControlCounters, ControlPort, SessionView};
+use crate::config::ServerConfig;
+use crate::control::Control;
+use crate::control_port::ControlPort;
 use crate::error::PsError;
-use crate::forwarding::{ALL_CONTROL_KINDS, SharedForwarding, StaticRows};
-use crate::liveness::Liveness;
+use crate::forwarding::SharedForwarding;
 use crate::p4runtime::{Listener, Service};
-use crate::shard::{Command, ShardIo, ShardReport, Worker};
+use crate::ports::{Ports, Reserved};
+use crate::rows::StaticRows;
+use crate::shard::{Command, ShardIo, ShardThread};
 use crate::shards::Shards;
+use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
 
 /// Control packets that may wait. Far more than there are workers; beyond it, JOINs are repeated.
 const CONTROL_ROOM: usize = 1024;
 /// Commands that may wait for a shard.
 const COMMAND_ROOM: usize = 256;
-/// The port of [`crate::DEFAULT_LISTEN`].
-const USUAL_PORT: u16 = 9000;
-/// Tries to find consecutive free ports when the kernel chooses the first.
-const PORT_TRIES: usize = 64;
 
 /// How often a server that waits for its workers to leave looks whether they have.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// What the threads of one server share. Nothing here is touched per packet but `stop`, read
-/// once per burst.
-#[derive(Debug)]
-pub struct Shared {
-    /// Ends all threads.
-    pub stop: AtomicBool,
-    /// Who is heard.
-    pub liveness: Liveness,
-    /// The control thread's counters.
-    pub control: ControlCounters,
-    /// Kinds of packets that go to the control thread, as bits of [`crate::forwarding::kind_bit`]. Looked at for
-    /// packets of such kinds alone.
-    pub control_kinds: AtomicU8,
-    /// Where the root is, if this server is a rack.
-    pub root: Option<Peer>,
-    failure: Mutex<Option<PsError>>,
-    sessions: Mutex<BTreeMap<JobId, SessionView>>,
-    /// Reports of shards that have ended.
-    last: Mutex<Vec<Option<ShardReport>>>,
-}
-
-/// No thread panics while it holds one of these locks, and if one did, the data would be whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    /// Of a server with these static jobs and so many shards, below this root if it is a rack.
-    #[must_use]
-    pub fn new(jobs: Vec<JobId>, shards: usize, root: Option<Peer>) -> Shared {
-        Shared {
-            stop: AtomicBool::new(false),
-            control: ControlCounters::default(),
-            // Whoever asks a server of static jobs before it is ready would otherwise have to ask again.
-            control_kinds: AtomicU8::new(if jobs.is_empty() { 0 } else { ALL_CONTROL_KINDS }),
-            root,
-            failure: Mutex::new(None),
-            sessions: Mutex::new(BTreeMap::new()),
-            last: Mutex::new(vec![None; shards]),
-            liveness: Liveness::new(jobs, shards),
-        }
-    }
-
-    /// Stops the server because of an error; the first one counts.
-    pub fn fail(&self, error: PsError) {
-        tracing::error!("{error}");
-        lock(&self.failure).get_or_insert(error);
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    /// Shows how a job's session stands.
-    pub fn show(&self, job: JobId, view: SessionView) {
-        lock(&self.sessions).insert(job, view);
-    }
-
-    /// Puts the reports of shards that have ended in the places of what they no longer say.
-    pub fn last_reports(&self, reports: &mut [Option<ShardReport>]) {
-        for (report, last) in reports.iter_mut().zip(lock(&self.last).iter()) {
-            if last.is_some() {
-                report.clone_from(last);
-            }
-        }
-    }
-
-    /// Keeps the report of a shard that ends.
-    pub fn leave_report(&self, shard: usize, report: ShardReport) {
-        lock(&self.last)[shard] = Some(report);
-    }
-}
 
 /// A running parameter server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
     config: ServerConfig,
     local: Peer,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     commands: Vec<Sender<Command>>,
     forwarding: Option<SharedForwarding>,
     p4runtime: Option<SocketAddr>,
@@ -150,7 +73,7 @@ impl Server {
         ports.warn_if_small(&config);
         let jobs = config.jobs.iter().map(|job| job.config.job).collect();
         let root = config.jobs.iter().find_map(|job| job.root).map(|root| root.at);
-        let shared = Arc::new(Shared::new(jobs, usize::from(config.shards), root));
+        let shared = Arc::new(ServerState::new(jobs, usize::from(config.shards), root));
         let (control_port, control_packets) = ControlPort::new(CONTROL_ROOM, Arc::clone(&shared));
         let listener = config.p4runtime.as_ref().map(Listener::bind).transpose()?;
         let mut server = Server {
@@ -251,7 +174,7 @@ impl Server {
         let aggregator = Aggregator::new(slice, self.config.memory_limit);
         let (sender, commands) = bounded(COMMAND_ROOM);
         self.commands.push(sender);
-        let worker = Worker {
+        let thread = ShardThread {
             index,
             io,
             aggregator,
@@ -264,7 +187,7 @@ impl Server {
         let (pinned, result) = bounded(1);
         self.spawn(format!("thc-ps-{index}"), move || {
             let _ = pinned.send(core.map_or(Ok(()), |core| pin(index, core)));
-            worker.run();
+            thread.run();
         })?;
         // A thread that is gone left no answer and a report of its failure.
         result.recv().unwrap_or(Ok(()))
@@ -297,13 +220,13 @@ impl Server {
     /// [`Self::failure`] gives.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        lock(&self.shared.failure).is_some()
+        self.shared.has_failed()
     }
 
     /// Takes the error that stopped it, if one did.
     #[must_use]
     pub fn failure(&self) -> Option<PsError> {
-        lock(&self.shared.failure).take()
+        self.shared.take_failure()
     }
 
     /// Counters up to now.
@@ -334,7 +257,7 @@ impl Server {
         if self.config.jobs.is_empty() {
             return self.forwarding.as_ref().map_or_else(Vec::new, |forwarding| forwarding.lock().jobs());
         }
-        let sessions = lock(&self.shared.sessions).clone();
+        let sessions = self.shared.sessions();
         let jobs = (0u16..).zip(&self.config.jobs);
         jobs.map(|(index, job)| JobSummary {
             job: job.config.job,
@@ -376,114 +299,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// A port that is open before all is known of the server that will have it: shares must know where all the others are.
-pub struct Reserved(UdpIo);
-
-impl Reserved {
-    /// Opens a port, any free one for port 0, with buffers of so many bytes or the usual ones.
-    ///
-    /// # Errors
-    /// [`PsError::Transport`].
-    pub fn open(
-        listen: SocketAddrV4,
-        recv_buffer: Option<usize>,
-        send_buffer: Option<usize>,
-    ) -> Result<Reserved, PsError> {
-        let recv_buffer = recv_buffer.unwrap_or(DEFAULT_RECV_BUFFER);
-        let send_buffer = send_buffer.unwrap_or(DEFAULT_SEND_BUFFER);
-        Ok(Reserved(open_port(listen, recv_buffer, send_buffer)?))
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn local(&self) -> SocketAddrV4 {
-        self.0.local()
-    }
-}
-
-/// A port per shard, one behind the other (P21).
-enum Ports {
-    Udp(Vec<UdpIo>),
-    Dpdk(Vec<DpdkIo>),
-}
-
-impl Ports {
-    fn open(config: &ServerConfig) -> Result<Ports, PsError> {
-        match &config.io {
-            Backend::Udp => open_udp(config).map(Ports::Udp),
-            Backend::Dpdk(dpdk) => Ok(Ports::Dpdk(open_dpdk(config, dpdk)?)),
-        }
-    }
-
-    fn local(&self) -> Peer {
-        let first = match self {
-            Ports::Udp(ports) => ports.first().map(PacketIo::local),
-            Ports::Dpdk(ports) => ports.first().map(PacketIo::local),
-        };
-        first.expect("a server has at least one shard")
-    }
-
-    /// Full windows of all workers must fit the receive buffer, or packets get lost on arrival.
-    fn warn_if_small(&self, config: &ServerConfig) {
-        let window =
-            |job: &crate::JobSetup| job.config.data_slots as usize / 2 * usize::from(job.config.workers);
-        let ports = usize::from(config.shards) * usize::from(config.shares.servers() - config.spares);
-        let under_way = config.jobs.iter().map(window).sum::<usize>() / ports;
-        let (room, mend) = match self {
-            Ports::Udp(ports) => {
-                (ports.iter().map(|port| port.recv_capacity(MAX_PACKET)).min(), "recv_buffer")
-            }
-            Ports::Dpdk(ports) => (ports.iter().map(DpdkIo::recv_capacity).min(), "descriptors"),
-        };
-        let room = room.unwrap_or(0);
-        if room < under_way {
-            tracing::warn!(
-                "workers may have {under_way} packets under way to a port whose receive buffer holds {room}: \
-                 raise {mend} or lower data_slots, or some will get lost and be sent again",
-            );
-        }
-    }
-}
-
-fn open_udp(config: &ServerConfig) -> Result<Vec<UdpIo>, PsError> {
-    if config.listen.port() != 0 {
-        return Ok(open_udp_from(config, config.listen)?);
-    }
-    for _ in 0..PORT_TRIES {
-        match open_udp_from(config, config.listen) {
-            Err(TransportError::AddressInUse { .. }) => {}
-            other => return Ok(other?),
-        }
-    }
-    Err(PsError::NoPorts { shards: config.shards, ip: *config.listen.ip() })
-}
-
-fn open_udp_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<UdpIo>, TransportError> {
-    let bind = |addr| open_port(addr, config.recv_buffer, config.send_buffer);
-    let first = bind(base)?;
-    let local = first.local();
-    let mut ports = vec![first];
-    for shard in 1..u16::from(config.shards) {
-        // Past the last port there is none that is free.
-        let addr = SocketAddrV4::new(*base.ip(), local.port().saturating_add(shard));
-        ports.push(bind(addr)?);
-    }
-    Ok(ports)
-}
-
-fn open_port(at: SocketAddrV4, recv_buffer: usize, send_buffer: usize) -> Result<UdpIo, TransportError> {
-    UdpIo::bind(UdpConfig { recv_buffer, send_buffer, answer_as_asked: true, ..UdpConfig::new(at) })
-}
-
-/// No other process shares the address, so every port is free and 0 becomes the usual one.
-fn open_dpdk(config: &ServerConfig, dpdk: &DpdkConfig) -> Result<Vec<DpdkIo>, TransportError> {
-    if !config.listen.ip().is_unspecified() && *config.listen.ip() != dpdk.address {
-        return Err(TransportError::AddressNotAvailable { addr: config.listen });
-    }
-    let first = if config.listen.port() == 0 { USUAL_PORT } else { config.listen.port() };
-    Ok(Dpdk::open(dpdk, first, u16::from(config.shards))?.into_endpoints())
 }
 
 fn check_cores(cores: &[usize]) -> Result<(), PsError> {

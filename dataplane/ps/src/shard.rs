@@ -10,18 +10,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, GlobalCounters, JobCounters, Sink};
+use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobCounters, Sink};
 use thc_protocol::{JobId, WorkerId};
-use thc_transport::{CapturedIo, DpdkIo, IoStats, LossyIo, Peer, UdpIo};
+use thc_transport::{CapturedIo, DpdkIo, LossyIo, Peer, UdpIo};
 
-use crate::control::ControlPort;
+use crate::control_port::ControlPort;
 use crate::error::PsError;
 use crate::exchange::{Exchange, Handler};
-use crate::forwarding::Changes;
 use crate::kernels::Simd;
 use crate::liveness::{PUBLISH, admitted};
 use crate::outbox::{Outbox, SendFailure};
-use crate::server::Shared;
+use crate::rows::Changes;
+use crate::state::{ServerState, ShardReport};
 
 /// How long an idle shard sleeps while something happened lately: what a command waits at most.
 const DOZE: Duration = Duration::from_millis(1);
@@ -42,27 +42,6 @@ pub enum Command {
     AnswerFrom(Ipv4Addr, Peer),
     /// Report counters.
     Report(Sender<ShardReport>),
-}
-
-/// A shard's counters.
-#[derive(Clone, Debug, Default)]
-pub struct ShardReport {
-    /// Which shard's.
-    pub index: u8,
-    /// Of its socket.
-    pub io: IoStats,
-    /// How often its socket's receive buffer overflowed.
-    pub recv_overflows: u64,
-    /// Datagrams that could not be sent and would not be the next time.
-    pub send_failures: u64,
-    /// Control packets dropped because the control thread was behind.
-    pub control_dropped: u64,
-    /// Packets of no job.
-    pub globals: GlobalCounters,
-    /// Bytes that its jobs take.
-    pub memory: usize,
-    /// By the index of the jobs' counters, sessions that are over included.
-    pub jobs: BTreeMap<u16, JobCounters>,
 }
 
 /// A backend that a shard can serve and report on.
@@ -96,7 +75,7 @@ impl<T: ShardIo> ShardIo for LossyIo<T> {
 }
 
 /// A shard's state, moved into its thread.
-pub struct Worker<T> {
+pub struct ShardThread<T> {
     /// Its number.
     pub index: u8,
     /// Its port.
@@ -110,17 +89,17 @@ pub struct Worker<T> {
     /// Spin instead of sleeping when idle.
     pub busy_poll: bool,
     /// Of the whole server.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServerState>,
 }
 
 /// Where packets part: the control plane's go to its thread, all others to the aggregator.
-struct Desk<'a> {
+struct Sorter<'a> {
     aggregator: &'a mut Aggregator<Simd>,
     control: Option<&'a ControlPort>,
     dropped: &'a mut u64,
 }
 
-impl Handler for Desk<'_> {
+impl Handler for Sorter<'_> {
     #[inline]
     fn handle(&mut self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8], sink: &mut impl Sink) {
         if let Some(port) = self.control
@@ -139,7 +118,7 @@ impl Handler for Desk<'_> {
 }
 
 struct State<T> {
-    worker: Worker<T>,
+    thread: ShardThread<T>,
     outbox: Outbox,
     /// Counters of sessions that are over, by index. There are as many as there are indices.
     past: BTreeMap<u16, JobCounters>,
@@ -150,13 +129,13 @@ struct State<T> {
     control_dropped: u64,
 }
 
-impl<T: ShardIo> Worker<T> {
+impl<T: ShardIo> ShardThread<T> {
     /// Runs until the server stops or the port fails; leaves a last report behind.
     pub fn run(self) {
         let shared = Arc::clone(&self.shared);
         let index = usize::from(self.index);
         let mut state = State {
-            worker: self,
+            thread: self,
             outbox: Outbox::new(),
             past: BTreeMap::new(),
             indices: BTreeMap::new(),
@@ -165,7 +144,7 @@ impl<T: ShardIo> Worker<T> {
             control_dropped: 0,
         };
         if let Err(cause) = state.serve() {
-            shared.fail(PsError::Receive { shard: state.worker.index, cause });
+            shared.fail(PsError::Receive { shard: state.thread.index, cause });
         }
         shared.leave_report(index, state.report());
     }
@@ -173,11 +152,11 @@ impl<T: ShardIo> Worker<T> {
 
 impl<T: ShardIo> State<T> {
     fn serve(&mut self) -> std::io::Result<()> {
-        let mut busy = self.worker.io.now();
+        let mut busy = self.thread.io.now();
         let mut published = busy;
-        while !self.worker.shared.stop.load(Ordering::Relaxed) {
+        while !self.thread.shared.stop.load(Ordering::Relaxed) {
             let packets = self.burst()?;
-            let now = self.worker.io.now();
+            let now = self.thread.io.now();
             let commands = self.obey();
             if packets > 0 || commands {
                 busy = now;
@@ -189,11 +168,11 @@ impl<T: ShardIo> State<T> {
             if packets > 0 {
                 continue;
             }
-            if self.worker.busy_poll {
+            if self.thread.busy_poll {
                 std::hint::spin_loop();
             } else {
                 let idle = now.saturating_sub(busy);
-                self.worker.io.wait(if idle < QUIET { DOZE } else { SLEEP })?;
+                self.thread.io.wait(if idle < QUIET { DOZE } else { SLEEP })?;
             }
         }
         Ok(())
@@ -201,11 +180,11 @@ impl<T: ShardIo> State<T> {
 
     /// Receives and handles one burst, and sends what it answers.
     fn burst(&mut self) -> std::io::Result<usize> {
-        let Worker { io, aggregator, control, .. } = &mut self.worker;
-        let mut desk = Desk { aggregator, control: control.as_ref(), dropped: &mut self.control_dropped };
+        let ShardThread { io, aggregator, control, .. } = &mut self.thread;
+        let mut sorter = Sorter { aggregator, control: control.as_ref(), dropped: &mut self.control_dropped };
         let mut latest: Option<SendFailure> = None;
         let failures = &mut self.send_failures;
-        let packets = io.exchange(&mut self.outbox, &mut desk, &mut |failure| {
+        let packets = io.exchange(&mut self.outbox, &mut sorter, &mut |failure| {
             *failures += failure.datagrams;
             latest = Some(failure);
         })?;
@@ -216,7 +195,7 @@ impl<T: ShardIo> State<T> {
     }
 
     fn complain(&mut self, failure: &SendFailure) {
-        let now = self.worker.io.now();
+        let now = self.thread.io.now();
         if self.complained.is_none_or(|before| now.saturating_sub(before) >= COMPLAIN) {
             self.complained = Some(now);
             tracing::warn!(to = %failure.to, "{}; {} datagrams lost so", failure.cause, self.send_failures);
@@ -226,7 +205,7 @@ impl<T: ShardIo> State<T> {
     /// Does what the control thread wants. Whether it wanted something.
     fn obey(&mut self) -> bool {
         let mut any = false;
-        while let Ok(command) = self.worker.commands.try_recv() {
+        while let Ok(command) = self.thread.commands.try_recv() {
             any = true;
             // Whoever asked may be gone by now, and an answer to nobody is no loss.
             match command {
@@ -234,7 +213,7 @@ impl<T: ShardIo> State<T> {
                     let _ = done.send(self.follow(&changes));
                 }
                 Command::Send(from, to, packet) => self.send(from, to, &packet),
-                Command::AnswerFrom(from, to) => drop(self.worker.io.answer_from(to, Some(from))),
+                Command::AnswerFrom(from, to) => drop(self.thread.io.answer_from(to, Some(from))),
                 Command::Report(to) => {
                     let _ = to.send(self.report());
                 }
@@ -255,13 +234,13 @@ impl<T: ShardIo> State<T> {
             }
             self.indices.insert(job, view.index);
         }
-        changes.apply(&mut self.worker.aggregator)
+        changes.apply(&mut self.thread.aggregator)
     }
 
     /// Moves what was counted for a job so far to what is kept under its index.
     fn keep_counters(&mut self, job: JobId) {
         let Some(&index) = self.indices.get(&job) else { return };
-        let Some(counters) = self.worker.aggregator.take_counters(job) else { return };
+        let Some(counters) = self.thread.aggregator.take_counters(job) else { return };
         match self.past.get_mut(&index) {
             Some(past) => past.merge(&counters),
             None => {
@@ -271,7 +250,7 @@ impl<T: ShardIo> State<T> {
     }
 
     fn send(&mut self, from: Option<Ipv4Addr>, to: Peer, packet: &[u8]) {
-        let io = &mut self.worker.io;
+        let io = &mut self.thread.io;
         // For this packet alone: anybody may ask, but only members are remembered.
         let before = from.map(|from| io.answer_from(to, Some(from)));
         let sent = io.send_run(to, packet, packet.len());
@@ -285,33 +264,33 @@ impl<T: ShardIo> State<T> {
     }
 
     fn publish(&self) {
-        let liveness = &self.worker.shared.liveness;
+        let liveness = &self.thread.shared.liveness;
         for (place, &job) in liveness.jobs().iter().enumerate() {
-            let counters = [self.past.get(&(place as u16)), self.worker.aggregator.job_counters(job)];
+            let counters = [self.past.get(&(place as u16)), self.thread.aggregator.job_counters(job)];
             for worker in (0..thc_protocol::MAX_WORKERS as u8).map(WorkerId) {
                 let packets = counters.iter().flatten().map(|c| admitted(c.worker(worker))).sum();
-                liveness.publish(usize::from(self.worker.index), place, worker, packets);
+                liveness.publish(usize::from(self.thread.index), place, worker, packets);
             }
         }
     }
 
     fn report(&self) -> ShardReport {
         let mut jobs = self.past.clone();
-        for job in self.worker.aggregator.jobs().map(|config| config.job) {
+        for job in self.thread.aggregator.jobs().map(|config| config.job) {
             if let (Some(&index), Some(counters)) =
-                (self.indices.get(&job), self.worker.aggregator.job_counters(job))
+                (self.indices.get(&job), self.thread.aggregator.job_counters(job))
             {
                 jobs.entry(index).and_modify(|past| past.merge(counters)).or_insert_with(|| counters.clone());
             }
         }
         ShardReport {
-            index: self.worker.index,
-            io: self.worker.io.stats(),
-            recv_overflows: self.worker.io.recv_overflows(),
+            index: self.thread.index,
+            io: self.thread.io.stats(),
+            recv_overflows: self.thread.io.recv_overflows(),
             send_failures: self.send_failures,
             control_dropped: self.control_dropped,
-            globals: *self.worker.aggregator.counters(),
-            memory: self.worker.aggregator.memory(),
+            globals: *self.thread.aggregator.counters(),
+            memory: self.thread.aggregator.memory(),
             jobs,
         }
     }

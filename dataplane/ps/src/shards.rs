@@ -10,9 +10,9 @@ use thc_protocol::wire::{Header, Kind};
 use thc_transport::Peer;
 
 use crate::error::PsError;
-use crate::forwarding::Changes;
-use crate::server::Shared;
-use crate::shard::{Command, ShardReport};
+use crate::rows::Changes;
+use crate::shard::Command;
+use crate::state::{ServerState, ShardReport};
 
 /// How long a shard may take to follow a command before that is said, or to report before its last report is
 /// used.
@@ -27,13 +27,13 @@ fn lets_in(packet: &[u8]) -> bool {
 #[derive(Clone, Debug)]
 pub struct Shards {
     commands: Vec<Sender<Command>>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 impl Shards {
     /// Of a server.
     #[must_use]
-    pub fn new(commands: Vec<Sender<Command>>, shared: Arc<Shared>) -> Shards {
+    pub fn new(commands: Vec<Sender<Command>>, shared: Arc<ServerState>) -> Shards {
         Shards { commands, shared }
     }
 

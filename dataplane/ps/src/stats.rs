@@ -10,8 +10,7 @@ use thc_protocol::aggregator::{DropReason, Event, JobCounters, WorkerCounters};
 use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 
 use crate::config::ServerConfig;
-use crate::control::{ControlCounters, SessionView};
-use crate::shard::ShardReport;
+use crate::state::{ControlCounters, SessionView, ShardReport};
 
 /// A job, as it is reported.
 #[derive(Clone, Debug)]

@@ -11,21 +11,21 @@ use thc_transport::TransportError;
 
 /// Where in a configuration something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Section {
     /// Among the keys of the server.
     Server,
     /// In the section of the job of this number.
     Job(u16),
     /// In the so-and-so-many-th `[[job]]` section, whose number is not known.
-    Section(usize),
+    Nth(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Server => Ok(()),
-            Place::Job(job) => write!(f, "job {job}: "),
-            Place::Section(place) => write!(f, "[[job]] section {place}: "),
+            Section::Server => Ok(()),
+            Section::Job(job) => write!(f, "job {job}: "),
+            Section::Nth(nth) => write!(f, "[[job]] section {nth}: "),
         }
     }
 }
@@ -54,20 +54,20 @@ pub enum ConfigError {
         message: String,
     },
     /// A key is not there.
-    #[error("{place}{key} is missing: {mend}")]
+    #[error("{section}{key} is missing: {mend}")]
     Missing {
         /// Where it belongs.
-        place: Place,
+        section: Section,
         /// The key.
         key: &'static str,
         /// What to do.
         mend: &'static str,
     },
     /// A key's value is no good.
-    #[error("{place}{key} is {value}: {mend}")]
+    #[error("{section}{key} is {value}: {mend}")]
     Value {
         /// Where it is.
-        place: Place,
+        section: Section,
         /// The key.
         key: &'static str,
         /// Its value.
@@ -76,10 +76,10 @@ pub enum ConfigError {
         mend: String,
     },
     /// A secret's value is no good; it is not shown.
-    #[error("{place}{key} is no number {range}: write it like 0x1234abcd or 305441741")]
+    #[error("{section}{key} is no number {range}: write it like 0x1234abcd or 305441741")]
     Secret {
         /// Where it is.
-        place: Place,
+        section: Section,
         /// The key.
         key: &'static str,
         /// What it may be.

@@ -11,7 +11,7 @@ mod tables;
 mod text;
 mod tls;
 
-pub use error::{ConfigError, Place};
+pub use error::{ConfigError, Section};
 pub use options::{JobOptions, PolicyName, ServerOptions};
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
 pub use racks::RackSize;
@@ -125,7 +125,7 @@ impl ServerOptions {
     /// # Errors
     /// The [`ConfigError`] of the first thing that is wrong.
     pub fn validate(&self) -> Result<ServerConfig, ConfigError> {
-        let place = Place::Server;
+        let section = Section::Server;
         // Past the kernel there is no loopback interface to listen on.
         let default = if self.io == Some(IoName::Dpdk) { DEFAULT_DPDK_LISTEN } else { DEFAULT_LISTEN };
         let (share, shares, spares) = self.shares()?;
@@ -134,7 +134,7 @@ impl ServerOptions {
         let listen_text = self.listen.as_deref().or(own_text.as_deref()).unwrap_or(default);
         let mut listen: SocketAddrV4 = listen_text.parse().map_err(|_| {
             let mend = "give an IPv4 address and a port, such as 0.0.0.0:9000".to_owned();
-            ConfigError::Value { place, key: "listen", value: format!("{listen_text:?}"), mend }
+            ConfigError::Value { section, key: "listen", value: format!("{listen_text:?}"), mend }
         })?;
         let io = self.dpdk.backend(self.io, *listen.ip())?;
         if let Backend::Dpdk(dpdk) = &io {
@@ -143,7 +143,7 @@ impl ServerOptions {
             } else if *listen.ip() != dpdk.address {
                 let mend =
                     format!("over DPDK this end has the address {} only, give that or 0.0.0.0", dpdk.address);
-                return Err(ConfigError::Value { place, key: "listen", value: listen.to_string(), mend });
+                return Err(ConfigError::Value { section, key: "listen", value: listen.to_string(), mend });
             }
         }
         let limit = self.pcap_limit.map_or(CaptureConfig::DEFAULT_LIMIT, |Size(bytes)| bytes as u64);
@@ -159,31 +159,31 @@ impl ServerOptions {
         let standing = self.standing(listen)?;
         let alone = shares.is_empty() && matches!(standing, Standing::Top);
         let default = if alone || !pin.is_empty() { default } else { 1 };
-        let shards = number(place, "shards", self.shards, default, 1..=MAX_SHARDS)? as u8;
+        let shards = number(section, "shards", self.shards, default, 1..=MAX_SHARDS)? as u8;
         let shares = match shares.is_empty() {
             true => Shares::NONE,
             false => Shares::new(&shares, shards)?,
         };
         if let Some(own) = own.filter(|own| own.port() != listen.port()) {
             let mend = format!("share {share} has port {} in shares, give the same", own.port());
-            return Err(ConfigError::Value { place, key: "listen", value: listen.to_string(), mend });
+            return Err(ConfigError::Value { section, key: "listen", value: listen.to_string(), mend });
         }
         if listen.port() != 0 && usize::from(listen.port()) + usize::from(shards) - 1 > usize::from(u16::MAX)
         {
             let mend =
                 format!("{shards} shards need as many ports, give one up to {}", 65536 - u32::from(shards));
-            return Err(ConfigError::Value { place, key: "listen", value: listen.to_string(), mend });
+            return Err(ConfigError::Value { section, key: "listen", value: listen.to_string(), mend });
         }
         let buffer = |key, size: Option<Size>, default| match size {
             Some(Size(bytes)) if bytes < MIN_BUFFER => {
                 let mend = "give at least 64KiB".to_owned();
-                Err(ConfigError::Value { place, key, value: format!("{bytes} bytes"), mend })
+                Err(ConfigError::Value { section, key, value: format!("{bytes} bytes"), mend })
             }
             size => Ok(size.map_or(default, |Size(bytes)| bytes)),
         };
         if !pin.is_empty() && pin.len() != usize::from(shards) {
             let mend = format!("name one core for each of the {shards} shards");
-            return Err(ConfigError::Value { place, key: "pin", value: format!("{pin:?}"), mend });
+            return Err(ConfigError::Value { section, key: "pin", value: format!("{pin:?}"), mend });
         }
         let mut config = ServerConfig {
             io,
@@ -235,7 +235,7 @@ impl ServerConfig {
 
 fn http(text: &str) -> Result<SocketAddr, ConfigError> {
     text.parse().map_err(|_| ConfigError::Value {
-        place: Place::Server,
+        section: Section::Server,
         key: "http",
         value: format!("{text:?}"),
         mend: "give an address and a port, such as 127.0.0.1:9100".to_owned(),
@@ -244,7 +244,7 @@ fn http(text: &str) -> Result<SocketAddr, ConfigError> {
 
 /// A key that is a number in a range.
 fn number(
-    place: Place,
+    section: Section,
     key: &'static str,
     given: Option<u64>,
     default: u64,
@@ -255,14 +255,14 @@ fn number(
         return Ok(value);
     }
     let mend = format!("use {} to {}", range.start(), range.end());
-    Err(ConfigError::Value { place, key, value: value.to_string(), mend })
+    Err(ConfigError::Value { section, key, value: value.to_string(), mend })
 }
 
-fn slots(place: Place, key: &'static str, given: Option<u64>, default: u64) -> Result<u32, ConfigError> {
-    let value = number(place, key, given, default, 2..=65536)?;
+fn slots(section: Section, key: &'static str, given: Option<u64>, default: u64) -> Result<u32, ConfigError> {
+    let value = number(section, key, given, default, 2..=65536)?;
     if value % 2 != 0 {
         let mend = format!("use an even number, such as {}", value + 1);
-        return Err(ConfigError::Value { place, key, value: value.to_string(), mend });
+        return Err(ConfigError::Value { section, key, value: value.to_string(), mend });
     }
     Ok(value as u32)
 }
@@ -276,20 +276,20 @@ impl JobOptions {
         standing: Standing,
         known: &mut Known,
     ) -> Result<JobSetup, ConfigError> {
-        let missing = |place, key, mend| ConfigError::Missing { place, key, mend };
-        let place = Place::Section(section);
-        let job = self.job.ok_or_else(|| missing(place, "job", "give the job a number, 0 to 65535"))?;
-        let job = number(place, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
-        let place = Place::Job(job);
+        let missing = |section, key, mend| ConfigError::Missing { section, key, mend };
+        let section = Section::Nth(section);
+        let job = self.job.ok_or_else(|| missing(section, "job", "give the job a number, 0 to 65535"))?;
+        let job = number(section, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
+        let section = Section::Job(job);
         let layout = self.layout(job, standing, shares != Shares::NONE)?;
-        let come_and_go = self.range(place)?;
+        let come_and_go = self.range(section)?;
         let (workers, all_workers) = match &layout {
             Some(layout) => {
                 if let Some(most) = self.max_workers.or(self.min_workers) {
                     let mend = "members of racks do not come and go, leave min_workers and max_workers out"
                         .to_owned();
                     let key = "max_workers";
-                    return Err(ConfigError::Value { place, key, value: most.to_string(), mend });
+                    return Err(ConfigError::Value { section, key, value: most.to_string(), mend });
                 }
                 (layout.members(standing).0, layout.racks.total)
             }
@@ -297,28 +297,27 @@ impl JobOptions {
                 come_and_go.map_or((0, 0), |sizes| (sizes.most, sizes.most.into()))
             }
             None => {
-                let workers = self
-                    .workers
-                    .or(self.max_workers)
-                    .ok_or_else(|| missing(place, "workers", "say how many workers the job has, 1 to 64"))?;
-                let workers = number(place, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)?;
+                let workers = self.workers.or(self.max_workers).ok_or_else(|| {
+                    missing(section, "workers", "say how many workers the job has, 1 to 64")
+                })?;
+                let workers = number(section, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)?;
                 (workers as u8, workers as u16)
             }
         };
         let cookie = self
             .cookie
             .as_ref()
-            .ok_or_else(|| missing(place, "cookie", "give a secret number that the workers give too"))?;
+            .ok_or_else(|| missing(section, "cookie", "give a secret number that the workers give too"))?;
         let range = "from 1 to 0xffffffff";
         let cookie = cookie
             .number()
             .and_then(|number| u32::try_from(number).ok())
             .filter(|&number| number != 0)
-            .ok_or(ConfigError::Secret { place, key: "cookie", range })?;
+            .ok_or(ConfigError::Secret { section, key: "cookie", range })?;
         let seed = match &self.seed {
             None => default_seed(cookie, job),
             Some(seed) => seed.number().ok_or(ConfigError::Secret {
-                place,
+                section,
                 key: "seed",
                 range: "from 0 to 0xffffffffffffffff",
             })?,
@@ -326,28 +325,33 @@ impl JobOptions {
         let all = u64::from(workers);
         let quorum = match &layout {
             Some(layout) => layout.members(standing).1,
-            None => number(place, "quorum", self.quorum, all, 1..=all)? as u8,
+            None => number(section, "quorum", self.quorum, all, 1..=all)? as u8,
         };
         if shares != Shares::NONE && u64::from(quorum) < all {
             let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
-            return Err(ConfigError::Value { place, key: "quorum", value: quorum.to_string(), mend });
+            return Err(ConfigError::Value { section, key: "quorum", value: quorum.to_string(), mend });
         }
         let homes = shares.servers() - spares;
         let default = default_data_slots(shards * homes);
-        let data_slots = slots(place, "data_slots", self.data_slots, default)?;
+        let data_slots = slots(section, "data_slots", self.data_slots, default)?;
         let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(homes);
         if shares != Shares::NONE && data_slots < least {
             let mend = format!("with {homes} shares give at least {least}, or some have none");
-            return Err(ConfigError::Value { place, key: "data_slots", value: data_slots.to_string(), mend });
+            return Err(ConfigError::Value {
+                section,
+                key: "data_slots",
+                value: data_slots.to_string(),
+                mend,
+            });
         }
         let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
-        let block = number(place, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
-        let norm_slots = slots(place, "norm_slots", self.norm_slots, default_norm_slots(block))?;
+        let block = number(section, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
+        let norm_slots = slots(section, "norm_slots", self.norm_slots, default_norm_slots(block))?;
         let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
         if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
             let value = humantime::format_duration(deadline).to_string();
             let mend = "use 1ms to 1h".to_owned();
-            return Err(ConfigError::Value { place, key: "deadline", value, mend });
+            return Err(ConfigError::Value { section, key: "deadline", value, mend });
         }
         let policy = Policy::from(self.policy.unwrap_or_default());
         let first = TableOptions {
@@ -403,7 +407,7 @@ impl JobOptions {
         if length > MAX_PACKET - HEADER_LEN {
             let value = format!("a list of {} beside {} shares", tables.len() - 1, shares.servers());
             let mend = "what workers are told does not fit a packet, leave some out".to_owned();
-            return Err(ConfigError::Value { place, key: "tables", value, mend });
+            return Err(ConfigError::Value { section, key: "tables", value, mend });
         }
         let sizes = come_and_go.map(|sizes| sizes.sizes((&config, &welcome), &first, known)).transpose()?;
         // The largest is what the job is told by where no session runs.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::Args;
 use serde::Deserialize;
 
-use super::error::{ConfigError, Place};
+use super::error::{ConfigError, Section};
 use super::tls::{Tls, TlsOptions};
 
 /// Where P4Runtime listens unless told otherwise: BMv2's usual port, reachable from this machine alone.
@@ -45,7 +45,7 @@ impl P4RuntimeOptions {
     pub(super) fn validate(&self) -> Result<P4RuntimeConfig, ConfigError> {
         let text = self.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
         let listen = text.parse().map_err(|_| ConfigError::Value {
-            place: Place::Server,
+            section: Section::Server,
             key: "p4runtime",
             value: format!("{text:?}"),
             mend: format!("give an address and a port, such as {DEFAULT_LISTEN}"),

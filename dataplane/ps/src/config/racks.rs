@@ -11,7 +11,7 @@ use thc_protocol::session::Root;
 use thc_protocol::wire::{FEATURE_ROOT, Rack, Welcome, rack_layout};
 use thc_protocol::{MAX_WORKERS, Rank, WorkerId};
 
-use super::{ConfigError, JobOptions, Place, ServerOptions};
+use super::{ConfigError, JobOptions, Section, ServerOptions};
 
 /// Workers of a rack, and how many of them complete a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,21 +81,21 @@ pub(super) struct Layout {
 impl ServerOptions {
     /// What `rack` and `root` say; `listen` is where this server is.
     pub(super) fn standing(&self, listen: SocketAddrV4) -> Result<Standing, ConfigError> {
-        let place = Place::Server;
+        let section = Section::Server;
         let (rack, root) = match (self.rack, &self.root) {
             (None, None) => return Ok(Standing::Top),
             (Some(rack), Some(root)) => (rack, root),
             (Some(_), None) => {
                 let mend = "say where the root is, such as 10.0.0.1:9000";
-                return Err(ConfigError::Missing { place, key: "root", mend });
+                return Err(ConfigError::Missing { section, key: "root", mend });
             }
             (None, Some(_)) => {
                 let mend = "say which of the root's racks this server is, from 0 on";
-                return Err(ConfigError::Missing { place, key: "rack", mend });
+                return Err(ConfigError::Missing { section, key: "rack", mend });
             }
         };
         let wrong = |key, value: String, mend: &str| {
-            Err(ConfigError::Value { place, key, value, mend: mend.to_owned() })
+            Err(ConfigError::Value { section, key, value, mend: mend.to_owned() })
         };
         if rack >= MAX_WORKERS as u64 {
             return wrong("rack", rack.to_string(), "a root has at most 64 racks, 0 to 63");
@@ -152,14 +152,14 @@ impl JobOptions {
         standing: Standing,
         shares: bool,
     ) -> Result<Option<Layout>, ConfigError> {
-        let place = Place::Job(job);
-        let wrong = |key, value: String, mend: String| Err(ConfigError::Value { place, key, value, mend });
+        let section = Section::Job(job);
+        let wrong = |key, value: String, mend: String| Err(ConfigError::Value { section, key, value, mend });
         let Some(sizes) = &self.racks else {
             return match standing {
                 Standing::Top => Ok(None),
                 Standing::Rack(..) => {
                     let mend = "a rack's jobs name all racks of the root, such as racks = [8, 8]";
-                    Err(ConfigError::Missing { place, key: "racks", mend })
+                    Err(ConfigError::Missing { section, key: "racks", mend })
                 }
             };
         };

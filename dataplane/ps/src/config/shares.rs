@@ -2,30 +2,30 @@
 
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 
-use super::{ConfigError, Place, ServerOptions};
+use super::{ConfigError, Section, ServerOptions};
 
 impl ServerOptions {
     /// The share's number, where all are, and how many of them, the last ones, are spares; 0 and none for a server that has all slots.
     pub(super) fn shares(&self) -> Result<(u8, Vec<SocketAddrV4>, u8), ConfigError> {
-        let place = Place::Server;
+        let section = Section::Server;
         let (text, list) = match (&self.share, &self.shares) {
             (None, None) if self.spares.is_none() => return Ok((0, Vec::new(), 0)),
             (_, None) if self.spares.is_some() => {
                 let mend = "name the addresses of the servers that the spares stand by for, such as h0:9000";
-                return Err(ConfigError::Missing { place, key: "shares", mend });
+                return Err(ConfigError::Missing { section, key: "shares", mend });
             }
             (None, None) => return Ok((0, Vec::new(), 0)),
             (Some(text), Some(list)) => (text, list),
             (Some(_), None) => {
                 let mend = "name the addresses of all shares, in order, such as h0:9000,h1:9000";
-                return Err(ConfigError::Missing { place, key: "shares", mend });
+                return Err(ConfigError::Missing { section, key: "shares", mend });
             }
             (None, Some(_)) => {
                 let mend = "say which of the shares this server has, such as 0/2 for the first of two";
-                return Err(ConfigError::Missing { place, key: "share", mend });
+                return Err(ConfigError::Missing { section, key: "share", mend });
             }
         };
-        let wrong = |mend: String| ConfigError::Value { place, key: "share", value: text.clone(), mend };
+        let wrong = |mend: String| ConfigError::Value { section, key: "share", value: text.clone(), mend };
         let (share, count) = text
             .split_once('/')
             .and_then(|(share, count)| Some((share.parse::<u8>().ok()?, count.parse::<usize>().ok()?)))
@@ -46,7 +46,7 @@ impl ServerOptions {
         }
         if list.is_empty() {
             let mend = "name the addresses of the servers that the spares stand by for, such as h0:9000";
-            return Err(ConfigError::Missing { place, key: "shares", mend });
+            return Err(ConfigError::Missing { section, key: "shares", mend });
         }
         let resolve = |key: &'static str, text: &String| {
             let found = text.to_socket_addrs().ok().and_then(|mut found| {
@@ -56,7 +56,7 @@ impl ServerOptions {
                 })
             });
             found.ok_or_else(|| ConfigError::Value {
-                place,
+                section,
                 key,
                 value: format!("{text:?}"),
                 mend: "write IPv4 addresses or names with ports, such as 10.0.0.1:9000".to_owned(),
@@ -67,7 +67,7 @@ impl ServerOptions {
             let spare = resolve("spares", text)?;
             if at.contains(&spare) {
                 let (value, mend) = (text.clone(), "a server is no spare of itself, name another".to_owned());
-                return Err(ConfigError::Value { place, key: "spares", value, mend });
+                return Err(ConfigError::Value { section, key: "spares", value, mend });
             }
             at.push(spare);
         }

@@ -9,7 +9,7 @@ use thc_protocol::session::Sizes;
 use thc_protocol::wire::{Members, Table, Tables, Welcome};
 
 use super::tables::Known;
-use super::{ConfigError, Interval, JobOptions, Place, TableOptions, number};
+use super::{ConfigError, Interval, JobOptions, Section, TableOptions, number};
 
 /// A member that is silent for so long is gone, unless the job says otherwise.
 const DEFAULT_GONE_AFTER: Duration = Duration::from_secs(3);
@@ -27,7 +27,7 @@ pub(super) struct Range {
 
 impl JobOptions {
     /// The numbers of workers that sessions may have; `None` for a job of one number.
-    pub(super) fn range(&self, place: Place) -> Result<Option<Range>, ConfigError> {
+    pub(super) fn range(&self, section: Section) -> Result<Option<Range>, ConfigError> {
         let all = 1..=MAX_WORKERS as u64;
         let (least, most) = match (self.workers, self.min_workers, self.max_workers) {
             (_, None, None) => {
@@ -37,33 +37,33 @@ impl JobOptions {
                         let mend =
                             "that is of a job whose members come and go: give it min_workers and max_workers"
                                 .to_owned();
-                        return Err(ConfigError::Value { place, key, value, mend });
+                        return Err(ConfigError::Value { section, key, value, mend });
                     }
                 }
                 return Ok(None);
             }
             (Some(workers), _, _) => {
                 let mend = "give workers, or min_workers and max_workers, not both".to_owned();
-                return Err(ConfigError::Value { place, key: "workers", value: workers.to_string(), mend });
+                return Err(ConfigError::Value { section, key: "workers", value: workers.to_string(), mend });
             }
             (None, least, Some(most)) => (least.unwrap_or(1), most),
             (None, Some(_), None) => {
                 let mend = "say how many workers a session has at most, 1 to 64";
-                return Err(ConfigError::Missing { place, key: "max_workers", mend });
+                return Err(ConfigError::Missing { section, key: "max_workers", mend });
             }
         };
-        let most = number(place, "max_workers", Some(most), 0, all.clone())? as u8;
-        let least = number(place, "min_workers", Some(least), 0, all)? as u8;
+        let most = number(section, "max_workers", Some(most), 0, all.clone())? as u8;
+        let least = number(section, "min_workers", Some(least), 0, all)? as u8;
         if least > most {
             let mend = format!("that is more than max_workers, {most}: give at most that");
-            return Err(ConfigError::Value { place, key: "min_workers", value: least.to_string(), mend });
+            return Err(ConfigError::Value { section, key: "min_workers", value: least.to_string(), mend });
         }
         let time = |key, given: Option<Interval>, default| {
             let time = given.map_or(default, |Interval(time)| time);
             if time < Duration::from_millis(100) || time > Duration::from_secs(3600) {
                 let (value, mend) =
                     (humantime::format_duration(time).to_string(), "use 100ms to 1h".to_owned());
-                return Err(ConfigError::Value { place, key, value, mend });
+                return Err(ConfigError::Value { section, key, value, mend });
             }
             Ok(time)
         };
@@ -71,7 +71,7 @@ impl JobOptions {
         let gather = time("gather", self.gather, DEFAULT_GATHER)?;
         if let Some(quorum) = self.quorum.filter(|_| least < most) {
             let mend = "where members come and go all must be in every sum, leave quorum out".to_owned();
-            return Err(ConfigError::Value { place, key: "quorum", value: quorum.to_string(), mend });
+            return Err(ConfigError::Value { section, key: "quorum", value: quorum.to_string(), mend });
         }
         Ok((least < most).then_some(Range { least, most, gone_after, gather }))
     }

@@ -10,7 +10,7 @@ use thc_protocol::aggregator::{Lookup, Racks};
 use thc_protocol::wire::{Form, MAX_TABLES, Table};
 use thc_protocol::{Lane, TableId};
 
-use super::error::{ConfigError, Place};
+use super::error::{ConfigError, Section};
 use super::number;
 use super::text::Fraction;
 
@@ -79,11 +79,11 @@ impl TableOptions {
         packs: bool,
         known: &mut Known,
     ) -> Result<Vec<Table>, ConfigError> {
-        let place = Place::Job(job);
+        let section = Section::Job(job);
         if more.len() >= MAX_TABLES {
             let mend = format!("a job has at most {MAX_TABLES} tables, its first included");
             let value = format!("a list of {}", more.len());
-            return Err(ConfigError::Value { place, key: "tables", value, mend });
+            return Err(ConfigError::Value { section, key: "tables", value, mend });
         }
         let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
         for options in [self].into_iter().chain(more) {
@@ -100,10 +100,10 @@ impl TableOptions {
                 !other && !tables.iter().any(|table| table.id.0 == id) && !more.iter().any(explicit)
             };
             let id = given.or_else(|| (1..=MAX_TABLE).rev().find(free)).unwrap_or(0);
-            let id = number(place, "table", Some(id), 0, 1..=MAX_TABLE)? as u8;
+            let id = number(section, "table", Some(id), 0, 1..=MAX_TABLE)? as u8;
             if tables.iter().any(|table| table.id.0 == id) {
                 let mend = "two of its tables have this number, give each its own from 1 to 255".to_owned();
-                return Err(ConfigError::Value { place, key: "table", value: id.to_string(), mend });
+                return Err(ConfigError::Value { section, key: "table", value: id.to_string(), mend });
             }
             match known.insert(id, (job, lookup)) {
                 Some((first, held)) if held != lookup => {
@@ -134,7 +134,7 @@ impl TableOptions {
         let id = same.or_else(|| (1..=MAX_TABLE as u8).rev().find(|id| !known.contains_key(id)));
         let Some(id) = id else {
             let mend = "sessions of each size need a table, and all numbers are taken: give granularity and fraction";
-            return Err(ConfigError::Missing { place: Place::Job(job), key: "granularity", mend });
+            return Err(ConfigError::Missing { section: Section::Job(job), key: "granularity", mend });
         };
         known.insert(id, (job, lookup));
         Ok(Table { id: TableId(id), ..table })
@@ -142,14 +142,14 @@ impl TableOptions {
 
     /// The table as told, or the best for so many workers; without a number.
     fn solve(&self, job: u16, workers: u16, racks: Option<&Racks>) -> Result<Table, ConfigError> {
-        let place = Place::Job(job);
+        let section = Section::Job(job);
         let given = self.bits.unwrap_or(DEFAULT_BITS);
         // In racks there may be any number of workers.
         let narrow = racks.is_none() || u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
         let default = if given == 8 || !narrow { 16 } else { 8 };
         let lane = self.lane.unwrap_or(default);
         let value = |key, value: u64, mend: &str| ConfigError::Value {
-            place,
+            section,
             key,
             value: value.to_string(),
             mend: mend.to_owned(),
@@ -185,9 +185,9 @@ impl TableOptions {
         bits: u8,
         form: Form,
     ) -> Result<LookupTable, ConfigError> {
-        let place = Place::Job(job);
+        let section = Section::Job(job);
         let missing = |key| ConfigError::Missing {
-            place,
+            section,
             key,
             mend: "give granularity and fraction, or neither to have both chosen",
         };
@@ -218,7 +218,7 @@ impl TableOptions {
         };
         let least = (1u64 << bits) - 1;
         let granularity =
-            number(place, "granularity", Some(granularity), 0, least..=u64::from(MAX_GRANULARITY))? as u16;
+            number(section, "granularity", Some(granularity), 0, least..=u64::from(MAX_GRANULARITY))? as u16;
         let (sum, max) = (u32::from(granularity) * u32::from(workers), form.max_sum());
         if sum > max {
             let fits = u64::from(max) / u64::from(workers);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 
-use super::error::{ConfigError, Place};
+use super::error::{ConfigError, Section};
 
 /// The keys of the `[p4runtime.tls]` section, PEM files.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -47,7 +47,7 @@ impl fmt::Debug for Tls {
 impl TlsOptions {
     /// Reads the files.
     pub(super) fn validate(&self) -> Result<Option<Tls>, ConfigError> {
-        let missing = |key, mend| Err(ConfigError::Missing { place: Place::Server, key, mend });
+        let missing = |key, mend| Err(ConfigError::Missing { section: Section::Server, key, mend });
         match (&self.cert, &self.key, &self.client_ca) {
             (None, None, None) => Ok(None),
             (None, ..) => missing("p4runtime.tls.cert", "give the server's certificate, a PEM file"),

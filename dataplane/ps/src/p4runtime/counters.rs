@@ -8,8 +8,8 @@ use thc_protocol::{MAX_WORKERS, WorkerId};
 use tonic::Code;
 
 use super::refusal::{Refusal, refuse};
-use crate::forwarding::{Counter, CounterKind, Program};
-use crate::shard::ShardReport;
+use crate::rows::{Counter, CounterKind, Program};
+use crate::state::ShardReport;
 use crate::stats::merged;
 
 /// Bits of worker, event, reason and answer in an index.

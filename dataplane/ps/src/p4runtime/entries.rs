@@ -8,7 +8,10 @@ use p4runtime_proto::v1::{
 use tonic::Code;
 
 use super::refusal::{Refusal, refuse};
-use crate::forwarding::{Change, Entry, Field, Group, Key, Program, Replica, Store, Table, kind_bit, lookup};
+use crate::kinds::kind_bit;
+use crate::rows::{
+    Entry, Field, Key, MatchTable, MulticastGroup, Program, Replica, RowChange, Store, lookup,
+};
 
 /// Metadata that a controller may leave with an entry.
 const MAX_METADATA: usize = 256;
@@ -22,7 +25,7 @@ const MAX_INSTANCE: u32 = 0xFFFF;
 const WORKERS: u128 = thc_protocol::MAX_WORKERS as u128;
 
 /// The table of this number.
-pub fn table_of(program: &Program, id: u32) -> Result<&Table, Refusal> {
+pub fn table_of(program: &Program, id: u32) -> Result<&MatchTable, Refusal> {
     match program.tables.get(&id) {
         Some(table) => Ok(table),
         None => refuse(Code::InvalidArgument, format!("there is no table {id}: take ids from the P4Info")),
@@ -35,7 +38,7 @@ pub fn table_change(
     store: &Store,
     kind: update::Type,
     entry: &TableEntry,
-) -> Result<Change, Refusal> {
+) -> Result<RowChange, Refusal> {
     let id = entry.table_id;
     let table = table_of(program, id)?;
     let name = &table.name;
@@ -64,7 +67,7 @@ pub fn table_change(
             return refuse(Code::NotFound, format!("{name} has no such row"));
         }
         update::Type::Insert | update::Type::Modify => {}
-        update::Type::Delete => return Ok(Change::Row(id, key, None)),
+        update::Type::Delete => return Ok(RowChange::Row(id, key, None)),
         update::Type::Unspecified => return unspecified(),
     }
     meaning(program, id, &key)?;
@@ -80,7 +83,7 @@ pub fn table_change(
             return refuse(Code::InvalidArgument, format!("{name}: table {}: {wrong}", key[0]));
         }
     }
-    Ok(Change::Row(id, key, Some(row)))
+    Ok(RowChange::Row(id, key, Some(row)))
 }
 
 fn unspecified<T>() -> Result<T, Refusal> {
@@ -89,10 +92,10 @@ fn unspecified<T>() -> Result<T, Refusal> {
 
 fn default_change(
     program: &Program,
-    table: &Table,
+    table: &MatchTable,
     kind: update::Type,
     entry: &TableEntry,
-) -> Result<Change, Refusal> {
+) -> Result<RowChange, Refusal> {
     let name = &table.name;
     if !entry.r#match.is_empty() {
         return refuse(Code::InvalidArgument, format!("{name}: the default entry has no key"));
@@ -110,7 +113,7 @@ fn default_change(
         None => None,
         Some(_) => Some(entry_of(program, table, entry, true)?),
     };
-    Ok(Change::Default(entry.table_id, held))
+    Ok(RowChange::Default(entry.table_id, held))
 }
 
 /// Keys that no packet can have, or that this server does nothing for.
@@ -132,7 +135,7 @@ fn meaning(program: &Program, table: u32, key: &[u128]) -> Result<(), Refusal> {
 }
 
 /// The key that these fields are.
-pub fn key_of(table: &Table, fields: &[FieldMatch]) -> Result<Key, Refusal> {
+pub fn key_of(table: &MatchTable, fields: &[FieldMatch]) -> Result<Key, Refusal> {
     let mut key: Vec<Option<u128>> = vec![None; table.fields.len()];
     for field in fields {
         let Some(place) = table.fields.iter().position(|known| known.id == field.field_id) else {
@@ -162,7 +165,7 @@ pub fn key_of(table: &Table, fields: &[FieldMatch]) -> Result<Key, Refusal> {
 
 fn entry_of(
     program: &Program,
-    table: &Table,
+    table: &MatchTable,
     entry: &TableEntry,
     is_default: bool,
 ) -> Result<Entry, Refusal> {
@@ -223,7 +226,7 @@ pub fn group_change(
     store: &Store,
     kind: update::Type,
     entry: &PacketReplicationEngineEntry,
-) -> Result<Change, Refusal> {
+) -> Result<RowChange, Refusal> {
     use packet_replication_engine_entry::Type;
     let group = match &entry.r#type {
         Some(Type::MulticastGroupEntry(group)) => group,
@@ -246,10 +249,10 @@ pub fn group_change(
             return refuse(Code::NotFound, format!("there is no group {number}"));
         }
         update::Type::Insert | update::Type::Modify => {}
-        update::Type::Delete => return Ok(Change::Group(number, None)),
+        update::Type::Delete => return Ok(RowChange::Group(number, None)),
         update::Type::Unspecified => return unspecified(),
     }
-    Ok(Change::Group(number, Some(group_of(number, group)?)))
+    Ok(RowChange::Group(number, Some(group_of(number, group)?)))
 }
 
 /// Clone sessions are not there.
@@ -257,7 +260,7 @@ pub fn no_clones<T>() -> Result<T, Refusal> {
     refuse(Code::Unimplemented, "the program clones no packets: there are no clone sessions")
 }
 
-fn group_of(number: u32, group: &MulticastGroupEntry) -> Result<Group, Refusal> {
+fn group_of(number: u32, group: &MulticastGroupEntry) -> Result<MulticastGroup, Refusal> {
     if group.replicas.len() > MAX_REPLICAS || group.metadata.len() > MAX_METADATA {
         return refuse(
             Code::ResourceExhausted,
@@ -287,7 +290,7 @@ fn group_of(number: u32, group: &MulticastGroupEntry) -> Result<Group, Refusal> 
         }
         replicas.push(Replica { port, port_bytes, instance });
     }
-    Ok(Group { replicas, metadata: group.metadata.clone() })
+    Ok(MulticastGroup { replicas, metadata: group.metadata.clone() })
 }
 
 /// A row as it is read.
@@ -331,7 +334,7 @@ fn table_entity(
 }
 
 /// A group as it is read.
-pub fn group_entity(number: u32, group: &Group) -> Entity {
+pub fn group_entity(number: u32, group: &MulticastGroup) -> Entity {
     let replicas = group.replicas.iter().map(|replica| p4runtime_proto::v1::Replica {
         port_kind: Some(match &replica.port_bytes {
             Some(bytes) => replica::PortKind::Port(bytes.clone()),

@@ -18,7 +18,7 @@ use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use super::service::Service;
 use crate::config::{P4RuntimeConfig, Tls};
 use crate::error::PsError;
-use crate::server::Shared;
+use crate::state::ServerState;
 
 /// The largest message taken: a pipeline configuration with BMv2's JSON.
 const MAX_MESSAGE: usize = 8 << 20;
@@ -83,7 +83,7 @@ impl Listener {
     }
 
     /// Serves it until the server stops.
-    pub fn serve(self, service: Service, shared: &Shared) {
+    pub fn serve(self, service: Service, shared: &ServerState) {
         let addr = self.local;
         let served = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -94,7 +94,7 @@ impl Listener {
         }
     }
 
-    async fn run(mut self, service: Service, shared: &Shared) -> io::Result<()> {
+    async fn run(mut self, service: Service, shared: &ServerState) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let service = P4RuntimeServer::new(service).max_decoding_message_size(MAX_MESSAGE);
         let server = self.server.add_service(service).serve_with_incoming(Incoming {
@@ -128,7 +128,7 @@ fn causes(error: &dyn std::error::Error) -> String {
     message
 }
 
-async fn stopped(shared: &Shared) {
+async fn stopped(shared: &ServerState) {
     while !shared.stop.load(Ordering::Relaxed) {
         tokio::time::sleep(TICK).await;
     }

@@ -5,7 +5,7 @@ use p4runtime_proto::v1::ForwardingPipelineConfig;
 use tonic::Code;
 
 use super::refusal::{Refusal, refuse};
-use crate::forwarding::{Program, set_forms};
+use crate::rows::{Program, set_forms};
 
 /// A configuration that was found good.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use super::entries::{default_entity, group_entity, key_of, no_clones, row_entity
 use super::refusal::{Refusal, of_batch, refuse};
 use super::service::Device;
 use super::write::not_there;
-use crate::forwarding::{Entry, Key, Store};
+use crate::rows::{Entry, Key, Store};
 
 /// Entities in one message.
 const CHUNK: usize = 512;

@@ -19,7 +19,8 @@ use super::pipeline::{Pipeline, Verified, verify};
 use super::refusal::{Refusal, refuse};
 use super::stream::{Clients, PacketsIn};
 use crate::config::ServerConfig;
-use crate::forwarding::{Program, SharedForwarding};
+use crate::forwarding::SharedForwarding;
+use crate::rows::Program;
 use crate::shards::Shards;
 
 /// What requests work on.

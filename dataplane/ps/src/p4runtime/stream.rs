@@ -19,8 +19,9 @@ use tonic::{Code, Status, Streaming};
 use super::arbitration::{Arbitration, ClientId, Notice, Standing};
 use super::refusal::{Refusal, refuse};
 use super::service::{Device, check_role, check_running, number};
-use crate::control::ControlPacket;
-use crate::forwarding::{Program, SharedForwarding};
+use crate::control_port::ControlPacket;
+use crate::forwarding::SharedForwarding;
+use crate::rows::Program;
 use crate::shards::Shards;
 
 /// Streams at a time.

@@ -10,7 +10,7 @@ use p4runtime_proto::v1::{
 use tonic::Code;
 
 use super::entries::{group_change, row_entity, table_change};
-use crate::forwarding::{Change, Program, Store, View};
+use crate::rows::{Program, RowChange, Store, View};
 
 use update::Type::{Delete, Insert, Modify, Unspecified};
 
@@ -256,7 +256,7 @@ fn groups() {
     assert_eq!(code(&store, Delete, &good), Code::NotFound);
     assert_eq!(code(&store, Unspecified, &good), Code::InvalidArgument);
     let change = group_change(&store, Insert, &good).unwrap();
-    assert!(matches!(change, Change::Group(1, Some(_))));
+    assert!(matches!(change, RowChange::Group(1, Some(_))));
     store.exchange(change);
     assert_eq!(code(&store, Insert, &good), Code::AlreadyExists);
     assert_eq!(code(&store, Modify, &entry(1, &[])), Code::Ok);

@@ -8,7 +8,8 @@ use super::counters::{Query, Readings};
 use super::entries::{group_change, table_change};
 use super::refusal::{Refusal, of_batch, refuse};
 use super::service::{Device, check_running, stopping};
-use crate::forwarding::{Change, Forwarding};
+use crate::forwarding::Forwarding;
+use crate::rows::RowChange;
 
 /// A counter to be set when the batch is through.
 type CounterWrite = (Query, p4runtime_proto::v1::CounterData);
@@ -97,13 +98,13 @@ impl Device {
     }
 
     /// Makes a change unless rows then contradict each other.
-    fn change(&self, forwarding: &mut Forwarding, change: Change) -> Result<(), Refusal> {
+    fn change(&self, forwarding: &mut Forwarding, change: RowChange) -> Result<(), Refusal> {
         let known = self.program.known;
         let (checked, job) = match &change {
-            Change::Row(table, key, Some(_)) if *table == known.jobs || *table == known.job_tables => {
+            RowChange::Row(table, key, Some(_)) if *table == known.jobs || *table == known.job_tables => {
                 (true, Some(JobId(key[0] as u16)))
             }
-            Change::Row(table, ..) => (*table == known.lookup, None),
+            RowChange::Row(table, ..) => (*table == known.lookup, None),
             _ => (false, None),
         };
         let undo = forwarding.exchange(change);

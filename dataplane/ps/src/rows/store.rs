@@ -29,7 +29,7 @@ impl fmt::Debug for Entry {
 
 /// A multicast group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct MulticastGroup {
     /// Its copies.
     pub replicas: Vec<Replica>,
     /// The controller's own, kept for it.
@@ -49,13 +49,13 @@ pub struct Replica {
 
 /// One change of the store. Exchanging it gives the change that takes it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum RowChange {
     /// A row is as said, or is not there.
     Row(u32, Key, Option<Entry>),
     /// A table's default action is as said, or as the program has it.
     Default(u32, Option<Entry>),
     /// A group is as said, or is not there.
-    Group(u32, Option<Group>),
+    Group(u32, Option<MulticastGroup>),
 }
 
 /// Everything that was written.
@@ -63,34 +63,34 @@ pub enum Change {
 pub struct Store {
     rows: BTreeMap<u32, BTreeMap<Key, Entry>>,
     defaults: BTreeMap<u32, Entry>,
-    groups: BTreeMap<u32, Group>,
+    groups: BTreeMap<u32, MulticastGroup>,
 }
 
 impl Store {
     /// Makes a change and gives its inverse.
-    pub fn exchange(&mut self, change: Change) -> Change {
+    pub fn exchange(&mut self, change: RowChange) -> RowChange {
         match change {
-            Change::Row(table, key, entry) => {
+            RowChange::Row(table, key, entry) => {
                 let rows = self.rows.entry(table).or_default();
                 let before = match entry {
                     Some(entry) => rows.insert(key.clone(), entry),
                     None => rows.remove(&key),
                 };
-                Change::Row(table, key, before)
+                RowChange::Row(table, key, before)
             }
-            Change::Default(table, entry) => {
+            RowChange::Default(table, entry) => {
                 let before = match entry {
                     Some(entry) => self.defaults.insert(table, entry),
                     None => self.defaults.remove(&table),
                 };
-                Change::Default(table, before)
+                RowChange::Default(table, before)
             }
-            Change::Group(number, group) => {
+            RowChange::Group(number, group) => {
                 let before = match group {
                     Some(group) => self.groups.insert(number, group),
                     None => self.groups.remove(&number),
                 };
-                Change::Group(number, before)
+                RowChange::Group(number, before)
             }
         }
     }
@@ -126,12 +126,12 @@ impl Store {
 
     /// A group.
     #[must_use]
-    pub fn group(&self, number: u32) -> Option<&Group> {
+    pub fn group(&self, number: u32) -> Option<&MulticastGroup> {
         self.groups.get(&number)
     }
 
     /// All groups.
-    pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+    pub fn groups(&self) -> impl Iterator<Item = (u32, &MulticastGroup)> {
         self.groups.iter().map(|(&number, group)| (number, group))
     }
 
@@ -150,21 +150,21 @@ mod tests {
     fn every_change_can_be_taken_back() {
         let mut store = Store::default();
         let entry = |action| Entry { action, ..Entry::default() };
-        let group = |instance| Group {
+        let group = |instance| MulticastGroup {
             replicas: vec![Replica { port: 1, port_bytes: None, instance }],
-            ..Group::default()
+            ..MulticastGroup::default()
         };
         let changes = [
-            Change::Row(5, vec![1, 2], Some(entry(1))),
-            Change::Row(5, vec![1, 2], Some(entry(2))),
-            Change::Row(5, vec![1, 3], Some(entry(3))),
-            Change::Row(5, vec![1, 2], None),
-            Change::Row(5, vec![1, 2], None),
-            Change::Default(5, Some(entry(4))),
-            Change::Default(5, None),
-            Change::Group(9, Some(group(1))),
-            Change::Group(9, Some(group(2))),
-            Change::Group(9, None),
+            RowChange::Row(5, vec![1, 2], Some(entry(1))),
+            RowChange::Row(5, vec![1, 2], Some(entry(2))),
+            RowChange::Row(5, vec![1, 3], Some(entry(3))),
+            RowChange::Row(5, vec![1, 2], None),
+            RowChange::Row(5, vec![1, 2], None),
+            RowChange::Default(5, Some(entry(4))),
+            RowChange::Default(5, None),
+            RowChange::Group(9, Some(group(1))),
+            RowChange::Group(9, Some(group(2))),
+            RowChange::Group(9, None),
         ];
         for change in changes {
             let before = store.clone();
@@ -182,7 +182,7 @@ mod tests {
     fn rows_are_found_by_the_beginning_of_their_key() {
         let mut store = Store::default();
         for key in [vec![1, 9], vec![2, 0], vec![2, 255], vec![3, 0]] {
-            store.exchange(Change::Row(1, key, Some(Entry::default())));
+            store.exchange(RowChange::Row(1, key, Some(Entry::default())));
         }
         let keys: Vec<_> = store.rows_of(1, 2).map(|(key, _)| key.clone()).collect();
         assert_eq!(keys, [[2, 0], [2, 255]]);

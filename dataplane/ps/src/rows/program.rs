@@ -19,9 +19,9 @@ pub struct Program {
     /// The P4Info as it was compiled.
     pub info: P4Info,
     /// By id.
-    pub tables: BTreeMap<u32, Table>,
+    pub tables: BTreeMap<u32, MatchTable>,
     /// By id.
-    pub actions: BTreeMap<u32, Action>,
+    pub actions: BTreeMap<u32, ActionInfo>,
     /// Cells by counter.
     pub counters: BTreeMap<u32, Counter>,
     /// The tables that mean something here.
@@ -62,7 +62,7 @@ pub struct Field {
 
 /// A table; all its keys match exactly.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct MatchTable {
     /// Its name.
     pub name: String,
     /// Its key.
@@ -90,7 +90,7 @@ pub struct ActionUse {
 
 /// An action.
 #[derive(Clone, Debug)]
-pub struct Action {
+pub struct ActionInfo {
     /// Its name.
     pub name: String,
     /// Its parameters.
@@ -152,7 +152,8 @@ impl Program {
             let params = action.params.iter();
             let params =
                 params.map(|p| Field { id: p.id, name: p.name.clone(), bits: p.bitwidth.max(0) as u32 });
-            actions.insert(action.id(), Action { name: action.name().to_owned(), params: params.collect() });
+            actions
+                .insert(action.id(), ActionInfo { name: action.name().to_owned(), params: params.collect() });
         }
         let mut tables = BTreeMap::new();
         for table in &info.tables {
@@ -185,7 +186,7 @@ impl Program {
             let params = params.ok_or_else(|| missing("default action of", table.name()))?;
             tables.insert(
                 table.id(),
-                Table {
+                MatchTable {
                     name: table.name().to_owned(),
                     fields,
                     actions: uses.collect(),
@@ -258,7 +259,7 @@ impl Program {
 
     /// An action by its name.
     #[must_use]
-    pub fn action(&self, name: &str) -> Option<(u32, &Action)> {
+    pub fn action(&self, name: &str) -> Option<(u32, &ActionInfo)> {
         self.actions.iter().find(|(_, action)| action.name == name).map(|(&id, action)| (id, action))
     }
 

@@ -4,27 +4,15 @@
 //! what these rows mean now ([`View`]). The rows come from a controller by P4Runtime, or from the control
 //! thread for static jobs.
 
-mod program;
-mod rows;
-mod store;
-mod view;
-
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thc_protocol::JobId;
 use thc_protocol::aggregator::{ConfigError, Level};
 
-pub use program::{Counter, CounterKind, Field, Program, Table, set_forms};
-pub use rows::StaticRows;
-pub use store::{Change, Entry, Group, Key, Replica, Store};
-pub use view::{ALL_CONTROL_KINDS, Changes, JobView, View, kind_bit, lookup};
-
-use crate::control::SessionView;
+use crate::rows::{Held, JobView, Levels, Program, RowChange, Store, Used, View, check, control_kinds};
 use crate::shards::Shards;
+use crate::state::SessionView;
 use crate::stats::JobSummary;
 
 /// The rows, and what the shards were told of them.
@@ -36,9 +24,9 @@ pub struct Forwarding {
     memory_limit: usize,
     told: View,
     /// What static jobs are below or above, which no row says.
-    levels: BTreeMap<JobId, Level>,
+    levels: Levels,
     /// What tables are in the slots of `told`.
-    used: view::Used,
+    used: Used,
     /// Jobs whose row was away since the shards were told.
     renewed: BTreeSet<JobId>,
     shards: Shards,
@@ -61,8 +49,8 @@ impl SharedForwarding {
             store: Arc::default(),
             memory_limit,
             told: View::default(),
-            levels: BTreeMap::new(),
-            used: view::Used::default(),
+            levels: Levels::new(),
+            used: Used::default(),
             renewed: BTreeSet::new(),
             shards,
             begun: BTreeMap::new(),
@@ -97,8 +85,8 @@ impl Forwarding {
     }
 
     /// Makes a change, which the shards are not told of yet, and gives its inverse.
-    pub fn exchange(&mut self, change: Change) -> Change {
-        if let Change::Row(table, key, None) = &change
+    pub fn exchange(&mut self, change: RowChange) -> RowChange {
+        if let RowChange::Row(table, key, None) = &change
             && *table == self.program.known.jobs
         {
             self.renewed.insert(JobId(key[0] as u16));
@@ -116,13 +104,13 @@ impl Forwarding {
     /// # Errors
     /// The first [`ConfigError`].
     pub fn check(&self, job: Option<JobId>) -> Result<(), ConfigError> {
-        let held = view::Held {
+        let held = Held {
             memory: (self.memory_limit, self.shards.count()),
             told: &self.told,
             used: &self.used,
             renewed: &self.renewed,
         };
-        view::check(self.program, &self.store, &self.levels, &held, job)
+        check(self.program, &self.store, &self.levels, &held, job)
     }
 
     /// Takes everything back to what it was at `store`, when the shards were told last.
@@ -144,7 +132,7 @@ impl Forwarding {
             workers: view.config.workers,
             quorum: view.config.quorum,
             index: view.index,
-            view: SessionView { running: true, joined: view.members(), begun: self.begun(view.index) },
+            view: SessionView { running: true, joined: view.let_in(), begun: self.begun(view.index) },
         }
     }
 
@@ -160,7 +148,7 @@ impl Forwarding {
                 *self.begun.entry(view.index).or_default() += 1;
             }
         }
-        self.shards.take_kinds(view::control_kinds(self.program, &self.store));
+        self.shards.take_kinds(control_kinds(self.program, &self.store));
         self.used.follow(&changes, &new);
         if !changes.is_empty() && !self.shards.follow(changes) {
             return false;

@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels, Level, Lookup};
-use thc_protocol::wire::{Form, Kind};
+use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 
 use super::program::Program;
 use super::store::{Entry, Store};
+use crate::kinds::kind_bit;
 
 /// What an aggregator is in its jobs, where that is not the only one.
 pub type Levels = BTreeMap<JobId, Level>;
 
-/// A worker's place in a job.
+/// A worker of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct MemberView {
     /// Where its packets must come from; without it, they are dropped.
     pub from: Option<SocketAddrV4>,
     /// Where answers to it go.
@@ -34,7 +35,7 @@ pub struct JobView {
     /// Slots of another epoch are empty.
     pub epoch: u32,
     /// By worker, 0 to n − 1.
-    pub places: Vec<Place>,
+    pub members: Vec<MemberView>,
 }
 
 impl JobView {
@@ -46,9 +47,9 @@ impl JobView {
 
     /// One bit per worker whose packets are let in.
     #[must_use]
-    pub fn members(&self) -> u64 {
-        let places = (0u8..).map(WorkerId).zip(&self.places);
-        places.filter(|(_, place)| place.from.is_some()).map(|(worker, _)| worker.bit()).sum()
+    pub fn let_in(&self) -> u64 {
+        let members = (0u8..).map(WorkerId).zip(&self.members);
+        members.filter(|(_, member)| member.from.is_some()).map(|(worker, _)| worker.bit()).sum()
     }
 }
 
@@ -127,12 +128,12 @@ impl Changes {
         for view in &self.jobs {
             let job = view.config.job;
             aggregator.install_job(view.config.clone())?;
-            for (worker, place) in (0u8..).map(WorkerId).zip(&view.places) {
-                match place.from {
+            for (worker, member) in (0u8..).map(WorkerId).zip(&view.members) {
+                match member.from {
                     Some(from) => aggregator.set_member(job, worker, Endpoint::udp(from))?,
                     None => aggregator.remove_member(job, worker),
                 }
-                aggregator.set_receiver(job, worker, place.to.map(Endpoint::udp), place.copies)?;
+                aggregator.set_receiver(job, worker, member.to.map(Endpoint::udp), member.copies)?;
             }
         }
         self.unused.iter().try_for_each(|&table| aggregator.remove_table(table))
@@ -152,10 +153,10 @@ impl View {
             let group = store.group(program.param(row, "group") as u32);
             let copies: Vec<u32> =
                 group.map_or(&[][..], |g| &g.replicas).iter().map(|r| r.instance).collect();
-            let place = |worker: u8| {
+            let member = |worker: u8| {
                 let key = [key[0], worker.into()];
                 let at = |table| store.row(table, &key).map(|entry| address(program, entry));
-                Place {
+                MemberView {
                     from: at(program.known.members),
                     to: at(program.known.addresses),
                     copies: copies.contains(&worker.into()),
@@ -164,7 +165,7 @@ impl View {
             let view = JobView {
                 index: program.param(row, "index") as u16,
                 epoch: program.param(row, "epoch") as u32,
-                places: (0..config.workers).map(place).collect(),
+                members: (0..config.workers).map(member).collect(),
                 config,
             };
             jobs.insert(view.config.job, view);
@@ -290,22 +291,4 @@ fn address(program: &Program, entry: &Entry) -> SocketAddrV4 {
 pub fn control_kinds(program: &Program, store: &Store) -> u8 {
     let rows = store.rows(program.known.control_plane);
     rows.filter_map(|(key, _)| u8::try_from(key[0]).ok()).map(kind_bit).fold(0, |bits, bit| bits | bit)
-}
-
-/// All bits of [`kind_bit`].
-pub const ALL_CONTROL_KINDS: u8 =
-    kind_bit(Kind::Join as u8) | kind_bit(Kind::Leave as u8) | kind_bit(Kind::Position as u8);
-
-/// A bit for each kind that the control plane answers (P2), and none for others.
-#[must_use]
-pub const fn kind_bit(kind: u8) -> u8 {
-    const JOIN: u8 = Kind::Join as u8;
-    const LEAVE: u8 = Kind::Leave as u8;
-    const POSITION: u8 = Kind::Position as u8;
-    match kind {
-        JOIN => 1,
-        LEAVE => 2,
-        POSITION => 4,
-        _ => 0,
-    }
 }

@@ -1,11 +1,13 @@
 //! What rows mean for the shards.
 #![allow(clippy::unwrap_used)]
 
-use super::view::{Held, Place, Used, check, control_kinds};
+use super::view::MemberView;
 use super::*;
-use thc_protocol::aggregator::{Endpoint, JobConfig, Level, Lookup};
+use crate::kinds::kind_bit;
+use std::collections::{BTreeMap, BTreeSet};
+use thc_protocol::aggregator::{ConfigError, Endpoint, JobConfig, Level, Lookup};
 use thc_protocol::wire::Form;
-use thc_protocol::{Cookie, Lane, TableId, WorkerId};
+use thc_protocol::{Cookie, JobId, Lane, TableId, WorkerId};
 
 const JOB: JobId = JobId(7);
 const VALUES: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 24, 30];
@@ -53,8 +55,8 @@ fn known() -> program::Known {
     Program::get().known
 }
 
-fn row(table: u32, key: &[u128], entry: Option<Entry>) -> Change {
-    Change::Row(table, key.to_vec(), entry)
+fn row(table: u32, key: &[u128], entry: Option<Entry>) -> RowChange {
+    RowChange::Row(table, key.to_vec(), entry)
 }
 
 #[test]
@@ -63,9 +65,9 @@ fn a_session_is_what_its_rows_say() {
     assert_eq!(view.tables[&3], USUAL);
     let job = &view.jobs[&JOB];
     assert_eq!(job.config, config(2));
-    assert_eq!((job.index, job.epoch, job.members()), (2, 1, 0b11));
-    let place = |worker| Place { from: Some(at(worker).addr), to: Some(at(worker).addr), copies: true };
-    assert_eq!(job.places, [place(0), place(1)]);
+    assert_eq!((job.index, job.epoch, job.let_in()), (2, 1, 0b11));
+    let member = |worker| MemberView { from: Some(at(worker).addr), to: Some(at(worker).addr), copies: true };
+    assert_eq!(job.members, [member(0), member(1)]);
 }
 
 #[test]
@@ -81,12 +83,12 @@ fn only_what_changed_is_told() {
     }
     let moved = changes(&before, &view(&store));
     assert_eq!((moved.gone.len(), moved.tables.len(), moved.jobs.len()), (0, 0, 1));
-    assert_eq!(moved.jobs[0].places[1].from, Some(at(9).addr));
+    assert_eq!(moved.jobs[0].members[1].from, Some(at(9).addr));
     // Rows of nobody change nothing.
     let before = view(&store);
     store.exchange(row(known().members, &[8, 1], Some(Entry::default())));
     store.exchange(row(known().own_address, &[1, 1], Some(Entry::default())));
-    store.exchange(Change::Group(77, Some(Group::default())));
+    store.exchange(RowChange::Group(77, Some(MulticastGroup::default())));
     assert!(changes(&before, &view(&store)).is_empty());
 }
 
@@ -162,11 +164,14 @@ fn members_addresses_and_groups_are_apart() {
     store.exchange(row(known().members, &[7, 0], None));
     store.exchange(row(known().addresses, &[7, 1], None));
     let replica = |instance| Replica { port: 9, port_bytes: None, instance };
-    store.exchange(Change::Group(3, Some(Group { replicas: vec![replica(1)], ..Group::default() })));
+    store.exchange(RowChange::Group(
+        3,
+        Some(MulticastGroup { replicas: vec![replica(1)], ..MulticastGroup::default() }),
+    ));
     let job = view(&store).jobs.remove(&JOB).unwrap();
-    assert_eq!(job.places[0], Place { from: None, to: Some(at(0).addr), copies: false });
-    assert_eq!(job.places[1], Place { from: Some(at(1).addr), to: None, copies: true });
-    assert_eq!(job.members(), 0b10);
+    assert_eq!(job.members[0], MemberView { from: None, to: Some(at(0).addr), copies: false });
+    assert_eq!(job.members[1], MemberView { from: Some(at(1).addr), to: None, copies: true });
+    assert_eq!(job.let_in(), 0b10);
 }
 
 #[test]

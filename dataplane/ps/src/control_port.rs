@@ -1,0 +1,122 @@
+//! Where the first shard hands packets of the control plane in.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use thc_protocol::wire::{Form, Header, MAX_PACKET};
+use thc_transport::Peer;
+
+use crate::kinds::kind_bit;
+use crate::state::ServerState;
+
+/// The longest packet of the control plane: a root's WELCOME.
+const MAX_CONTROL: usize = MAX_PACKET;
+
+/// A packet for the control plane, copied without allocating.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlPacket {
+    from: Peer,
+    /// This host's address that it was sent to, if that is known.
+    at: Option<Ipv4Addr>,
+    len: usize,
+    bytes: [u8; MAX_CONTROL],
+}
+
+impl ControlPacket {
+    /// A copy; `None` if it is longer than any control packet.
+    #[must_use]
+    pub fn new(from: Peer, at: Option<Ipv4Addr>, packet: &[u8]) -> Option<ControlPacket> {
+        let mut bytes = [0; MAX_CONTROL];
+        bytes.get_mut(..packet.len())?.copy_from_slice(packet);
+        Some(ControlPacket { from, at, len: packet.len(), bytes })
+    }
+
+    /// Who sent it.
+    #[must_use]
+    pub fn from(&self) -> Peer {
+        self.from
+    }
+
+    /// This host's address that it was sent to, if that is known.
+    #[must_use]
+    pub fn at(&self) -> Option<Ipv4Addr> {
+        self.at
+    }
+
+    /// It, from the protocol's header on.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Where the first shard hands control packets in.
+#[derive(Debug)]
+pub struct ControlPort {
+    sender: Sender<ControlPacket>,
+    shared: Arc<ServerState>,
+}
+
+impl ControlPort {
+    /// A port and what comes out of it, with room for so many packets.
+    #[must_use]
+    pub fn new(room: usize, shared: Arc<ServerState>) -> (ControlPort, Receiver<ControlPacket>) {
+        let (sender, receiver) = bounded(room);
+        (ControlPort { sender, shared }, receiver)
+    }
+
+    /// The packet, if it is one that the control plane takes (P2); all others are the aggregator's.
+    #[inline]
+    #[must_use]
+    pub fn recognise(&self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8]) -> Option<ControlPacket> {
+        // JOIN and LEAVE; looked at first because nearly no packet is one.
+        let bit = kind_bit(*packet.get(1)?);
+        if bit == 0 && self.shared.root == Some(from) {
+            // What the root answers a rack.
+            let (header, _) = Header::parse(packet).ok()?;
+            return header.kind.is_control().then(|| ControlPacket::new(from, at, packet)).flatten();
+        }
+        if bit == 0 || self.shared.control_kinds.load(Ordering::Relaxed) & bit == 0 {
+            return None;
+        }
+        let (header, payload) = Header::parse(packet).ok()?;
+        // A control packet's length does not depend on the form.
+        (payload.len() == header.kind.payload_len(Form::USUAL))
+            .then(|| ControlPacket::new(from, at, packet))
+            .flatten()
+    }
+
+    /// Hands a packet in unless there is no room: JOINs are repeated. Whether there was.
+    #[must_use]
+    pub fn offer(&self, packet: ControlPacket) -> bool {
+        self.sender.try_send(packet).is_ok()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddrV4;
+
+    const FROM: Peer = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5);
+
+    #[test]
+    fn a_full_port_refuses_instead_of_blocking() {
+        let shared = Arc::new(ServerState::new(Vec::new(), 1, None));
+        let (port, packets) = ControlPort::new(1, shared);
+        let packet = ControlPacket::new(FROM, None, &[1, 2, 3]).unwrap();
+        assert!(port.offer(packet));
+        assert!(!port.offer(packet));
+        assert_eq!(packets.recv().unwrap().bytes(), [1, 2, 3]);
+        assert!(port.offer(packet));
+    }
+
+    #[test]
+    fn only_short_packets_are_control_packets() {
+        assert!(ControlPacket::new(FROM, None, &[0; MAX_CONTROL]).is_some());
+        assert!(ControlPacket::new(FROM, None, &[0; MAX_CONTROL + 1]).is_none());
+    }
+}

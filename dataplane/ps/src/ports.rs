@@ -1,0 +1,130 @@
+//! The ports that shards have, one behind the other (P21).
+
+use std::net::SocketAddrV4;
+
+use thc_protocol::wire::MAX_PACKET;
+use thc_transport::{Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo};
+
+use crate::config::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
+use crate::error::PsError;
+
+/// The port of [`crate::DEFAULT_LISTEN`].
+const USUAL_PORT: u16 = 9000;
+/// Tries to find consecutive free ports when the kernel chooses the first.
+const PORT_TRIES: usize = 64;
+
+/// A port that is open before all is known of the server that will have it: shares must know where all the others are.
+pub struct Reserved(pub(crate) UdpIo);
+
+impl Reserved {
+    /// Opens a port, any free one for port 0, with buffers of so many bytes or the usual ones.
+    ///
+    /// # Errors
+    /// [`PsError::Transport`].
+    pub fn open(
+        listen: SocketAddrV4,
+        recv_buffer: Option<usize>,
+        send_buffer: Option<usize>,
+    ) -> Result<Reserved, PsError> {
+        let recv_buffer = recv_buffer.unwrap_or(DEFAULT_RECV_BUFFER);
+        let send_buffer = send_buffer.unwrap_or(DEFAULT_SEND_BUFFER);
+        Ok(Reserved(open_port(listen, recv_buffer, send_buffer)?))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn local(&self) -> SocketAddrV4 {
+        self.0.local()
+    }
+}
+
+/// A port per shard, one behind the other (P21).
+pub enum Ports {
+    /// Of the kernel.
+    Udp(Vec<UdpIo>),
+    /// Of a device.
+    Dpdk(Vec<DpdkIo>),
+}
+
+impl Ports {
+    /// Opens them.
+    ///
+    /// # Errors
+    /// [`PsError::Transport`], [`PsError::NoPorts`].
+    pub fn open(config: &ServerConfig) -> Result<Ports, PsError> {
+        match &config.io {
+            Backend::Udp => open_udp(config).map(Ports::Udp),
+            Backend::Dpdk(dpdk) => Ok(Ports::Dpdk(open_dpdk(config, dpdk)?)),
+        }
+    }
+
+    /// The first one's address.
+    #[must_use]
+    pub fn local(&self) -> Peer {
+        let first = match self {
+            Ports::Udp(ports) => ports.first().map(PacketIo::local),
+            Ports::Dpdk(ports) => ports.first().map(PacketIo::local),
+        };
+        first.expect("a server has at least one shard")
+    }
+
+    /// Full windows of all workers must fit the receive buffer, or packets get lost on arrival.
+    pub fn warn_if_small(&self, config: &ServerConfig) {
+        let window =
+            |job: &crate::JobSetup| job.config.data_slots as usize / 2 * usize::from(job.config.workers);
+        let ports = usize::from(config.shards) * usize::from(config.shares.servers() - config.spares);
+        let under_way = config.jobs.iter().map(window).sum::<usize>() / ports;
+        let (room, mend) = match self {
+            Ports::Udp(ports) => {
+                (ports.iter().map(|port| port.recv_capacity(MAX_PACKET)).min(), "recv_buffer")
+            }
+            Ports::Dpdk(ports) => (ports.iter().map(DpdkIo::recv_capacity).min(), "descriptors"),
+        };
+        let room = room.unwrap_or(0);
+        if room < under_way {
+            tracing::warn!(
+                "workers may have {under_way} packets under way to a port whose receive buffer holds {room}: \
+                 raise {mend} or lower data_slots, or some will get lost and be sent again",
+            );
+        }
+    }
+}
+
+fn open_udp(config: &ServerConfig) -> Result<Vec<UdpIo>, PsError> {
+    if config.listen.port() != 0 {
+        return Ok(open_udp_from(config, config.listen)?);
+    }
+    for _ in 0..PORT_TRIES {
+        match open_udp_from(config, config.listen) {
+            Err(TransportError::AddressInUse { .. }) => {}
+            other => return Ok(other?),
+        }
+    }
+    Err(PsError::NoPorts { shards: config.shards, ip: *config.listen.ip() })
+}
+
+fn open_udp_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<UdpIo>, TransportError> {
+    let bind = |addr| open_port(addr, config.recv_buffer, config.send_buffer);
+    let first = bind(base)?;
+    let local = first.local();
+    let mut ports = vec![first];
+    for shard in 1..u16::from(config.shards) {
+        // Past the last port there is none that is free.
+        let addr = SocketAddrV4::new(*base.ip(), local.port().saturating_add(shard));
+        ports.push(bind(addr)?);
+    }
+    Ok(ports)
+}
+
+fn open_port(at: SocketAddrV4, recv_buffer: usize, send_buffer: usize) -> Result<UdpIo, TransportError> {
+    UdpIo::bind(UdpConfig { recv_buffer, send_buffer, answer_as_asked: true, ..UdpConfig::new(at) })
+}
+
+/// No other process shares the address, so every port is free and 0 becomes the usual one.
+fn open_dpdk(config: &ServerConfig, dpdk: &DpdkConfig) -> Result<Vec<DpdkIo>, TransportError> {
+    if !config.listen.ip().is_unspecified() && *config.listen.ip() != dpdk.address {
+        return Err(TransportError::AddressNotAvailable { addr: config.listen });
+    }
+    let first = if config.listen.port() == 0 { USUAL_PORT } else { config.listen.port() };
+    Ok(Dpdk::open(dpdk, first, u16::from(config.shards))?.into_endpoints())
+}

@@ -1,0 +1,14 @@
+//! Rows as a switch's tables have them, and what they mean for the shards: [`View`] is a function of the [`Store`].
+
+mod program;
+mod statics;
+mod store;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use program::{Counter, CounterKind, Field, MatchTable, Program, set_forms};
+pub use statics::StaticRows;
+pub use store::{Entry, Key, MulticastGroup, Replica, RowChange, Store};
+pub use view::{Changes, Held, JobView, Levels, Used, View, check, control_kinds, lookup};

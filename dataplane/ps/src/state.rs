@@ -1,0 +1,142 @@
+//! What the threads of one server share, and what they tell each other.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use thc_protocol::JobId;
+use thc_protocol::aggregator::{GlobalCounters, JobCounters};
+use thc_transport::{IoStats, Peer};
+
+use crate::error::PsError;
+use crate::kinds::ALL_CONTROL_KINDS;
+use crate::liveness::Liveness;
+
+/// A job's session as reports show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionView {
+    /// Whether it runs.
+    pub running: bool,
+    /// One bit per worker that has joined.
+    pub joined: u64,
+    /// Sessions begun so far, resumed ones included.
+    pub begun: u64,
+}
+
+/// What the control thread counts and shows.
+#[derive(Debug, Default)]
+pub struct ControlCounters {
+    /// Control packets taken.
+    pub packets: AtomicU64,
+    /// REFUSED sent because a worker may not join.
+    pub refused: AtomicU64,
+}
+
+/// A shard's counters.
+#[derive(Clone, Debug, Default)]
+pub struct ShardReport {
+    /// Which shard's.
+    pub index: u8,
+    /// Of its socket.
+    pub io: IoStats,
+    /// How often its socket's receive buffer overflowed.
+    pub recv_overflows: u64,
+    /// Datagrams that could not be sent and would not be the next time.
+    pub send_failures: u64,
+    /// Control packets dropped because the control thread was behind.
+    pub control_dropped: u64,
+    /// Packets of no job.
+    pub globals: GlobalCounters,
+    /// Bytes that its jobs take.
+    pub memory: usize,
+    /// By the index of the jobs' counters, sessions that are over included.
+    pub jobs: BTreeMap<u16, JobCounters>,
+}
+
+/// What the threads of one server share. Nothing here is touched per packet but `stop`, read
+/// once per burst.
+#[derive(Debug)]
+pub struct ServerState {
+    /// Ends all threads.
+    pub stop: AtomicBool,
+    /// Who is heard.
+    pub liveness: Liveness,
+    /// The control thread's counters.
+    pub control: ControlCounters,
+    /// Kinds of packets that go to the control thread, as bits of [`crate::kinds::kind_bit`]. Looked at for
+    /// packets of such kinds alone.
+    pub control_kinds: AtomicU8,
+    /// Where the root is, if this server is a rack.
+    pub root: Option<Peer>,
+    failure: Mutex<Option<PsError>>,
+    sessions: Mutex<BTreeMap<JobId, SessionView>>,
+    /// Reports of shards that have ended.
+    last: Mutex<Vec<Option<ShardReport>>>,
+}
+
+/// No thread panics while it holds one of these locks, and if one did, the data would be whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ServerState {
+    /// Of a server with these static jobs and so many shards, below this root if it is a rack.
+    #[must_use]
+    pub fn new(jobs: Vec<JobId>, shards: usize, root: Option<Peer>) -> ServerState {
+        ServerState {
+            stop: AtomicBool::new(false),
+            control: ControlCounters::default(),
+            // Whoever asks a server of static jobs before it is ready would otherwise have to ask again.
+            control_kinds: AtomicU8::new(if jobs.is_empty() { 0 } else { ALL_CONTROL_KINDS }),
+            root,
+            failure: Mutex::new(None),
+            sessions: Mutex::new(BTreeMap::new()),
+            last: Mutex::new(vec![None; shards]),
+            liveness: Liveness::new(jobs, shards),
+        }
+    }
+
+    /// Stops the server because of an error; the first one counts.
+    pub fn fail(&self, error: PsError) {
+        tracing::error!("{error}");
+        lock(&self.failure).get_or_insert(error);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an error has stopped it.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        lock(&self.failure).is_some()
+    }
+
+    /// Takes the error that stopped it, if one did.
+    #[must_use]
+    pub fn take_failure(&self) -> Option<PsError> {
+        lock(&self.failure).take()
+    }
+
+    /// How the jobs' sessions stand.
+    #[must_use]
+    pub fn sessions(&self) -> BTreeMap<JobId, SessionView> {
+        lock(&self.sessions).clone()
+    }
+
+    /// Shows how a job's session stands.
+    pub fn show(&self, job: JobId, view: SessionView) {
+        lock(&self.sessions).insert(job, view);
+    }
+
+    /// Puts the reports of shards that have ended in the places of what they no longer say.
+    pub fn last_reports(&self, reports: &mut [Option<ShardReport>]) {
+        for (report, last) in reports.iter_mut().zip(lock(&self.last).iter()) {
+            if last.is_some() {
+                report.clone_from(last);
+            }
+        }
+    }
+
+    /// Keeps the report of a shard that ends.
+    pub fn leave_report(&self, shard: usize, report: ShardReport) {
+        lock(&self.last)[shard] = Some(report);
+    }
+}
