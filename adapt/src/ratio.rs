@@ -8,18 +8,18 @@ pub const LEAST: f64 = 0.125;
 
 /// Which ratios may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Control {
+pub struct RatioLimits {
     /// q̄: never less.
     least: f64,
 }
 
-impl Default for Control {
+impl Default for RatioLimits {
     fn default() -> Self {
         Self { least: LEAST }
     }
 }
 
-impl Control {
+impl RatioLimits {
     /// One that never sends less than `least` of a gradient, above 0 and up to 1; otherwise `None`.
     #[must_use]
     pub fn new(least: f64) -> Option<Self> {
@@ -96,7 +96,7 @@ mod tests {
     /// The example of the paper's Fig. 5(a): g_4 shall be there when g_3 is produced.
     #[test]
     fn the_first_stage_ends_when_the_next_block_comes() {
-        let control = Control::default();
+        let control = RatioLimits::default();
         assert_eq!(control.first(100.0, 50.0, Some(1.0)), 0.5);
         // More has come than can be sent, and everything is late.
         assert_eq!(control.first(1000.0, 50.0, Some(1.0)), LEAST);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_second_stage_sends_what_fits_or_nothing() {
-        let control = Control::default();
+        let control = RatioLimits::default();
         assert_eq!(control.second(100.0, 50.0, 1.0), Some(0.5));
         assert_eq!(control.second(100.0, 50.0, 5.0), Some(1.0));
         assert_eq!(control.second(100.0, 50.0, 0.2), None);
@@ -121,7 +121,7 @@ mod tests {
     fn ratios_are_bits() {
         assert_eq!([0.125, 0.126, 1.0, 0.0, 0.3].map(|ratio| bits(ratio, 32)), [4, 5, 32, 1, 10]);
         assert_eq!((bits(0.5, 28), bits(1.0 / 28.0, 28)), (14, 1));
-        assert_eq!(Control::new(0.0).or(Control::new(1.5)).or(Control::new(f64::NAN)), None);
+        assert_eq!(RatioLimits::new(0.0).or(RatioLimits::new(1.5)).or(RatioLimits::new(f64::NAN)), None);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         /// What is sent by a ratio above the least is there in time, and more would not be.
         #[test]
         fn what_is_chosen_is_there_in_time(size in 1.0..1e9, bandwidth in 1.0..1e9, left in 0.0..100.0) {
-            let control = Control::new(0.1).unwrap_or_default();
+            let control = RatioLimits::new(0.1).unwrap_or_default();
             let first = control.first(size, bandwidth, Some(left));
             prop_assert!((0.1..=1.0).contains(&first));
             if first > 0.1 {

@@ -87,11 +87,11 @@ impl Row {
 
 /// The times of the warm-up, by size.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Table {
+pub struct Timings {
     sizes: BTreeMap<u64, [Times; 3]>,
 }
 
-impl Table {
+impl Timings {
     /// A raw synchronisation of a tensor took so many seconds.
     ///
     /// # Errors
@@ -137,9 +137,9 @@ impl Table {
     /// The threshold of a group: its members' times, line by line the slowest member's, for nobody goes on before that one. All
     /// members come to the same, whatever the order of the tables, if they have the same `before`.
     #[must_use]
-    pub fn agreed(tables: &[Table], before: Option<u64>) -> Option<u64> {
+    pub fn agreed(tables: &[Timings], before: Option<u64>) -> Option<u64> {
         let mut slowest: BTreeMap<u64, (Row, usize)> = BTreeMap::new();
-        for row in tables.iter().flat_map(Table::rows) {
+        for row in tables.iter().flat_map(Timings::rows) {
             let (all, seen) = slowest.entry(row.size).or_insert((row, 0));
             all.raw = all.raw.max(row.raw);
             all.compressed = all.compressed.max(row.compressed);
@@ -172,8 +172,8 @@ mod tests {
         (40, 75.5, 37.3, 8.5, 1.65),
     ];
 
-    fn figure_6() -> Table {
-        let mut table = Table::default();
+    fn figure_6() -> Timings {
+        let mut table = Timings::default();
         for (size, raw, compressed, processing, _) in FIGURE_6.iter().rev() {
             for noise in [-0.25, 0.25] {
                 table.raw(*size, (raw + noise) / 1e3).unwrap();
@@ -199,22 +199,22 @@ mod tests {
     #[test]
     fn a_group_goes_by_its_slowest() {
         let fast = figure_6();
-        let mut slow = Table::default();
+        let mut slow = Timings::default();
         for row in fast.rows() {
             slow.raw(row.size, row.raw).unwrap();
             slow.compressed(row.size, row.compressed, row.processing + 0.006).unwrap();
         }
         let tables = [fast.clone(), slow.clone()];
-        assert_eq!(Table::agreed(&tables, None), Some(40));
-        assert_eq!(Table::agreed(&[slow, fast], None), Some(40));
-        assert_eq!(Table::agreed(&[figure_6()], None), Some(22));
+        assert_eq!(Timings::agreed(&tables, None), Some(40));
+        assert_eq!(Timings::agreed(&[slow, fast], None), Some(40));
+        assert_eq!(Timings::agreed(&[figure_6()], None), Some(22));
         // A size that one has not seen is no ground to agree on.
-        assert_eq!(Table::agreed(&[figure_6(), Table::default()], None), None);
-        assert_eq!(Table::agreed(&[], None), None);
+        assert_eq!(Timings::agreed(&[figure_6(), Timings::default()], None), None);
+        assert_eq!(Timings::agreed(&[], None), None);
     }
 
-    fn with_gains(gains: &[(u64, f64)]) -> Table {
-        let mut table = Table::default();
+    fn with_gains(gains: &[(u64, f64)]) -> Timings {
+        let mut table = Timings::default();
         for &(size, gain) in gains {
             table.raw(size, gain * 0.01).unwrap();
             table.compressed(size, 0.009, 0.001).unwrap();
@@ -255,13 +255,13 @@ mod tests {
         ] {
             let table = with_gains(&(1..).zip(gains).collect::<Vec<_>>());
             assert_eq!(table.threshold(before), after, "{gains:?} after {before:?}");
-            assert_eq!(Table::agreed(&[table.clone(), table], before), after);
+            assert_eq!(Timings::agreed(&[table.clone(), table], before), after);
         }
     }
 
     #[test]
     fn half_measured_sizes_do_not_count_and_bad_times_are_errors() {
-        let mut table = Table::default();
+        let mut table = Timings::default();
         table.raw(1, 1.0).unwrap();
         table.compressed(2, 0.1, 0.1).unwrap();
         assert_eq!((table.rows().count(), table.threshold(None)), (0, None));

@@ -34,12 +34,12 @@ macro_rules! kernels {
         $($kernel:ident($($name:ident: $type:ty),*) $(-> $result:ty)?;)*
     })*) => {$(
         pub(crate) mod $module {
-            use crate::isa::{Isa, Level};
+            use crate::isa::{Isa, InstructionSet};
             #[allow(unused_imports)]
             use crate::{
                 block::{Compressing, Estimating, Fed},
                 lattice::Lattice,
-                quantizer::{Grid, Span},
+                quantizer::{Grid, Bounds},
                 rounding::Rounding,
                 signs::Signs,
             };
@@ -48,23 +48,23 @@ macro_rules! kernels {
             pub(crate) fn $kernel(isa: Isa, $($name: $type),*) $(-> $result)? {
                 match isa.level() {
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512Vbmi => {
+                    InstructionSet::Avx512Vbmi => {
                         // SAFETY: as below.
                         unsafe { super::avx512vbmi::$module::$kernel($($name),*) }
                     }
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => {
+                    InstructionSet::Avx512 => {
                         // SAFETY: `Isa` values come from detection alone, so the processor has
                         // the features that the kernels of this level are compiled for.
                         unsafe { super::avx512::$module::$kernel($($name),*) }
                     }
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => {
+                    InstructionSet::Avx2 => {
                         // SAFETY: as above.
                         unsafe { super::avx2::$module::$kernel($($name),*) }
                     }
                     #[cfg(target_arch = "aarch64")]
-                    Level::Neon => {
+                    InstructionSet::Neon => {
                         // SAFETY: as above.
                         unsafe { super::neon::$module::$kernel($($name),*) }
                     }
@@ -84,8 +84,8 @@ kernels! {
         inverse_into(x: &mut [f32], out: &mut [f32], scale: f32, signs: Signs);
     }
     quantize {
-        indices(grid: &Grid, span: &Span, x: &mut [f32], rounding: Rounding, first: u64, out: &mut [u8]);
-        packed4(grid: &Grid, span: &Span, x: &mut [f32], rounding: Rounding, first: u64, out: &mut [u8]);
+        indices(grid: &Grid, span: &Bounds, x: &mut [f32], rounding: Rounding, first: u64, out: &mut [u8]);
+        packed4(grid: &Grid, span: &Bounds, x: &mut [f32], rounding: Rounding, first: u64, out: &mut [u8]);
         dequantize8(sums: &[u8], step: f32, lo: f32, out: &mut [f32]);
         dequantize16(sums: &[u8], step: f32, lo: f32, out: &mut [f32]);
     }

@@ -19,7 +19,7 @@ use crate::error::CodecError;
 use crate::isa::Isa;
 use crate::packing::{narrow, packed_len, spread4};
 use crate::partition::MIN_PARTITION;
-use crate::quantizer::{Grid, Quantizer, Span, dequantize4, sum_step, symmetric};
+use crate::quantizer::{Bounds, Grid, Quantizer, dequantize4, sum_step, symmetric};
 use crate::rht;
 use crate::rounding::Rounding;
 use crate::signs::{SignKey, Signs};
@@ -54,7 +54,7 @@ pub(crate) enum Fed<'a> {
 /// What kernels compress a block with.
 pub(crate) struct Compressing<'a> {
     pub grid: &'a Grid,
-    pub span: Span,
+    pub span: Bounds,
     pub rounding: Rounding,
     pub scale: f32,
     pub signs: Signs,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Instruction sets with kernels; those of one architecture in ascending order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Level {
+pub(crate) enum InstructionSet {
     Scalar,
     Avx2,
     Avx512,
@@ -12,9 +12,15 @@ pub(crate) enum Level {
     Neon,
 }
 
-const LEVELS: [Level; 5] = [Level::Scalar, Level::Avx2, Level::Avx512, Level::Avx512Vbmi, Level::Neon];
+const SETS: [InstructionSet; 5] = [
+    InstructionSet::Scalar,
+    InstructionSet::Avx2,
+    InstructionSet::Avx512,
+    InstructionSet::Avx512Vbmi,
+    InstructionSet::Neon,
+];
 
-impl Level {
+impl InstructionSet {
     /// Whether this processor has everything that the kernels of this level use.
     fn present(self) -> bool {
         match self {
@@ -57,15 +63,15 @@ pub fn peak(rounds: u32) -> f32 {
 ///
 /// All instruction sets give the same bits, so this only matters for speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Isa(Level);
+pub struct Isa(InstructionSet);
 
-/// Index into `LEVELS` plus one, 0 before the first use.
+/// Index into `SETS` plus one, 0 before the first use.
 static SELECTED: AtomicU8 = AtomicU8::new(0);
 
 impl Isa {
     /// The instruction sets of this processor that have kernels, plain Rust first.
     pub fn available() -> impl Iterator<Item = Self> {
-        LEVELS.into_iter().filter(|l| l.present()).map(Self)
+        SETS.into_iter().filter(|l| l.present()).map(Self)
     }
 
     /// The one that all functions of this crate use: the best, unless [`select`](Self::select)
@@ -75,13 +81,13 @@ impl Isa {
     pub fn current() -> Self {
         match SELECTED.load(Ordering::Relaxed) {
             0 => Self::detect(),
-            i => Self(LEVELS[usize::from(i) - 1]),
+            i => Self(SETS[usize::from(i) - 1]),
         }
     }
 
     #[cold]
     fn detect() -> Self {
-        let best = Self::available().last().unwrap_or(Self(Level::Scalar));
+        let best = Self::available().last().unwrap_or(Self(InstructionSet::Scalar));
         best.select();
         best
     }
@@ -96,11 +102,11 @@ impl Isa {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
-            Level::Scalar => "scalar",
-            Level::Avx2 => "avx2",
-            Level::Avx512 => "avx512",
-            Level::Avx512Vbmi => "avx512vbmi",
-            Level::Neon => "neon",
+            InstructionSet::Scalar => "scalar",
+            InstructionSet::Avx2 => "avx2",
+            InstructionSet::Avx512 => "avx512",
+            InstructionSet::Avx512Vbmi => "avx512vbmi",
+            InstructionSet::Neon => "neon",
         }
     }
 
@@ -108,14 +114,14 @@ impl Isa {
     #[must_use]
     pub fn lanes(self) -> usize {
         match self.0 {
-            Level::Scalar => 1,
-            Level::Neon => 4,
-            Level::Avx2 => 8,
-            Level::Avx512 | Level::Avx512Vbmi => 16,
+            InstructionSet::Scalar => 1,
+            InstructionSet::Neon => 4,
+            InstructionSet::Avx2 => 8,
+            InstructionSet::Avx512 | InstructionSet::Avx512Vbmi => 16,
         }
     }
 
-    pub(crate) fn level(self) -> Level {
+    pub(crate) fn level(self) -> InstructionSet {
         self.0
     }
 }

@@ -79,7 +79,7 @@ impl Grid {
 
 /// A quantization range and what is derived from it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
+pub(crate) struct Bounds {
     pub lo: f32,
     /// g, where positions end.
     pub end: f32,
@@ -88,7 +88,7 @@ pub(crate) struct Span {
     pub step: f32,
 }
 
-impl Span {
+impl Bounds {
     pub(crate) fn new(lo: f32, hi: f32, granularity: u8) -> Result<Self, CodecError> {
         if !(lo <= hi && lo >= -MAX_END && hi <= MAX_END) {
             return Err(CodecError::Range { lo, hi });
@@ -179,7 +179,7 @@ impl Quantizer {
     /// # Errors
     /// If `range` is not positive or above 2e37.
     pub fn affine(&self, range: f32) -> Result<Affine, CodecError> {
-        let Span { lo, scale, bias, step, .. } = Span::symmetric(range, self.grid.granularity)?;
+        let Bounds { lo, scale, bias, step, .. } = Bounds::symmetric(range, self.grid.granularity)?;
         Ok(Affine { lo, scale, bias, step })
     }
 
@@ -218,7 +218,7 @@ impl Quantizer {
         first: u64,
         indices: &mut [u8],
     ) -> Result<(), CodecError> {
-        let span = Span::symmetric(range, self.grid.granularity)?;
+        let span = Bounds::symmetric(range, self.grid.granularity)?;
         self.write_indices(x, span, rounding, first, indices)
     }
 
@@ -232,14 +232,14 @@ impl Quantizer {
         first: u64,
         indices: &mut [u8],
     ) -> Result<(), CodecError> {
-        let span = Span::new(lo, hi, self.grid.granularity)?;
+        let span = Bounds::new(lo, hi, self.grid.granularity)?;
         self.write_indices(x, span, rounding, first, indices)
     }
 
     fn write_indices(
         &self,
         x: &mut [f32],
-        span: Span,
+        span: Bounds,
         rounding: &Rounding,
         first: u64,
         indices: &mut [u8],
@@ -250,8 +250,8 @@ impl Quantizer {
     }
 
     /// The span to pack `coordinates` indices on, if so many bytes are right for them.
-    pub(crate) fn packing(&self, coordinates: usize, range: f32, bytes: usize) -> Result<Span, CodecError> {
-        let span = Span::symmetric(range, self.grid.granularity)?;
+    pub(crate) fn packing(&self, coordinates: usize, range: f32, bytes: usize) -> Result<Bounds, CodecError> {
+        let span = Bounds::symmetric(range, self.grid.granularity)?;
         if self.bits > 4 {
             return Err(CodecError::Bits { bits: self.bits, supported: "1 to 4" });
         }
@@ -335,7 +335,7 @@ pub fn step_of_sums(range: f32, count: u32, granularity: u32) -> Result<f32, Cod
 /// Width of one unit of a sum over `count` workers: (hi − lo) / (g · count), in f64 rounded to f32.
 pub(crate) fn sum_step(lo: f32, hi: f32, count: u32, granularity: u32) -> Result<f32, CodecError> {
     // The ends obey the same limits as when quantizing.
-    Span::new(lo, hi, 1)?;
+    Bounds::new(lo, hi, 1)?;
     if count == 0 || granularity == 0 {
         return Err(CodecError::EmptySum);
     }

@@ -4,7 +4,7 @@ mod choice;
 mod normal;
 mod solver;
 
-pub use choice::{Choice, choose};
+pub use choice::{ChosenTable, choose};
 
 use crate::error::CodecError;
 use solver::Solver;

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
 use thc_protocol::wire::{Choice, Form, Norm, Table, Tables};
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
 
 thread_local! {
@@ -105,13 +105,13 @@ impl Events for Seen {
         self.norms += maxima.count() as u64;
     }
 
-    fn result(&mut self, _: Place, _: u16, _: &[u8]) {
+    fn result(&mut self, _: PacketId, _: u16, _: &[u8]) {
         self.results += 1;
     }
 
-    fn late(&mut self, _: Place, _: Option<&[u8]>) {}
+    fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn lost(&mut self, _: Place, _: Option<&[u8]>) {
+    fn lost(&mut self, _: PacketId, _: Option<&[u8]>) {
         self.lost += 1;
     }
 
@@ -236,7 +236,7 @@ impl Group {
             }
             let (worker, seen) = &mut self.workers[usize::from(w)];
             worker.tick(self.now, seen, &mut Up(&mut self.up, w));
-            let write = |place: Place, payload: &mut [u8]| payload.fill(place.packet as u8);
+            let write = |place: PacketId, payload: &mut [u8]| payload.fill(place.packet as u8);
             while worker.fill(self.now, &mut Up(&mut self.up, w), usize::MAX, write) > 0 {}
         }
         self.down.clear();

@@ -13,7 +13,7 @@ use thc_protocol::wire::{
     Mismatch, Norm, Nudge, Pending, Position, RefuseReason, Refused, Shares, Stand, Straggler, Table, Tables,
     VERSION, Welcome, What,
 };
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 
 const PACKETS: u64 = 200_000;
@@ -314,14 +314,14 @@ impl Events for Quiet {
         self.0 += maxima.count() as u64;
     }
 
-    fn result(&mut self, _: Place, _: u16, sums: &[u8]) {
+    fn result(&mut self, _: PacketId, _: u16, sums: &[u8]) {
         assert_eq!(sums.len(), 1024);
         self.0 += 1;
     }
 
-    fn late(&mut self, _: Place, _: Option<&[u8]>) {}
+    fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn lost(&mut self, _: Place, _: Option<&[u8]>) {
+    fn lost(&mut self, _: PacketId, _: Option<&[u8]>) {
         self.0 += 1;
     }
 

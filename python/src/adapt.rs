@@ -108,8 +108,8 @@ pub fn adapt_fit(py: Python<'_>, points: Vec<(f64, f64)>) -> PyResult<(f64, f64)
     said(py, buckets::fit(&points)).map(|line| (line.slope, line.intercept))
 }
 
-fn control(py: Python<'_>, least: f64) -> PyResult<ratio::Control> {
-    ratio::Control::new(least)
+fn control(py: Python<'_>, least: f64) -> PyResult<ratio::RatioLimits> {
+    ratio::RatioLimits::new(least)
         .ok_or_else(|| errors::config(py, &format!("least is {least}: give a share above 0 and up to 1")))
 }
 
@@ -219,7 +219,7 @@ impl Accordion {
 
 /// The communication threshold table.
 #[pyclass(module = "thc._native", frozen)]
-pub struct ThresholdTable(Mutex<threshold::Table>);
+pub struct ThresholdTable(Mutex<threshold::Timings>);
 
 #[pymethods]
 impl ThresholdTable {
@@ -254,8 +254,8 @@ impl ThresholdTable {
     #[staticmethod]
     #[pyo3(signature = (tables, before))]
     fn agreed(tables: Vec<PyRef<'_, ThresholdTable>>, before: Option<u64>) -> Option<u64> {
-        let tables: Vec<threshold::Table> = tables.iter().map(|table| locked(&table.0).clone()).collect();
-        threshold::Table::agreed(&tables, before)
+        let tables: Vec<threshold::Timings> = tables.iter().map(|table| locked(&table.0).clone()).collect();
+        threshold::Timings::agreed(&tables, before)
     }
 }
 

@@ -160,18 +160,18 @@ impl Ps {
 }
 
 /// A running worker.
-pub struct Worker(Option<Child>);
+pub struct WorkerProcess(Option<Child>);
 
-impl Worker {
+impl WorkerProcess {
     /// Starts worker `number` of job 1 at `ps`.
     #[must_use]
-    pub fn start(ps: SocketAddrV4, number: u8, more: &[&str]) -> Worker {
-        Worker::start_on(None, ps, number, more)
+    pub fn start(ps: SocketAddrV4, number: u8, more: &[&str]) -> WorkerProcess {
+        WorkerProcess::start_on(None, ps, number, more)
     }
 
     /// The same on a host.
     #[must_use]
-    pub fn start_on(host: Option<&Host>, ps: SocketAddrV4, number: u8, more: &[&str]) -> Worker {
+    pub fn start_on(host: Option<&Host>, ps: SocketAddrV4, number: u8, more: &[&str]) -> WorkerProcess {
         let mut command = command(host, "thc-worker");
         command.args(["--ps", &ps.to_string(), "--worker", &number.to_string()]);
         if !more.contains(&"--cookie") {
@@ -183,22 +183,22 @@ impl Worker {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        Worker(Some(command.spawn().unwrap()))
+        WorkerProcess(Some(command.spawn().unwrap()))
     }
 
     /// Starts a worker with these flags alone.
     #[must_use]
-    pub fn with(host: Option<&Host>, flags: &[&str]) -> Worker {
+    pub fn with(host: Option<&Host>, flags: &[&str]) -> WorkerProcess {
         let mut command = command(host, "thc-worker");
         command.args(flags).env("NO_COLOR", "1");
-        Worker::of(command)
+        WorkerProcess::of(command)
     }
 
     /// Starts a worker that is another program.
     #[must_use]
-    pub fn of(mut command: Command) -> Worker {
+    pub fn of(mut command: Command) -> WorkerProcess {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Worker(Some(command.spawn().unwrap()))
+        WorkerProcess(Some(command.spawn().unwrap()))
     }
 
     /// Its process id.
@@ -233,7 +233,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
             let _ = child.kill();

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use thc_tests::followed::Followed;
 use thc_tests::ready::Ready;
-use thc_tests::{COOKIE, Ps, Worker, binary, free_port, free_ports, run, write_gradients};
+use thc_tests::{COOKIE, Ps, WorkerProcess, binary, free_port, free_ports, run, write_gradients};
 
 const WORKERS: u8 = 3;
 
@@ -57,12 +57,12 @@ fn on_every_address(dir: &Path, kills: usize, flags: &[&str], repeat: &str) -> V
 fn answers_come_from_the_address_that_was_asked() {
     let dir = tempfile::tempdir().unwrap();
     let (inputs, ps) = (write_gradients(dir.path(), WORKERS, 700_001), Ps::start(WORKERS, &[]));
-    let one_address: Vec<Worker> = (0u8..)
+    let one_address: Vec<WorkerProcess> = (0u8..)
         .zip(&inputs)
         .map(|(number, input)| {
             let output = input.with_extension("out");
             let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
-            Worker::start(ps.addr, number, &["--input", input, "--output", output])
+            WorkerProcess::start(ps.addr, number, &["--input", input, "--output", output])
         })
         .collect();
     one_address.into_iter().for_each(|worker| assert_eq!(worker.finish().code, Some(0)));
@@ -95,7 +95,7 @@ fn a_refusal_comes_from_there_too() {
     let _ps = Ps::start_on(None, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), 2, &[]);
     let ps = SocketAddrV4::new([127, 0, 0, 2].into(), port);
     let args = ["--coordinates", "10", "--cookie", "0x99", "--join-timeout", "5s"];
-    let end = Worker::start(ps, 0, &args).finish();
+    let end = WorkerProcess::start(ps, 0, &args).finish();
     assert!(end.last_error().contains("wrong cookie"), "{end:?}");
 }
 
@@ -129,8 +129,8 @@ fn a_controller_tells_one_of_several_addresses() {
     }
     let ps = format!("--ps=thc://127.0.0.1:{asked}/train");
     let flags = [&ps, "--coordinates=100000", "--repeat=3", "--join-timeout=10s"];
-    let workers: Vec<Worker> = (0..2).map(|_| Worker::with(None, &flags)).collect();
-    for end in workers.into_iter().map(Worker::finish) {
+    let workers: Vec<WorkerProcess> = (0..2).map(|_| WorkerProcess::with(None, &flags)).collect();
+    for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}\n{}\n{}", server.log(), controller.log());
     }
 }

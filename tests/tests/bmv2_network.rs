@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use thc_tests::{
-    COOKIE, Network, PREFIX_LEN, Ps, Worker, binary, bmv2, free_port, switch_command, write_gradients,
+    COOKIE, Network, PREFIX_LEN, Ps, WorkerProcess, binary, bmv2, free_port, switch_command, write_gradients,
 };
 
 const WORKERS: u8 = 4;
@@ -91,8 +91,8 @@ fn controller(network: &Network, p4runtime: u16, folder: &Path, job: &str) -> Ru
 }
 
 /// Starts every worker and returns what each wrote.
-fn all_reduce(inputs: &[PathBuf], mut start: impl FnMut(u8, &[&str]) -> Worker) -> Vec<Vec<u8>> {
-    let workers: Vec<Worker> = (0..)
+fn all_reduce(inputs: &[PathBuf], mut start: impl FnMut(u8, &[&str]) -> WorkerProcess) -> Vec<Vec<u8>> {
+    let workers: Vec<WorkerProcess> = (0..)
         .zip(inputs)
         .map(|(number, input)| {
             let output = input.with_extension("out");
@@ -130,7 +130,7 @@ fn workers_on_hosts_behind_the_switch_get_what_thc_ps_gives() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_gradients(folder.path(), WORKERS, COORDINATES);
     let ps = Ps::start(WORKERS, &["--slots", "64"]);
-    let expected = all_reduce(&inputs, |number, flags| Worker::start(ps.addr, number, flags));
+    let expected = all_reduce(&inputs, |number, flags| WorkerProcess::start(ps.addr, number, flags));
     assert!(expected.iter().all(|mean| *mean == expected[0]));
 
     let p4runtime = free_port();
@@ -143,7 +143,7 @@ fn workers_on_hosts_behind_the_switch_get_what_thc_ps_gives() {
     }
     let begin = Instant::now();
     let udp = all_reduce(&inputs, |number, flags| {
-        Worker::start_on(Some(network.host(number.into())), at, number, flags)
+        WorkerProcess::start_on(Some(network.host(number.into())), at, number, flags)
     });
     println!("udp: 1 MiB of {WORKERS} workers in {:.1} s", begin.elapsed().as_secs_f64());
     assert!(udp == expected, "over kernel UDP the switch brings another mean than thc-ps");
@@ -161,7 +161,7 @@ fn workers_on_hosts_behind_the_switch_get_what_thc_ps_gives() {
         let address = format!("--dpdk-address={}/{PREFIX_LEN}", host.address);
         let device = "--dpdk-device=net_af_packet0,iface=eth0";
         let io = ["--io", "dpdk", "--dpdk-hugepages=false", &address, device];
-        Worker::start_on(Some(host), at, number, &[flags, &io].concat())
+        WorkerProcess::start_on(Some(host), at, number, &[flags, &io].concat())
     });
     println!("dpdk: 1 MiB of {WORKERS} workers in {:.1} s", begin.elapsed().as_secs_f64());
     assert!(dpdk == expected, "over DPDK the switch brings another mean than thc-ps");
@@ -181,7 +181,7 @@ fn a_switch_with_its_controller_is_a_rack() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_gradients(folder.path(), WORKERS, COORDINATES / 4);
     let ps = Ps::start(WORKERS, &["--slots", "64"]);
-    let expected = all_reduce(&inputs, |number, flags| Worker::start(ps.addr, number, flags));
+    let expected = all_reduce(&inputs, |number, flags| WorkerProcess::start(ps.addr, number, flags));
 
     for host in network.hosts() {
         host.assign().unwrap();
@@ -203,10 +203,13 @@ fn a_switch_with_its_controller_is_a_rack() {
     let _rack = Ps::start_on(Some(network.host(3)), at(3), WORKERS, &other);
     let begin = Instant::now();
     let got = all_reduce(&inputs, |number, flags| match number {
-        0 | 1 => {
-            Worker::start_on(Some(network.host(number.into())), SocketAddrV4::new(OWN, 9000), number, flags)
-        }
-        _ => Worker::start_on(Some(network.host(3)), at(3), number - 2, flags),
+        0 | 1 => WorkerProcess::start_on(
+            Some(network.host(number.into())),
+            SocketAddrV4::new(OWN, 9000),
+            number,
+            flags,
+        ),
+        _ => WorkerProcess::start_on(Some(network.host(3)), at(3), number - 2, flags),
     });
     println!("256 KiB of {WORKERS} workers in two racks in {:.1} s", begin.elapsed().as_secs_f64());
     assert!(got == expected, "with the switch as a rack comes another mean than from one thc-ps");

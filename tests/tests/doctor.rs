@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
-use thc_tests::{COOKIE, Host, Network, Ps, Worker, binary, free_port, run};
+use thc_tests::{COOKIE, Host, Network, Ps, WorkerProcess, binary, free_port, run};
 
 /// A finding by its name, and how the program ended.
 fn doctor(host: Option<&Host>, name: &str, args: &[&str]) -> (Value, Option<i32>) {
@@ -57,12 +57,13 @@ fn a_session_that_runs_is_not_disturbed() {
     let ps = Ps::start(2, &[]);
     let addr = ps.addr.to_string();
     let args = ["--coordinates", "1000000", "--repeat", "40"];
-    let workers: Vec<Worker> = (0..2).map(|worker| Worker::start(ps.addr, worker, &args)).collect();
+    let workers: Vec<WorkerProcess> =
+        (0..2).map(|worker| WorkerProcess::start(ps.addr, worker, &args)).collect();
     while !ps.log().contains("session formed") {
         std::thread::sleep(Duration::from_millis(2));
     }
     is(&doctor(None, "server", &["--ps", &addr, "--cookie", COOKIE]).0, "ok", "2 workers");
-    for end in workers.into_iter().map(Worker::finish) {
+    for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_tests::{
-    COOKIE, Finished, Host, Network, PREFIX_LEN, Ps, Worker, binary, write_gradient, write_gradients,
+    COOKIE, Finished, Host, Network, PREFIX_LEN, Ps, WorkerProcess, binary, write_gradient, write_gradients,
 };
 
 const WORKERS: u8 = 4;
@@ -81,11 +81,11 @@ impl Carrier {
         Ps::start_on(self.host(0), SocketAddrV4::new(self.address(0), 9000), workers, &all)
     }
 
-    fn worker(&self, ps: &Ps, number: u8, more: &[&str]) -> Worker {
+    fn worker(&self, ps: &Ps, number: u8, more: &[&str]) -> WorkerProcess {
         let flags = self.flags(number + 1, 0);
         let mut all: Vec<&str> = flags.iter().map(String::as_str).collect();
         all.extend(more);
-        Worker::start_on(self.host(number + 1), ps.addr, number, &all)
+        WorkerProcess::start_on(self.host(number + 1), ps.addr, number, &all)
     }
 
     /// One worker per input, to the end; what each wrote.
@@ -116,8 +116,8 @@ fn files(input: &Path) -> Vec<String> {
         .to_vec()
 }
 
-fn outcome(workers: Vec<Worker>, inputs: &[PathBuf]) -> (Vec<Vec<u8>>, Vec<Finished>) {
-    let ends: Vec<Finished> = workers.into_iter().map(Worker::finish).collect();
+fn outcome(workers: Vec<WorkerProcess>, inputs: &[PathBuf]) -> (Vec<Vec<u8>>, Vec<Finished>) {
+    let ends: Vec<Finished> = workers.into_iter().map(WorkerProcess::finish).collect();
     for end in &ends {
         assert_eq!(end.code, Some(0), "{end:?}");
         assert!(!end.err.contains("packets never came back"), "{}", end.err);
@@ -133,7 +133,7 @@ fn reference(inputs: &[PathBuf], more: &[&str]) -> Vec<u8> {
         let files = files(input);
         let mut all: Vec<&str> = files.iter().map(String::as_str).collect();
         all.extend(more);
-        Worker::start(ps.addr, number, &all)
+        WorkerProcess::start(ps.addr, number, &all)
     });
     let (outputs, _) = outcome(workers.collect(), inputs);
     assert!(outputs.iter().all(|output| *output == outputs[0]));
@@ -175,7 +175,7 @@ fn takes_a_killed_worker_back(carrier: &Carrier) {
         all.push("--rejoin");
         carrier.worker(&ps, number, &all)
     };
-    let mut workers: Vec<Worker> = (0..WORKERS).map(start).collect();
+    let mut workers: Vec<WorkerProcess> = (0..WORKERS).map(start).collect();
     while !ps.log().contains("session formed") {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -232,7 +232,7 @@ fn kernel_workers_and_a_dpdk_server_and_the_other_way_round() {
         if number < 2 {
             let host = carrier.host(number + 1).unwrap();
             host.assign().unwrap();
-            Worker::start_on(Some(host), ps.addr, number, &all)
+            WorkerProcess::start_on(Some(host), ps.addr, number, &all)
         } else {
             carrier.worker(&ps, number, &all)
         }

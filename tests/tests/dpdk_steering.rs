@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thc_tests::guest::{Guest, word};
 use thc_tests::machine::{CARD, Image};
-use thc_tests::{COOKIE, Finished, Network, Ps, Worker, binary, write_gradients};
+use thc_tests::{COOKIE, Finished, Network, Ps, WorkerProcess, binary, write_gradients};
 
 const WORKERS: u8 = 4;
 /// 1.2 MB, all packets full but one.
@@ -39,9 +39,12 @@ fn server(shards: u8, out: &Path) -> String {
 }
 
 /// One worker per input, to the end.
-fn all_reduce(inputs: &[PathBuf], start: impl Fn(u8, &[&str]) -> Worker) -> (Vec<Vec<u8>>, Vec<Finished>) {
+fn all_reduce(
+    inputs: &[PathBuf],
+    start: impl Fn(u8, &[&str]) -> WorkerProcess,
+) -> (Vec<Vec<u8>>, Vec<Finished>) {
     let output = |input: &PathBuf| input.with_extension("out");
-    let workers: Vec<Worker> = (0u8..)
+    let workers: Vec<WorkerProcess> = (0u8..)
         .zip(inputs)
         .map(|(number, input)| {
             let output = output(input);
@@ -49,7 +52,7 @@ fn all_reduce(inputs: &[PathBuf], start: impl Fn(u8, &[&str]) -> Worker) -> (Vec
             start(number, &[&files[..], &["--json"]].concat())
         })
         .collect();
-    let ends: Vec<Finished> = workers.into_iter().map(Worker::finish).collect();
+    let ends: Vec<Finished> = workers.into_iter().map(WorkerProcess::finish).collect();
     ends.iter().for_each(|end| assert_eq!(end.code, Some(0), "{end:?}"));
     let outputs = inputs.iter().map(|input| {
         let bytes = std::fs::read(output(input)).unwrap();
@@ -62,7 +65,7 @@ fn all_reduce(inputs: &[PathBuf], start: impl Fn(u8, &[&str]) -> Worker) -> (Vec
 /// The mean that kernel UDP brings.
 fn reference(inputs: &[PathBuf]) -> Vec<u8> {
     let ps = Ps::start(WORKERS, &[]);
-    let (mut outputs, _) = all_reduce(inputs, |number, more| Worker::start(ps.addr, number, more));
+    let (mut outputs, _) = all_reduce(inputs, |number, more| WorkerProcess::start(ps.addr, number, more));
     outputs.swap_remove(0)
 }
 
@@ -207,7 +210,7 @@ fn a_hash_leads_every_shards_packets_to_its_queue() {
         assert!(said.contains(&by_hash), "{said}");
         let server = "10.78.0.1:9000".parse().unwrap();
         let (outputs, ends) =
-            all_reduce(&inputs, |number, more| Worker::start_on(Some(host), server, number, more));
+            all_reduce(&inputs, |number, more| WorkerProcess::start_on(Some(host), server, number, more));
         let same = outputs.iter().all(|output| *output == expected);
         assert!(same, "{shards} shards: another mean than over kernel UDP");
         machine.enter();

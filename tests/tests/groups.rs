@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 use thc_ps::{JobOptions, Server, ServerOptions};
-use thc_tests::{COOKIE_NUMBER, Worker, gradient};
+use thc_tests::{COOKIE_NUMBER, WorkerProcess, gradient};
 use thc_worker::{CallOptions, Group, GroupConfig, Mode, WorkerError};
 
 fn server_jobs(jobs: &[(u16, u64)]) -> Vec<JobOptions> {
@@ -197,7 +197,7 @@ fn a_worker_that_restarts_ends_the_session_and_all_join_anew() {
         data
     });
     // Worker 1 is a process that crashes: it says no good-bye.
-    let mut crashes = Worker::start(ps, 1, &["--coordinates", "20000", "--repeat", "100000"]);
+    let mut crashes = WorkerProcess::start(ps, 1, &["--coordinates", "20000", "--repeat", "100000"]);
     while server.stats().job(1).is_none_or(|job| job.results < 20) {
         std::thread::sleep(Duration::from_millis(10));
     }

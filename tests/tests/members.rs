@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use thc_tests::followed::{Followed, Step};
-use thc_tests::{COOKIE, Finished, Ps, Worker, free_port, write_gradients};
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, free_port, write_gradients};
 
 const MOST: u8 = 4;
 
@@ -118,7 +118,7 @@ fn sizes_that_cannot_be_are_one_line() {
     );
     // A worker whose seat is none of the job's.
     let ps = server("2", &[]);
-    let end = Worker::start(ps.addr, 4, &["--coordinates", "9"]).finish();
+    let end = WorkerProcess::start(ps.addr, 4, &["--coordinates", "9"]).finish();
     assert_eq!(end.code, Some(1));
     assert!(end.last_error().contains("worker number out of range"), "{end:?}");
 }

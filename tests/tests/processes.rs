@@ -8,21 +8,21 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use thc_metrics::openmetrics::{parse, value};
 use thc_tests::followed::Followed;
-use thc_tests::{COOKIE, Finished, Ps, Worker, binary, free_port, write_gradient};
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, binary, free_port, write_gradient};
 
 /// Runs one worker per input file; returns how each ended.
 fn all_reduce(ps: &Ps, inputs: &[PathBuf], more: &[&str]) -> Vec<Finished> {
-    let workers: Vec<Worker> = (0u8..)
+    let workers: Vec<WorkerProcess> = (0u8..)
         .zip(inputs)
         .map(|(number, input)| {
             let output = input.with_extension("out");
             let mut args =
                 vec!["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap(), "--json"];
             args.extend(more);
-            Worker::start(ps.addr, number, &args)
+            WorkerProcess::start(ps.addr, number, &args)
         })
         .collect();
-    workers.into_iter().map(Worker::finish).collect()
+    workers.into_iter().map(WorkerProcess::finish).collect()
 }
 
 fn inputs(dir: &Path, lengths: &[usize]) -> Vec<PathBuf> {
@@ -59,9 +59,9 @@ fn reference(dir: &Path, workers: u8, length: usize, repeat: &str) -> (Vec<PathB
 #[test]
 fn bytes_on_the_wire_of_64_mib_by_four_workers() {
     let ps = Ps::start(4, &[]);
-    let workers: Vec<Worker> =
-        (0..4).map(|w| Worker::start(ps.addr, w, &["--coordinates", "16777216", "--json"])).collect();
-    for end in workers.into_iter().map(Worker::finish) {
+    let workers: Vec<WorkerProcess> =
+        (0..4).map(|w| WorkerProcess::start(ps.addr, w, &["--coordinates", "16777216", "--json"])).collect();
+    for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}");
         let report = end.json();
         let (up, down) = (&report["bytes_per_coordinate_up"], &report["bytes_per_coordinate_down"]);
@@ -146,13 +146,13 @@ fn a_server_restarted_otherwise_ends_the_session_and_says_what_differs() {
     for (workers, flags, says) in cases {
         let mut ps = Ps::start(2, &[]);
         let args = ["--coordinates", "400000", "--repeat", "100000", "--timeout", "20s"];
-        let running: Vec<Worker> = (0..2).map(|w| Worker::start(ps.addr, w, &args)).collect();
+        let running: Vec<WorkerProcess> = (0..2).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
         while !ps.log().contains("session formed") {
             std::thread::sleep(Duration::from_millis(2));
         }
         std::thread::sleep(Duration::from_millis(50));
         ps.kill_and_change(workers, &flags);
-        for end in running.into_iter().map(Worker::finish) {
+        for end in running.into_iter().map(WorkerProcess::finish) {
             assert_eq!(end.code, Some(1), "{says}: {end:?}");
             assert!(end.last_error().contains(says), "{says}: {end:?}");
         }
@@ -164,14 +164,14 @@ fn a_server_restarted_otherwise_ends_the_session_and_says_what_differs() {
 fn a_dead_worker_is_named_and_the_others_end() {
     let ps = Ps::start(3, &[]);
     let args = ["--coordinates", "4000000", "--repeat", "100000", "--timeout", "2s"];
-    let mut workers: Vec<Worker> = (0..3).map(|w| Worker::start(ps.addr, w, &args)).collect();
+    let mut workers: Vec<WorkerProcess> = (0..3).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
     while !ps.log().contains("session formed") {
         std::thread::sleep(Duration::from_millis(2));
     }
     std::thread::sleep(Duration::from_millis(300));
     let mut victim = workers.remove(1);
     victim.kill();
-    for end in workers.into_iter().map(Worker::finish) {
+    for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.last_error().contains("worker 1") && end.last_error().contains("missing"), "{end:?}");
     }
@@ -181,13 +181,13 @@ fn a_dead_worker_is_named_and_the_others_end() {
 fn by_quorum_the_others_go_on() {
     let ps = Ps::start(3, &["--quorum", "2"]);
     let args = ["--coordinates", "1000000", "--repeat", "60"];
-    let mut workers: Vec<Worker> = (0..3).map(|w| Worker::start(ps.addr, w, &args)).collect();
+    let mut workers: Vec<WorkerProcess> = (0..3).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
     while !ps.log().contains("session formed") {
         std::thread::sleep(Duration::from_millis(2));
     }
     let mut victim = workers.pop().unwrap();
     victim.kill();
-    for end in workers.into_iter().map(Worker::finish) {
+    for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}");
     }
 }
@@ -222,7 +222,7 @@ fn different_lengths_show_both() {
 #[test]
 fn nobody_answers() {
     let addr = format!("127.0.0.1:{}", free_port()).parse().unwrap();
-    let end = Worker::start(addr, 0, &["--coordinates", "10", "--join-timeout", "1s"]).finish();
+    let end = WorkerProcess::start(addr, 0, &["--coordinates", "10", "--join-timeout", "1s"]).finish();
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.last_error().contains("no parameter server answers"), "{end:?}");
     assert_eq!(end.err.lines().count(), 1, "{end:?}");
@@ -231,7 +231,7 @@ fn nobody_answers() {
 #[test]
 fn missing_workers_are_named() {
     let ps = Ps::start(3, &[]);
-    let end = Worker::start(ps.addr, 1, &["--coordinates", "10", "--join-timeout", "1s"]).finish();
+    let end = WorkerProcess::start(ps.addr, 1, &["--coordinates", "10", "--join-timeout", "1s"]).finish();
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.last_error().contains("workers 0, 2 did not join job 1"), "{end:?}");
 }
@@ -243,11 +243,11 @@ fn wrong_job_cookie_and_number_are_refused() {
         (&["--coordinates", "10", "--job", "9"][..], "unknown job"),
         (&["--coordinates", "10", "--cookie", "0x99"], "wrong cookie"),
     ] {
-        let end = Worker::start(ps.addr, 0, args).finish();
+        let end = WorkerProcess::start(ps.addr, 0, args).finish();
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.last_error().contains(says), "{end:?}");
     }
-    let end = Worker::start(ps.addr, 5, &["--coordinates", "10"]).finish();
+    let end = WorkerProcess::start(ps.addr, 5, &["--coordinates", "10"]).finish();
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.last_error().contains("worker number out of range"), "{end:?}");
 }
@@ -258,7 +258,7 @@ fn a_truncated_npy_is_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cut.npy");
     std::fs::write(&path, b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'sha").unwrap();
-    let end = Worker::start(ps.addr, 0, &["--input", path.to_str().unwrap()]).finish();
+    let end = WorkerProcess::start(ps.addr, 0, &["--input", path.to_str().unwrap()]).finish();
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.last_error().contains("cut.npy"), "{end:?}");
     assert_eq!(end.err.lines().count(), 1, "{end:?}");
@@ -305,12 +305,14 @@ fn a_plan_says_as_what_a_tensor_travels() {
             .all(|end| end.code == Some(1) && end.err.contains("the job has no table 3/8: its tables are")),
         "{none:?}"
     );
-    let differ: Vec<Worker> = ["7", "7:51200,7"]
+    let differ: Vec<WorkerProcess> = ["7", "7:51200,7"]
         .iter()
         .zip(0..)
-        .map(|(plan, number)| Worker::start(ps.addr, number, &["--coordinates", "100000", "--plan", plan]))
+        .map(|(plan, number)| {
+            WorkerProcess::start(ps.addr, number, &["--coordinates", "100000", "--plan", plan])
+        })
         .collect();
-    for end in differ.into_iter().map(Worker::finish) {
+    for end in differ.into_iter().map(WorkerProcess::finish) {
         assert!(end.code == Some(1) && end.err.contains("called different all-reduces"), "{end:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_tests::followed::Followed;
-use thc_tests::{COOKIE, Finished, Ps, Worker, free_ports, run, write_gradients};
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, free_ports, run, write_gradients};
 
 const REPEAT: [&str; 2] = ["--repeat", "12"];
 const LONG: [&str; 2] = ["--repeat", "100000"];
@@ -77,10 +77,10 @@ fn colocated(inputs: &[PathBuf], more: &[&str]) -> Vec<Vec<u8>> {
         let work = work(SocketAddrV4::new([127, 0, 0, 1].into(), 1), number, input, more);
         let flags =
             [&["--colocated".to_owned(), at.clone(), "--workers".to_owned(), workers], &work[2..]].concat();
-        Worker::with(None, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+        WorkerProcess::with(None, &flags.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    let workers: Vec<Worker> = inputs.iter().enumerate().map(start).collect();
-    let ends: Vec<Finished> = workers.into_iter().map(Worker::finish).collect();
+    let workers: Vec<WorkerProcess> = inputs.iter().enumerate().map(start).collect();
+    let ends: Vec<Finished> = workers.into_iter().map(WorkerProcess::finish).collect();
     means(inputs, &ends)
 }
 
@@ -173,14 +173,14 @@ fn a_rack_whose_root_has_another_job_says_what_differs() {
     let _root = Ps::of(at(0), &[&["--granularity", "20", "--fraction", "1/32"], &racks[..]].concat());
     let root = at(0).to_string();
     let rack = Ps::of(at(1), &[&TABLE[..], &racks[..], &["--rack", "0", "--root", &root]].concat());
-    let end = Worker::start(rack.addr, 0, &["--coordinates", "9"]).finish();
+    let end = WorkerProcess::start(rack.addr, 0, &["--coordinates", "9"]).finish();
     assert!(
         end.code == Some(1) && end.last_error().contains("the rack's root does not let it in"),
         "{end:?}"
     );
     assert!(rack.log().contains("granularity 20 instead of 30"), "{}", rack.log());
     // Whoever is no rack is not taken for one.
-    let end = Worker::start(at(0), 0, &["--coordinates", "9"]).finish();
+    let end = WorkerProcess::start(at(0), 0, &["--coordinates", "9"]).finish();
     assert!(end.code == Some(1) && end.last_error().contains("give the address of a rack"), "{end:?}");
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_codec::table::choose;
 use thc_tests::followed::Followed;
-use thc_tests::{COOKIE, Finished, Ps, Worker, free_ports, write_gradients};
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, free_ports, write_gradients};
 
 const WORKERS: u8 = 4;
 const REPEAT: &str = "12";
@@ -34,10 +34,10 @@ fn means(inputs: &[PathBuf], flags: &[&str]) -> Vec<Vec<u8>> {
     let start = |(number, input): (u8, &PathBuf)| {
         let work = work(number, input);
         let all: Vec<&str> = flags.iter().copied().chain(work.iter().map(String::as_str)).collect();
-        Worker::with(None, &all)
+        WorkerProcess::with(None, &all)
     };
-    let workers: Vec<Worker> = (0u8..).zip(inputs).map(start).collect();
-    let ends: Vec<Finished> = workers.into_iter().map(Worker::finish).collect();
+    let workers: Vec<WorkerProcess> = (0u8..).zip(inputs).map(start).collect();
+    let ends: Vec<Finished> = workers.into_iter().map(WorkerProcess::finish).collect();
     read(inputs, &ends)
 }
 
@@ -196,7 +196,7 @@ fn shares_that_are_all_gone_are_named_within_the_time_out() {
 fn a_worker_that_asks_the_wrong_share_is_told() {
     let places = places(2);
     let servers = shares(&places);
-    let end = Worker::start(servers[1].addr, 0, &["--coordinates", "9"]).finish();
+    let end = WorkerProcess::start(servers[1].addr, 0, &["--coordinates", "9"]).finish();
     let says = "not the job's first share, where workers join";
     assert!(end.code == Some(1) && end.last_error().contains(says), "{end:?}");
 }

@@ -47,7 +47,7 @@ fn gradient(seed: u64) -> Buffer {
 }
 
 /// What one worker holds.
-struct Worker {
+struct WorkerMemory {
     gradient: Buffer,
     feedback: Buffer,
     /// What the feedback is to be.
@@ -57,7 +57,7 @@ struct Worker {
     table: LookupTable,
 }
 
-impl Worker {
+impl WorkerMemory {
     fn new() -> Self {
         let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
         Self {
@@ -75,7 +75,7 @@ impl Worker {
     fn compress(&mut self, work: &mut [f32], feed: bool) {
         let d = work.len();
         let range = self.table.t_p() as f32 * rht::scale(d) * norm::l2(&self.gradient[..d]);
-        let Worker { gradient, feedback, left, packed, quantizer, .. } = self;
+        let WorkerMemory { gradient, feedback, left, packed, quantizer, .. } = self;
         let at = |i: usize| i * d..(i + 1) * d;
         for (i, (left, out)) in left.chunks_exact_mut(d).zip(packed.chunks_exact_mut(d / 2)).enumerate() {
             let (x, kept) = (&gradient[at(i)], &feedback[at(i)]);
@@ -145,11 +145,11 @@ fn transform(figures: &mut Vec<Figure>, d: usize, aim: f64) {
 /// feedback itself, decompressing.
 fn blocks(figures: &mut Vec<Figure>, d: usize) {
     let log = d.ilog2();
-    let mut worker = Worker::new();
+    let mut worker = WorkerMemory::new();
     let rounding = Rounding::new(3, 2, 0);
     let mut work = Buffer::zeroed(d);
     let range = worker.table.t_p() as f32 * rht::scale(d) * norm::l2(&worker.gradient[..d]);
-    let decompress = |worker: &Worker, sums: &[u8], work: &mut [f32], out: &mut [f32]| {
+    let decompress = |worker: &WorkerMemory, sums: &[u8], work: &mut [f32], out: &mut [f32]| {
         for (i, (sums, out)) in sums.chunks_exact(d).zip(out.chunks_exact_mut(d)).enumerate() {
             block(&worker.quantizer, i, range).decompress8(black_box(sums), 1, work, out).unwrap();
         }
@@ -193,7 +193,7 @@ fn blocks(figures: &mut Vec<Figure>, d: usize) {
         let mut rotated = worker.gradient.clone();
         rht::forward(&mut rotated, KEY).unwrap();
         let range = worker.table.t_p() as f32 * rht::scale(LEN) * norm::l2(&worker.gradient);
-        let Worker { quantizer, packed, gradient, feedback, .. } = &mut worker;
+        let WorkerMemory { quantizer, packed, gradient, feedback, .. } = &mut worker;
         let mut part = |name: &str, bytes, operations, work: &mut dyn FnMut()| {
             let bounds = roofline::Work { len: LEN, bytes, operations }.bounds();
             figures.push(against(format!("{name}, over its roofline"), (1.5, 4.0), true, bounds, work));
@@ -274,16 +274,16 @@ fn threads(figures: &mut Vec<Figure>) {
         println!("not run: two threads need two cores");
         return;
     }
-    let mut halves = [Worker::new(), Worker::new()];
-    let mut alone = [Worker::new(), Worker::new()];
-    let some = |worker: &mut Worker| {
+    let mut halves = [WorkerMemory::new(), WorkerMemory::new()];
+    let mut alone = [WorkerMemory::new(), WorkerMemory::new()];
+    let some = |worker: &mut WorkerMemory| {
         let mut work = Buffer::zeroed(BLOCK);
         for _ in 0..EACH {
             worker.compress(&mut work, true);
         }
     };
-    let serial = |workers: &mut [Worker; 2]| workers.iter_mut().for_each(some);
-    let parallel = |workers: &mut [Worker; 2]| {
+    let serial = |workers: &mut [WorkerMemory; 2]| workers.iter_mut().for_each(some);
+    let parallel = |workers: &mut [WorkerMemory; 2]| {
         std::thread::scope(|scope| {
             for worker in workers {
                 scope.spawn(move || some(worker));

@@ -9,7 +9,7 @@ use super::{aggregate, block, lattice, norm, pack, quantize, rht};
 use crate::block::{Compressing, Estimating, Fed};
 use crate::isa::Isa;
 use crate::lattice::Lattice;
-use crate::quantizer::{Quantizer, Span};
+use crate::quantizer::{Bounds, Quantizer};
 use crate::rounding::Rounding;
 use crate::scalar;
 use crate::signs::{SignKey, Signs, mix};
@@ -107,7 +107,7 @@ fn check_block(isa: Isa, log: u32, seed: u64, offset: usize) {
     let quantizer = Quantizer::new(&table);
     let how = Compressing {
         grid: quantizer.grid(),
-        span: Span::new(-1.5, 1.5, 30).unwrap(),
+        span: Bounds::new(-1.5, 1.5, 30).unwrap(),
         rounding: Rounding::new(seed, 3, 1),
         scale: crate::rht::scale(d),
         signs: signs(seed),
@@ -163,7 +163,7 @@ fn check_norm(isa: Isa, x: &[f32], e: &[f32], offset: usize) {
 fn check_quantize(isa: Isa, table: &LookupTable, x: &[f32], lo: f32, hi: f32, first: u64, offset: usize) {
     let quantizer = Quantizer::new(table);
     let grid = quantizer.grid();
-    let span = Span::new(lo, hi, table.granularity() as u8).unwrap();
+    let span = Bounds::new(lo, hi, table.granularity() as u8).unwrap();
     let rounding = Rounding::new(first ^ 99, 5, 1);
 
     let mut want = x.to_vec();

@@ -1,11 +1,11 @@
 //! Scalar stochastic quantization and its inverse. `crate::quantizer` documents the arithmetic.
 
-use crate::quantizer::{Grid, ONE, Span};
+use crate::quantizer::{Bounds, Grid, ONE};
 use crate::rounding::Rounding;
 
 /// Quantizes one coordinate: its index and its value's residual.
 #[inline(always)]
-fn one(grid: &Grid, span: &Span, x: f32, draw: u32) -> (u8, f32) {
+fn one(grid: &Grid, span: &Bounds, x: f32, draw: u32) -> (u8, f32) {
     let q = x.mul_add(span.scale, span.bias);
     // Comparisons, not `clamp`: they send NaN to the lower end.
     let q = if q > 0.0 { q } else { 0.0 };
@@ -20,7 +20,7 @@ fn one(grid: &Grid, span: &Span, x: f32, draw: u32) -> (u8, f32) {
 /// One index per byte; `x` becomes the residual.
 pub(crate) fn indices(
     grid: &Grid,
-    span: &Span,
+    span: &Bounds,
     x: &mut [f32],
     rounding: Rounding,
     first: u64,
@@ -35,7 +35,7 @@ pub(crate) fn indices(
 /// Two indices per byte, first coordinate in the high nibble; `x` becomes the residual.
 pub(crate) fn packed4(
     grid: &Grid,
-    span: &Span,
+    span: &Bounds,
     x: &mut [f32],
     rounding: Rounding,
     first: u64,

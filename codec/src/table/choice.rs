@@ -20,7 +20,7 @@ const NEAR: f64 = 0.7;
 
 /// A table chosen by [`choose`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Choice {
+pub struct ChosenTable {
     /// The optimal table for the chosen granularity and fraction.
     pub table: LookupTable,
     /// Expected squared error of the mean over all workers relative to the squared norm, before
@@ -34,7 +34,7 @@ pub struct Choice {
 ///
 /// `bits` is 1 to 8 and `lane_bits` 4 to 16. For each g, p is found by a grid over log p, or
 /// from the previous g's, and golden section around its best point.
-pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<Choice, CodecError> {
+pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, CodecError> {
     let min = u32::from(min_granularity(bits)?);
     let largest_sum: u32 = match lane_bits {
         4..=16 => (1 << lane_bits) - 1,
@@ -59,7 +59,10 @@ pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<Choice, CodecErro
         return Err(CodecError::LaneTooNarrow { bits, lane_bits, workers });
     };
     let point = search.golden(g, point, WIDTH, FINAL_WIDTH);
-    Ok(Choice { table: LookupTable::solve(bits, g as u16, point.log.exp())?, expected_nmse: point.error })
+    Ok(ChosenTable {
+        table: LookupTable::solve(bits, g as u16, point.log.exp())?,
+        expected_nmse: point.error,
+    })
 }
 
 /// An error and the log fraction at which it is reached.

@@ -1,13 +1,13 @@
 //! The agent of one target: keeps the connection, takes JOIN and LEAVE from the target, and keeps the target's rows
 //! what the book wants, also after the target or the connection was gone.
 
-use crate::book::{Job, Member, Place, fits};
+use crate::book::{Job, Member, Placement, fits};
 use crate::capacity::Forms;
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, NOT_PRIMARY};
 use crate::live::{self, Heard, JobCounted};
 use crate::plan;
-use crate::shared::{Command, Shared};
+use crate::state::{AgentCommand, ControllerState};
 use crate::tables::{Mac, Row};
 use crate::target::{Event, Target};
 use crate::wanted::Wanted;
@@ -48,7 +48,7 @@ struct Known {
 #[derive(Debug)]
 pub struct Agent {
     config: TargetConfig,
-    shared: Arc<Shared>,
+    shared: Arc<ControllerState>,
     registry: Registry,
     /// The packets that the target does, once it has said so.
     forms: Option<Forms>,
@@ -72,7 +72,7 @@ pub struct Agent {
 impl Agent {
     /// Of this target.
     #[must_use]
-    pub fn new(config: TargetConfig, shared: Arc<Shared>) -> Agent {
+    pub fn new(config: TargetConfig, shared: Arc<ControllerState>) -> Agent {
         Agent {
             config,
             shared,
@@ -91,7 +91,7 @@ impl Agent {
     }
 
     /// Runs until `stop` is true; the target then goes on as it is.
-    pub async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut stop: watch::Receiver<bool>) {
+    pub async fn run(mut self, mut commands: mpsc::Receiver<AgentCommand>, mut stop: watch::Receiver<bool>) {
         loop {
             let error = tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return,
@@ -117,7 +117,7 @@ impl Agent {
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => return,
                     () = &mut retry => break,
-                    Some(Command::Sync(answer)) = commands.recv() => {
+                    Some(AgentCommand::Sync(answer)) = commands.recv() => {
                         // Who asked may have gone; that is no loss.
                         let _ = answer.send(Err(self.away(&message)));
                     }
@@ -131,7 +131,7 @@ impl Agent {
     }
 
     /// Serves one connection until it ends, and says why it ended.
-    async fn serve(&mut self, commands: &mut mpsc::Receiver<Command>) -> ControllerError {
+    async fn serve(&mut self, commands: &mut mpsc::Receiver<AgentCommand>) -> ControllerError {
         match self.connection(commands).await {
             Ok(never) => match never {},
             Err(error) => error,
@@ -140,7 +140,7 @@ impl Agent {
 
     async fn connection(
         &mut self,
-        commands: &mut mpsc::Receiver<Command>,
+        commands: &mut mpsc::Receiver<AgentCommand>,
     ) -> Result<std::convert::Infallible, ControllerError> {
         let config = self.config.clone();
         let connecting = Target::connect(&config);
@@ -148,7 +148,7 @@ impl Agent {
         let (mut target, mut primary) = loop {
             tokio::select! {
                 connected = &mut connecting => break connected?,
-                Some(Command::Sync(answer)) = commands.recv() => {
+                Some(AgentCommand::Sync(answer)) = commands.recv() => {
                     let _ = answer.send(Err(self.away("connecting")));
                 }
             }
@@ -176,7 +176,7 @@ impl Agent {
                     Event::Vacant(highest) => target.claim(highest).await?,
                     Event::Closed => return Err(ControllerError::Closed { target: target.name().to_owned() }),
                 },
-                Some(Command::Sync(answer)) = commands.recv() => {
+                Some(AgentCommand::Sync(answer)) = commands.recv() => {
                     let result = if primary {
                         self.sync(&mut target).await
                     } else {
@@ -244,7 +244,7 @@ impl Agent {
         for (name, job) in &mut book.jobs {
             let partial = job.spec.quorum < job.spec.workers;
             let disturbed = !lost && disturbed.contains(&job.spec.number);
-            let concerned = |_: &&mut Place| lost || disturbed;
+            let concerned = |_: &&mut Placement| lost || disturbed;
             let Some(place) = job.places.get_mut(&self.config.name).filter(concerned) else { continue };
             changed = true;
             if lost {
@@ -483,7 +483,7 @@ impl Agent {
     /// Notes what counters of new jobs' indices had before, of jobs that are gone. This is before any row of theirs is
     /// written, so nothing of their own is in it.
     async fn note_earlier(&self, target: &mut Target) -> Result<(), ControllerError> {
-        let new: Vec<(String, u64, u8, Place)> = {
+        let new: Vec<(String, u64, u8, Placement)> = {
             let book = self.shared.book();
             let place = |(name, job): (&String, &Job)| {
                 let place = job.places.get(&self.config.name).filter(|place| place.earlier.is_none())?;

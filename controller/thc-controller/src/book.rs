@@ -1,13 +1,13 @@
 //! What the controller remembers: jobs, where they lie, their tables and their sessions. Kept in a file, so
 //! that a controller that starts again goes on where it was.
 
+use crate::book_file::BookFile;
 use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
 use crate::live::JobCounted;
 use crate::rack::Rack;
 use crate::refusal::Refusal;
 use crate::spec::{Hidden, Spec, fraction_text};
-use crate::store::Store;
 use crate::tables::Mac;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,7 @@ fn is_zero(ports: &u8) -> bool {
 
 /// Where a job lies on a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct Placement {
     /// Selects its counters.
     pub index: u8,
     /// Its first data slot.
@@ -96,7 +96,7 @@ pub struct Job {
     /// Its targets, the first preferred.
     pub targets: Vec<String>,
     /// By target.
-    pub places: BTreeMap<String, Place>,
+    pub places: BTreeMap<String, Placement>,
     /// Numbers given to workers, by number.
     pub given: BTreeMap<u8, Given>,
     /// The target that workers were sent to last.
@@ -175,7 +175,7 @@ pub struct Book {
     serial: u64,
     /// Where it is kept.
     #[serde(skip)]
-    store: Arc<Mutex<Store>>,
+    store: Arc<Mutex<BookFile>>,
 }
 
 /// Seconds since 1970.
@@ -188,14 +188,14 @@ impl Book {
     /// Reads the file, if there is one.
     ///
     /// # Errors
-    /// As [`Store::read`].
+    /// As [`BookFile::read`].
     pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
-        let mut book = Book { store: Arc::new(Mutex::new(Store::new(path))), ..Book::default() };
+        let mut book = Book { store: Arc::new(Mutex::new(BookFile::new(path))), ..Book::default() };
         book.reread()?;
         Ok(book)
     }
 
-    fn store(&self) -> MutexGuard<'_, Store> {
+    fn store(&self) -> MutexGuard<'_, BookFile> {
         // Nobody panics while holding it, and if somebody did, it would be whole.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,7 +203,7 @@ impl Book {
     /// Reads the file again: another controller may have written it.
     ///
     /// # Errors
-    /// As [`Store::read`].
+    /// As [`BookFile::read`].
     pub fn reread(&mut self) -> Result<(), ControllerError> {
         let read: Book = {
             let mut store = self.store();
@@ -219,7 +219,7 @@ impl Book {
     /// Becomes the one that writes the file, if nobody else is, and reads what that one has left: true if it is now.
     ///
     /// # Errors
-    /// As [`Store::take`] and [`Store::read`].
+    /// As [`BookFile::take`] and [`BookFile::read`].
     pub fn take_over(&mut self) -> Result<bool, ControllerError> {
         let was = self.store().is_writer();
         let is = self.store().take()?;
@@ -240,7 +240,7 @@ impl Book {
     /// Writes the file.
     ///
     /// # Errors
-    /// As [`Store::write`].
+    /// As [`BookFile::write`].
     pub fn save(&self) -> Result<(), ControllerError> {
         self.store().write(self)
     }
@@ -370,8 +370,8 @@ impl Book {
     }
 
     /// A place for a job among the others of a target.
-    fn place(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<Place, Refusal> {
-        let others: Vec<(&Spec, &Place)> =
+    fn place(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<Placement, Refusal> {
+        let others: Vec<(&Spec, &Placement)> =
             self.jobs.values().filter_map(|job| Some((&job.spec, job.places.get(target)?))).collect();
         let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
         let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
@@ -387,7 +387,7 @@ impl Book {
                 ))
             })
         };
-        Ok(Place {
+        Ok(Placement {
             index,
             data_base: room("data", data, spec.data_slots, capacity.data_slots)?,
             norm_base: room("norm", norm, spec.norm_slots, capacity.norm_slots)?,
@@ -418,7 +418,7 @@ impl Book {
     }
 
     /// A job's place on a target.
-    pub fn place_mut(&mut self, job: &str, target: &str) -> Option<&mut Place> {
+    pub fn place_mut(&mut self, job: &str, target: &str) -> Option<&mut Placement> {
         self.jobs.get_mut(job)?.places.get_mut(target)
     }
 

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::desk::Desk;
 use crate::error::ControllerError;
 use crate::service::Service;
-use crate::shared::{Handle, Shared};
+use crate::state::{ControllerState, TargetHandle};
 use crate::{standby, tls, web};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -63,9 +63,9 @@ impl Daemon {
         for target in config.targets {
             let (commands, queue) = mpsc::channel(ROOM);
             queues.push((target.clone(), queue));
-            handles.push(Handle { config: target, commands });
+            handles.push(TargetHandle { config: target, commands });
         }
-        let shared = Arc::new(Shared::new(book, handles));
+        let shared = Arc::new(ControllerState::new(book, handles));
         let desk = Desk::new(Arc::clone(&shared));
         // At once, if it can be: whoever asks when this is ready finds the jobs.
         let first = shared.book().take_over()?;

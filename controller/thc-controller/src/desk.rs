@@ -7,8 +7,8 @@ use crate::error::ControllerError;
 use crate::live::CARRIER;
 use crate::rack::Rack;
 use crate::refusal::Refusal;
-use crate::shared::{Handle, Reported, Shared};
-use crate::spec::{Shared as Dealt, Spec};
+use crate::spec::{ShareServers, Spec};
+use crate::state::{ControllerState, Reported, TargetHandle};
 use crate::tables::{Rack as RackRow, Row};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const LANE_BITS: u8 = 8;
 /// Does what is asked.
 #[derive(Clone, Debug)]
 pub struct Desk {
-    shared: Arc<Shared>,
+    shared: Arc<ControllerState>,
 }
 
 fn unwritten(error: ControllerError) -> Refusal {
@@ -58,7 +58,7 @@ fn put_down(book: &mut Book, asked: &v1::JobSpec, homes: &Homes) -> Result<(), R
 struct Homes {
     rooms: Vec<(String, Capacity)>,
     /// If its slots are dealt to them.
-    shared: Option<Dealt>,
+    shared: Option<ShareServers>,
 }
 
 /// Whether every packet of every worker of a job comes into a sum: only then does their number say who is behind.
@@ -69,13 +69,13 @@ pub(crate) fn waits_for_all(spec: &v1::JobSpec) -> bool {
 impl Desk {
     /// Over this state.
     #[must_use]
-    pub fn new(shared: Arc<Shared>) -> Desk {
+    pub fn new(shared: Arc<ControllerState>) -> Desk {
         Desk { shared }
     }
 
     /// The state.
     #[must_use]
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<ControllerState> {
         &self.shared
     }
 
@@ -203,7 +203,7 @@ impl Desk {
     fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Refusal> {
         let views = self.shared.views();
         let all = || {
-            self.shared.targets.iter().map(|Handle { config, .. }| {
+            self.shared.targets.iter().map(|TargetHandle { config, .. }| {
                 // What a target does that is not there yet is its program's, if it gets that from here.
                 let loaded = config.loads.as_ref().and(config.capacity.forms);
                 let forms = views.get(&config.name).and_then(|view| view.forms).or(loaded);

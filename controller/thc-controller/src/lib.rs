@@ -11,6 +11,7 @@
 
 mod agent;
 mod book;
+mod book_file;
 mod capacity;
 mod config;
 mod daemon;
@@ -26,10 +27,9 @@ mod refusal;
 mod roles;
 mod schema;
 mod service;
-mod shared;
 mod spec;
 mod standby;
-mod store;
+mod state;
 pub mod tables;
 mod target;
 mod tls;

@@ -1,6 +1,6 @@
 //! What was seen of a target last: connection, members, counters.
 
-use crate::book::Place;
+use crate::book::Placement;
 use crate::capacity::{Forms, WORKER_BITS};
 use crate::error::ControllerError;
 use crate::target::Target;
@@ -104,7 +104,7 @@ pub struct View {
 /// As [`Target::counters`].
 pub async fn read_job(
     target: &mut Target,
-    place: &Place,
+    place: &Placement,
     workers: u8,
 ) -> Result<JobCounted, ControllerError> {
     let index = u32::from(place.index);
@@ -146,7 +146,7 @@ pub async fn read_job(
 /// As [`Target::counters`].
 pub async fn read_in_sums(
     target: &mut Target,
-    place: &Place,
+    place: &Placement,
     workers: &[u8],
 ) -> Result<BTreeMap<u8, u64>, ControllerError> {
     let cells = workers.iter().flat_map(|&worker| {

@@ -1,6 +1,6 @@
 //! From what the controller remembers to the rows and groups that a target should hold.
 
-use crate::book::{Book, Job, Place, Session, Table};
+use crate::book::{Book, Job, Placement, Session, Table};
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::program::{Lookups, Passes};
@@ -127,7 +127,7 @@ fn session(
     target: &TargetConfig,
     wanted: &mut Wanted,
     job: &Job,
-    place: &Place,
+    place: &Placement,
     session: &Session,
 ) -> Result<(), ControllerError> {
     let schema = &target.schema;

@@ -90,14 +90,14 @@ pub struct Further {
 
 /// Where the servers of a job are that have a share of its slots each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shared {
+pub struct ShareServers {
     /// By share.
     pub at: Vec<SocketAddrV4>,
     /// Ports of each.
     pub shards: u8,
 }
 
-impl Shared {
+impl ShareServers {
     /// Data slots unless told otherwise: two blocks for every port, up to as many as a switch has.
     fn data_slots(&self) -> u32 {
         (2 * u32::from(Shard::BLOCK) * self.at.len() as u32 * u32::from(self.shards))
@@ -111,7 +111,7 @@ impl Spec {
     ///
     /// # Errors
     /// What is wrong and how to mend it.
-    pub fn of(asked: &v1::JobSpec, number: u16, shared: Option<&Shared>) -> Result<Spec, Refusal> {
+    pub fn of(asked: &v1::JobSpec, number: u16, shared: Option<&ShareServers>) -> Result<Spec, Refusal> {
         let name = &asked.name;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
@@ -195,7 +195,7 @@ impl Spec {
     ///
     /// # Errors
     /// [`thc_ps::ConfigError`], if the spec was not made by [`Self::of`].
-    pub fn setup(&self, shared: Option<&Shared>) -> Result<JobSetup, thc_ps::ConfigError> {
+    pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, thc_ps::ConfigError> {
         let options = JobOptions {
             job: Some(self.number.into()),
             workers: Some(self.workers.into()).filter(|_| self.rack.is_none()),
@@ -303,19 +303,19 @@ fn largest_block() -> u8 {
     *BLOCKS.end()
 }
 
-fn slots(shared: Option<&Shared>) -> u32 {
-    shared.map_or(DATA_SLOTS, Shared::data_slots)
+fn slots(shared: Option<&ShareServers>) -> u32 {
+    shared.map_or(DATA_SLOTS, ShareServers::data_slots)
 }
 
 /// A job goes through the same checks whoever configures it.
 fn validated(
     options: JobOptions,
-    shared: Option<&Shared>,
+    shared: Option<&ShareServers>,
     rack: Option<&Rack>,
 ) -> Result<JobSetup, thc_ps::ConfigError> {
     let lanes: Vec<Option<u64>> = options.tables.iter().map(|table| table.lane).collect();
     let mut server = ServerOptions { job: vec![options], ..ServerOptions::default() };
-    if let Some(Shared { at, shards }) = shared {
+    if let Some(ShareServers { at, shards }) = shared {
         server.share = Some(format!("0/{}", at.len()));
         server.shares = Some(at.iter().map(ToString::to_string).collect());
         server.shards = Some((*shards).into());
@@ -406,7 +406,7 @@ mod tests {
             let servers = (0..count).map(|i| format!("h{i}")).collect();
             let mut asked = v1::JobSpec { servers, ..asked() };
             change(&mut asked);
-            let shared = Shared { at: at(count), shards: 1 };
+            let shared = ShareServers { at: at(count), shards: 1 };
             Spec::of(&asked, 7, Some(&shared)).map(|spec| (spec.setup(Some(&shared)).unwrap(), spec))
         };
         for (count, slots) in [(2, 256), (4, 512), (8, 1024), (16, 1024)] {
@@ -418,7 +418,7 @@ mod tests {
         let gap = refused(8, |s| s.data_slots = Some(256));
         assert!(gap.contains("data_slots is 256") && gap.contains("at least 512"), "{gap}");
         assert!(refused(2, |s| s.quorum = Some(3)).contains("all workers in every sum"));
-        let shared = Shared { at: vec![at(1)[0]; 2], shards: 1 };
+        let shared = ShareServers { at: vec![at(1)[0]; 2], shards: 1 };
         let overlap = Spec::of(&asked(), 1, Some(&shared)).unwrap_err().message;
         assert!(overlap.contains("shares 0 and 1 overlap"), "{overlap}");
     }

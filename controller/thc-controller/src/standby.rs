@@ -1,7 +1,7 @@
 //! The second controller of one file waits until it is the first.
 
 use crate::error::ControllerError;
-use crate::shared::Shared;
+use crate::state::ControllerState;
 use std::time::Duration;
 
 /// How often it is looked whether the other one is gone, and what it has changed.
@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// The file, or its lock, is unusable.
-pub async fn until_first(shared: &Shared) -> Result<(), ControllerError> {
+pub async fn until_first(shared: &ControllerState) -> Result<(), ControllerError> {
     let mut waited = false;
     loop {
         if shared.book().take_over()? {

@@ -74,12 +74,12 @@ pub struct PortStats {
 
 /// A device in use. It is stopped and closed when the port and all its queues are dropped.
 pub struct Port {
-    shared: Arc<Shared>,
+    shared: Arc<OpenDevice>,
     info: PortInfo,
 }
 
 /// What a port and its queues keep alive.
-pub(crate) struct Shared {
+pub(crate) struct OpenDevice {
     pub id: u16,
     name: String,
     /// For [`ffi::rte_dev_remove`].
@@ -91,9 +91,9 @@ pub(crate) struct Shared {
 
 // SAFETY: `device` is DPDK's own record of the device, used once, in `drop`, under CONTROL; statistics may be read on
 // any thread.
-unsafe impl Send for Shared {}
+unsafe impl Send for OpenDevice {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for OpenDevice {}
 
 /// Devices come and go one at a time: DPDK's lists of them are not made for more. Holds the names in use.
 static CONTROL: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -102,7 +102,7 @@ fn control() -> MutexGuard<'static, BTreeSet<String>> {
     CONTROL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Shared {
+impl Drop for OpenDevice {
     fn drop(&mut self) {
         let mut names = control();
         // SAFETY: the port is ours until it is closed; no queue is left to use it. The device is DPDK's record of it, valid
@@ -139,7 +139,7 @@ impl Port {
             }
             let id = find(&name, &config.device)?;
             names.insert(name.clone());
-            Shared {
+            OpenDevice {
                 id,
                 name: name.clone(),
                 device: std::ptr::null_mut(),
@@ -185,7 +185,7 @@ impl Port {
     /// devices find their links by themselves. Only for a port with one queue, of which `rx` and `tx` are the halves, so
     /// that nobody uses it meanwhile; otherwise nothing happens.
     pub fn reconnect(&self, rx: &mut RxQueue, tx: &mut TxQueue) -> bool {
-        let ours = |port: &Arc<Shared>| Arc::ptr_eq(port, &self.shared);
+        let ours = |port: &Arc<OpenDevice>| Arc::ptr_eq(port, &self.shared);
         if self.info.queues != 1 || self.info.driver != memif::DRIVER || !ours(&rx.port) || !ours(&tx.port) {
             return false;
         }
@@ -345,7 +345,7 @@ impl Setup<'_> {
         }
         let (mut rx_ring, mut tx_ring) = (config.descriptors, config.descriptors);
         // SAFETY: the port exists and is ours; DPDK copies what is pointed to, and `key` lives for the call. Pools live
-        // as long as the port (`Shared`).
+        // as long as the port (`OpenDevice`).
         unsafe {
             let result = ffi::rte_eth_dev_configure(self.id, queues, queues, &raw const conf);
             self.check("queues and offloads", result)?;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::port::Shared;
+use crate::port::OpenDevice;
 use crate::thread;
 
 /// Where packets come in.
 pub struct RxQueue {
-    pub(crate) port: Arc<Shared>,
+    pub(crate) port: Arc<OpenDevice>,
     pub(crate) queue: u16,
     /// Not while its port is stopped ([`Port::reconnect`](crate::Port::reconnect)): DPDK would complain of every burst.
     pub(crate) live: bool,
@@ -16,7 +16,7 @@ pub struct RxQueue {
 
 /// Where packets go out.
 pub struct TxQueue {
-    pub(crate) port: Arc<Shared>,
+    pub(crate) port: Arc<OpenDevice>,
     pub(crate) queue: u16,
     /// Not while its port is stopped ([`Port::reconnect`](crate::Port::reconnect)): DPDK would complain of every burst.
     pub(crate) live: bool,

@@ -22,7 +22,7 @@ const AGE: Duration = Duration::from_millis(200);
 
 /// Answers Prometheus until it is dropped.
 #[derive(Debug)]
-pub struct Endpoint {
+pub struct MetricsServer {
     local: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -35,12 +35,12 @@ struct Source<F> {
     last: Mutex<Last>,
 }
 
-impl Endpoint {
+impl MetricsServer {
     /// Listens and answers `GET /metrics` with what `make` makes. `make` is called on the endpoint's thread.
     ///
     /// # Errors
     /// The address is in use or not this machine's, or no thread can be started.
-    pub fn serve<F>(address: SocketAddr, make: F) -> io::Result<Endpoint>
+    pub fn serve<F>(address: SocketAddr, make: F) -> io::Result<MetricsServer>
     where
         F: Fn() -> Result<String, fmt::Error> + Send + Sync + 'static,
     {
@@ -70,7 +70,7 @@ impl Endpoint {
                 tracing::error!("/metrics ended: {error}");
             }
         })?;
-        Ok(Endpoint { local, stop: Some(stop), thread: Some(thread) })
+        Ok(MetricsServer { local, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -80,7 +80,7 @@ impl Endpoint {
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for MetricsServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take()

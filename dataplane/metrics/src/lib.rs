@@ -9,6 +9,6 @@ mod endpoint;
 pub mod openmetrics;
 mod text;
 
-pub use endpoint::{Endpoint, HTTP_TYPE};
+pub use endpoint::{HTTP_TYPE, MetricsServer};
 pub use prometheus_client::encoding::DescriptorEncoder;
 pub use text::{Labels, counters, gauges, text};

@@ -6,16 +6,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use thc_metrics::{DescriptorEncoder, Endpoint, counters, gauges};
+use thc_metrics::{DescriptorEncoder, MetricsServer, counters, gauges};
 use thc_ps::{JobStats, NetworkStats, Server, ServerStats, WorkerStats};
 
 /// Answers with what the server counts.
-pub fn serve(at: SocketAddr, server: Arc<Server>) -> anyhow::Result<Endpoint> {
+pub fn serve(at: SocketAddr, server: Arc<Server>) -> anyhow::Result<MetricsServer> {
     let make = move || {
         let shards = server.shard_stats();
         thc_metrics::text("thc_ps", move |encoder| write(encoder, &shards))
     };
-    Endpoint::serve(at, make).with_context(|| {
+    MetricsServer::serve(at, make).with_context(|| {
         format!("cannot serve /metrics on {at}; choose another address or port, or stop the other process")
     })
 }

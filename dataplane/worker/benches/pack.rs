@@ -19,7 +19,7 @@ use thc_codec::table::LookupTable;
 use thc_protocol::wire::{
     Choice, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Shares, Table, Tables, Welcome,
 };
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer};
 
@@ -71,10 +71,10 @@ struct Ignore;
 
 impl Events for Ignore {
     fn norms(&mut self, _: u64, _: &mut dyn Iterator<Item = u32>) {}
-    fn result(&mut self, _: Place, _: u16, _: &[u8]) {}
-    fn late(&mut self, _: Place, _: Option<&[u8]>) {}
+    fn result(&mut self, _: PacketId, _: u16, _: &[u8]) {}
+    fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn lost(&mut self, _: Place, _: Option<&[u8]>) {
+    fn lost(&mut self, _: PacketId, _: Option<&[u8]>) {
         unreachable!("nothing is given up");
     }
     fn failed(&mut self, _: u64, error: CallError) {

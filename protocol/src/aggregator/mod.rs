@@ -4,13 +4,13 @@
 //! [`Scalar`]) and the software parameter server (with SIMD kernels). It neither allocates nor
 //! reads a clock while it handles packets; what it sends goes to a [`Sink`].
 
+mod admission;
 mod config;
 mod counters;
 mod job;
 mod kernels;
 mod level;
 mod lookup;
-mod pass;
 mod relay;
 mod slot;
 
@@ -26,9 +26,9 @@ use crate::wire::{
     Straggler,
 };
 use crate::{JobId, Round, SlotId, TableId, WorkerId};
+use admission::{Admission, Admissions};
 use job::{Job, Receivers, UNUSED};
 use level::port_of;
-use pass::{Pass, Passes};
 use relay::rack_mismatch;
 use slot::SlotState;
 use std::marker::PhantomData;
@@ -63,7 +63,7 @@ pub struct Aggregator<K: Kernels = Scalar> {
     tables: Vec<Option<Lookup>>,
     counters: GlobalCounters,
     /// To be forgotten with every change of what P7 looks at.
-    passes: Passes,
+    admissions: Admissions,
     memory_limit: usize,
     /// Whether jobs take more than stays in the caches near a core.
     far: bool,
@@ -84,7 +84,7 @@ impl<K: Kernels> Aggregator<K> {
             jobs: Vec::with_capacity(64),
             tables: vec![None; 256],
             counters: GlobalCounters::default(),
-            passes: Passes::NONE,
+            admissions: Admissions::NONE,
             memory_limit,
             far: false,
             kernels: PhantomData,
@@ -132,7 +132,7 @@ impl<K: Kernels> Aggregator<K> {
     /// it or n·g overflows the lane (P6), or the slots need more memory than is allowed.
     pub fn install_job(&mut self, config: JobConfig) -> Result<(), ConfigError> {
         config.check()?;
-        self.passes = Passes::NONE;
+        self.admissions = Admissions::NONE;
         for &id in &config.tables {
             let table = self.table(id).ok_or(ConfigError::NoTable { table: id, job: config.job })?;
             config.check_sum(table)?;
@@ -179,7 +179,7 @@ impl<K: Kernels> Aggregator<K> {
 
     /// Removes a job with its members, slots and counters. Whether there was one.
     pub fn remove_job(&mut self, job: JobId) -> bool {
-        self.passes = Passes::NONE;
+        self.admissions = Admissions::NONE;
         let place = std::mem::replace(&mut self.index[usize::from(job.0)], UNUSED);
         let removed = place != UNUSED && self.jobs[place as usize].take().is_some();
         self.far = self.memory() > NEAR;
@@ -276,7 +276,7 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     fn job_mut(&mut self, job: JobId) -> Option<&mut Job> {
-        self.passes = Passes::NONE;
+        self.admissions = Admissions::NONE;
         let place = self.index[usize::from(job.0)];
         if place == UNUSED { None } else { self.jobs[place as usize].as_deref_mut() }
     }
@@ -285,7 +285,7 @@ impl<K: Kernels> Aggregator<K> {
     #[inline]
     pub fn expect(&self, packet: &[u8]) {
         let Some(head) = packet.first_chunk().filter(|_| self.far) else { return };
-        let pass = self.passes.at(head);
+        let pass = self.admissions.at(head);
         if let Some(Some(job)) = self.jobs.get(pass.place as usize) {
             job.slots.expect::<K>(Header::place_of(head).1);
         }
@@ -297,17 +297,17 @@ impl<K: Kernels> Aggregator<K> {
         let Some((head, payload)) = packet.split_first_chunk() else {
             return self.counters.drop(DropReason::Short);
         };
-        if !self.passes.at(head).fits(from, head, packet.len()) {
+        if !self.admissions.at(head).fits(from, head, packet.len()) {
             if let Some(outcome) = self.relay(from, packet, sink) {
                 return outcome;
             }
             match self.admit(from, packet) {
-                Ok(pass) => self.passes.keep(head, pass),
+                Ok(pass) => self.admissions.keep(head, pass),
                 Err(reason) => return Outcome::Dropped(reason),
             }
         }
-        let Aggregator { passes, jobs, .. } = self;
-        let pass = passes.at(head);
+        let Aggregator { admissions, jobs, .. } = self;
+        let pass = admissions.at(head);
         // A pass is of a job that is here.
         let Some(Some(job)) = jobs.get_mut(pass.place as usize) else {
             return Outcome::Dropped(DropReason::Job);
@@ -325,7 +325,7 @@ impl<K: Kernels> Aggregator<K> {
 
     /// P7 up to reason 11. A packet that is dropped is counted here.
     #[inline(never)]
-    fn admit(&mut self, from: Endpoint, packet: &[u8]) -> Result<Pass, DropReason> {
+    fn admit(&mut self, from: Endpoint, packet: &[u8]) -> Result<Admission, DropReason> {
         let found = Header::parse(packet).map_err(|error| match error {
             HeaderError::Short(_) => DropReason::Short,
             HeaderError::Version(_) => DropReason::Version,
@@ -348,7 +348,7 @@ impl<K: Kernels> Aggregator<K> {
             return Err(DropReason::Job);
         };
         match job.admit(from, &header, payload) {
-            Ok(table) => Ok(Pass::new(from, packet, &header, place, result, table)),
+            Ok(table) => Ok(Admission::new(from, packet, &header, place, result, table)),
             Err(reason) => {
                 job.counters.count(header.worker, packet.len(), Err(reason));
                 Err(reason)
@@ -411,7 +411,7 @@ impl Job {
     #[inline(always)]
     fn aggregate<K: Kernels, const NORM: bool>(
         &mut self,
-        pass: &Pass,
+        pass: &Admission,
         head: &[u8; HEADER_LEN],
         payload: &[u8],
         sink: &mut impl Sink,

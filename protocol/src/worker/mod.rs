@@ -12,7 +12,7 @@ pub use call::{CallSpec, PartSpec};
 pub use error::{CallError, OfRacks, SessionError, Who, Workers};
 pub use parameters::Parameters;
 pub use rtt::Rtt;
-pub use stream::{Place, StreamStats, Tx};
+pub use stream::{PacketId, StreamStats, Tx};
 
 use crate::aggregator::Shard;
 use crate::wire::{
@@ -33,12 +33,12 @@ pub trait Events {
     /// with 0 needs no data; its result is zero.
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>);
     /// The sums of one packet, of `count` workers: 1024 bytes in wire order, or 512 of 4-bit lanes.
-    fn result(&mut self, place: Place, count: u16, sums: &[u8]);
+    fn result(&mut self, place: PacketId, count: u16, sums: &[u8]);
     /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
     /// `None` where whoever sends keeps it ([`Tx::pack`]).
-    fn lost(&mut self, place: Place, sent: Option<&[u8]>);
+    fn lost(&mut self, place: PacketId, sent: Option<&[u8]>);
     /// [`Events::result`] has told of a sum that this packet came too late for; `sent` is its payload.
-    fn late(&mut self, place: Place, sent: Option<&[u8]>);
+    fn late(&mut self, place: PacketId, sent: Option<&[u8]>);
     /// A call failed, on all workers alike.
     fn failed(&mut self, call: u64, error: CallError);
 }
@@ -251,8 +251,8 @@ impl Worker {
             }
             let first = call.norms_sent;
             call.norms_sent += count;
-            let place = |i| Place { call: number, partition: (first + i) as u32, packet: 0 };
-            let write = |place: Place, payload: &mut [u8]| {
+            let place = |i| PacketId { call: number, partition: (first + i) as u32, packet: 0 };
+            let write = |place: PacketId, payload: &mut [u8]| {
                 payload.copy_from_slice(&call.norm_of(number, place.partition as usize).to_bytes());
             };
             self.norm.send(now, 0, count, &header, place, write, tx);
@@ -261,7 +261,7 @@ impl Worker {
 
     /// The partition whose packets are to be written next, and from which packet on, if its call has
     /// its norms. [`Self::fill`] writes them.
-    pub fn next_data(&mut self) -> Option<Place> {
+    pub fn next_data(&mut self) -> Option<PacketId> {
         if self.failure.is_some() {
             return None;
         }
@@ -283,7 +283,7 @@ impl Worker {
                     continue;
                 }
                 let number = self.first_call + self.data_call as u64;
-                return Some(Place { call: number, partition: partition as u32, packet });
+                return Some(PacketId { call: number, partition: partition as u32, packet });
             }
             self.data_call += 1;
         }
@@ -303,7 +303,7 @@ impl Worker {
         now: Duration,
         tx: &mut impl Tx,
         limit: usize,
-        write: impl FnMut(Place, &mut [u8]),
+        write: impl FnMut(PacketId, &mut [u8]),
     ) -> usize {
         let Some(first) = self.next_data() else { return 0 };
         let room = limit.min(self.data.room()).min(RUN);
@@ -318,7 +318,7 @@ impl Worker {
             }
             let more = (call.parts[partition].packets - packet).min((room - count) as u32);
             for (place, packet) in places[count..].iter_mut().zip(packet..packet + more) {
-                *place = Place { partition: partition as u32, packet, ..first };
+                *place = PacketId { partition: partition as u32, packet, ..first };
             }
             count += more as usize;
             call.cursor.1 += more;
@@ -433,7 +433,7 @@ impl Worker {
         false
     }
 
-    fn norm_result(&mut self, place: Place, value: u32, events: &mut impl Events) {
+    fn norm_result(&mut self, place: PacketId, value: u32, events: &mut impl Events) {
         let full = !self.params.by_quorum();
         let workers = self.params.all_workers();
         let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) else { return };
@@ -470,7 +470,7 @@ impl Worker {
         self.retire();
     }
 
-    fn data_done(&mut self, place: Place) {
+    fn data_done(&mut self, place: PacketId) {
         if let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) {
             call.finish(place.partition as usize, 1);
         }

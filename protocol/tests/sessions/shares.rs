@@ -20,17 +20,17 @@ fn job(workers: u8) -> StaticJob {
     job
 }
 
-struct Worker {
+struct ShareMember {
     at: SocketAddrV4,
     joiners: Joiners,
     events: Vec<JoinEvent>,
 }
 
-impl Worker {
-    fn new(worker: u8, process: u16, now: Duration) -> Worker {
+impl ShareMember {
+    fn new(worker: u8, process: u16, now: Duration) -> ShareMember {
         let nonce = (u64::from(worker) << 32 | u64::from(process)) + 1;
         let joiners = Joiners::new(Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, 0, now));
-        Worker { at: address(worker, process), joiners, events: Vec::new() }
+        ShareMember { at: address(worker, process), joiners, events: Vec::new() }
     }
 
     fn session(&self) -> Option<Cookie> {
@@ -44,7 +44,7 @@ impl Worker {
 struct World {
     now: Duration,
     servers: Vec<Server>,
-    workers: Vec<Worker>,
+    workers: Vec<ShareMember>,
 }
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
         let job = job(workers);
         let mut servers: Vec<_> = (0..SHARES).map(|_| Server::of(job.clone(), 1000)).collect();
         servers[1..].iter_mut().for_each(|server| server.registry = Registry::follower([job.clone()]));
-        let workers = (0..workers).map(|worker| Worker::new(worker, 0, Duration::ZERO)).collect();
+        let workers = (0..workers).map(|worker| ShareMember::new(worker, 0, Duration::ZERO)).collect();
         World { now: Duration::ZERO, servers, workers }
     }
 
@@ -144,14 +144,14 @@ fn a_worker_that_restarts_takes_all_shares_to_a_new_session() {
     let mut world = World::new(3);
     world.run(ms(250));
     let before = world.sessions()[0];
-    let old = std::mem::replace(&mut world.workers[1], Worker::new(1, 0, world.now));
+    let old = std::mem::replace(&mut world.workers[1], ShareMember::new(1, 0, world.now));
     // From the same address, so that nobody is asked (P24), with another nonce.
     world.workers[1].joiners = Joiners::new(Joiner::new(JOB, WorkerId(1), COOKIE, 77, 0, world.now));
     world.run(ms(20));
     for worker in [0, 2] {
         let reforming = JoinEvent::Reforming(WorkerId(1));
         assert!(world.workers[worker].events.contains(&reforming), "{:?}", world.workers[worker].events);
-        world.workers[worker] = Worker::new(worker as u8, 0, world.now);
+        world.workers[worker] = ShareMember::new(worker as u8, 0, world.now);
         world.workers[worker].joiners =
             Joiners::new(Joiner::new(JOB, WorkerId(worker as u8), COOKIE, 77 + worker as u64, 0, world.now));
     }

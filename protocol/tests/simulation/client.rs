@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::wire::{Header, Norm};
-use thc_protocol::worker::{CallError, CallSpec, Events, Place, Tx, Worker};
+use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Tx, Worker};
 use thc_protocol::{Policy, SlotId};
 
 /// How a worker behaves.
@@ -52,12 +52,12 @@ pub struct Record {
     pub over: bool,
 }
 
-fn key(place: Place) -> (u64, u32, u32) {
+fn key(place: PacketId) -> (u64, u32, u32) {
     (place.call, place.partition, place.packet)
 }
 
 impl Record {
-    fn placed(&self, place: Place) {
+    fn placed(&self, place: PacketId) {
         assert!(!self.over, "event after the session failed: {place:?}");
         let plan = &self.truth.plan;
         let call = &plan.calls[place.call as usize];
@@ -102,7 +102,7 @@ impl Events for Record {
         assert!(self.norms.insert(call, maxima).is_none(), "norms of {call} twice");
     }
 
-    fn result(&mut self, place: Place, count: u16, sums: &[u8]) {
+    fn result(&mut self, place: PacketId, count: u16, sums: &[u8]) {
         if self.strict {
             self.placed(place);
             self.truth.check(place, count, sums);
@@ -110,9 +110,9 @@ impl Events for Record {
         self.results.insert(key(place));
     }
 
-    fn late(&mut self, _: Place, _: Option<&[u8]>) {}
+    fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
-    fn lost(&mut self, place: Place, _: Option<&[u8]>) {
+    fn lost(&mut self, place: PacketId, _: Option<&[u8]>) {
         let plan = &self.truth.plan;
         let may = plan.policy == Policy::BestEffort || plan.quorum() < plan.workers();
         assert!(may, "reliable lost {place:?}");

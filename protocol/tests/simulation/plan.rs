@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::aggregator::{JobConfig, Kernels, Level, Lookup, Racks, Scalar};
 use thc_protocol::wire::{Choice, Form, Norm, Rack, Table, Tables};
-use thc_protocol::worker::{Parameters, PartSpec, Place};
+use thc_protocol::worker::{PacketId, Parameters, PartSpec};
 use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, TableId, WorkerId};
 
 /// One all-reduce as each worker calls it.
@@ -216,7 +216,7 @@ impl JobPlan {
     }
 
     /// What a worker sends: random, and different for every worker, call, partition and packet.
-    pub fn contribution(&self, worker: u16, place: Place, payload: &mut [u8]) {
+    pub fn contribution(&self, worker: u16, place: PacketId, payload: &mut [u8]) {
         let mut rng = Rng::new(
             u64::from(self.config.job.0) << 56
                 ^ u64::from(worker) << 40
@@ -230,7 +230,7 @@ impl JobPlan {
     }
 
     /// The exact sums of these workers' packets, as a RESULT carries them.
-    pub fn sums(&self, workers: impl Iterator<Item = u16>, place: Place) -> Vec<u8> {
+    pub fn sums(&self, workers: impl Iterator<Item = u16>, place: PacketId) -> Vec<u8> {
         let choice = self.calls[place.call as usize].choice(place.partition as usize, &self.tables);
         let Choice::Table(id) = choice else {
             let (mut sums, mut payload) = (vec![0; 1024], vec![0; 1024]);
@@ -282,7 +282,7 @@ impl Truth {
     }
 
     /// Checks that `sums` is the sum of exactly `count` different workers' packets of this place.
-    pub fn check(&self, place: Place, count: u16, sums: &[u8]) {
+    pub fn check(&self, place: PacketId, count: u16, sums: &[u8]) {
         let n = self.plan.workers();
         if count == n {
             let key = (place.call, place.partition, place.packet);

@@ -1,17 +1,17 @@
 //! What a worker takes from the network, and what it does not.
 
-use super::desk::{Desk, Report, parameters};
+use super::driven::{Driven, Report, parameters};
 use thc_protocol::wire::{Header, Kind, Norm};
-use thc_protocol::worker::{CallError, Parameters, Place, SessionError};
+use thc_protocol::worker::{CallError, PacketId, Parameters, SessionError};
 use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, WorkerId};
 
 #[test]
 fn packets_of_others_are_counted_and_change_nothing() {
-    let mut desk = Desk::new(parameters());
-    desk.call(2);
-    desk.fill();
-    desk.reports.0.clear();
-    let good = desk.header(Kind::Result, 0);
+    let mut driven = Driven::new(parameters());
+    driven.call(2);
+    driven.fill();
+    driven.reports.0.clear();
+    let good = driven.header(Kind::Result, 0);
     let bad = [
         (Header { job: JobId(1), ..good }, 1024),
         (Header { cookie: Cookie(1), ..good }, 1024),
@@ -28,25 +28,25 @@ fn packets_of_others_are_counted_and_change_nothing() {
         (Header { kind: Kind::Bye, ..good }, 0),
     ];
     for (i, (header, length)) in (1..).zip(bad) {
-        desk.handle(header, &vec![0; length]);
-        assert_eq!((desk.worker.stats().foreign, desk.reports.0.len()), (i, 0), "{header:?}");
+        driven.handle(header, &vec![0; length]);
+        assert_eq!((driven.worker.stats().foreign, driven.reports.0.len()), (i, 0), "{header:?}");
     }
-    let foreign = desk.worker.stats().foreign;
-    desk.worker.handle(desk.now, &[1, 2, 3], &mut desk.reports, &mut desk.sent);
-    assert_eq!(desk.worker.stats().foreign, foreign + 1);
-    desk.result(0);
-    assert_eq!(desk.reports.0.len(), 1);
+    let foreign = driven.worker.stats().foreign;
+    driven.worker.handle(driven.now, &[1, 2, 3], &mut driven.reports, &mut driven.sent);
+    assert_eq!(driven.worker.stats().foreign, foreign + 1);
+    driven.result(0);
+    assert_eq!(driven.reports.0.len(), 1);
 }
 
 #[test]
 fn a_result_counts_once_and_only_for_what_is_outstanding() {
-    let mut desk = Desk::new(parameters());
-    desk.call(20);
-    desk.fill();
-    desk.reports.0.clear();
-    let good = desk.header(Kind::Result, 3);
-    desk.result(3);
-    desk.result(3);
+    let mut driven = Driven::new(parameters());
+    driven.call(20);
+    driven.fill();
+    driven.reports.0.clear();
+    let good = driven.header(Kind::Result, 3);
+    driven.result(3);
+    driven.result(3);
     for header in [
         // Never sent, another round, a slot beyond the ring.
         Header { slot: SlotId(9), ..good },
@@ -57,108 +57,108 @@ fn a_result_counts_once_and_only_for_what_is_outstanding() {
         // The other kind of sum.
         Header { kind: Kind::RawResult, slot: SlotId(1), ..good },
     ] {
-        desk.handle(header, &[0; 1024]);
+        driven.handle(header, &[0; 1024]);
     }
-    assert_eq!(desk.reports.0, [Report::Result(Place { call: 0, partition: 0, packet: 3 }, 3, 3)]);
-    desk.norm_result(0, 5);
-    desk.norm_result(5, 5);
-    assert_eq!(desk.reports.0.len(), 1);
+    assert_eq!(driven.reports.0, [Report::Result(PacketId { call: 0, partition: 0, packet: 3 }, 3, 3)]);
+    driven.norm_result(0, 5);
+    driven.norm_result(5, 5);
+    assert_eq!(driven.reports.0.len(), 1);
 }
 
 #[test]
 fn a_nan_fails_its_call_and_the_next_goes_on() {
-    let mut desk = Desk::new(parameters());
-    desk.submit(&[2, 2], &[1.0, 1.0]);
-    desk.submit(&[1], &[1.0]);
-    desk.take();
-    desk.norm_result(1, Norm::non_finite(WorkerId(2)));
-    assert_eq!(desk.reports.0, []);
-    desk.norm_result(0, 1f32.to_bits());
+    let mut driven = Driven::new(parameters());
+    driven.submit(&[2, 2], &[1.0, 1.0]);
+    driven.submit(&[1], &[1.0]);
+    driven.take();
+    driven.norm_result(1, Norm::non_finite(WorkerId(2)));
+    assert_eq!(driven.reports.0, []);
+    driven.norm_result(0, 1f32.to_bits());
     let error = CallError::NonFinite { worker: WorkerId(2).into() };
-    assert_eq!(desk.reports.0, [Report::Failed(0, error)]);
+    assert_eq!(driven.reports.0, [Report::Failed(0, error)]);
     assert!(error.to_string().contains("worker 2 has a NaN"));
-    assert_eq!(desk.worker.pending(), 1);
-    desk.norm_result(2, 1f32.to_bits());
-    desk.fill();
+    assert_eq!(driven.worker.pending(), 1);
+    driven.norm_result(2, 1f32.to_bits());
+    driven.fill();
     // Nothing of the failed call took a seq.
-    assert_eq!(desk.seqs(), [0]);
-    desk.result(0);
-    assert_eq!(desk.worker.pending(), 0);
-    assert_eq!(desk.worker.failure(), None);
+    assert_eq!(driven.seqs(), [0]);
+    driven.result(0);
+    assert_eq!(driven.worker.pending(), 0);
+    assert_eq!(driven.worker.failure(), None);
 }
 
 #[test]
 fn an_own_nan_that_the_quorum_left_out_takes_its_seqs_and_sends_nothing() {
-    let mut desk = Desk::new(Parameters { quorum: 2, ..parameters() });
+    let mut driven = Driven::new(Parameters { quorum: 2, ..parameters() });
     let nan = f32::from_bits(Norm::non_finite(WorkerId(1)));
-    desk.submit(&[1], &[1.0]);
-    desk.submit(&[9, 3], &[1.0, nan]);
-    desk.submit(&[1], &[1.0]);
-    (0..4).for_each(|seq| desk.norm_result(seq, 1f32.to_bits()));
+    driven.submit(&[1], &[1.0]);
+    driven.submit(&[9, 3], &[1.0, nan]);
+    driven.submit(&[1], &[1.0]);
+    (0..4).for_each(|seq| driven.norm_result(seq, 1f32.to_bits()));
     let error = CallError::NonFinite { worker: WorkerId(1).into() };
-    assert_eq!(desk.reports.0[1], Report::Failed(1, error));
-    desk.take();
-    desk.fill();
+    assert_eq!(driven.reports.0[1], Report::Failed(1, error));
+    driven.take();
+    driven.fill();
     // Call 0 has seq 0, call 1 seqs 1 to 12, of which the window reaches to 7.
-    assert_eq!(desk.seqs(), [0]);
-    desk.result(0);
-    desk.fill();
-    assert_eq!(desk.seqs(), [13]);
+    assert_eq!(driven.seqs(), [0]);
+    driven.result(0);
+    driven.fill();
+    assert_eq!(driven.seqs(), [13]);
     // Nobody can have these of this worker.
-    desk.nudge(0, Kind::Data, 5, 0b001);
-    assert_eq!(desk.take(), []);
-    desk.result(13);
-    assert_eq!(desk.worker.pending(), 0);
+    driven.nudge(0, Kind::Data, 5, 0b001);
+    assert_eq!(driven.take(), []);
+    driven.result(13);
+    assert_eq!(driven.worker.pending(), 0);
 }
 
 #[test]
 fn stragglers_give_up_data_where_others_may_have_gone_on() {
-    let place = Place { call: 0, partition: 0, packet: 1 };
+    let place = PacketId { call: 0, partition: 0, packet: 1 };
     for (policy, quorum) in [(Policy::Reliable, 2), (Policy::BestEffort, 3), (Policy::BestEffort, 2)] {
-        let mut desk = Desk::new(Parameters { policy, quorum, ..parameters() });
-        desk.call(3);
-        desk.fill();
-        desk.reports.0.clear();
-        desk.straggler(Kind::Data, 1);
-        desk.straggler(Kind::Data, 1);
-        assert_eq!(desk.reports.0, [Report::Lost(place)], "{policy:?}, quorum {quorum}");
-        assert_eq!(desk.worker.stats().data.given_up, 1);
+        let mut driven = Driven::new(Parameters { policy, quorum, ..parameters() });
+        driven.call(3);
+        driven.fill();
+        driven.reports.0.clear();
+        driven.straggler(Kind::Data, 1);
+        driven.straggler(Kind::Data, 1);
+        assert_eq!(driven.reports.0, [Report::Lost(place)], "{policy:?}, quorum {quorum}");
+        assert_eq!(driven.worker.stats().data.given_up, 1);
         // One for what is finished, or never was, says nothing.
-        desk.result(0);
-        desk.straggler(Kind::Data, 0);
-        desk.straggler(Kind::Data, 9);
-        assert_eq!(desk.worker.stats().data.given_up, 1);
-        assert_eq!((desk.worker.stats().stragglers, desk.worker.failure()), (4, None));
+        driven.result(0);
+        driven.straggler(Kind::Data, 0);
+        driven.straggler(Kind::Data, 9);
+        assert_eq!(driven.worker.stats().data.given_up, 1);
+        assert_eq!((driven.worker.stats().stragglers, driven.worker.failure()), (4, None));
     }
 }
 
 /// P18: where nobody can go on without this worker, a slot that has is not to be waited for.
 #[test]
 fn a_straggler_that_cannot_be_ends_the_session_at_once() {
-    let mut desk = Desk::new(parameters());
-    desk.call(3);
-    desk.fill();
-    desk.reports.0.clear();
-    desk.result(0);
+    let mut driven = Driven::new(parameters());
+    driven.call(3);
+    driven.fill();
+    driven.reports.0.clear();
+    driven.result(0);
     // What is finished, or was never sent, is nobody's loss.
-    desk.straggler(Kind::Data, 0);
-    desk.straggler(Kind::Data, 9);
-    assert_eq!(desk.worker.failure(), None);
-    desk.straggler(Kind::Data, 1);
+    driven.straggler(Kind::Data, 0);
+    driven.straggler(Kind::Data, 9);
+    assert_eq!(driven.worker.failure(), None);
+    driven.straggler(Kind::Data, 1);
     let overtaken = |slot| SessionError::Overtaken { slot: SlotId(slot), round: Round(0), current: Round(1) };
-    assert_eq!(desk.worker.failure(), Some(overtaken(1)));
+    assert_eq!(driven.worker.failure(), Some(overtaken(1)));
     let text = overtaken(1).to_string();
     assert!(text.contains("slot 1") && text.contains("round 0") && text.contains("join anew"), "{text}");
-    assert_eq!(desk.worker.stats().data.given_up, 0);
+    assert_eq!(driven.worker.stats().data.given_up, 0);
     // Norms are waited for under either policy.
     for policy in [Policy::Reliable, Policy::BestEffort] {
-        let mut desk = Desk::new(Parameters { policy, ..parameters() });
-        desk.call(1);
-        desk.submit(&[1], &[1.0]);
-        desk.straggler(Kind::Norm, 0);
-        assert_eq!(desk.worker.failure(), None);
-        desk.straggler(Kind::Norm, 1);
-        assert_eq!(desk.worker.failure(), Some(overtaken(1)));
+        let mut driven = Driven::new(Parameters { policy, ..parameters() });
+        driven.call(1);
+        driven.submit(&[1], &[1.0]);
+        driven.straggler(Kind::Norm, 0);
+        assert_eq!(driven.worker.failure(), None);
+        driven.straggler(Kind::Norm, 1);
+        assert_eq!(driven.worker.failure(), Some(overtaken(1)));
     }
 }
 
@@ -166,84 +166,84 @@ fn a_straggler_that_cannot_be_ends_the_session_at_once() {
 fn a_maximum_that_no_worker_may_send_is_asked_for_again_and_believed_when_it_comes_again() {
     let two = 2f32.to_bits();
     for value in [1, 0x7C80_0001, 0x7F80_0000, 0x8000_0000, 0x7FC0_0003, 0x7FC0_0100, u32::MAX] {
-        let mut desk = Desk::new(parameters());
-        desk.submit(&[1], &[1.0]);
-        desk.submit(&[1, 1], &[1.0, 1.0]);
-        desk.take();
+        let mut driven = Driven::new(parameters());
+        driven.submit(&[1], &[1.0]);
+        driven.submit(&[1, 1], &[1.0, 1.0]);
+        driven.take();
         // Damaged on its way here alone.
-        desk.norm_result(0, value);
-        assert_eq!(desk.take(), [(Kind::Norm, 0, false)]);
-        assert_eq!(desk.reports.0, []);
-        desk.norm_result(0, two);
-        assert_eq!(desk.reports.0, [Report::Norms(0, vec![two])]);
+        driven.norm_result(0, value);
+        assert_eq!(driven.take(), [(Kind::Norm, 0, false)]);
+        assert_eq!(driven.reports.0, []);
+        driven.norm_result(0, two);
+        assert_eq!(driven.reports.0, [Report::Norms(0, vec![two])]);
         // It is what the slot holds, so all have it.
-        desk.norm_result(1, two);
-        desk.norm_result(2, value);
-        desk.norm_result(2, value);
+        driven.norm_result(1, two);
+        driven.norm_result(2, value);
+        driven.norm_result(2, value);
         let error = CallError::Norm { partition: 1, value };
-        assert_eq!(desk.reports.0[1..], [Report::Failed(1, error)]);
+        assert_eq!(driven.reports.0[1..], [Report::Failed(1, error)]);
         assert!(error.to_string().contains(&format!("{value:#010x}")));
-        desk.fill();
-        desk.result(0);
-        assert_eq!((desk.worker.pending(), desk.worker.failure()), (0, None));
-        assert_eq!(desk.worker.stats().data.sent, 1, "nothing of the failed call");
+        driven.fill();
+        driven.result(0);
+        assert_eq!((driven.worker.pending(), driven.worker.failure()), (0, None));
+        assert_eq!(driven.worker.stats().data.sent, 1, "nothing of the failed call");
     }
 }
 
 #[test]
 fn a_maximum_below_the_own_norm_ends_the_session_with_full_quorum_alone() {
     let (own, less) = (2f32.to_bits(), 1f32.to_bits());
-    let mut desk = Desk::new(parameters());
-    desk.submit(&[1], &[2.0]);
-    desk.norm_result(0, less);
-    assert_eq!((desk.worker.failure(), desk.reports.0.len()), (None, 0));
-    desk.norm_result(0, less);
+    let mut driven = Driven::new(parameters());
+    driven.submit(&[1], &[2.0]);
+    driven.norm_result(0, less);
+    assert_eq!((driven.worker.failure(), driven.reports.0.len()), (None, 0));
+    driven.norm_result(0, less);
     let error = SessionError::NormLost { partition: 0, own, maximum: less };
-    assert_eq!(desk.worker.failure(), Some(error));
-    assert_eq!(desk.reports.0, []);
+    assert_eq!(driven.worker.failure(), Some(error));
+    assert_eq!(driven.reports.0, []);
     // So does an own NaN that nobody has heard of.
-    let mut desk = Desk::new(parameters());
-    desk.submit(&[1], &[f32::from_bits(Norm::non_finite(WorkerId(1)))]);
-    (0..2).for_each(|_| desk.norm_result(0, less));
-    assert!(matches!(desk.worker.failure(), Some(SessionError::NormLost { .. })));
+    let mut driven = Driven::new(parameters());
+    driven.submit(&[1], &[f32::from_bits(Norm::non_finite(WorkerId(1)))]);
+    (0..2).for_each(|_| driven.norm_result(0, less));
+    assert!(matches!(driven.worker.failure(), Some(SessionError::NormLost { .. })));
     // Of a quorum it need not be part.
-    let mut desk = Desk::new(Parameters { quorum: 2, ..parameters() });
-    desk.submit(&[1], &[2.0]);
-    desk.norm_result(0, less);
-    assert_eq!(desk.reports.0, [Report::Norms(0, vec![less])]);
+    let mut driven = Driven::new(Parameters { quorum: 2, ..parameters() });
+    driven.submit(&[1], &[2.0]);
+    driven.norm_result(0, less);
+    assert_eq!(driven.reports.0, [Report::Norms(0, vec![less])]);
 }
 
 #[test]
 fn a_packet_whose_sum_was_there_before_it_was_sent_was_late() {
-    let mut desk = Desk::new(Parameters { quorum: 2, ..parameters() });
-    desk.call(3);
-    desk.reports.0.clear();
-    let result = |desk: &mut Desk, seq: u64, count| {
-        let header = Header { count, ..desk.header(Kind::Result, seq) };
-        desk.handle(header, &[7; 1024]);
+    let mut driven = Driven::new(Parameters { quorum: 2, ..parameters() });
+    driven.call(3);
+    driven.reports.0.clear();
+    let result = |driven: &mut Driven, seq: u64, count| {
+        let header = Header { count, ..driven.header(Kind::Result, seq) };
+        driven.handle(header, &[7; 1024]);
     };
-    result(&mut desk, 1, 2);
-    assert_eq!(desk.reports.0, []);
-    desk.fill();
-    (0..3).for_each(|seq| result(&mut desk, seq, 2));
-    let at = |packet| Place { call: 0, partition: 0, packet };
+    result(&mut driven, 1, 2);
+    assert_eq!(driven.reports.0, []);
+    driven.fill();
+    (0..3).for_each(|seq| result(&mut driven, seq, 2));
+    let at = |packet| PacketId { call: 0, partition: 0, packet };
     let expected = [
         Report::Result(at(0), 2, 7),
         Report::Result(at(1), 2, 7),
         Report::Late(at(1)),
         Report::Result(at(2), 2, 7),
     ];
-    assert_eq!(desk.reports.0, expected);
+    assert_eq!(driven.reports.0, expected);
 }
 
 #[test]
 fn a_norm_that_a_quorum_has_gone_past_leaves_behind() {
-    let mut desk = Desk::new(Parameters { quorum: 2, ..parameters() });
-    desk.call(1);
-    desk.submit(&[1], &[1.0]);
+    let mut driven = Driven::new(Parameters { quorum: 2, ..parameters() });
+    driven.call(1);
+    driven.submit(&[1], &[1.0]);
     // Not for one that is finished.
-    desk.straggler(Kind::Norm, 0);
-    assert_eq!(desk.worker.failure(), None);
-    desk.straggler(Kind::Norm, 1);
-    assert_eq!(desk.worker.failure(), Some(SessionError::LeftBehind));
+    driven.straggler(Kind::Norm, 0);
+    assert_eq!(driven.worker.failure(), None);
+    driven.straggler(Kind::Norm, 1);
+    assert_eq!(driven.worker.failure(), Some(SessionError::LeftBehind));
 }

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod answers;
-mod desk;
+mod driven;
 mod endings;
 mod repeating;
 mod sending;

@@ -1,28 +1,28 @@
 //! P20: when packets are sent again, to the millisecond.
 
-use super::desk::{Desk, Report, ms, parameters};
+use super::driven::{Driven, Report, ms, parameters};
 use std::time::Duration;
 use thc_protocol::wire::Kind;
-use thc_protocol::worker::{Parameters, Place, Rtt};
+use thc_protocol::worker::{PacketId, Parameters, Rtt};
 use thc_protocol::{Policy, WorkerId};
 
 /// A worker with the round trips of 32 packets of 1 ms behind it.
-fn warm(parameters: Parameters) -> Desk {
-    let mut desk = Desk::new(parameters);
-    desk.call(32);
+fn warm(parameters: Parameters) -> Driven {
+    let mut driven = Driven::new(parameters);
+    driven.call(32);
     let mut seq = 0;
     while seq < 32 {
-        desk.fill();
-        let sent = desk.seqs();
-        desk.now += ms(1);
-        sent.iter().for_each(|&seq| desk.result(seq));
-        desk.tick();
+        driven.fill();
+        let sent = driven.seqs();
+        driven.now += ms(1);
+        sent.iter().for_each(|&seq| driven.result(seq));
+        driven.tick();
         seq += sent.len() as u64;
     }
-    assert_eq!(desk.worker.stats().data.repeated, 0);
-    assert_eq!(desk.worker.round_trip(), Some(ms(1)));
-    desk.reports.0.clear();
-    desk
+    assert_eq!(driven.worker.stats().data.repeated, 0);
+    assert_eq!(driven.worker.round_trip(), Some(ms(1)));
+    driven.reports.0.clear();
+    driven
 }
 
 #[test]
@@ -49,79 +49,79 @@ fn the_time_out_of_rfc_6298_within_its_bounds() {
 
 #[test]
 fn without_an_answer_the_lowest_alone_is_sent_again_at_doubled_times() {
-    let mut desk = Desk::new(parameters());
-    desk.submit(&[1; 3], &[0.0; 3]);
-    desk.take();
-    desk.pass(ms(99));
+    let mut driven = Driven::new(parameters());
+    driven.submit(&[1; 3], &[0.0; 3]);
+    driven.take();
+    driven.pass(ms(99));
     // 0 is not this worker's to ask for: a quarter of the shortest time-out, as long again for who is to, then twice that.
-    assert_eq!(desk.take(), vec![(Kind::Norm, 0, false); 3]);
+    assert_eq!(driven.take(), vec![(Kind::Norm, 0, false); 3]);
     // No round trip is known: the first time-out is five of the shortest. From the third on, NUDGE.
     let mut at = ms(0);
     for (wait, nudge) in [(100, false), (200, false), (400, true), (800, true), (1000, true), (1000, true)] {
         at += ms(wait);
-        desk.pass(at - Duration::from_nanos(1));
-        assert_eq!(desk.take(), []);
-        desk.pass(at);
-        assert_eq!(desk.take(), [(Kind::Norm, 0, nudge)]);
+        driven.pass(at - Duration::from_nanos(1));
+        assert_eq!(driven.take(), []);
+        driven.pass(at);
+        assert_eq!(driven.take(), [(Kind::Norm, 0, nudge)]);
     }
-    assert_eq!(desk.worker.stats().norm.timeouts, 6);
+    assert_eq!(driven.worker.stats().norm.timeouts, 6);
     // Once something comes, one doubling stays.
-    desk.norm_result(0, 0);
-    desk.pass(at + ms(20));
-    assert_eq!(desk.take(), [(Kind::Norm, 1, true), (Kind::Norm, 2, true)]);
-    assert_eq!(desk.worker.deadline(), Some(at + ms(200)));
+    driven.norm_result(0, 0);
+    driven.pass(at + ms(20));
+    assert_eq!(driven.take(), [(Kind::Norm, 1, true), (Kind::Norm, 2, true)]);
+    assert_eq!(driven.worker.deadline(), Some(at + ms(200)));
 }
 
 #[test]
 fn results_of_repeated_packets_let_two_more_be_repeated_after_a_grace() {
     // A restarted aggregator: 8 packets are outstanding and lost.
-    let mut desk = warm(parameters());
-    desk.call(8);
-    desk.fill();
-    assert_eq!(desk.seqs(), (32..40).collect::<Vec<_>>());
-    let begun = desk.now;
+    let mut driven = warm(parameters());
+    driven.call(8);
+    driven.fill();
+    assert_eq!(driven.seqs(), (32..40).collect::<Vec<_>>());
+    let begun = driven.now;
     // 4 ms without a result: the lowest may be lost. Another is to ask for it, and has a round trip for that.
-    desk.pass(begun + ms(4));
-    assert_eq!(desk.take(), []);
-    desk.pass(begun + ms(19));
-    assert_eq!(desk.seqs(), [32, 32, 32, 32]);
-    desk.pass(begun + ms(20));
-    assert_eq!(desk.take(), [(Kind::Data, 32, false); 2]);
+    driven.pass(begun + ms(4));
+    assert_eq!(driven.take(), []);
+    driven.pass(begun + ms(19));
+    assert_eq!(driven.seqs(), [32, 32, 32, 32]);
+    driven.pass(begun + ms(20));
+    assert_eq!(driven.take(), [(Kind::Data, 32, false); 2]);
     let mut at = begun + ms(21);
-    desk.pass(at);
-    desk.result(32);
-    desk.tick();
-    assert_eq!(desk.take(), []);
+    driven.pass(at);
+    driven.result(32);
+    driven.tick();
+    assert_eq!(driven.take(), []);
     for next in [vec![33, 34], vec![35, 36, 37, 38], vec![39]] {
         // One round trip of grace: had nothing been lost, another result would have come.
-        desk.pass(at + ms(1) - Duration::from_nanos(1));
-        assert_eq!(desk.take(), []);
-        desk.pass(at + ms(1));
-        assert_eq!(desk.seqs(), next);
-        at = desk.now;
-        next.iter().for_each(|&seq| desk.result(seq));
-        desk.tick();
+        driven.pass(at + ms(1) - Duration::from_nanos(1));
+        assert_eq!(driven.take(), []);
+        driven.pass(at + ms(1));
+        assert_eq!(driven.seqs(), next);
+        at = driven.now;
+        next.iter().for_each(|&seq| driven.result(seq));
+        driven.tick();
     }
-    assert_eq!(desk.worker.pending(), 0);
+    assert_eq!(driven.worker.pending(), 0);
 }
 
 #[test]
 fn nudging_ends_when_all_is_through_that_was_outstanding() {
-    let mut desk = warm(parameters());
-    desk.call(2);
-    desk.fill();
-    desk.pass(desk.now + ms(140));
-    assert_eq!(desk.take().last(), Some(&(Kind::Data, 32, true)));
-    desk.result(32);
-    desk.pass(desk.now + ms(1));
-    assert_eq!(desk.take(), [(Kind::Data, 33, true)]);
-    desk.result(33);
-    desk.call(1);
-    desk.fill();
-    desk.take();
+    let mut driven = warm(parameters());
+    driven.call(2);
+    driven.fill();
+    driven.pass(driven.now + ms(140));
+    assert_eq!(driven.take().last(), Some(&(Kind::Data, 32, true)));
+    driven.result(32);
+    driven.pass(driven.now + ms(1));
+    assert_eq!(driven.take(), [(Kind::Data, 33, true)]);
+    driven.result(33);
+    driven.call(1);
+    driven.fill();
+    driven.take();
     // One doubling has stayed. Before that this worker asks, for 34 is its to ask for.
-    desk.pass(desk.now + ms(40));
-    let sent = desk.take();
+    driven.pass(driven.now + ms(40));
+    let sent = driven.take();
     let (timeout, asks) = sent.split_last().unwrap();
     assert_eq!((*timeout, asks), ((Kind::Data, 34, false), &[(Kind::Data, 34, true); 6][..]));
 }
@@ -129,255 +129,259 @@ fn nudging_ends_when_all_is_through_that_was_outstanding() {
 #[test]
 fn a_result_of_a_packet_sent_once_shows_that_nothing_was_lost() {
     // A slow worker: after a time-out all results come after all.
-    let mut desk = warm(parameters());
-    desk.call(8);
-    desk.fill();
-    desk.take();
-    desk.pass(desk.now + ms(30));
-    assert!(desk.seqs().iter().all(|&seq| seq == 32));
+    let mut driven = warm(parameters());
+    driven.call(8);
+    driven.fill();
+    driven.take();
+    driven.pass(driven.now + ms(30));
+    assert!(driven.seqs().iter().all(|&seq| seq == 32));
     for seq in 32..40 {
-        desk.result(seq);
-        desk.tick();
+        driven.result(seq);
+        driven.tick();
     }
-    assert_eq!(desk.seqs(), []);
+    assert_eq!(driven.seqs(), []);
     // The wait was no round trip.
-    assert_eq!(desk.worker.round_trip(), Some(ms(1)));
+    assert_eq!(driven.worker.round_trip(), Some(ms(1)));
 }
 
 #[test]
 fn what_is_sent_after_a_time_out_is_not_chased_by_it() {
-    let mut desk = warm(parameters());
-    desk.call(30);
-    desk.fill();
-    desk.take();
-    desk.pass(desk.now + ms(20));
-    assert!(desk.seqs().iter().all(|&seq| seq == 32));
+    let mut driven = warm(parameters());
+    driven.call(30);
+    driven.fill();
+    driven.take();
+    driven.pass(driven.now + ms(20));
+    assert!(driven.seqs().iter().all(|&seq| seq == 32));
     // The slowest worker is one that sends packet by packet: each result lets a new packet out.
     for seq in 32..62 {
-        desk.pass(desk.now + Duration::from_micros(100));
-        desk.result(seq);
-        desk.tick();
-        desk.fill();
+        driven.pass(driven.now + Duration::from_micros(100));
+        driven.result(seq);
+        driven.tick();
+        driven.fill();
     }
-    let seqs = desk.seqs();
+    let seqs = driven.seqs();
     assert_eq!(seqs, (40..62).collect::<Vec<_>>());
-    assert_eq!(desk.worker.pending(), 0);
+    assert_eq!(driven.worker.pending(), 0);
 }
 
 #[test]
 fn results_of_what_was_sent_after_a_time_out_do_not_end_the_repetition_of_what_was_before() {
     // The aggregator has forgotten 32 to 39, which the others have the results of: only NUDGE helps.
-    let mut desk = warm(parameters());
-    desk.call(30);
-    desk.fill();
-    desk.take();
-    desk.pass(desk.now + ms(140));
-    assert_eq!(desk.take().last(), Some(&(Kind::Data, 32, true)));
-    desk.result(32);
-    desk.result(33);
-    desk.pass(desk.now + ms(1));
-    desk.fill();
-    desk.take();
+    let mut driven = warm(parameters());
+    driven.call(30);
+    driven.fill();
+    driven.take();
+    driven.pass(driven.now + ms(140));
+    assert_eq!(driven.take().last(), Some(&(Kind::Data, 32, true)));
+    driven.result(32);
+    driven.result(33);
+    driven.pass(driven.now + ms(1));
+    driven.fill();
+    driven.take();
     // 33 came of itself: nothing seems lost. The next time-outs begin from the start.
-    let at = desk.now;
-    desk.pass(at + ms(140));
-    assert_eq!(desk.take().last(), Some(&(Kind::Data, 34, true)));
-    desk.result(34);
-    desk.fill();
-    assert_eq!(desk.take().last(), Some(&(Kind::Data, 42, false)));
+    let at = driven.now;
+    driven.pass(at + ms(140));
+    assert_eq!(driven.take().last(), Some(&(Kind::Data, 34, true)));
+    driven.result(34);
+    driven.fill();
+    assert_eq!(driven.take().last(), Some(&(Kind::Data, 42, false)));
     // 42 was sent after the time-out and comes at once; 35 and 36 are repeated all the same, with NUDGE.
-    desk.now += ms(1);
-    desk.result(42);
-    desk.tick();
-    let sent = desk.take();
+    driven.now += ms(1);
+    driven.result(42);
+    driven.tick();
+    let sent = driven.take();
     assert!([35, 36].iter().all(|&seq| sent.contains(&(Kind::Data, seq, true))), "{sent:?}");
 }
 
 #[test]
 fn later_results_show_a_loss_and_one_worker_asks_for_it() {
-    let mut desk = warm(Parameters { data_slots: 256, ..parameters() });
-    desk.call(128);
-    desk.fill();
-    desk.take();
-    desk.now += ms(1);
-    (35..49).for_each(|seq| desk.result(seq));
-    desk.tick();
-    assert_eq!(desk.take(), []);
+    let mut driven = warm(Parameters { data_slots: 256, ..parameters() });
+    driven.call(128);
+    driven.fill();
+    driven.take();
+    driven.now += ms(1);
+    (35..49).for_each(|seq| driven.result(seq));
+    driven.tick();
+    assert_eq!(driven.take(), []);
     // An eighth of the window later: worker 1 of 3 is to ask for 34, and does at once.
-    (49..51).for_each(|seq| desk.result(seq));
-    desk.tick();
-    assert_eq!(desk.take(), [(Kind::Data, 34, true)]);
+    (49..51).for_each(|seq| driven.result(seq));
+    driven.tick();
+    assert_eq!(driven.take(), [(Kind::Data, 34, true)]);
     // 32 and 33 are asked for by others. They have a round trip for it.
-    let at = desk.now;
-    desk.pass(at + ms(1) - Duration::from_nanos(1));
-    assert_eq!(desk.take(), []);
+    let at = driven.now;
+    driven.pass(at + ms(1) - Duration::from_nanos(1));
+    assert_eq!(driven.take(), []);
     // 33 lacks somebody's packet: this worker waits for that. 32 was lost here alone.
-    desk.nudge(0, Kind::Data, 33, 0b011);
-    desk.pass(at + ms(1));
-    assert_eq!(desk.take(), [(Kind::Data, 32, false), (Kind::Data, 34, true)]);
-    desk.nudge(1, Kind::Data, 34, 0b011);
-    [32, 33, 34].into_iter().for_each(|seq| desk.result(seq));
-    (51..160).for_each(|seq| desk.result(seq));
-    desk.pass(at + ms(100));
-    assert_eq!((desk.take(), desk.worker.pending()), (vec![], 0));
+    driven.nudge(0, Kind::Data, 33, 0b011);
+    driven.pass(at + ms(1));
+    assert_eq!(driven.take(), [(Kind::Data, 32, false), (Kind::Data, 34, true)]);
+    driven.nudge(1, Kind::Data, 34, 0b011);
+    [32, 33, 34].into_iter().for_each(|seq| driven.result(seq));
+    (51..160).for_each(|seq| driven.result(seq));
+    driven.pass(at + ms(100));
+    assert_eq!((driven.take(), driven.worker.pending()), (vec![], 0));
 }
 
 #[test]
 fn results_of_one_shard_overtake_nothing_at_another() {
     let two = Parameters { worker: WorkerId(2), data_slots: 512, shards: 2, ..parameters() };
-    let mut desk = warm(two);
-    desk.call(256);
-    desk.fill();
-    desk.take();
+    let mut driven = warm(two);
+    driven.call(256);
+    driven.fill();
+    driven.take();
     // The other shard is far ahead.
-    (64..128).chain(192..256).for_each(|seq| desk.result(seq));
-    desk.tick();
-    assert_eq!(desk.seqs(), []);
+    (64..128).chain(192..256).for_each(|seq| driven.result(seq));
+    driven.tick();
+    assert_eq!(driven.seqs(), []);
     // Of this one, 32 to 63 and from 128 on: an eighth of its half of the window.
-    (33..48).for_each(|seq| desk.result(seq));
-    desk.tick();
-    assert_eq!(desk.seqs(), []);
-    desk.result(48);
-    desk.tick();
-    assert_eq!(desk.seqs(), [32]);
+    (33..48).for_each(|seq| driven.result(seq));
+    driven.tick();
+    assert_eq!(driven.seqs(), []);
+    driven.result(48);
+    driven.tick();
+    assert_eq!(driven.seqs(), [32]);
 }
 
 #[test]
 fn when_results_cease_what_others_have_passed_is_asked_for() {
-    let mut desk = warm(Parameters { data_slots: 128, ..parameters() });
-    desk.call(8);
-    desk.fill();
-    desk.take();
-    desk.now += ms(1);
-    [33, 35, 36, 38].into_iter().for_each(|seq| desk.result(seq));
-    desk.tick();
-    assert_eq!(desk.seqs(), []);
-    let at = desk.now;
-    desk.pass(at + ms(4));
+    let mut driven = warm(Parameters { data_slots: 128, ..parameters() });
+    driven.call(8);
+    driven.fill();
+    driven.take();
+    driven.now += ms(1);
+    [33, 35, 36, 38].into_iter().for_each(|seq| driven.result(seq));
+    driven.tick();
+    assert_eq!(driven.seqs(), []);
+    let at = driven.now;
+    driven.pass(at + ms(4));
     // Of 32, 34 and 37 this worker is to ask for two; the other's has a round trip.
-    assert_eq!(desk.take(), [(Kind::Data, 34, true), (Kind::Data, 37, true)]);
-    desk.pass(at + ms(5) - Duration::from_nanos(1));
-    assert_eq!(desk.take(), []);
-    desk.pass(at + ms(5));
-    assert_eq!(desk.take(), [(Kind::Data, 32, false), (Kind::Data, 34, true), (Kind::Data, 37, true)]);
+    assert_eq!(driven.take(), [(Kind::Data, 34, true), (Kind::Data, 37, true)]);
+    driven.pass(at + ms(5) - Duration::from_nanos(1));
+    assert_eq!(driven.take(), []);
+    driven.pass(at + ms(5));
+    assert_eq!(driven.take(), [(Kind::Data, 32, false), (Kind::Data, 34, true), (Kind::Data, 37, true)]);
     // The last one of the call has been passed by nothing: it may be lost.
-    [32, 34, 37].into_iter().for_each(|seq| desk.result(seq));
-    desk.tick();
-    desk.pass(desk.now + ms(4));
-    assert_eq!(desk.take(), []);
-    desk.pass(desk.now + ms(1));
-    assert_eq!(desk.take(), [(Kind::Data, 39, false)]);
+    [32, 34, 37].into_iter().for_each(|seq| driven.result(seq));
+    driven.tick();
+    driven.pass(driven.now + ms(4));
+    assert_eq!(driven.take(), []);
+    driven.pass(driven.now + ms(1));
+    assert_eq!(driven.take(), [(Kind::Data, 39, false)]);
 }
 
 #[test]
 fn norms_are_asked_for_ever_less_often_for_workers_may_be_slow() {
-    let mut desk = warm(parameters());
-    desk.submit(&[1], &[1.0]);
-    desk.take();
-    let at = desk.now;
+    let mut driven = warm(parameters());
+    driven.submit(&[1], &[1.0]);
+    driven.take();
+    let at = driven.now;
     // From four round trips on, which took no time here, but a 400th of the shortest time-out at least.
     let mut asked = Vec::new();
     for half in 0..38 {
-        desk.pass(at + Duration::from_micros(half * 500));
-        asked.push(desk.take().len());
+        driven.pass(at + Duration::from_micros(half * 500));
+        asked.push(driven.take().len());
     }
     assert_eq!((asked[..2].iter().sum::<usize>(), asked.iter().sum()), (4, 9));
-    assert_eq!(desk.worker.stats().norm.timeouts, 0);
+    assert_eq!(driven.worker.stats().norm.timeouts, 0);
 }
 
 #[test]
 fn a_nudge_brings_what_is_kept_and_lacking() {
-    let mut desk = warm(parameters());
-    desk.call(4);
-    desk.fill();
-    desk.take();
-    desk.now += ms(1);
-    desk.result(32);
+    let mut driven = warm(parameters());
+    driven.call(4);
+    driven.fill();
+    driven.take();
+    driven.now += ms(1);
+    driven.result(32);
     // Finished here (32), outstanding (33).
     for seq in [32, 33] {
-        desk.nudge(0, Kind::Data, seq, 0b001);
-        assert_eq!(desk.take(), [(Kind::Data, seq, false)]);
+        driven.nudge(0, Kind::Data, seq, 0b001);
+        assert_eq!(driven.take(), [(Kind::Data, seq, false)]);
     }
     // Not: what is in the slot, was never sent, is of another round, another kind, or was asked for by oneself.
-    desk.nudge(0, Kind::Data, 33, 0b011);
-    desk.nudge(0, Kind::Data, 36, 0b001);
-    desk.nudge(0, Kind::Data, 33 + 16, 0b001);
-    desk.nudge(0, Kind::Data, 33 - 16, 0b001);
-    desk.nudge(0, Kind::Norm, 6, 0b001);
-    desk.nudge(1, Kind::Data, 33, 0b100);
-    assert_eq!(desk.take(), []);
-    desk.nudge(2, Kind::Norm, 1, 0b100);
-    assert_eq!(desk.take(), [(Kind::Norm, 1, false)]);
-    assert_eq!(desk.worker.stats().nudged, 3);
+    driven.nudge(0, Kind::Data, 33, 0b011);
+    driven.nudge(0, Kind::Data, 36, 0b001);
+    driven.nudge(0, Kind::Data, 33 + 16, 0b001);
+    driven.nudge(0, Kind::Data, 33 - 16, 0b001);
+    driven.nudge(0, Kind::Norm, 6, 0b001);
+    driven.nudge(1, Kind::Data, 33, 0b100);
+    assert_eq!(driven.take(), []);
+    driven.nudge(2, Kind::Norm, 1, 0b100);
+    assert_eq!(driven.take(), [(Kind::Norm, 1, false)]);
+    assert_eq!(driven.worker.stats().nudged, 3);
     // 33 was sent twice: its result is no round trip.
-    desk.now += ms(15);
-    desk.result(33);
-    assert_eq!(desk.worker.round_trip(), Some(ms(1)));
+    driven.now += ms(15);
+    driven.result(33);
+    assert_eq!(driven.worker.round_trip(), Some(ms(1)));
 }
 
 #[test]
 fn best_effort_asks_for_data_at_quarters_of_the_deadline_and_for_norms_until_they_are_through() {
-    let mut desk = Desk::new(Parameters { policy: Policy::BestEffort, ..parameters() });
-    desk.submit(&[2], &[1.0]);
-    desk.take();
-    desk.pass(ms(100));
-    assert_eq!(desk.take(), [(Kind::Norm, 0, false); 4]);
-    desk.norm_result(0, 1f32.to_bits());
-    desk.fill();
-    desk.take();
-    assert_eq!(desk.worker.deadline(), Some(Duration::from_micros(112_500)));
-    desk.pass(ms(115));
-    assert_eq!(desk.take(), [(Kind::Data, 0, false), (Kind::Data, 1, false)]);
-    assert_eq!(desk.worker.deadline(), Some(ms(125)));
+    let mut driven = Driven::new(Parameters { policy: Policy::BestEffort, ..parameters() });
+    driven.submit(&[2], &[1.0]);
+    driven.take();
+    driven.pass(ms(100));
+    assert_eq!(driven.take(), [(Kind::Norm, 0, false); 4]);
+    driven.norm_result(0, 1f32.to_bits());
+    driven.fill();
+    driven.take();
+    assert_eq!(driven.worker.deadline(), Some(Duration::from_micros(112_500)));
+    driven.pass(ms(115));
+    assert_eq!(driven.take(), [(Kind::Data, 0, false), (Kind::Data, 1, false)]);
+    assert_eq!(driven.worker.deadline(), Some(ms(125)));
     // The sum had been there, and its copy was lost.
-    desk.result(0);
-    desk.reports.0.clear();
-    desk.pass(ms(1000));
-    assert_eq!(desk.take(), [(Kind::Data, 1, false), (Kind::Data, 1, false)]);
-    assert_eq!(desk.reports.0, [Report::Lost(Place { call: 0, partition: 0, packet: 1 })]);
-    assert_eq!((desk.worker.pending(), desk.worker.stats().data.given_up), (0, 1));
+    driven.result(0);
+    driven.reports.0.clear();
+    driven.pass(ms(1000));
+    assert_eq!(driven.take(), [(Kind::Data, 1, false), (Kind::Data, 1, false)]);
+    assert_eq!(driven.reports.0, [Report::Lost(PacketId { call: 0, partition: 0, packet: 1 })]);
+    assert_eq!((driven.worker.pending(), driven.worker.stats().data.given_up), (0, 1));
     // Others may still need them.
-    desk.nudge(0, Kind::Data, 1, 0b001);
-    assert_eq!(desk.take(), [(Kind::Data, 1, false)]);
+    driven.nudge(0, Kind::Data, 1, 0b001);
+    assert_eq!(driven.take(), [(Kind::Data, 1, false)]);
 }
 
 #[test]
 fn best_effort_asks_at_once_for_what_results_have_overtaken() {
-    let mut desk =
-        Desk::new(Parameters { policy: Policy::BestEffort, data_slots: 512, norm_slots: 16, ..parameters() });
-    desk.call(200);
-    desk.fill();
-    assert_eq!(desk.seqs().len(), 200);
-    desk.now = ms(1);
-    (0..1).chain(2..18).for_each(|seq| desk.result(seq));
-    desk.tick();
-    assert_eq!(desk.take(), [(Kind::Data, 1, true)]);
-    (18..200).for_each(|seq| desk.result(seq));
-    desk.tick();
-    assert_eq!(desk.seqs(), []);
+    let mut driven = Driven::new(Parameters {
+        policy: Policy::BestEffort,
+        data_slots: 512,
+        norm_slots: 16,
+        ..parameters()
+    });
+    driven.call(200);
+    driven.fill();
+    assert_eq!(driven.seqs().len(), 200);
+    driven.now = ms(1);
+    (0..1).chain(2..18).for_each(|seq| driven.result(seq));
+    driven.tick();
+    assert_eq!(driven.take(), [(Kind::Data, 1, true)]);
+    (18..200).for_each(|seq| driven.result(seq));
+    driven.tick();
+    assert_eq!(driven.seqs(), []);
     // Asked for until it is given up, at the deadline of the first transmission.
-    desk.pass(ms(49));
-    let seqs = desk.seqs();
+    driven.pass(ms(49));
+    let seqs = driven.seqs();
     assert!(seqs.len() >= 10 && seqs.iter().all(|&seq| seq == 1), "{seqs:?}");
-    assert_eq!(desk.worker.stats().data.given_up, 0);
-    desk.pass(ms(50));
-    assert_eq!(desk.worker.stats().data.given_up, 1);
+    assert_eq!(driven.worker.stats().data.given_up, 0);
+    driven.pass(ms(50));
+    assert_eq!(driven.worker.stats().data.given_up, 1);
 }
 
 #[test]
 fn a_silent_aggregator_is_suspected_to_have_restarted() {
-    let mut desk = Desk::new(parameters());
-    desk.submit(&[1], &[0.0]);
-    desk.pass(ms(299));
-    assert!(!desk.worker.suspects_restart(desk.now));
-    desk.pass(ms(300));
-    assert!(desk.worker.suspects_restart(desk.now));
-    desk.worker.note_alive(desk.now);
-    assert!(!desk.worker.suspects_restart(desk.now));
-    desk.pass(ms(380));
-    assert!(desk.worker.suspects_restart(desk.now));
+    let mut driven = Driven::new(parameters());
+    driven.submit(&[1], &[0.0]);
+    driven.pass(ms(299));
+    assert!(!driven.worker.suspects_restart(driven.now));
+    driven.pass(ms(300));
+    assert!(driven.worker.suspects_restart(driven.now));
+    driven.worker.note_alive(driven.now);
+    assert!(!driven.worker.suspects_restart(driven.now));
+    driven.pass(ms(380));
+    assert!(driven.worker.suspects_restart(driven.now));
     // Who waits for nothing suspects nobody.
-    desk.norm_result(0, 0);
-    assert_eq!(desk.worker.pending(), 0);
-    assert!(!desk.worker.suspects_restart(desk.now + ms(10_000)));
+    driven.norm_result(0, 0);
+    assert_eq!(driven.worker.pending(), 0);
+    assert!(!driven.worker.suspects_restart(driven.now + ms(10_000)));
 }

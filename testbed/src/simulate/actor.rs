@@ -164,7 +164,7 @@ pub struct PacketCosts {
 }
 
 /// A shard of a server, or a switch.
-pub struct Desk {
+pub struct SimAggregator {
     io: SimIo,
     /// Of a rack, its end of the link to the root, and where that is.
     up: Option<(SimIo, Peer)>,
@@ -199,7 +199,7 @@ impl Sink for Out<'_> {
     }
 }
 
-impl Desk {
+impl SimAggregator {
     pub fn new(
         io: SimIo,
         up: Option<(SimIo, Peer)>,

@@ -15,7 +15,7 @@ use thc_ps::{JobSetup, ServerOptions};
 use thc_transport::{Peer, SimConfig, SimNet};
 use thc_worker::{Engine, EngineConfig};
 
-use super::actor::{Desk, PacketCosts, Party};
+use super::actor::{PacketCosts, Party, SimAggregator};
 use super::cores::Cores;
 use super::error::SimulateError;
 use super::port::Port;
@@ -297,8 +297,8 @@ pub fn simulate(settings: &Settings, case: &Case) -> Result<Took, SimulateError>
             (None, Some(shared)) => shared,
             (None, None) => world.cores(settings.cores.into()),
         };
-        for desk in desks(settings, case, aggregator, &net)? {
-            world.add_desk(desk, cores);
+        for aggregator in aggregators(settings, case, aggregator, &net)? {
+            world.add_aggregator(aggregator, cores);
         }
     }
     for (party, cores) in parties.into_iter().zip(own) {
@@ -309,12 +309,12 @@ pub fn simulate(settings: &Settings, case: &Case) -> Result<Took, SimulateError>
 }
 
 /// An aggregator's shards.
-fn desks(
+fn aggregators(
     settings: &Settings,
     case: &Case,
     aggregating: &Aggregating,
     net: &SimNet,
-) -> Result<Vec<Desk>, SimulateError> {
+) -> Result<Vec<SimAggregator>, SimulateError> {
     let Aggregating { at: base, up, setup, members, is_p4, .. } = aggregating;
     let refuse = |error: ConfigError| SimulateError::Job { workers: case.workers, reason: error.to_string() };
     let costs = &settings.costs;
@@ -335,7 +335,7 @@ fn desks(
     };
     let mut config = setup.config.clone();
     config.cookie = SESSION;
-    let mut desks = Vec::new();
+    let mut aggregators = Vec::new();
     for (port, shard) in Shard::all(setup.welcome.shards).enumerate() {
         let mut aggregator = Aggregator::new(shard, MEMORY);
         for table in setup.welcome.tables.iter() {
@@ -347,9 +347,9 @@ fn desks(
         }
         let at = SocketAddrV4::new(*base.ip(), base.port() + port as u16);
         let up = up.map(|(end, root)| (net.endpoint(end), root));
-        desks.push(Desk::new(net.endpoint(at), up, aggregator, packet_costs));
+        aggregators.push(SimAggregator::new(net.endpoint(at), up, aggregator, packet_costs));
     }
-    Ok(desks)
+    Ok(aggregators)
 }
 
 /// The workers that join an aggregator, the first of which has this rank.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use thc_transport::{Peer, SimNet};
 
-use super::actor::{Desk, Outgoing, Packets, Party, Turn};
+use super::actor::{Outgoing, Packets, Party, SimAggregator, Turn};
 use super::cores::Cores;
 use super::error::SimulateError;
 
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 
 enum Actor {
     Party(Box<Party>),
-    Desk(Box<Desk>),
+    Aggregator(Box<SimAggregator>),
 }
 
 struct Placed {
@@ -111,9 +111,9 @@ impl World {
     }
 
     /// A shard.
-    pub fn add_desk(&mut self, desk: Desk, cores: usize) {
-        let at: Vec<Peer> = desk.locals().collect();
-        self.add(&at, Actor::Desk(Box::new(desk)), cores);
+    pub fn add_aggregator(&mut self, aggregator: SimAggregator, cores: usize) {
+        let at: Vec<Peer> = aggregator.locals().collect();
+        self.add(&at, Actor::Aggregator(Box::new(aggregator)), cores);
     }
 
     fn add(&mut self, at: &[Peer], actor: Actor, cores: usize) {
@@ -127,7 +127,7 @@ impl World {
     pub fn parties(&self) -> impl Iterator<Item = &Party> {
         self.actors.iter().filter_map(|placed| match &placed.actor {
             Actor::Party(party) => Some(&**party),
-            Actor::Desk(_) => None,
+            Actor::Aggregator(_) => None,
         })
     }
 
@@ -135,7 +135,7 @@ impl World {
     pub fn dropped(&self) -> u64 {
         let of = |placed: &Placed| match &placed.actor {
             Actor::Party(_) => 0,
-            Actor::Desk(desk) => desk.dropped,
+            Actor::Aggregator(aggregator) => aggregator.dropped,
         };
         self.actors.iter().map(of).sum()
     }
@@ -193,7 +193,7 @@ impl World {
                 if let Some(Reverse(Event { what: (number, packets), .. })) = self.departures.pop() {
                     let sent = match &mut self.actors[number].actor {
                         Actor::Party(party) => party.leave(&packets),
-                        Actor::Desk(desk) => desk.leave(&packets),
+                        Actor::Aggregator(aggregator) => aggregator.leave(&packets),
                     };
                     sent.map_err(SimulateError::Network)?;
                 }
@@ -227,7 +227,7 @@ impl World {
             return Ok(());
         }
         let (turn, done) = match &mut placed.actor {
-            Actor::Desk(desk) => (desk.turn().map_err(SimulateError::Network)?, false),
+            Actor::Aggregator(aggregator) => (aggregator.turn().map_err(SimulateError::Network)?, false),
             Actor::Party(party) => {
                 let before = party.is_done();
                 (party.turn(now)?, party.is_done() && !before)

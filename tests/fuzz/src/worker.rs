@@ -7,7 +7,7 @@ use std::time::Duration;
 use thc_protocol::wire::{
     Choice, Form, HEADER_LEN, Header, Kind, Mismatch, Norm, Nudge, Straggler, Table, Tables,
 };
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ struct Record {
 }
 
 impl Record {
-    fn place(&mut self, place: Place) {
+    fn place(&mut self, place: PacketId) {
         assert!(!self.over, "an event after the session's end");
         let call = &self.calls[place.call as usize];
         assert!(place.packet < call.packets[place.partition as usize]);
@@ -51,17 +51,17 @@ impl Events for Record {
         assert!(self.normed.insert(call), "norms of {call} twice");
     }
 
-    fn result(&mut self, place: Place, _: u16, sums: &[u8]) {
+    fn result(&mut self, place: PacketId, _: u16, sums: &[u8]) {
         assert!(matches!(sums.len(), 512 | 1024));
         self.place(place);
     }
 
-    fn lost(&mut self, place: Place, _: Option<&[u8]>) {
+    fn lost(&mut self, place: PacketId, _: Option<&[u8]>) {
         assert!(self.may_lose);
         self.place(place);
     }
 
-    fn late(&mut self, place: Place, _: Option<&[u8]>) {
+    fn late(&mut self, place: PacketId, _: Option<&[u8]>) {
         assert!(self.may_lose);
         assert!(self.done.contains(&(place.call, place.partition, place.packet)), "late without a result");
     }

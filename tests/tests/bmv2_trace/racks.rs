@@ -18,7 +18,7 @@ use thc_protocol::session::StaticJob;
 use thc_protocol::wire::{FLAG_NUDGE, Form, Header, Kind, MAX_PACKET, Norm};
 use thc_protocol::{Cookie, Lane, Round, SlotId, TableId, WorkerId};
 use thc_ps::{JobOptions, ServerOptions};
-use thc_tests::{COOKIE, Ps, Worker, free_ports, write_gradients};
+use thc_tests::{COOKIE, Ps, WorkerProcess, free_ports, write_gradients};
 
 const PACKETS: u64 = 1500;
 const RACKS: Racks = Racks { count: 3, largest: 3, total: 8 };
@@ -227,10 +227,10 @@ fn means(places: &[(SocketAddrV4, u8)], inputs: &[PathBuf]) -> Vec<Vec<u8>> {
     let outputs: Vec<PathBuf> = inputs.iter().map(|input| input.with_extension("out")).collect();
     let start = |(&(at, number), (input, output)): (&(SocketAddrV4, u8), (&PathBuf, &PathBuf))| {
         let files = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
-        Worker::start(at, number, &[&files[..], &["--repeat", "2", "--error-feedback=true"]].concat())
+        WorkerProcess::start(at, number, &[&files[..], &["--repeat", "2", "--error-feedback=true"]].concat())
     };
-    let workers: Vec<Worker> = places.iter().zip(inputs.iter().zip(&outputs)).map(start).collect();
-    for end in workers.into_iter().map(Worker::finish) {
+    let workers: Vec<WorkerProcess> = places.iter().zip(inputs.iter().zip(&outputs)).map(start).collect();
+    for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}");
     }
     outputs.iter().map(|output| std::fs::read(output).unwrap()).collect()

@@ -14,7 +14,7 @@ use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, Registry, StaticJob};
 use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
-use thc_tests::{COOKIE_NUMBER, Ps, Worker, write_gradients};
+use thc_tests::{COOKIE_NUMBER, Ps, WorkerProcess, write_gradients};
 
 const WORKERS: u8 = 4;
 /// The switch's one port: all hosts are behind it.
@@ -187,14 +187,14 @@ fn placed(config: JobConfig, session: u32, members: &[(WorkerId, Endpoint)]) -> 
 
 /// One worker per input; what each wrote.
 fn all_reduce(at: SocketAddrV4, inputs: &[PathBuf], mode: &str) -> Vec<Vec<u8>> {
-    let workers: Vec<Worker> = (0..)
+    let workers: Vec<WorkerProcess> = (0..)
         .zip(inputs)
         .map(|(number, input)| {
             let output = input.with_extension("out");
             let files = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
             let mut args = files.to_vec();
             args.extend(["--json", "--repeat", "2", "--error-feedback=true", "--mode", mode]);
-            Worker::start(at, number, &args)
+            WorkerProcess::start(at, number, &args)
         })
         .collect();
     for worker in workers {

@@ -9,7 +9,7 @@ use site::{Kind, Site};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use thc_control_proto::v1::{InstallTableRequest, JobSpec, TableSpec};
-use thc_tests::{Ps, Worker, write_gradient};
+use thc_tests::{Ps, WorkerProcess, write_gradient};
 use tonic::{Code, Status};
 
 fn spec(name: &str, workers: u32) -> JobSpec {
@@ -43,7 +43,7 @@ fn reference_of(coordinates: usize, tables: &[&str], more: &[&str]) -> Vec<u8> {
             let output = input.with_extension("out");
             let (input, out) = (input.to_str().unwrap(), output.to_str().unwrap());
             let flags = [&["--input", input, "--output", out], more].concat();
-            (output.clone(), Worker::start(ps.addr, number, &flags))
+            (output.clone(), WorkerProcess::start(ps.addr, number, &flags))
         })
         .unzip();
     for worker in workers {
@@ -163,7 +163,7 @@ fn target_restarts(site: &mut Site) {
     let workers = site.start_workers(20_000, site.rounds(), &["--timeout", "60s"]);
     site.until("traffic", |site| (site.counters("train").jobs.first()?.results > 50).then_some(()));
     site.restart_target(0);
-    for end in workers.into_iter().map(Worker::finish) {
+    for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
     }
     assert_eq!(site.job("train").unwrap().places[0].sessions, 1, "the session went on");
@@ -176,7 +176,7 @@ fn controller_restarts(site: &mut Site) {
     site.restart_controller();
     site.until("the job again", |site| site.job("train").ok().filter(|job| job.places[0].connected));
     assert!(site.log().contains("its session of 2 workers goes on"), "{}", site.log());
-    for end in workers.into_iter().map(Worker::finish) {
+    for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
         assert_eq!(end.json()["stats"]["failed"], 0, "{end:?}");
     }
@@ -392,9 +392,10 @@ fn when_a_target_is_lost_workers_go_to_the_next() {
     let url = site.url("train");
     let at = |site: &Site| site.job("train").unwrap().places.iter().map(|p| p.sessions).collect::<Vec<_>>();
     for wanted in [[1, 0], [1, 1]] {
-        let workers: Vec<_> =
-            (0..2).map(|_| Worker::with(None, &["--ps", &url, "--coordinates", "5000", "--json"])).collect();
-        let ends: Vec<_> = workers.into_iter().map(Worker::finish).collect();
+        let workers: Vec<_> = (0..2)
+            .map(|_| WorkerProcess::with(None, &["--ps", &url, "--coordinates", "5000", "--json"]))
+            .collect();
+        let ends: Vec<_> = workers.into_iter().map(WorkerProcess::finish).collect();
         for end in &ends {
             assert_eq!(end.code, Some(0), "{end:?}");
         }
@@ -439,19 +440,22 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
     let shown = job.spec.unwrap();
     assert_eq!((shown.servers, shown.targets.len()), (dealt.servers.clone(), 0));
     // By name, at the first of the servers; all three add up.
-    let run = |site: &Site, repeat: &str| -> Vec<Worker> {
+    let run = |site: &Site, repeat: &str| -> Vec<WorkerProcess> {
         let start = |rank: u8| {
             let input = site.folder().join(format!("{rank}.f32"));
             write_gradient(&input, coordinates, rank.into());
             let output = input.with_extension("out");
             let (input, output, rank) = (input.to_str().unwrap(), output.to_str().unwrap(), rank.to_string());
             let flags = ["--ps", &site.url("train"), "--worker", &rank, "--input", input, "--output", output];
-            Worker::with(None, &[&flags[..], &["--repeat", repeat, "--timeout", "30s", "--json"]].concat())
+            WorkerProcess::with(
+                None,
+                &[&flags[..], &["--repeat", repeat, "--timeout", "30s", "--json"]].concat(),
+            )
         };
         (0..2).map(start).collect()
     };
-    let finish = |site: &Site, workers: Vec<Worker>, wanted: &[u8]| {
-        for end in workers.into_iter().map(Worker::finish) {
+    let finish = |site: &Site, workers: Vec<WorkerProcess>, wanted: &[u8]| {
+        for end in workers.into_iter().map(WorkerProcess::finish) {
             assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
         }
         for rank in 0..2 {
@@ -495,7 +499,7 @@ fn workers_get_numbers_and_their_reports_arrive() {
     site.create(&spec("train", 2)).unwrap();
     let url = site.url("train");
     let flags = ["--ps", url.as_str(), "--coordinates", "200000", "--repeat", "4000", "--json"];
-    let workers = [Worker::with(None, &flags), Worker::with(None, &flags)];
+    let workers = [WorkerProcess::with(None, &flags), WorkerProcess::with(None, &flags)];
     let reported = site.until("reports", |site| {
         let counters = site.counters("train");
         let workers = &counters.jobs.first()?.workers;
@@ -505,13 +509,13 @@ fn workers_get_numbers_and_their_reports_arrive() {
     let findings = site.diagnose("train");
     assert!(!findings.contains("PROBLEM"), "{findings}");
     // There is no third place.
-    let third = Worker::with(None, &["--ps", &url, "--coordinates", "1000"]).finish();
+    let third = WorkerProcess::with(None, &["--ps", &url, "--coordinates", "1000"]).finish();
     assert_eq!(third.code, Some(1), "{third:?}");
     assert!(third.last_error().contains("has its 2 workers"), "{third:?}");
-    let nobody = Worker::with(None, &["--ps", &site.url("nothing"), "--coordinates", "1000"]).finish();
+    let nobody = WorkerProcess::with(None, &["--ps", &site.url("nothing"), "--coordinates", "1000"]).finish();
     assert!(nobody.last_error().contains("there is no job \"nothing\""), "{nobody:?}");
     let mut numbers = Vec::new();
-    for end in workers.map(Worker::finish) {
+    for end in workers.map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}");
         assert_eq!(end.json()["job"], 1, "{end:?}");
         numbers.push(end.json()["worker"].as_u64());

@@ -22,7 +22,7 @@ use thc_control_proto::v1::{
     ListTablesRequest, ReadCountersRequest, ReadCountersResponse, Table,
 };
 use thc_controller::Program;
-use thc_tests::{COOKIE, Network, Worker, binary, bmv2, free_port, switch_command, write_gradient};
+use thc_tests::{COOKIE, Network, WorkerProcess, binary, bmv2, free_port, switch_command, write_gradient};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -393,7 +393,7 @@ impl Site {
     }
 
     /// A worker of job 1, told everything by flags.
-    pub fn worker(&self, number: u8, coordinates: usize, repeat: u32, more: &[&str]) -> Worker {
+    pub fn worker(&self, number: u8, coordinates: usize, repeat: u32, more: &[&str]) -> WorkerProcess {
         let input = self.dir.join(format!("{number}.f32"));
         write_gradient(&input, coordinates, number.into());
         let output = input.with_extension("out");
@@ -411,16 +411,16 @@ impl Site {
             flags.extend(["--min-rto", "500ms"]);
         }
         flags.extend(more);
-        Worker::with(host, &flags)
+        WorkerProcess::with(host, &flags)
     }
 
-    pub fn start_workers(&self, coordinates: usize, repeat: u32, more: &[&str]) -> Vec<Worker> {
+    pub fn start_workers(&self, coordinates: usize, repeat: u32, more: &[&str]) -> Vec<WorkerProcess> {
         (0..2).map(|number| self.worker(number, coordinates, repeat, more)).collect()
     }
 
     /// One all-reduce of two workers; what each ends with.
     pub fn all_reduce(&self, coordinates: usize, more: &[&str]) -> Vec<Vec<u8>> {
-        for end in self.start_workers(coordinates, 1, more).into_iter().map(Worker::finish) {
+        for end in self.start_workers(coordinates, 1, more).into_iter().map(WorkerProcess::finish) {
             assert_eq!(end.code, Some(0), "{end:?}\n{}", self.log());
         }
         (0..2).map(|number| fs::read(self.dir.join(format!("{number}.out"))).unwrap()).collect()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Shard, Sink};
 use thc_protocol::wire::{Ask, FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
-use thc_tests::{Worker, write_gradient};
+use thc_tests::{WorkerProcess, write_gradient};
 
 /// With which the worker in Python joins.
 const CONFIGURED: Cookie = Cookie(1);
@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// Starts the worker.
-    fn start(&self, python: &str, folder: &Path) -> Worker {
+    fn start(&self, python: &str, folder: &Path) -> WorkerProcess {
         let (input, output) = (folder.join("0.f32"), folder.join("0.out"));
         write_gradient(&input, 1500, 0);
         let mut command = script(python, "all_reduce.py");
@@ -69,7 +69,7 @@ impl Server {
         command.args(["--ps", &address, "--worker", "0", "--job", &self.job.0.to_string()]);
         command.args(["--cookie", &CONFIGURED.0.to_string()]);
         command.args(["--input", text(&input), "--output", text(&output)]);
-        Worker::of(command)
+        WorkerProcess::of(command)
     }
 
     fn receive(&self) -> (Header, Vec<u8>, SocketAddrV4) {

@@ -7,7 +7,7 @@ mod asked;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use thc_tests::{COOKIE, Finished, Ps, Worker, write_gradients};
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, write_gradients};
 
 const LENGTH: usize = 200_000;
 const FAULTS: [&str; 6] = ["--inject-loss", "0.02", "--inject-duplicate", "0.01", "--inject-reorder", "0.01"];
@@ -38,24 +38,24 @@ fn text(path: &Path) -> &str {
 }
 
 /// One worker in Python as worker `number`, with the flags of `thc-worker` that it has.
-fn start_python(python: &str, ps: &Ps, number: usize, input: &Path, more: &[&str]) -> Worker {
+fn start_python(python: &str, ps: &Ps, number: usize, input: &Path, more: &[&str]) -> WorkerProcess {
     let output = input.with_extension("out");
     let mut command = script(python, "all_reduce.py");
     command.args(["--ps", &ps.addr.to_string(), "--worker", &number.to_string(), "--cookie", COOKIE]);
     command.args(["--input", text(input), "--output", text(&output)]).args(more);
-    Worker::of(command)
+    WorkerProcess::of(command)
 }
 
-fn start_real(ps: &Ps, number: usize, input: &Path, more: &[&str]) -> Worker {
+fn start_real(ps: &Ps, number: usize, input: &Path, more: &[&str]) -> WorkerProcess {
     let output = input.with_extension("out");
     let mut flags = vec!["--input", text(input), "--output", text(&output), "--json"];
     flags.extend(more);
-    Worker::start(ps.addr, number as u8, &flags)
+    WorkerProcess::start(ps.addr, number as u8, &flags)
 }
 
 /// Waits for all, and holds their means to each other, bit for bit, and to the exact mean.
-fn all_equal(workers: Vec<Worker>, inputs: &[PathBuf], tolerance: f64) -> Vec<Finished> {
-    let ends: Vec<Finished> = workers.into_iter().map(Worker::finish).collect();
+fn all_equal(workers: Vec<WorkerProcess>, inputs: &[PathBuf], tolerance: f64) -> Vec<Finished> {
+    let ends: Vec<Finished> = workers.into_iter().map(WorkerProcess::finish).collect();
     for end in &ends {
         assert_eq!(end.code, Some(0), "{end:?}");
     }
@@ -89,7 +89,7 @@ fn its_forms_and_numbers_are_those_of_the_vectors() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut command = script(python, "vectors.py");
     command.arg(root);
-    let end = Worker::of(command).finish();
+    let end = WorkerProcess::of(command).finish();
     assert!(end.code == Some(0) && end.out.contains("vectors: equal"), "{end:?}");
 }
 
@@ -194,7 +194,7 @@ fn a_server_restarted_with_another_table_ends_the_session() {
     ps.kill();
     let other = ["--granularity", "20", "--fraction", "1/32"];
     let _other = Ps::start_on(None, ps.addr, 2, &other);
-    for end in running.into_iter().map(Worker::finish) {
+    for end in running.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.last_error().contains("granularity"), "{end:?}");
     }
@@ -210,7 +210,7 @@ fn a_nan_fails_both_alike() {
     bytes[4 * 150_000..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
     std::fs::write(&inputs[1], bytes).unwrap();
     let running = [start_python(python, &ps, 0, &inputs[0], &[]), start_real(&ps, 1, &inputs[1], &[])];
-    for end in running.into_iter().map(Worker::finish) {
+    for end in running.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.last_error().contains("worker 1 has a NaN"), "{end:?}");
     }
@@ -225,7 +225,7 @@ fn different_lengths_fail_both() {
     let bytes = std::fs::read(&inputs[1]).unwrap();
     std::fs::write(&inputs[1], &bytes[..4 * (LENGTH - 1)]).unwrap();
     let running = [start_python(python, &ps, 0, &inputs[0], &[]), start_real(&ps, 1, &inputs[1], &[])];
-    for end in running.into_iter().map(Worker::finish) {
+    for end in running.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.last_error().contains("200000") && end.last_error().contains("199999"), "{end:?}");
     }

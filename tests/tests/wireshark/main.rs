@@ -15,7 +15,7 @@ use thc_protocol::wire::{
     Pending, Position, Refused, Straggler, Welcome,
 };
 use thc_protocol::{Lane, Policy};
-use thc_tests::{Ps, Worker};
+use thc_tests::{Ps, WorkerProcess};
 use thc_transport::{Capture, CaptureConfig, CapturedIo, PacketIo, SimConfig, SimNet};
 
 /// What a decoded packet shows, by the dissector's field names.
@@ -245,11 +245,11 @@ fn a_real_all_reduce_is_decoded() {
     let lossy = ["--coordinates", "150000", "--inject", "loss=0.05,duplicate=0.02", "--repeat", "2"];
     let capturing = ["--coordinates", "150000", "--repeat", "2", "--pcap", own.to_str().unwrap()];
     let workers = [
-        Worker::start(ps.addr, 0, &lossy),
-        Worker::start(ps.addr, 1, &capturing),
-        Worker::start(ps.addr, 2, &lossy),
+        WorkerProcess::start(ps.addr, 0, &lossy),
+        WorkerProcess::start(ps.addr, 1, &capturing),
+        WorkerProcess::start(ps.addr, 2, &lossy),
     ];
-    for end in workers.map(Worker::finish) {
+    for end in workers.map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}");
     }
     ps.kill();
@@ -305,7 +305,7 @@ fn uncompressed_and_wide_lanes_are_decoded() {
     for lane in ["16", "5", "11"] {
         let ps = Ps::start(1, &["--pcap", file.to_str().unwrap(), "--lane", lane]);
         for mode in ["raw", "thc"] {
-            let end = Worker::start(ps.addr, 0, &["--coordinates", "5000", "--mode", mode]).finish();
+            let end = WorkerProcess::start(ps.addr, 0, &["--coordinates", "5000", "--mode", mode]).finish();
             assert_eq!(end.code, Some(0), "{end:?}");
         }
         let kinds = check_fields(&file, &pcap::read(&file));
@@ -328,7 +328,7 @@ fn racks_and_their_root_are_decoded() {
     let _root = Ps::of(root, &[&table[..], &[files[0].to_str().unwrap()]].concat());
     let (at, file) = (root.to_string(), files[1].to_str().unwrap());
     let _rack = Ps::of(rack, &[&table[..], &[file, "--rack", "0", "--root", &at]].concat());
-    let end = Worker::start(rack, 0, &["--coordinates", "5000"]).finish();
+    let end = WorkerProcess::start(rack, 0, &["--coordinates", "5000"]).finish();
     assert_eq!(end.code, Some(0), "{end:?}");
     for file in &files {
         let kinds = check_fields(file, &pcap::read(file));
@@ -348,13 +348,13 @@ fn workers_that_disagree_and_strangers_are_decoded() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ps.pcap");
     let ps = Ps::start(2, &["--pcap", file.to_str().unwrap()]);
-    let stranger = Worker::start(ps.addr, 0, &["--coordinates", "10", "--cookie", "0x99"]).finish();
+    let stranger = WorkerProcess::start(ps.addr, 0, &["--coordinates", "10", "--cookie", "0x99"]).finish();
     assert_eq!(stranger.code, Some(1), "{stranger:?}");
     let workers = [
-        Worker::start(ps.addr, 0, &["--coordinates", "30000"]),
-        Worker::start(ps.addr, 1, &["--coordinates", "31000"]),
+        WorkerProcess::start(ps.addr, 0, &["--coordinates", "30000"]),
+        WorkerProcess::start(ps.addr, 1, &["--coordinates", "31000"]),
     ];
-    for end in workers.map(Worker::finish) {
+    for end in workers.map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(1), "{end:?}");
     }
     let kinds = check_fields(&file, &pcap::read(&file));
@@ -447,7 +447,7 @@ fn an_interrupted_worker_leaves_whole_records() {
     let file = dir.path().join("worker.pcap");
     let ps = Ps::start(1, &[]);
     let args = ["--coordinates", "1000000", "--repeat", "100000", "--pcap", file.to_str().unwrap()];
-    let worker = Worker::start(ps.addr, 0, &args);
+    let worker = WorkerProcess::start(ps.addr, 0, &args);
     while std::fs::metadata(&file).map_or(0, |file| file.len()) < 4 << 20 {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -464,7 +464,8 @@ fn a_limit_bounds_the_file_and_not_the_work() {
     let file = dir.path().join("worker.pcap");
     let ps = Ps::start(1, &[]);
     let limit = ["--pcap", file.to_str().unwrap(), "--pcap-limit", "100KiB"];
-    let end = Worker::start(ps.addr, 0, &[&["--coordinates", "1000000"][..], &limit].concat()).finish();
+    let end =
+        WorkerProcess::start(ps.addr, 0, &[&["--coordinates", "1000000"][..], &limit].concat()).finish();
     assert_eq!(end.code, Some(0), "{end:?}");
     assert!(end.err.contains("limit of 102400 bytes"), "{end:?}");
     let length = std::fs::metadata(&file).unwrap().len();

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::arch::groups::{GROUP, split, word};
-use crate::quantizer::{DRAW, Grid, ONE, Span};
+use crate::quantizer::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
@@ -27,7 +27,7 @@ struct Constants {
 
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn constants(grid: &Grid, span: &Span, rounding: Rounding) -> Constants {
+fn constants(grid: &Grid, span: &Bounds, rounding: Rounding) -> Constants {
     let nibbles = grid.lower_nibbles.as_ptr();
     // SAFETY: the arrays have 256 floats.
     let entries =
@@ -195,7 +195,7 @@ fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m256i) -> [_
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn indices(
     grid: &Grid,
-    span: &Span,
+    span: &Bounds,
     x: &mut [f32],
     rounding: Rounding,
     first: u64,
@@ -232,7 +232,7 @@ fn indices_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m256i, 
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn packed4(
     grid: &Grid,
-    span: &Span,
+    span: &Bounds,
     x: &mut [f32],
     rounding: Rounding,
     first: u64,

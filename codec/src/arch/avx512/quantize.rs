@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::arch::groups::{GROUP, split, word};
-use crate::quantizer::{DRAW, FEW, Grid, ONE, Span};
+use crate::quantizer::{Bounds, DRAW, FEW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
@@ -27,7 +27,7 @@ struct Constants {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn constants(grid: &Grid, span: &Span, rounding: Rounding) -> Constants {
+fn constants(grid: &Grid, span: &Bounds, rounding: Rounding) -> Constants {
     let few = grid.granularity < FEW;
     // SAFETY: point, slope and start have 256 floats, those by cell 32, lower 256 bytes, lower_nibbles 32 words.
     let (point, slope, start, lower) = unsafe {
@@ -143,7 +143,7 @@ fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m512i) -> __
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) fn indices(
     grid: &Grid,
-    span: &Span,
+    span: &Bounds,
     x: &mut [f32],
     rounding: Rounding,
     first: u64,
@@ -177,7 +177,7 @@ fn indices_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m512i, 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) fn packed4(
     grid: &Grid,
-    span: &Span,
+    span: &Bounds,
     x: &mut [f32],
     rounding: Rounding,
     first: u64,

@@ -4,7 +4,7 @@
 use std::arch::aarch64::*;
 
 use crate::arch::groups::{GROUP, split, word};
-use crate::quantizer::{DRAW, Grid, ONE, Span};
+use crate::quantizer::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 
@@ -34,7 +34,7 @@ fn supported(grid: &Grid) -> bool {
 
 #[target_feature(enable = "neon")]
 #[inline]
-fn constants(grid: &Grid, span: &Span, rounding: Rounding) -> Constants {
+fn constants(grid: &Grid, span: &Bounds, rounding: Rounding) -> Constants {
     let mut value = [0.0; 16];
     for (value, point) in value.iter_mut().zip(grid.point) {
         *value = point * span.step + span.lo;
@@ -144,7 +144,7 @@ fn step(c: &Constants, x: &mut [f32], at: &mut uint32x4_t) -> [uint8x16_t; 4] {
 #[target_feature(enable = "neon")]
 pub(crate) fn indices(
     grid: &Grid,
-    span: &Span,
+    span: &Bounds,
     x: &mut [f32],
     rounding: Rounding,
     first: u64,
@@ -169,7 +169,7 @@ pub(crate) fn indices(
 #[target_feature(enable = "neon")]
 pub(crate) fn packed4(
     grid: &Grid,
-    span: &Span,
+    span: &Bounds,
     x: &mut [f32],
     rounding: Rounding,
     first: u64,

@@ -21,15 +21,15 @@ pub fn configured(server: &Server, name: &str) -> String {
 }
 
 /// A worker that averages until it is told to stop or to hold on.
-pub struct Worker {
+pub struct Averager {
     stop: Arc<AtomicBool>,
     hold: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Worker {
+impl Averager {
     /// Joins a job by its name.
-    pub fn join(listen: SocketAddr, job: &str) -> Worker {
+    pub fn join(listen: SocketAddr, job: &str) -> Averager {
         let url = format!("thc://{listen}/{job}").parse().unwrap();
         let (stop, hold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (told, held) = (Arc::clone(&stop), Arc::clone(&hold));
@@ -46,7 +46,7 @@ impl Worker {
                 }
             }
         });
-        Worker { stop, hold, thread: Some(thread) }
+        Averager { stop, hold, thread: Some(thread) }
     }
 
     /// Stops sending, or goes on.
@@ -55,7 +55,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for Averager {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // One that waits for another which has stopped fails when its time is over: nobody waits for that.
@@ -64,10 +64,10 @@ impl Drop for Worker {
 }
 
 /// A job of two workers at work, with this secret.
-pub fn at_work(controller: &Controller, job: &str, cookie: &str) -> [Worker; 2] {
+pub fn at_work(controller: &Controller, job: &str, cookie: &str) -> [Averager; 2] {
     controller.until_connected();
     controller.told(&["job", "create", job, "--workers", "2", "--cookie", cookie]);
-    let workers = [Worker::join(controller.listen, job), Worker::join(controller.listen, job)];
+    let workers = [Averager::join(controller.listen, job), Averager::join(controller.listen, job)];
     controller.until("at work", |controller| {
         let counters = controller.json(&["counters", job]);
         let workers = counters["jobs"][0]["workers"].as_array().cloned().unwrap_or_default();

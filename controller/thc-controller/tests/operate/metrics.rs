@@ -14,7 +14,7 @@ fn metrics_are_well_formed_and_true() {
     let refused = controller.ask(&["job", "create", "both", "--workers", "2"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     controller.told(&["job", "create", "train", "--workers", "2", "--target", "ps1", "--cookie", "99"]);
-    let workers = [0, 1].map(|_| aggregator::Worker::join(controller.listen, "train"));
+    let workers = [0, 1].map(|_| aggregator::Averager::join(controller.listen, "train"));
     let of_worker = [("thc_job", "train"), ("target", "ps1"), ("worker", "1")];
     controller.until("counted", |controller| {
         let families = parse(&controller.get("/metrics").1);

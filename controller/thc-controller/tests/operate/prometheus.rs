@@ -107,7 +107,7 @@ fn it_reads_the_metrics_and_understands_the_dashboard() {
     controller.until("connected", |controller| controller.told(&["target", "list"]).contains("connected"));
     controller.told(&["job", "create", "train", "--workers", "2", "--target", "ps1"]);
     controller.told(&["job", "create", "other", "--workers", "3", "--target", "ps1"]);
-    let workers = [0, 1].map(|_| aggregator::Worker::join(controller.listen, "train"));
+    let workers = [0, 1].map(|_| aggregator::Averager::join(controller.listen, "train"));
     let text = fs::read_to_string(packaged("grafana/thc.json")).unwrap();
     let asked = expressions(&serde_json::from_str(&text).unwrap());
     assert!(asked.len() > 12, "{asked:?}");

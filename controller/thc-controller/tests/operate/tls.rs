@@ -1,6 +1,6 @@
 //! Certificates, both ways.
 
-use crate::aggregator::Worker;
+use crate::aggregator::Averager;
 use crate::controller::{Controller, NOWHERE, run, target};
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use std::fs;
@@ -136,7 +136,7 @@ fn a_target_lets_in_the_controller_with_the_right_certificate() {
         assert!(says.iter().all(|has| error.contains(has)), "{name}: {error}");
     }
     controller.told(&["job", "create", "train", "--workers", "2", "--target", "right"]);
-    let workers = [0, 1].map(|_| Worker::join(controller.listen, "train"));
+    let workers = [0, 1].map(|_| Averager::join(controller.listen, "train"));
     controller.until("at work", |controller| {
         controller.json(&["counters", "train"])["jobs"][0]["results"]
             .as_u64()

@@ -68,9 +68,9 @@ pub struct CaptureStats {
 
 /// An open capture file. Clones write to the same file, from any thread.
 #[derive(Clone)]
-pub struct Capture(Arc<Shared>);
+pub struct Capture(Arc<CaptureFile>);
 
-struct Shared {
+struct CaptureFile {
     path: PathBuf,
     limit: u64,
     /// Whether records are still taken; looked at before the work of making them.
@@ -108,7 +108,7 @@ impl Capture {
         let words = [MAGIC, VERSION, 0, 0, SNAP_LEN, ETHERNET];
         let header: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         file.write_all(&header).map_err(failed)?;
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(CaptureFile {
             path: config.path.clone(),
             limit: config.limit,
             open: AtomicBool::new(true),

@@ -8,7 +8,7 @@ use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, TxQueue};
 
 use super::frame::{self, Arp, Foreign, HEADERS_LEN, Local};
 use super::neighbours::Reach;
-use super::open::{Endpoint, device_info, ring_of};
+use super::open::{OpenDpdk, device_info, ring_of};
 use super::sender::DpdkTx;
 use super::{Answers, DeviceInfo, FrameCounts, Idle, MacAddr};
 use crate::{IPV4_UDP_HEADER_LEN, IoStats, PacketIo, Peer};
@@ -32,7 +32,7 @@ const PAYLOADS_AHEAD: usize = 2;
 
 /// What an endpoint is made of.
 pub(super) struct QueueParts {
-    pub endpoint: Arc<Endpoint>,
+    pub endpoint: Arc<OpenDpdk>,
     pub local: Peer,
     pub queue: u16,
     /// Of whole packets and of headers.
@@ -55,7 +55,7 @@ struct In {
 /// Datagrams are handed up where the device has put them, without a copy. ARP is asked and answered, and echo requests
 /// are answered, while packets are received: an endpoint that nobody polls is silent.
 pub struct DpdkIo {
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<OpenDpdk>,
     local: Peer,
     /// The first queue looks after links and neighbours.
     first: bool,
@@ -234,7 +234,7 @@ impl DpdkIo {
 
 /// A frame that is no datagram for us.
 #[cold]
-fn handle(endpoint: &Endpoint, tx: &mut DpdkTx, device: usize, frame: &[u8], other: Foreign) {
+fn handle(endpoint: &OpenDpdk, tx: &mut DpdkTx, device: usize, frame: &[u8], other: Foreign) {
     tx.counts.count(other);
     match other {
         Foreign::Arp => match Arp::parse(frame) {
@@ -251,7 +251,7 @@ fn handle(endpoint: &Endpoint, tx: &mut DpdkTx, device: usize, frame: &[u8], oth
     }
 }
 
-fn handle_arp(endpoint: &Endpoint, tx: &mut DpdkTx, device: usize, arp: &Arp) {
+fn handle_arp(endpoint: &OpenDpdk, tx: &mut DpdkTx, device: usize, arp: &Arp) {
     let ours = endpoint.config.address;
     let (mac, address) = arp.sender;
     if address == ours {

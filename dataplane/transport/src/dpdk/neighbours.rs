@@ -27,13 +27,13 @@ pub struct Reach {
 /// The table. Entries are added and changed, never removed.
 #[derive(Debug)]
 pub struct Neighbours {
-    places: Box<[Place]>,
+    places: Box<[Entry]>,
     /// Places in use; held while one is added.
     used: Mutex<usize>,
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct Entry {
     /// The IPv4 address, 0 while unused.
     address: AtomicU32,
     /// [`Reach`] in one word, with the flags above; 0 while it is not known.
@@ -61,7 +61,7 @@ impl Neighbours {
     /// A table that knows these from the start, and will not learn otherwise of them.
     pub fn new(fixed: &[Neighbour]) -> Neighbours {
         let table =
-            Neighbours { places: (0..PLACES).map(|_| Place::default()).collect(), used: Mutex::new(0) };
+            Neighbours { places: (0..PLACES).map(|_| Entry::default()).collect(), used: Mutex::new(0) };
         for &Neighbour { address, mac, device } in fixed {
             if let Some(place) = table.enter(address) {
                 let word = Reach { mac, device }.to_word() | FIXED;

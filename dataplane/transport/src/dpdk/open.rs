@@ -20,14 +20,14 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(20);
 const SERVER_PAUSE: Duration = Duration::from_millis(300);
 
 /// What all queues of an endpoint share.
-pub(super) struct Endpoint {
+pub(super) struct OpenDpdk {
     pub config: DpdkConfig,
     pub ports: Vec<Port>,
     pub neighbours: Neighbours,
     pub start: Instant,
 }
 
-impl Endpoint {
+impl OpenDpdk {
     /// Milliseconds since the start.
     pub fn millis(&self) -> u64 {
         self.start.elapsed().as_millis() as u64
@@ -39,7 +39,7 @@ type QueueOfAll = ((Mempool, Mempool), Vec<(RxQueue, TxQueue)>);
 
 /// Open DPDK devices: one endpoint per queue, queue q with the UDP port q behind the first.
 pub struct Dpdk {
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<OpenDpdk>,
     queues: Vec<QueueOfAll>,
     first_port: u16,
 }
@@ -85,7 +85,7 @@ impl Dpdk {
                 mine.push(queue);
             }
         }
-        let endpoint = Endpoint {
+        let endpoint = OpenDpdk {
             neighbours: Neighbours::new(&config.neighbours),
             config: config.clone(),
             ports,

@@ -10,7 +10,7 @@ use super::frame::{Arp, Checksums, HEADERS_LEN, Template};
 use super::heads::Heads;
 use super::kept::Kept;
 use super::neighbours::{Neighbours, Reach};
-use super::open::Endpoint;
+use super::open::OpenDpdk;
 use super::{FrameCounts, MacAddr};
 use crate::{
     IPV4_UDP_HEADER_LEN, IoStats, Peer, TransportError, checksum::sum_of_bytes, packet_io::check_segment,
@@ -51,7 +51,7 @@ struct Flow {
 
 /// The sending half of a [`DpdkIo`](super::DpdkIo).
 pub struct DpdkTx {
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<OpenDpdk>,
     local: Peer,
     out: Vec<Out>,
     /// Empty packets at hand, packets kept under numbers, and those for headers of shared payloads. They must go before the
@@ -82,7 +82,7 @@ enum Unsent {
 impl DpdkTx {
     /// `pools` are those of whole packets and of headers.
     pub(super) fn new(
-        endpoint: Arc<Endpoint>,
+        endpoint: Arc<OpenDpdk>,
         local: Peer,
         queues: Vec<TxQueue>,
         pools: (Mempool, Mempool),

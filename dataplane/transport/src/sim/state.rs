@@ -29,7 +29,7 @@ pub(super) struct NetState {
     /// Events scheduled so far; keeps those of the same time in order.
     scheduled: u64,
     attached: u64,
-    endpoints: HashMap<Peer, Endpoint>,
+    endpoints: HashMap<Peer, SimPort>,
     bandwidths: HashMap<Peer, Option<u64>>,
     hosts: HashMap<Ipv4Addr, Host>,
     links: HashMap<(Peer, Peer), Link>,
@@ -55,7 +55,7 @@ struct Link {
 }
 
 /// An attached endpoint.
-pub(super) struct Endpoint {
+pub(super) struct SimPort {
     generation: u64,
     inbox: VecDeque<(Peer, Vec<u8>)>,
     /// Datagrams on the last hop and in the inbox.
@@ -127,7 +127,7 @@ impl Wire {
     }
 }
 
-impl Endpoint {
+impl SimPort {
     pub fn is_readable(&self) -> bool {
         !self.inbox.is_empty()
     }
@@ -167,7 +167,7 @@ impl NetState {
 
     pub fn attach(&mut self, peer: Peer) -> u64 {
         self.attached += 1;
-        let endpoint = Endpoint {
+        let endpoint = SimPort {
             generation: self.attached,
             inbox: VecDeque::new(),
             waiting: 0,
@@ -186,7 +186,7 @@ impl NetState {
     }
 
     /// The endpoint, unless it was removed or taken over since `generation`.
-    pub fn endpoint(&mut self, peer: Peer, generation: u64) -> Option<&mut Endpoint> {
+    pub fn endpoint(&mut self, peer: Peer, generation: u64) -> Option<&mut SimPort> {
         self.endpoints.get_mut(&peer).filter(|endpoint| endpoint.generation == generation)
     }
 

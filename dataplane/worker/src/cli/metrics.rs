@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use thc_metrics::{DescriptorEncoder, Endpoint, Labels, counters, gauges};
+use thc_metrics::{DescriptorEncoder, Labels, MetricsServer, counters, gauges};
 use thc_worker::Stats;
 
 /// What the run has told last. Who asks reads that, and never waits for an all-reduce.
@@ -24,13 +24,13 @@ struct State {
 
 impl Told {
     /// Answers with what is told.
-    pub fn serve(&self, at: SocketAddr) -> anyhow::Result<Endpoint> {
+    pub fn serve(&self, at: SocketAddr) -> anyhow::Result<MetricsServer> {
         let told = self.clone();
         let make = move || {
             let state = told.lock().clone();
             thc_metrics::text("thc_group", move |encoder| write(encoder, &state))
         };
-        let endpoint = Endpoint::serve(at, make).with_context(|| {
+        let endpoint = MetricsServer::serve(at, make).with_context(|| {
             format!(
                 "cannot serve /metrics on {at}; choose another address or port, or stop the other process"
             )
@@ -110,7 +110,7 @@ mod tests {
 
     type Families = std::collections::BTreeMap<String, Family>;
 
-    fn read(endpoint: &Endpoint) -> Families {
+    fn read(endpoint: &MetricsServer) -> Families {
         let mut stream = TcpStream::connect(endpoint.local()).unwrap();
         write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     /// Waits until what is told is new enough to be made anew.
-    fn until(endpoint: &Endpoint, so: impl Fn(&Families) -> bool) -> Families {
+    fn until(endpoint: &MetricsServer, so: impl Fn(&Families) -> bool) -> Families {
         let started = Instant::now();
         loop {
             let families = read(endpoint);

@@ -13,7 +13,7 @@ use thc_codec::error::CodecError;
 use thc_codec::partition::{self, MAX_PARTITION, Partition};
 use thc_codec::sums::unpack_sums;
 use thc_protocol::wire::{Choice, Form, RAW_LEN, RAW_WORDS};
-use thc_protocol::worker::{CallError, Events, Place};
+use thc_protocol::worker::{CallError, Events, PacketId};
 
 /// Coordinates that are computed in one go where partitions are smaller: a hundred microseconds or less, and 64 packets of 8-bit
 /// lanes, as many as go to the kernel in one piece. No group lies across a multiple of it, or of a larger partition's size.
@@ -57,7 +57,7 @@ pub(super) enum Out {
 
 /// Partitions that are computed together: neighbours that travel as the same, of [`GROUP`] coordinates or one alone.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct PartitionGroup {
     pub parts: Range<usize>,
     pub choice: Choice,
     /// The form of its packets; none of RAW.
@@ -77,7 +77,7 @@ pub(super) struct Group {
     pub to_do: u8,
 }
 
-impl Group {
+impl PartitionGroup {
     /// Coordinates of a packet.
     pub fn per_packet(&self) -> usize {
         self.form.map_or(RAW_WORDS, Form::coordinates)
@@ -114,7 +114,7 @@ pub(super) struct Active {
     pub parts: Vec<Measured>,
     /// The group of each partition.
     pub group_of: Vec<u32>,
-    pub groups: Vec<Group>,
+    pub groups: Vec<PartitionGroup>,
     /// Whether residuals stay until all results are in, because what is lost returns to them.
     pub holds: bool,
     /// Groups whose norms have been asked for, and have been found; whether they were handed over to be sent.
@@ -148,7 +148,7 @@ impl Active {
         let length = plan.iter().map(|span| span.length).sum();
         let window = window.max(1 << compressor.block);
         let mut parts: Vec<Measured> = Vec::new();
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<PartitionGroup> = Vec::new();
         let mut group_of = Vec::new();
         for (choice, part) in cut(plan, compressor.block) {
             let end = part.offset + part.len;
@@ -163,7 +163,7 @@ impl Active {
                 }
                 _ => {
                     let form = compressor.form(choice);
-                    groups.push(Group {
+                    groups.push(PartitionGroup {
                         parts: parts.len()..parts.len() + 1,
                         choice,
                         form,
@@ -252,7 +252,7 @@ impl Active {
     }
 
     /// The group that a packet belongs to, and the packet's place in it.
-    pub fn find(&self, place: Place) -> Option<(usize, usize)> {
+    pub fn find(&self, place: PacketId) -> Option<(usize, usize)> {
         let start = self.parts.get(place.partition as usize)?.start;
         let group = *self.group_of.get(place.partition as usize)? as usize;
         Some((group, start / self.groups[group].per_packet() + place.packet as usize))
@@ -517,7 +517,7 @@ pub(super) struct CallEvents<'a, 'd> {
 
 impl CallEvents<'_, '_> {
     /// The results of one packet of indices, or that there will be none (`count` 0).
-    fn absorb(&mut self, place: Place, count: u16, sums: &[u8]) {
+    fn absorb(&mut self, place: PacketId, count: u16, sums: &[u8]) {
         let Calls { first, queue, shelf, .. } = &mut *self.calls;
         let index = place.call.checked_sub(*first).and_then(|index| usize::try_from(index).ok());
         let Some(active) = index.and_then(|index| queue.get_mut(index)) else { return };
@@ -549,7 +549,7 @@ impl CallEvents<'_, '_> {
     }
 
     /// One packet of RAW results, or its loss, reaches its place.
-    fn write(&mut self, place: Place, with: impl FnOnce(&Compressor, &Measured, &mut [f32])) {
+    fn write(&mut self, place: PacketId, with: impl FnOnce(&Compressor, &Measured, &mut [f32])) {
         let Some(active) = self.calls.get_mut(place.call) else { return };
         let Some(at) = active.parts.get(place.partition as usize) else { return };
         let Some((group, _)) = active.find(place) else { return };
@@ -565,14 +565,14 @@ impl CallEvents<'_, '_> {
     }
 
     /// Whether a packet's results go straight to the tensor.
-    fn is_raw(&mut self, place: Place) -> bool {
+    fn is_raw(&mut self, place: PacketId) -> bool {
         let active = self.calls.get_mut(place.call).filter(|active| active.remote.is_none());
         let at = active.and_then(|active| active.parts.get(place.partition as usize));
         at.is_some_and(|at| at.choice == Choice::Raw)
     }
 
     /// A packet is in no sum: the residual of what it carried is all of it.
-    fn give_back(&mut self, place: Place, sent: Option<&[u8]>) {
+    fn give_back(&mut self, place: PacketId, sent: Option<&[u8]>) {
         let Some(active) = self.calls.get_mut(place.call).filter(|active| active.holds) else { return };
         let (Some(sent), Some((group, packet))) = (sent, active.find(place)) else { return };
         let at = active.parts[place.partition as usize];
@@ -614,7 +614,7 @@ impl Events for CallEvents<'_, '_> {
         }
     }
 
-    fn result(&mut self, place: Place, count: u16, sums: &[u8]) {
+    fn result(&mut self, place: PacketId, count: u16, sums: &[u8]) {
         if self.is_raw(place) {
             self.write(place, |compressor, at, x| read_raw(sums, count, compressor.raw_scale(at.norm), x));
         } else {
@@ -622,7 +622,7 @@ impl Events for CallEvents<'_, '_> {
         }
     }
 
-    fn lost(&mut self, place: Place, sent: Option<&[u8]>) {
+    fn lost(&mut self, place: PacketId, sent: Option<&[u8]>) {
         if self.is_raw(place) {
             return self.write(place, |_, _, x| x.fill(0.0));
         }
@@ -630,7 +630,7 @@ impl Events for CallEvents<'_, '_> {
         self.absorb(place, 0, &[]);
     }
 
-    fn late(&mut self, place: Place, sent: Option<&[u8]>) {
+    fn late(&mut self, place: PacketId, sent: Option<&[u8]>) {
         self.give_back(place, sent);
     }
 

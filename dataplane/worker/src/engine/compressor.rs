@@ -15,7 +15,7 @@ use thc_codec::signs::{self, SignKey};
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, rht};
 use thc_protocol::wire::{Choice, FEATURE_ROOT, Form, Norm, RAW_WORDS, Table, Welcome};
-use thc_protocol::worker::Place;
+use thc_protocol::worker::PacketId;
 use thc_protocol::{Lane, Rank, TableId, WorkerId};
 
 /// t_p of usable tables: with it every norm gives a normal range for every d, and estimates whose norm is finite (P5).
@@ -424,7 +424,7 @@ fn added(x: &[f32], kept: &[f32]) -> Vec<f32> {
 
 /// Fills a RAW payload; coordinates beyond `x` are zeros, integers beyond `limit` are cut off: with a quorum below n
 /// the maximum may not be of this worker.
-pub(super) fn write_raw(x: &[f32], at: Place, scale: f64, limit: f64, payload: &mut [u8]) {
+pub(super) fn write_raw(x: &[f32], at: PacketId, scale: f64, limit: f64, payload: &mut [u8]) {
     let first = at.packet as usize * RAW_WORDS;
     write_words(x.get(first..).unwrap_or(&[]).iter().copied(), scale, limit, payload);
 }
@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn raw_integers_of_all_workers_never_overflow() {
-        let at = Place { call: 0, partition: 0, packet: 0 };
+        let at = PacketId { call: 0, partition: 0, packet: 0 };
         for workers in 1..=64 {
             let compressor = compressor(workers, 0.03, 4).unwrap();
             for bits in [Norm::MIN, Norm::MIN + 1, 0x3F7F_FFFF, 0x3F80_0000, Norm::MAX - 1, Norm::MAX] {

@@ -4,7 +4,7 @@
 //! are functions of the coordinate.
 
 use super::Engine;
-use super::calls::{Active, Group, Out, Shelf};
+use super::calls::{Active, Out, PartitionGroup, Shelf};
 use super::compressor::Compressor;
 use super::memory::{Borrowed, CallMemory, Memory, Pieces};
 use super::packed::Bytes;
@@ -338,7 +338,7 @@ impl Active {
         if !self.has_norms {
             return None;
         }
-        let waits = |group: &Group| matches!(group.out, Out::Waiting);
+        let waits = |group: &PartitionGroup| matches!(group.out, Out::Waiting);
         let next = self.groups[self.compressed..].iter().position(waits)?;
         self.compressed += next;
         Some(self.compressed)

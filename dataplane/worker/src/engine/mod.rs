@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use thc_codec::table::LookupTable;
 use thc_protocol::session::{JoinEvent, Joiners};
 use thc_protocol::wire::{Choice, Header, Kind, Mode, RESULT_LEN, Welcome};
-use thc_protocol::worker::{CallSpec, Parameters, PartSpec, Place, SessionError, Worker};
+use thc_protocol::worker::{CallSpec, PacketId, Parameters, PartSpec, SessionError, Worker};
 use thc_protocol::{TableId, WorkerId};
 use thc_transport::PacketIo;
 
@@ -529,7 +529,7 @@ impl<I: PacketIo> Engine<I> {
             let direct = active.is_direct(group);
             let count = match direct {
                 false => {
-                    let write = |at: Place, payload: &mut [u8]| {
+                    let write = |at: PacketId, payload: &mut [u8]| {
                         let first = active.find(at).map_or(0, |(_, packet)| packet * payload.len());
                         payload.copy_from_slice(&packed[first..first + payload.len()]);
                     };
@@ -539,7 +539,7 @@ impl<I: PacketIo> Engine<I> {
                     let x = memory.of(place.call).and_then(|memory| memory.x.get(state.range.clone()));
                     let Some(x) = x else { break };
                     let limit = self.compressor.raw_limit();
-                    let write = |at: Place, payload: &mut [u8]| {
+                    let write = |at: PacketId, payload: &mut [u8]| {
                         let measured = &active.parts[at.partition as usize];
                         let scale = self.compressor.raw_scale(measured.norm);
                         write_raw(&x[measured.place(state.range.start)], at, scale, limit, payload);

@@ -338,7 +338,7 @@ impl Active {
             remote.tell(News::Sums(Finished { piece, sums, estimates }));
             self.tick_off(piece);
         }
-        let waits = |group: &super::calls::Group| matches!(group.out, Out::Waiting);
+        let waits = |group: &super::calls::PartitionGroup| matches!(group.out, Out::Waiting);
         loop {
             match remote.pieces.try_recv() {
                 Ok((piece, indices)) => {

@@ -7,7 +7,7 @@
 mod repeat;
 mod ring;
 
-pub use ring::Place;
+pub use ring::PacketId;
 
 use super::rtt::Rtt;
 use crate::wire::{HEADER_LEN, Header};
@@ -65,7 +65,7 @@ pub struct StreamStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// The first result of this packet.
-    First(Place),
+    First(PacketId),
     /// Known already, or of a packet that was never sent.
     Nothing,
 }
@@ -213,8 +213,8 @@ impl Stream {
         ring: u8,
         count: usize,
         header: &Header,
-        place: impl Fn(usize) -> Place,
-        mut write: impl FnMut(Place, &mut [u8]),
+        place: impl Fn(usize) -> PacketId,
+        mut write: impl FnMut(PacketId, &mut [u8]),
         tx: &mut impl Tx,
     ) {
         if self.base == self.next {
@@ -287,7 +287,7 @@ impl Stream {
 
     /// What (slot, round) carries, if it is outstanding.
     #[must_use]
-    pub fn outstanding(&self, slot: SlotId, round: Round) -> Option<Place> {
+    pub fn outstanding(&self, slot: SlotId, round: Round) -> Option<PacketId> {
         let entry = self.entries[self.find(slot, round)?];
         (entry.state == State::Outstanding).then_some(entry.place)
     }
@@ -347,7 +347,7 @@ impl Stream {
     }
 
     /// Gives up one packet that was sent for the first time `age` or longer ago, the oldest first.
-    pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(Place, SlotId, Round)> {
+    pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(PacketId, SlotId, Round)> {
         let index = self.eldest()?;
         let entry = self.entries[index];
         if entry.first + age > now {

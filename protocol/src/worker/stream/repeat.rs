@@ -7,7 +7,7 @@
 //! repeating its own with NUDGE, and who is missing is told so; the others wait for that, and repeat only what it does not
 //! bring: a result that they alone have lost (P40).
 
-use super::ring::{Doubt, Entry, NIL, Place, State};
+use super::ring::{Doubt, Entry, NIL, PacketId, State};
 use super::{Stream, Tx};
 use crate::aggregator::Shard;
 use crate::wire::{FLAG_NUDGE, Header};
@@ -79,7 +79,7 @@ impl Recovery {
 
 impl Stream {
     /// The aggregator has answered an outstanding packet for good.
-    pub(super) fn answer(&mut self, now: Duration, index: usize) -> Place {
+    pub(super) fn answer(&mut self, now: Duration, index: usize) -> PacketId {
         let entry = self.entries[index];
         self.note_order(now, &entry);
         if entry.repeated {

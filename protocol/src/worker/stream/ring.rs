@@ -9,7 +9,7 @@ pub(super) const NIL: u32 = u32::MAX;
 
 /// What a packet carries: which part of which call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PacketId {
     /// Number of the call in the session.
     pub call: u64,
     /// Partition of the call.
@@ -62,7 +62,7 @@ pub(super) struct Entry {
     /// When it was sent last, and for the first time.
     pub sent: Duration,
     pub first: Duration,
-    pub place: Place,
+    pub place: PacketId,
     pub state: State,
     /// Sent more than once.
     pub repeated: bool,
@@ -91,7 +91,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// A packet sent for the first time.
-    pub fn new(seq: u64, order: u64, sent: Duration, place: Place, ring: u8) -> Entry {
+    pub fn new(seq: u64, order: u64, sent: Duration, place: PacketId, ring: u8) -> Entry {
         Entry {
             seq,
             order,
@@ -118,6 +118,6 @@ impl Entry {
 
     /// A place without a packet.
     pub fn unused() -> Entry {
-        Entry { state: State::Unused, ..Entry::new(0, 0, Duration::ZERO, Place::default(), 0) }
+        Entry { state: State::Unused, ..Entry::new(0, 0, Duration::ZERO, PacketId::default(), 0) }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use thc_adapt::ratio::{Control, LEAST};
+use thc_adapt::ratio::{LEAST, RatioLimits};
 
 use super::report::{self, Entry};
 use super::run::Training;
@@ -89,7 +89,7 @@ impl RowArgs {
         if !(1.0..=1e5).contains(&self.seconds) {
             return Err(wrong("seconds", self.seconds.to_string(), "give 1 to 100000"));
         }
-        let control = Control::new(self.least)
+        let control = RatioLimits::new(self.least)
             .ok_or_else(|| wrong("least", self.least.to_string(), "give a part: above 0, up to 1"))?;
         let ordered = self.steps.windows(2).all(|pair| pair[0].0 < pair[1].0);
         if self.steps.first().is_some_and(|(at, _)| *at != 0.0) || !ordered {

@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use thc_adapt::ratio::Control;
+use thc_adapt::ratio::RatioLimits;
 use thc_adapt::row::{Overlap, group};
 
 use super::links::max_min;
@@ -26,7 +26,7 @@ pub struct Training {
     pub seconds: f64,
     pub blocks: Vec<Block>,
     pub times: Times,
-    pub control: Control,
+    pub control: RatioLimits,
     pub seed: u64,
 }
 
@@ -78,7 +78,7 @@ struct Sender {
 }
 
 /// What a worker does: forward through blocks 0…, then backward through them.
-struct Worker {
+struct TrainingWorker {
     iteration: u64,
     /// Which of the 2 · blocks pieces of computing is under way or next.
     piece: usize,
@@ -94,7 +94,7 @@ struct Worker {
 struct State<'a> {
     training: &'a Training,
     now: f64,
-    workers: Vec<Worker>,
+    workers: Vec<TrainingWorker>,
     senders: Vec<Sender>,
     /// Of each iteration, each worker's.
     overlaps: Vec<Vec<Overlap>>,
@@ -121,7 +121,7 @@ impl Training {
         let (n, m) = (self.blocks.len(), self.workers);
         let worker = |number: usize| {
             let mut rng = ChaCha8Rng::seed_from_u64(self.seed << 16 ^ number as u64);
-            Worker {
+            TrainingWorker {
                 iteration: 0,
                 piece: 0,
                 ends: None,
@@ -256,7 +256,7 @@ impl State<'_> {
 
     fn begin_piece(&mut self, w: usize) -> bool {
         let n = self.blocks();
-        let Worker { iteration, piece, ends, scale, .. } = self.workers[w];
+        let TrainingWorker { iteration, piece, ends, scale, .. } = self.workers[w];
         if ends.is_some() || (piece < n && !self.is_there(piece, iteration)) {
             return false;
         }
@@ -266,7 +266,7 @@ impl State<'_> {
 
     /// When a worker is expected to begin a piece of computing, by what pieces usually take: `block`'s forward pass of the
     /// iteration after `iteration`.
-    fn expected(&self, worker: &Worker, block: usize, iteration: u64) -> f64 {
+    fn expected(&self, worker: &TrainingWorker, block: usize, iteration: u64) -> f64 {
         let n = self.blocks();
         let at = worker.ends.unwrap_or(self.now);
         let next = worker.piece + usize::from(worker.ends.is_some());
@@ -322,7 +322,7 @@ impl State<'_> {
     /// When the sender's next block is expected to be produced.
     fn next_block(&self, s: usize, block: usize) -> f64 {
         let n = self.blocks();
-        let of = |worker: &Worker| {
+        let of = |worker: &TrainingWorker| {
             let at = worker.ends.unwrap_or(self.now);
             let next = worker.piece + usize::from(worker.ends.is_some());
             let usual =
@@ -343,7 +343,7 @@ impl State<'_> {
                 continue;
             }
             // All workers' expectation is known to all: the latest counts.
-            let before = |worker: &Worker| worker.iteration < iteration || worker.piece <= block;
+            let before = |worker: &TrainingWorker| worker.iteration < iteration || worker.piece <= block;
             let workers = self.workers.iter().filter(|worker| before(worker));
             let needed =
                 workers.map(|worker| self.expected(worker, block, iteration)).fold(self.now, f64::max);
@@ -493,7 +493,7 @@ mod tests {
             seconds: 60.0,
             blocks: blocks(4).unwrap(),
             times: Times::Uniform,
-            control: Control::default(),
+            control: RatioLimits::default(),
             seed: 1,
         }
     }

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use serde::Serialize;
-use thc_adapt::ratio::Control;
+use thc_adapt::ratio::RatioLimits;
 
 /// How gradients travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -47,7 +47,7 @@ impl Scheme {
 
     /// The part of the bytes of what is not delivered yet, `size`, that the first stage sends: `left` until the next block is
     /// produced, nothing after the last.
-    pub fn first(self, control: &Control, size: f64, bandwidth: f64, left: Option<f64>) -> f64 {
+    pub fn first(self, control: &RatioLimits, size: f64, bandwidth: f64, left: Option<f64>) -> f64 {
         match self {
             Self::Plain => 1.0,
             Self::Fixed4 => 0.125,
@@ -62,7 +62,14 @@ impl Scheme {
 
     /// The part of what the first stage left that a second one sends, if it is there in time. Of THC that is a call of the
     /// block's full size; `calls` have been made.
-    pub fn second(self, control: &Control, size: f64, bandwidth: f64, left: f64, calls: u32) -> Option<f64> {
+    pub fn second(
+        self,
+        control: &RatioLimits,
+        size: f64,
+        bandwidth: f64,
+        left: f64,
+        calls: u32,
+    ) -> Option<f64> {
         match self {
             Self::Plain | Self::Fixed4 | Self::Thc => None,
             Self::Aqgb => control.second(size, bandwidth, left),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use thc_protocol::wire::{
     Choice, FLAG_NUDGE, Header, Kind, MAX_PACKET, Norm, Nudge, Straggler, Table, Tables,
 };
-use thc_protocol::worker::{CallError, CallSpec, Events, Parameters, PartSpec, Place, Tx, Worker};
+use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
 
 pub fn ms(milliseconds: u64) -> Duration {
@@ -35,9 +35,9 @@ pub fn parameters() -> Parameters {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     Norms(u64, Vec<u32>),
-    Result(Place, u16, u8),
-    Lost(Place),
-    Late(Place),
+    Result(PacketId, u16, u8),
+    Lost(PacketId),
+    Late(PacketId),
     Failed(u64, CallError),
 }
 
@@ -49,17 +49,17 @@ impl Events for Reports {
         self.0.push(Report::Norms(call, maxima.collect()));
     }
 
-    fn result(&mut self, place: Place, count: u16, sums: &[u8]) {
+    fn result(&mut self, place: PacketId, count: u16, sums: &[u8]) {
         assert_eq!(sums.len(), 1024);
         self.0.push(Report::Result(place, count, sums[0]));
     }
 
-    fn late(&mut self, place: Place, sent: Option<&[u8]>) {
+    fn late(&mut self, place: PacketId, sent: Option<&[u8]>) {
         assert!(sent.unwrap().iter().all(|&byte| byte == place.packet as u8));
         self.0.push(Report::Late(place));
     }
 
-    fn lost(&mut self, place: Place, sent: Option<&[u8]>) {
+    fn lost(&mut self, place: PacketId, sent: Option<&[u8]>) {
         assert!(sent.unwrap().iter().all(|&byte| byte == place.packet as u8));
         self.0.push(Report::Lost(place));
     }
@@ -80,17 +80,17 @@ impl Tx for Sent {
     }
 }
 
-pub struct Desk {
+pub struct Driven {
     pub worker: Worker,
     pub now: Duration,
     pub sent: Sent,
     pub reports: Reports,
 }
 
-impl Desk {
-    pub fn new(parameters: Parameters) -> Desk {
+impl Driven {
+    pub fn new(parameters: Parameters) -> Driven {
         let worker = Worker::new(parameters, Duration::ZERO);
-        Desk { worker, now: Duration::ZERO, sent: Sent::default(), reports: Reports::default() }
+        Driven { worker, now: Duration::ZERO, sent: Sent::default(), reports: Reports::default() }
     }
 
     pub fn submit(&mut self, packets: &[u32], norms: &[f32]) -> u64 {
@@ -109,7 +109,7 @@ impl Desk {
 
     /// Sends all data that can be sent: packet i of a partition is full of i.
     pub fn fill(&mut self) {
-        let write = |place: Place, payload: &mut [u8]| payload.fill(place.packet as u8);
+        let write = |place: PacketId, payload: &mut [u8]| payload.fill(place.packet as u8);
         while self.worker.fill(self.now, &mut self.sent, usize::MAX, write) > 0 {}
     }
 

@@ -28,7 +28,7 @@ struct Kept {
 
 /// The file. Without a path there is none: everything is forgotten in the end, and may be changed.
 #[derive(Debug, Default)]
-pub struct Store {
+pub struct BookFile {
     path: Option<PathBuf>,
     /// As it was read or written here last.
     version: u64,
@@ -40,11 +40,11 @@ fn checksum(content: &str) -> String {
     Sha256::digest(content.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl Store {
+impl BookFile {
     /// At this path, not read yet.
     #[must_use]
-    pub fn new(path: Option<&Path>) -> Store {
-        Store { path: path.map(Path::to_owned), ..Store::default() }
+    pub fn new(path: Option<&Path>) -> BookFile {
+        BookFile { path: path.map(Path::to_owned), ..BookFile::default() }
     }
 
     /// Whether what is here may be changed.
@@ -195,8 +195,8 @@ fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    fn open(path: &Path) -> Store {
-        Store::new(Some(path))
+    fn open(path: &Path) -> BookFile {
+        BookFile::new(Some(path))
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn without_a_path_all_may_be_changed() {
-        let mut store = Store::new(None);
+        let mut store = BookFile::new(None);
         assert!(store.is_writer() && store.take().unwrap());
         store.write(&vec![1]).unwrap();
         assert_eq!(store.read::<Vec<u32>>().unwrap(), [0; 0]);

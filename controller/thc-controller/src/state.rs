@@ -6,7 +6,7 @@ use crate::error::ControllerError;
 use crate::live::View;
 use crate::rates::Rates;
 use crate::refusal::Refusal;
-use crate::spec::Shared as Dealt;
+use crate::spec::ShareServers;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_control_proto::v1::WorkerReport;
@@ -14,18 +14,18 @@ use tokio::sync::{mpsc, oneshot};
 
 /// What an agent can be asked.
 #[derive(Debug)]
-pub enum Command {
+pub enum AgentCommand {
     /// Write to the target what the book wants now.
     Sync(oneshot::Sender<Result<(), ControllerError>>),
 }
 
 /// A target as others see it.
 #[derive(Debug)]
-pub struct Handle {
+pub struct TargetHandle {
     /// Its configuration.
     pub config: TargetConfig,
     /// To its agent.
-    pub commands: mpsc::Sender<Command>,
+    pub commands: mpsc::Sender<AgentCommand>,
 }
 
 /// A worker's last report.
@@ -39,13 +39,13 @@ pub struct Reported {
 
 /// The controller's state. Locks are held for lookups and changes, never over an await.
 #[derive(Debug)]
-pub struct Shared {
+pub struct ControllerState {
     book: Mutex<Book>,
     views: Mutex<BTreeMap<String, View>>,
     reports: Mutex<BTreeMap<(String, u8), Reported>>,
     rates: Mutex<Rates>,
     /// The targets, in the order of the configuration.
-    pub targets: Vec<Handle>,
+    pub targets: Vec<TargetHandle>,
     /// One change of jobs or tables at a time.
     pub changing: tokio::sync::Mutex<()>,
 }
@@ -55,12 +55,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl ControllerState {
     /// Of a book and targets.
     #[must_use]
-    pub fn new(book: Book, targets: Vec<Handle>) -> Shared {
+    pub fn new(book: Book, targets: Vec<TargetHandle>) -> ControllerState {
         let views = targets.iter().map(|target| (target.config.name.clone(), View::default())).collect();
-        Shared {
+        ControllerState {
             book: Mutex::new(book),
             views: Mutex::new(views),
             reports: Mutex::new(BTreeMap::new()),
@@ -94,7 +94,7 @@ impl Shared {
     ///
     /// # Errors
     /// There is no such target, or they have different numbers of ports.
-    pub fn dealt(&self, servers: &[String]) -> Result<Dealt, ControllerError> {
+    pub fn dealt(&self, servers: &[String]) -> Result<ShareServers, ControllerError> {
         let refuse = |value: String, mend: String| {
             Err(ControllerError::Value { key: "servers".to_owned(), value, mend })
         };
@@ -111,7 +111,7 @@ impl Shared {
                 format!("it has {} shards, {} has {shards}: give all as many", other.shards, found[0].name);
             return refuse(other.name.clone(), mend);
         }
-        Ok(Dealt { at: found.iter().map(|config| config.at).collect(), shards })
+        Ok(ShareServers { at: found.iter().map(|config| config.at).collect(), shards })
     }
 
     /// Lets these targets get what the book wants.
@@ -122,7 +122,7 @@ impl Shared {
         let mut answers = Vec::new();
         for target in self.targets.iter().filter(|target| names.contains(&target.config.name)) {
             let (sender, answer) = oneshot::channel();
-            let gone = target.commands.send(Command::Sync(sender)).await.is_err();
+            let gone = target.commands.send(AgentCommand::Sync(sender)).await.is_err();
             answers.push((&target.config.name, (!gone).then_some(answer)));
         }
         let mut first = Ok(());

@@ -11,7 +11,7 @@ use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
 
 /// A packet that was let in.
 #[derive(Clone, Copy)]
-pub(super) struct Pass {
+pub(super) struct Admission {
     head: [u8; BEFORE_ROUND],
     /// No packet is as long as what stands for none.
     len: usize,
@@ -31,8 +31,8 @@ pub(super) struct Pass {
     pub answer_len: usize,
 }
 
-impl Pass {
-    const NONE: Pass = Pass {
+impl Admission {
+    const NONE: Admission = Admission {
         head: [0; BEFORE_ROUND],
         len: usize::MAX,
         from: 0,
@@ -64,11 +64,11 @@ impl Pass {
         place: u32,
         result: Kind,
         table: Lookup,
-    ) -> Pass {
+    ) -> Admission {
         let head = packet.first_chunk().copied().unwrap_or_default();
         let answer_len = HEADER_LEN + result.payload_len(table.form);
         let slot_len = if result == Kind::Result { HEADER_LEN + table.form.lanes_len() } else { answer_len };
-        Pass {
+        Admission {
             head,
             len: packet.len(),
             from: from.bits(),
@@ -103,19 +103,19 @@ impl Pass {
 }
 
 /// One for each number of a worker, whatever its job.
-pub(super) struct Passes([Pass; MAX_WORKERS]);
+pub(super) struct Admissions([Admission; MAX_WORKERS]);
 
-impl Passes {
-    pub const NONE: Passes = Passes([Pass::NONE; MAX_WORKERS]);
+impl Admissions {
+    pub const NONE: Admissions = Admissions([Admission::NONE; MAX_WORKERS]);
 
     /// Where the pass of a packet is, if it has one.
     #[inline(always)]
-    pub fn at(&self, head: &[u8; HEADER_LEN]) -> &Pass {
+    pub fn at(&self, head: &[u8; HEADER_LEN]) -> &Admission {
         &self.0[usize::from(head[6]) % MAX_WORKERS]
     }
 
     /// Keeps the pass of the packet with this header, and gives it back.
-    pub fn keep(&mut self, head: &[u8; HEADER_LEN], pass: Pass) {
+    pub fn keep(&mut self, head: &[u8; HEADER_LEN], pass: Admission) {
         self.0[usize::from(head[6]) % MAX_WORKERS] = pass;
     }
 }
