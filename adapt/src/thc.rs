@@ -115,7 +115,7 @@ mod tests {
 
     /// ‖x − mean of the workers' estimates‖² / ‖x‖², all workers with the same gradient.
     fn measured(table: &LookupTable, x: &[f32], workers: u8, seed: u64) -> f64 {
-        let key = SignKey { job_seed: seed, round: 1, partition: 0 };
+        let key = SignKey { job_seed: seed, call: 1, partition: 0 };
         let quantizer = Quantizer::new(table);
         let d = x.len();
         let range = table.t_p() as f32 * rht::scale(d) * norm::l2(x);
@@ -162,7 +162,7 @@ mod tests {
         for step in 0..steps {
             let x = gradient(d, step << 32, false);
             let mut sum: Vec<f32> = x.iter().zip(&kept).map(|(x, e)| x + e).collect();
-            let key = SignKey { job_seed: 5, round: step, partition: 0 };
+            let key = SignKey { job_seed: 5, call: step, partition: 0 };
             let range = table.t_p() as f32 * rht::scale(d) * norm::l2(&sum);
             rht::forward(&mut sum, key).unwrap();
             // What is left stands in its place.

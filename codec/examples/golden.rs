@@ -28,7 +28,7 @@ fn other_signs() -> Value {
     let keys = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 0, 1), (1, 65_536, 2), (u64::MAX, 1 << 40, 4000)];
     keys.iter()
         .map(|&(job_seed, round, partition)| {
-            let signs = SignKey { job_seed, round, partition }.signs();
+            let signs = SignKey { job_seed, call: round, partition }.signs();
             let words = [0, 1, 16_383].map(|i| format!("{:016x}", signs.word(i)));
             json!({
                 "job_seed": format!("{job_seed:016x}"),
@@ -77,11 +77,11 @@ fn cuts() -> Value {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let key = SignKey { job_seed: 0x0123_4567_89AB_CDEF, round: 42, partition: 3 };
+    let key = SignKey { job_seed: 0x0123_4567_89AB_CDEF, call: 42, partition: 3 };
     let private_seed = 0xFEDC_BA98_7654_3210;
     let first = 1024;
     let signs = key.signs();
-    let rounding = Rounding::new(private_seed, key.round, key.partition);
+    let rounding = Rounding::new(private_seed, key.call, key.partition);
     let table = LookupTable::solve(4, 30, 1.0 / 32.0)?;
 
     let x: Vec<f32> = (0..LEN as u16).map(|i| (f32::from(i * 37 % 101) - 50.0) / 32.0).collect();
@@ -107,7 +107,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "tables": tables()?,
         "cuts": cuts(),
         "job_seed": format!("{:016x}", key.job_seed),
-        "round": key.round,
+        "round": key.call,
         "partition": key.partition,
         "private_seed": format!("{private_seed:016x}"),
         "sign_key": format!("{:016x}", signs.key()),

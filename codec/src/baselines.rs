@@ -153,15 +153,15 @@ pub trait Worker {
     }
 
     /// The message of the main stage, for the gradient that was announced. `agreed` is the server's
-    /// answer to the announcements. Updates the error feedback and moves on to the next round of random
+    /// answer to the announcements. Updates the error feedback and moves on to the next call's random
     /// numbers.
     fn compress(&mut self, gradient: &[f32], agreed: &Message) -> Result<Message>;
 
     /// The estimate of the mean of `count` workers' gradients, from the server's `result` of the
-    /// round that was compressed last.
+    /// call that was compressed last.
     fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>>;
 
-    /// Takes from the result what the next round needs.
+    /// Takes from the result what the next call needs.
     fn learn(&mut self, result: &Message, count: u32) -> Result<()> {
         let _ = (result, count);
         Ok(())

@@ -28,7 +28,7 @@ use crate::signs::{SignKey, Signs};
 /// first cache.
 const NARROW: usize = 1 << 14;
 
-/// What compressing and decompressing one block of one round takes.
+/// What compressing and decompressing one block of one call takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
     /// Table to quantize with, and the width of its indices.
@@ -90,7 +90,7 @@ impl Block<'_> {
     }
 
     /// [`compress`](Self::compress) with the new feedback beside the old: of `(kept, left)`, both as long as `x`, the former is
-    /// read and the latter written. Whoever must be able to go back has both until the round is over.
+    /// read and the latter written. Whoever must be able to go back has both until the call is over.
     pub fn compress_beside(
         &self,
         x: &[f32],
@@ -260,7 +260,7 @@ mod tests {
             Self {
                 quantizer: Quantizer::new(&table),
                 table,
-                key: SignKey { job_seed: seed, round: 4, partition: 9 },
+                key: SignKey { job_seed: seed, call: 4, partition: 9 },
                 rounding: Rounding::new(!seed, 4, 9),
             }
         }

@@ -22,7 +22,7 @@ pub fn digest() -> u64 {
 }
 
 fn compute() -> u64 {
-    let key = SignKey { job_seed: 0x0123_4567_89AB_CDEF, round: 77, partition: 5 };
+    let key = SignKey { job_seed: 0x0123_4567_89AB_CDEF, call: 77, partition: 5 };
     // Sums of all values, and inputs of many magnitudes.
     let sums: Vec<u8> = (0..COORDINATES as u64).map(|i| mix(i) as u8).collect();
     let mut x: Vec<f32> = (0..COORDINATES as u64)

@@ -17,7 +17,7 @@ pub fn l2(x: &[f32]) -> f32 {
 
 /// Euclidean norm of `x + e` without storing the sum. Infinite or NaN if any coordinate of the
 /// sum is. NaN, too, if the lengths differ: like any non-finite norm it makes all workers refuse
-/// the round.
+/// the call.
 #[must_use]
 pub fn l2_sum(x: &[f32], e: &[f32]) -> f32 {
     if x.len() != e.len() {
@@ -28,7 +28,7 @@ pub fn l2_sum(x: &[f32], e: &[f32]) -> f32 {
 
 /// Writes `x + e` to `out`, zeros after it, and returns the norm, equal to that of [`l2_sum`].
 ///
-/// A fast beginning of a round: the norm goes out while [`rht::forward`](crate::rht::forward)
+/// A fast beginning of a call: the norm goes out while [`rht::forward`](crate::rht::forward)
 /// transforms `out` in place. `x` and `e` must have equal lengths, `out` at least that.
 pub fn l2_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> Result<f32, CodecError> {
     CodecError::check_len("error feedback", x.len(), e.len())?;
@@ -44,10 +44,10 @@ pub fn l2_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> Result<f32, CodecEr
 
 /// Adds `x` to `sum` and returns the norm of the result, equal to that of [`l2_sum`].
 ///
-/// The fastest beginning of a round for a partition without padding, with the error feedback as
+/// The fastest beginning of a call for a partition without padding, with the error feedback as
 /// `sum`: the norm goes out while [`rht::forward`](crate::rht::forward) transforms `sum` in place,
 /// quantizing leaves the residual there, and [`rht::inverse`](crate::rht::inverse) makes it the
-/// next error feedback. No other memory is touched. If a round is given up before quantizing, the
+/// next error feedback. No other memory is touched. If a call is given up before quantizing, the
 /// inverse transform leaves all of gradient + feedback in `sum`, as is right for what was not sent.
 pub fn l2_add(sum: &mut [f32], x: &[f32]) -> Result<f32, CodecError> {
     CodecError::check_len("gradient", sum.len(), x.len())?;

@@ -113,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn key(seed: u64) -> SignKey {
-        SignKey { job_seed: seed, round: 5, partition: 1 }
+        SignKey { job_seed: seed, call: 5, partition: 1 }
     }
 
     fn norm(x: &[f32]) -> f64 {

@@ -1,13 +1,13 @@
 //! The private random stream of a worker, for stochastic rounding.
 //!
 //! Workers must round independently of each other so that their errors average out (paper A.2).
-//! The stream is a pure function of (private seed, round, partition, coordinate), so a partition
+//! The stream is a pure function of (private seed, call, partition, coordinate), so a partition
 //! quantized in chunks gives the same indices as in one go. It consists of 32-bit words, computed only with 32-bit lane
 //! operations because every SIMD instruction set has those; a word serves four coordinates 16 apart, so that vectors of
 //! 4, 8 or 16 coordinates take their draws from vectors of words without moving them between lanes:
 //!
 //! ```text
-//! key = as in the `signs` module, from (private_seed XOR 0x524F554E44494E47, round, partition)
+//! key = as in the `signs` module, from (private_seed XOR 0x524F554E44494E47, call, partition)
 //! k0  = low 32 bits of key, k1 = high 32 bits of key
 //! word(i): x = (i mod 2^32) + k0;
 //!          x ^= x >> 17; x *= 0xED5AD4BB;
@@ -34,7 +34,7 @@ const DOMAIN: u64 = 0x524F_554E_4449_4E47;
 /// Multipliers of the three rounds of the mixer.
 pub(crate) const MUL: [u32; 3] = [0xED5A_D4BB, 0xAC4C_1B51, 0x3184_8BAB];
 
-/// Random access to the rounding stream of one worker, round and partition.
+/// Random access to the rounding stream of one worker, call and partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rounding {
     pub(crate) k0: u32,
@@ -42,18 +42,18 @@ pub struct Rounding {
 }
 
 impl Rounding {
-    /// The stream of one worker for one partition of one round. `private_seed` must differ
+    /// The stream of one worker for one partition of one call. `private_seed` must differ
     /// between workers.
     #[must_use]
-    pub const fn new(private_seed: u64, round: u64, partition: u32) -> Self {
-        let key = derive(private_seed ^ DOMAIN, round, partition);
+    pub const fn new(private_seed: u64, call: u64, partition: u32) -> Self {
+        let key = derive(private_seed ^ DOMAIN, call, partition);
         Self { k0: key as u32, k1: (key >> 32) as u32 }
     }
 
-    /// What the streams of all partitions of a round derive from, as signs do from [`signs::derive_call`](derive_call).
+    /// What the streams of all partitions of a call derive from, as signs do from [`signs::derive_call`](derive_call).
     #[must_use]
-    pub const fn derive_call(private_seed: u64, round: u64) -> u64 {
-        derive_call(private_seed ^ DOMAIN, round)
+    pub const fn derive_call(private_seed: u64, call: u64) -> u64 {
+        derive_call(private_seed ^ DOMAIN, call)
     }
 
     /// The 32 random bits of word `i` (taken modulo 2^32).

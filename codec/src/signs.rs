@@ -1,7 +1,7 @@
 //! The shared signs D of the randomized Hadamard transform (P29).
 //!
-//! All workers of a job must flip the same signs, and the signs must change every round, so they
-//! are a pure function of (job seed, round, partition, coordinate). To reproduce them elsewhere,
+//! All workers of a job must flip the same signs, and the signs must change in every call, so they
+//! are a pure function of (job seed, call, partition, coordinate). To reproduce them elsewhere,
 //! in wrapping 64-bit arithmetic:
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! mix(z) = z ^= z >> 30; z *= 0xBF58476D1CE4E5B9;
 //!          z ^= z >> 27; z *= 0x94D049BB133111EB;
 //!          z ^= z >> 31                               (the SplitMix64 finalizer)
-//! key    = mix((mix((mix(job_seed + G) ^ round) + G) ^ partition) + G)
+//! key    = mix((mix((mix(job_seed + G) ^ call) + G) ^ partition) + G)
 //! word(i) = mix(key + (i + 1) * G)
 //! ```
 //!
@@ -27,16 +27,16 @@ pub const fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What the keys of all partitions of a round derive from: the key of partition p is mix((this ^ p) + G).
+/// What the keys of all partitions of a call derive from: the key of partition p is mix((this ^ p) + G).
 #[must_use]
-pub const fn derive_call(seed: u64, round: u64) -> u64 {
+pub const fn derive_call(seed: u64, call: u64) -> u64 {
     let k = mix(seed.wrapping_add(GOLDEN_GAMMA));
-    mix((k ^ round).wrapping_add(GOLDEN_GAMMA))
+    mix((k ^ call).wrapping_add(GOLDEN_GAMMA))
 }
 
-/// Condenses a seed, a round and a partition to one 64-bit key (formula in the module text).
-pub(crate) const fn derive(seed: u64, round: u64, partition: u32) -> u64 {
-    mix((derive_call(seed, round) ^ partition as u64).wrapping_add(GOLDEN_GAMMA))
+/// Condenses a seed, a call and a partition to one 64-bit key (formula in the module text).
+pub(crate) const fn derive(seed: u64, call: u64, partition: u32) -> u64 {
+    mix((derive_call(seed, call) ^ partition as u64).wrapping_add(GOLDEN_GAMMA))
 }
 
 /// Names one sign vector. Workers with equal keys flip equal signs.
@@ -44,8 +44,8 @@ pub(crate) const fn derive(seed: u64, round: u64, partition: u32) -> u64 {
 pub struct SignKey {
     /// Seed that all workers of the job share.
     pub job_seed: u64,
-    /// Round of the job; every all-reduce has its own.
-    pub round: u64,
+    /// Number of the all-reduce.
+    pub call: u64,
     /// [`Partition::index`](crate::partition::Partition::index) within the tensor.
     pub partition: u32,
 }
@@ -54,7 +54,7 @@ impl SignKey {
     /// The generator for this key.
     #[must_use]
     pub const fn signs(self) -> Signs {
-        Signs { key: derive(self.job_seed, self.round, self.partition) }
+        Signs { key: derive(self.job_seed, self.call, self.partition) }
     }
 }
 
@@ -90,7 +90,7 @@ impl Signs {
 mod tests {
     use super::*;
 
-    const KEY: SignKey = SignKey { job_seed: 7, round: 3, partition: 2 };
+    const KEY: SignKey = SignKey { job_seed: 7, call: 3, partition: 2 };
 
     #[test]
     fn finalizer_matches_published_splitmix64() {
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn every_part_of_the_key_changes_half_of_the_signs() {
         let other =
-            [SignKey { job_seed: 8, ..KEY }, SignKey { round: 4, ..KEY }, SignKey { partition: 3, ..KEY }];
+            [SignKey { job_seed: 8, ..KEY }, SignKey { call: 4, ..KEY }, SignKey { partition: 3, ..KEY }];
         let words = 4096;
         for key in other {
             let differing: u32 =

@@ -35,14 +35,14 @@ fn small(v: &Value) -> Vec<u8> {
 fn key(g: &Value) -> SignKey {
     SignKey {
         job_seed: hex(&g["job_seed"]),
-        round: g["round"].as_u64().unwrap(),
+        call: g["round"].as_u64().unwrap(),
         partition: g["partition"].as_u64().unwrap() as u32,
     }
 }
 
 fn rounding(g: &Value) -> Rounding {
     let key = key(g);
-    Rounding::new(hex(&g["private_seed"]), key.round, key.partition)
+    Rounding::new(hex(&g["private_seed"]), key.call, key.partition)
 }
 
 #[test]

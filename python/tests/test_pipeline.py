@@ -81,7 +81,7 @@ def test_questions_come_after_what_was_put_before_them() -> None:
 def test_its_threads_end_with_it() -> None:
     pipeline = Pipeline()
     pipeline.ask(lambda: None)
-    before = {thread for thread in threading.enumerate() if thread.name in ("thc-lane", "thc-store")}
+    before = {thread for thread in threading.enumerate() if thread.name in ("thc-sequencer", "thc-store")}
     mine = [thread for thread in before if thread.is_alive()]
     del pipeline
     for _ in range(100):

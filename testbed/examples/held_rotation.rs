@@ -46,7 +46,7 @@ fn train(table: &LookupTable, held: u64) -> Result<(f64, f64), CodecError> {
             .iter()
             .map(|e| common.iter().zip(e).map(|(c, e)| c + 0.3 * normal().powi(3) + e).collect())
             .collect();
-        let key = SignKey { job_seed: 5, round: round / held, partition: 0 };
+        let key = SignKey { job_seed: 5, call: round / held, partition: 0 };
         let largest = x.iter().map(|x| norm::l2(x)).fold(0f32, f32::max);
         let range = (table.t_p() / (D as f64).sqrt()) as f32 * largest;
         let mut estimate = vec![0f64; D];

@@ -97,7 +97,7 @@ impl Job {
         let mut mean = vec![0.0; gradients[0].len()];
         for (index, part) in (0u32..).zip(0..mean.len() / BLOCK) {
             let range = part * BLOCK..(part + 1) * BLOCK;
-            let key = SignKey { job_seed: 7, round: self.round, partition: index };
+            let key = SignKey { job_seed: 7, call: self.round, partition: index };
             let own = |worker: usize| -> Vec<f32> {
                 let pairs = gradients[worker][range.clone()].iter().zip(&self.lost[worker][range.clone()]);
                 pairs.map(|(g, e)| g + e).collect()

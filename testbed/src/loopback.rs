@@ -138,7 +138,7 @@ impl Loopback {
             return Ok(());
         }
         let range = (self.table.t_p() / (padded as f64).sqrt() * f64::from(largest)) as f32;
-        let key = SignKey { job_seed: self.seed, round: self.calls, partition: index };
+        let key = SignKey { job_seed: self.seed, call: self.calls, partition: index };
         let mut rotated = vec![0.0f32; padded];
         let mut packed = Vec::with_capacity(parts.len());
         for (worker, part) in (0u64..).zip(parts) {

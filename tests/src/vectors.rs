@@ -355,7 +355,7 @@ fn partitions(plan: &Plan, call: u64, gradients: &[Vec<f32>], down: &[Vec<u8>]) 
         let transformed = |gradient: &Vec<f32>| {
             let mut x = vec![0.0; d];
             x[..part.len].copy_from_slice(&gradient[part.offset..][..part.len]);
-            let key = SignKey { job_seed: plan.job_seed, round: call, partition: part.index };
+            let key = SignKey { job_seed: plan.job_seed, call, partition: part.index };
             rht::forward(&mut x, key).unwrap();
             floats(&x)
         };

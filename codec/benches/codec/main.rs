@@ -33,7 +33,7 @@ const LEN: usize = 1 << 20;
 const BLOCK: usize = 1 << DEFAULT_BLOCK;
 /// Indices in a packet.
 const PACKET: usize = 1024;
-const KEY: SignKey = SignKey { job_seed: 1, round: 2, partition: 0 };
+const KEY: SignKey = SignKey { job_seed: 1, call: 2, partition: 0 };
 
 /// Normal coordinates, aligned.
 fn gradient(seed: u64) -> Buffer {

@@ -41,7 +41,7 @@ fn bits(x: &[f32]) -> Vec<u32> {
 }
 
 fn signs(seed: u64) -> Signs {
-    SignKey { job_seed: seed, round: 1, partition: 0 }.signs()
+    SignKey { job_seed: seed, call: 1, partition: 0 }.signs()
 }
 
 /// A copy of `x` in memory that begins `offset` elements after a 64-byte boundary.

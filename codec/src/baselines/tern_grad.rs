@@ -73,7 +73,7 @@ impl Scheme for TernGrad {
             clip: self.clip,
             place,
             scales: Vec::new(),
-            round: 0,
+            call: 0,
         }))
     }
 
@@ -88,7 +88,7 @@ struct TernGradWorker {
     clip: Option<f32>,
     place: Place,
     scales: Vec<f32>,
-    round: u64,
+    call: u64,
 }
 
 /// The bound of a layer's magnitudes after clipping.
@@ -110,8 +110,8 @@ impl Worker for TernGradWorker {
     fn compress(&mut self, gradient: &[f32], agreed: &Message) -> Result<Message> {
         CodecError::check_len("gradient", self.place.dimension, gradient.len())?;
         self.scales = agreed.floats(gradient.len().div_ceil(self.layer))?;
-        let rounding = Rounding::new(self.place.private_seed, self.round, 0);
-        self.round += 1;
+        let rounding = Rounding::new(self.place.private_seed, self.call, 0);
+        self.call += 1;
         let mut writer = Writer::new(2 * gradient.len() as u64);
         let mut i = 0;
         for (layer, scale) in gradient.chunks(self.layer).zip(&self.scales) {

@@ -281,7 +281,7 @@ impl Scheme for Tfp {
         place.check()?;
         self.check()?;
         let feedback = vec![0.0; place.dimension];
-        Ok(Box::new(TfpWorker { scheme: *self, feedback, seed: place.private_seed, round: 0 }))
+        Ok(Box::new(TfpWorker { scheme: *self, feedback, seed: place.private_seed, call: 0 }))
     }
 
     fn server(&self, place: Place) -> Result<Box<dyn Server>> {
@@ -295,14 +295,14 @@ struct TfpWorker {
     scheme: Tfp,
     feedback: Vec<f32>,
     seed: u64,
-    round: u64,
+    call: u64,
 }
 
 impl Worker for TfpWorker {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
         let mut x = with_feedback(gradient, &self.feedback)?;
-        let message = self.scheme.encode(&x, Rounding::new(self.seed, self.round, 0));
-        self.round += 1;
+        let message = self.scheme.encode(&x, Rounding::new(self.seed, self.call, 0));
+        self.call += 1;
         if !self.scheme.random {
             let mut reader = message.read(self.scheme.length(x.len()))?;
             self.scheme.decode(&mut reader, gradient.len(), |i, sent| {

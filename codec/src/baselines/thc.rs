@@ -71,7 +71,7 @@ impl Scheme for Thc {
             feedback: vec![0.0; place.dimension],
             place,
             ranges: Vec::new(),
-            round: 0,
+            call: 0,
         }))
     }
 
@@ -89,12 +89,12 @@ struct ThcWorker {
     place: Place,
     /// M of every partition.
     ranges: Vec<f32>,
-    round: u64,
+    call: u64,
 }
 
 impl ThcWorker {
-    fn key(&self, round: u64, part: &Partition) -> SignKey {
-        SignKey { job_seed: self.place.shared_seed, round, partition: part.index }
+    fn key(&self, call: u64, part: &Partition) -> SignKey {
+        SignKey { job_seed: self.place.shared_seed, call, partition: part.index }
     }
 }
 
@@ -116,7 +116,7 @@ impl Worker for ThcWorker {
             self.ranges.push(range);
             let start = indices.len();
             indices.resize(start + part.len(), 0);
-            let key = self.key(self.round, p);
+            let key = self.key(self.call, p);
             let out = &mut self.feedback[p.offset..p.offset + p.len];
             // All workers have zeros, or numbers too small for a range.
             if range == 0.0 {
@@ -124,11 +124,11 @@ impl Worker for ThcWorker {
                 continue;
             }
             rht::forward(&mut part, key)?;
-            let rounding = Rounding::new(self.place.private_seed, self.round, p.index);
+            let rounding = Rounding::new(self.place.private_seed, self.call, p.index);
             self.quantizer.quantize(&mut part, range, &rounding, 0, &mut indices[start..])?;
             rht::inverse_into(&mut part, out, key)?;
         }
-        self.round += 1;
+        self.call += 1;
         self.lanes.encode(&indices)
     }
 
@@ -143,7 +143,7 @@ impl Worker for ThcWorker {
             self.lanes.decode(result, value)?.into_iter().zip(&self.lanes.partitions).enumerate()
         {
             if self.ranges[i] > 0.0 {
-                rht::inverse(&mut part, self.key(self.round - 1, p))?;
+                rht::inverse(&mut part, self.key(self.call - 1, p))?;
             }
             mean.extend_from_slice(&part[..p.len]);
         }

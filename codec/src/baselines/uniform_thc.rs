@@ -56,7 +56,7 @@ impl Scheme for UniformThc {
             rotated: self.rotated,
             place,
             ranges: Vec::new(),
-            round: 0,
+            call: 0,
         }))
     }
 
@@ -73,12 +73,12 @@ struct UniformWorker {
     place: Place,
     /// Agreed (m, M) of every partition.
     ranges: Vec<(f32, f32)>,
-    round: u64,
+    call: u64,
 }
 
 impl UniformWorker {
-    fn key(&self, round: u64, partition: u32) -> SignKey {
-        SignKey { job_seed: self.place.shared_seed, round, partition }
+    fn key(&self, call: u64, partition: u32) -> SignKey {
+        SignKey { job_seed: self.place.shared_seed, call, partition }
     }
 
     /// The partitions of a gradient as they are quantized.
@@ -87,7 +87,7 @@ impl UniformWorker {
         let part = |p: &crate::partition::Partition| {
             let mut x = padded(gradient, p);
             if self.rotated {
-                rht::forward(&mut x, self.key(self.round, p.index))?;
+                rht::forward(&mut x, self.key(self.call, p.index))?;
             }
             Ok(x)
         };
@@ -115,12 +115,12 @@ impl Worker for UniformWorker {
         self.ranges = agreed.floats(2 * parts.len())?.chunks(2).map(range).collect();
         let mut indices = Vec::new();
         for ((part, p), (lo, hi)) in parts.iter_mut().zip(&self.lanes.partitions).zip(&self.ranges) {
-            let rounding = Rounding::new(self.place.private_seed, self.round, p.index);
+            let rounding = Rounding::new(self.place.private_seed, self.call, p.index);
             let start = indices.len();
             indices.resize(start + part.len(), 0);
             self.quantizer.quantize_between(part, *lo, *hi, &rounding, 0, &mut indices[start..])?;
         }
-        self.round += 1;
+        self.call += 1;
         self.lanes.encode(&indices)
     }
 
@@ -137,7 +137,7 @@ impl Worker for UniformWorker {
         let mut mean = Vec::with_capacity(self.place.dimension);
         for (mut part, p) in self.lanes.decode(result, value)?.into_iter().zip(&self.lanes.partitions) {
             if self.rotated {
-                rht::inverse(&mut part, self.key(self.round - 1, p.index))?;
+                rht::inverse(&mut part, self.key(self.call - 1, p.index))?;
             }
             mean.extend_from_slice(&part[..p.len]);
         }

@@ -122,7 +122,7 @@ class _Clock:
 
 
 class Adaptive:
-    """The state of one hook's adaptation. All methods run on the lane of the group's pipeline."""
+    """The state of one hook's adaptation. All methods run on the sequencer of the group's pipeline."""
 
     def __init__(self, options: Adapt, group: Group, names: Mapping[str, int], excluded: Iterable[str], rank: int, first: int) -> None:
         job = group.job
@@ -151,7 +151,7 @@ class Adaptive:
         """Times of this rank."""
         self.plans: list[Plan] = []
         self.seconds = 0.0
-        """What all of it has taken on this rank, in time of the lane."""
+        """What all of it has taken on this rank, in time of the sequencer."""
         self._choice = self._defaults()
         self._spans: dict[int, list[tuple[int, int | str]]] = {}
         """By layout, until the next choice."""

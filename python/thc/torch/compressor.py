@@ -25,8 +25,8 @@ __all__ = ["Compressor", "Flight", "HostCompressor"]
 class Compressor(Protocol):
     """How buckets travel. All ranks have the same ones and give them the same buckets in the same order.
 
-    A bucket goes through :meth:`fetch` and :meth:`submit` on the pipeline's lane and through :meth:`store` on its store thread, where
-    that of an earlier bucket may still be running while the lane fetches a later one.
+    A bucket goes through :meth:`fetch` and :meth:`submit` on the pipeline's sequencer and through :meth:`store` on its store thread, where
+    that of an earlier bucket may still be running while the sequencer fetches a later one.
     """
 
     def must_be_alone(self, bucket: Bucket) -> bool:

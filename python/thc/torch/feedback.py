@@ -39,7 +39,7 @@ class FeedbackStore:
     The group keeps it per bucket, under the key of the bucket's layout. When DDP has rebuilt its buckets
     (as it does after the first step, by the order in which gradients came), a new layout finds the feedback
     of its parameters under the keys of old ones: then all is taken out of the group once, and each new layout
-    puts its part back in. All methods run on the lane of the group's pipeline.
+    puts its part back in. All methods run on the sequencer of the group's pipeline.
     """
 
     def __init__(self, group: Keeper) -> None:

@@ -12,7 +12,7 @@ __all__ = ["Passage"]
 
 
 class Owner(Protocol):
-    """What knows the step that buckets are part of. All methods are called on the lane; :meth:`fail` must not raise."""
+    """What knows the step that buckets are part of. All methods are called on the sequencer; :meth:`fail` must not raise."""
 
     def room(self, bucket: Bucket) -> int:
         """How many buckets may be under way when this one begins, itself among them."""

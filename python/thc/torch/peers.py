@@ -17,7 +17,7 @@ PATIENCE = 0.2
 
 
 class Peers:
-    """Process groups of our own, so that calls from the lane's thread cannot mix with those of the user.
+    """Process groups of our own, so that calls from the sequencer's thread cannot mix with those of the user.
 
     Making one is a collective: all ranks do it in the same order.
     """

@@ -1,6 +1,6 @@
 """The stages that a group's work goes through, several pieces of it at once.
 
-Three threads take part. The *lane* begins work in the order in which it was given, which is the same on all ranks, and hears of its end
+Three threads take part. The *sequencer* begins work in the order in which it was given, which is the same on all ranks, and hears of its end
 in that order; what must not happen twice at a time happens there. The library's own thread compresses, sends and receives. And the
 *store* thread waits for means and puts them where they belong. So one bucket is copied while a second is compressed and a third is on
 the network.
@@ -21,7 +21,7 @@ from thc.group import Group
 __all__ = ["Pipeline", "Work", "pipeline_of"]
 
 IDLE = 0.5
-"""Seconds without work after which a lane looks around."""
+"""Seconds without work after which a sequencer looks around."""
 
 _pipelines: weakref.WeakKeyDictionary[Group, Pipeline] = weakref.WeakKeyDictionary()
 
@@ -40,23 +40,23 @@ class Idler(Protocol):
     """Something to be looked after between work."""
 
     def idle(self) -> None:
-        """Called on the lane. Must not raise."""
+        """Called on the sequencer. Must not raise."""
 
 
 class Work(Protocol):
     """A piece of work. No method may raise."""
 
     def room(self) -> int:
-        """How many pieces may be under way when this one begins, itself among them: 1 if it must be alone. Asked on the lane."""
+        """How many pieces may be under way when this one begins, itself among them: 1 if it must be alone. Asked on the sequencer."""
 
     def begin(self) -> bool:
-        """On the lane: fetches and submits. Whether there is something to wait for."""
+        """On the sequencer: fetches and submits. Whether there is something to wait for."""
 
     def wait(self) -> None:
         """On the store thread: waits for the mean, and stores it. Only after a :meth:`begin` that said so."""
 
     def end(self) -> None:
-        """On the lane, in the order of beginnings."""
+        """On the sequencer, in the order of beginnings."""
 
 
 class _Question:
@@ -97,12 +97,12 @@ class _Stages:
         self.events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.under_way: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self.idlers: weakref.WeakSet[Idler] = weakref.WeakSet()
-        # Only the lane touches these.
+        # Only the sequencer touches these.
         self.waiting: deque[Work] = deque()
         self._begun: deque[Work] = deque()
         self._done: set[int] = set()
 
-    def lane(self) -> None:
+    def sequencer(self) -> None:
         while True:
             try:
                 event = self.events.get(timeout=IDLE)
@@ -162,7 +162,7 @@ class Pipeline:
 
     def __init__(self) -> None:
         self._stages = _Stages()
-        for name, run in (("thc-lane", self._stages.lane), ("thc-store", self._stages.store)):
+        for name, run in (("thc-sequencer", self._stages.sequencer), ("thc-store", self._stages.store)):
             threading.Thread(target=run, name=name, daemon=True).start()
 
     def put(self, work: Work) -> None:
@@ -171,7 +171,7 @@ class Pipeline:
         stages.events.put(lambda: stages.arrive(work))
 
     def put_next(self, works: Sequence[Work]) -> None:
-        """On the lane: has work done before anything else that waits, and so in the same place on all ranks."""
+        """On the sequencer: has work done before anything else that waits, and so in the same place on all ranks."""
         self._stages.waiting.extendleft(reversed(works))
 
     def ask(self, work: Callable[[], Any]) -> Any:

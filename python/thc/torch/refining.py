@@ -68,7 +68,7 @@ def widths_of(group: Group) -> list[Width]:
 
 
 class Refining:
-    """The state of one hook's refinement. All methods run on the lane of the group's pipeline."""
+    """The state of one hook's refinement. All methods run on the sequencer of the group's pipeline."""
 
     def __init__(self, options: Refine, group: Group, module: torch.nn.Module, clock: Clock) -> None:
         if not tells(group):

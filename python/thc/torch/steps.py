@@ -1,4 +1,4 @@
-"""A hook's steps, as the lane sees them: buckets begin and end, ranks agree, a step is over."""
+"""A hook's steps, as the sequencer sees them: buckets begin and end, ranks agree, a step is over."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _micros(seconds: float) -> int:
 
 
 class Steps:
-    """Does what the agreement wishes. All methods are the lane's."""
+    """Does what the agreement wishes. All methods are the sequencer's."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Steps:
             passage.compressor = self._compressor(bucket)
             passage.fetched = passage.compressor.fetch(bucket)
             passage.began = time.perf_counter()
-            # The lane itself works on a bucket that nothing comes after: that saves copies and waking other threads.
+            # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
             wait = bucket.is_last or self._options.in_flight == 1 or self._timed()
             passage.flight = passage.compressor.submit(bucket, passage.fetched, self.number, wait)
             passage.over = wait

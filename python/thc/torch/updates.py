@@ -88,7 +88,7 @@ class Refined:
 
 
 class Updates:
-    """Takes an optimizer's steps apart. Whoever trains calls its methods, but for :meth:`announce`, which the lane calls while the
+    """Takes an optimizer's steps apart. Whoever trains calls its methods, but for :meth:`announce`, which the sequencer calls while the
     backward pass waits for it."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, module: torch.nn.Module, clock: Clock) -> None:
@@ -133,7 +133,7 @@ class Updates:
         # A bound method, since schedulers ask the step whose it is.
         optimizer.step = types.MethodType(step, optimizer)
 
-    # The lane.
+    # The sequencer.
 
     def owns(self, parameters: Sequence[torch.nn.Parameter]) -> bool:
         """Whether all of these are the optimizer's."""

@@ -76,7 +76,7 @@ fn failed(error: impl std::fmt::Display) -> Error {
 
 /// A number in (−1, 1): the same everywhere for a worker and a coordinate.
 fn value(worker: u8, index: usize) -> f32 {
-    let key = SignKey { job_seed: 0xBE7C, round: u64::from(worker), partition: (index >> 10) as u32 };
+    let key = SignKey { job_seed: 0xBE7C, call: u64::from(worker), partition: (index >> 10) as u32 };
     let word = key.signs().word((index & 1023) as u64);
     (word >> 40) as f32 / (1 << 23) as f32 - 1.0
 }

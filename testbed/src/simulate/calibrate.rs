@@ -129,7 +129,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<String> {
 
 /// Norms, compression, means of a tensor in memory.
 fn codec(keys: &mut Keys) -> Result<()> {
-    let signs = SignKey { job_seed: 1, round: 0, partition: 0 };
+    let signs = SignKey { job_seed: 1, call: 0, partition: 0 };
     let words = signs.signs();
     let x: Vec<f32> =
         (0..LENGTH as u64).map(|i| (words.word(i) >> 40) as f32 / (1 << 23) as f32 - 1.0).collect();

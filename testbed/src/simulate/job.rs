@@ -86,7 +86,7 @@ const CHECKED: usize = 4096;
 
 /// A worker's tensor: numbers in (−1, 1).
 fn tensor(worker: u16, coordinates: usize) -> impl Iterator<Item = f32> {
-    let signs = SignKey { job_seed: 0x5130, round: worker.into(), partition: 0 }.signs();
+    let signs = SignKey { job_seed: 0x5130, call: worker.into(), partition: 0 }.signs();
     (0..coordinates as u64).map(move |index| (signs.word(index) >> 40) as f32 / (1 << 23) as f32 - 1.0)
 }
 

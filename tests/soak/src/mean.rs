@@ -86,7 +86,7 @@ impl Numbers {
     ) {
         let d = part.padded;
         let place = part.offset..part.offset + part.len;
-        let key = SignKey { job_seed: self.seed, round: call, partition: part.index };
+        let key = SignKey { job_seed: self.seed, call, partition: part.index };
         let range = (self.table.t_p() / (d as f64).sqrt() * f64::from(norm)) as f32;
         let mut sums = vec![0u32; d];
         let mut indices = vec![0; d];

@@ -189,7 +189,7 @@ fn key(name: &str) -> u64 {
 
 /// Numbers in (−1, 1) that differ between workers.
 fn make_up(data: &mut Vec<f32>, count: usize, worker: u8) {
-    let word = |round| SignKey { job_seed: 0x5EED, round, partition: u32::from(worker) }.signs().word(0);
+    let word = |call| SignKey { job_seed: 0x5EED, call, partition: u32::from(worker) }.signs().word(0);
     data.extend((0..count).map(|i| (word(i as u64) >> 40) as f32 / (1 << 23) as f32 - 1.0));
 }
 

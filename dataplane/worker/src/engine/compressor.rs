@@ -223,7 +223,7 @@ impl Compressor {
         let coder = self.coder_of(at)?;
         Ok(Block {
             quantizer: &coder.quantizer,
-            key: SignKey { job_seed: self.job_seed, round: call, partition: at.part.index },
+            key: SignKey { job_seed: self.job_seed, call, partition: at.part.index },
             rounding: Rounding::new(self.private_seed, call, at.part.index),
             range: Compressor::range(coder, at),
             next: [&[]; 2],

@@ -130,7 +130,7 @@ impl Other {
     }
 
     fn block<'a>(&self, call: &Packed, quantizer: &'a Quantizer, at: &PackedPart, range: f32) -> Block<'a> {
-        let key = SignKey { job_seed: 42, round: call.number(), partition: at.part.index };
+        let key = SignKey { job_seed: 42, call: call.number(), partition: at.part.index };
         let keys = call.keys().map(|key| mix((key ^ u64::from(at.part.index)).wrapping_add(GOLDEN_GAMMA)));
         assert_eq!(keys[0], key.signs().key());
         let rounding = rounding(self.worker, call.number(), at.part.index);
@@ -212,7 +212,7 @@ impl Other {
             }
             let zero = self.numbers[number] == Numbers::default();
             if form.is_some() && !zero {
-                let key = SignKey { job_seed: 42, round: call.number(), partition: at.part.index };
+                let key = SignKey { job_seed: 42, call: call.number(), partition: at.part.index };
                 rht::inverse(&mut out, key).unwrap();
             }
             if zero {

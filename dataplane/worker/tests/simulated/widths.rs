@@ -107,7 +107,7 @@ impl Reference {
         let values = if told.bits == 8 { &identity[..] } else { &told.values[..1 << told.bits] };
         let quantizer = Quantizer::new(&LookupTable::from_values(values, told.fraction).unwrap());
         let (d, place) = (part.padded, part.offset..part.offset + part.len);
-        let key = SignKey { job_seed: self.seed, round: call, partition: part.index };
+        let key = SignKey { job_seed: self.seed, call, partition: part.index };
         let norms =
             inputs.iter().zip(&self.errors).map(|(x, e)| norm::l2_sum(&x[place.clone()], &e[place.clone()]));
         let largest = norms.fold(0.0, f32::max);

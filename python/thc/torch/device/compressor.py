@@ -55,7 +55,7 @@ class _Landing:
 
 class DeviceCompressor(HostCompressor):
     """On the device of the gradients. What travels and in which order is as on the host; nothing of a bucket is ever there but its
-    indices and sums. Norms of a bucket are taken when it is begun, on the lane; its indices follow from a thread of their own; the
+    indices and sums. Norms of a bucket are taken when it is begun, on the sequencer; its indices follow from a thread of their own; the
     store thread has the mean computed."""
 
     def __init__(self, group: Group, options: Options, peers: Peers, codec: DeviceCodec) -> None:
