@@ -76,9 +76,9 @@ class Server:
         each = "".join(f"{key} = {value}\n" for key, value in keys.items() if key in self.JOB_KEYS)
         jobs = "".join(
             f'[[job]]\njob = {job}\ncookie = "{cookie:#x}"\nworkers = {workers}\npolicy = "{policy}"\n{each}'
-            + (f"tables = [{_tables(workers)}]\n" if job in (3, 7) else "")
+            + (f"tables = [{_tables(workers)}]\n" if job in (3, 7, 8) else "")
             for job, policy in ((1, "reliable"), (2, "best-effort"), (3, "reliable"), (4, "reliable"), (5, "reliable"), (6, "reliable"),
-                                (7, "reliable")))
+                                (7, "reliable"), (8, "reliable")))
         name = f"thc-ps-{address.rpartition(':')[2]}"
         config = folder / f"{name}.toml"
         config.write_text(f'listen = "{address}"\n{own}{jobs}')

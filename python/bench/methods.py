@@ -24,14 +24,15 @@ METHODS = {
     "thc-outer": "THC every 8 steps, DiLoCo's outer loop",
     "thc-backup": "THC behind the next step, SlimGC's model backup",
     "thc-refine": "THC in two stages, AQGB's control",
+    "thc-together": "THC behind the next step, each tensor's compression chosen, in two stages",
     "aqgb": "AQGB between peers, by gloo's all-gather",
 }
 
 #: Those that are measured when asked for by name.
-BY_NAME = ("thc-raw", "thc-outer", "thc-backup", "thc-refine", "aqgb")
+BY_NAME = ("thc-raw", "thc-outer", "thc-backup", "thc-refine", "thc-together", "aqgb")
 
 #: The job of the server that a method uses.
-JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6, "thc-refine": 7}
+JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6, "thc-refine": 7, "thc-together": 8}
 
 #: What a method gives the hook besides.
 OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}
@@ -65,6 +66,8 @@ class Averaging:
             return thc.torch.outer(module, optimizer, every=8, parts=4, group=self.group(method)).agree
         if method == "thc-backup":
             return thc.torch.overlap(module, optimizer, group=self.group(method)).settle
+        if method == "thc-together":
+            return thc.torch.overlap(module, optimizer, adapt={"every": 40}, refine=True, group=self.group(method)).settle
         return None
 
     def attach(self, method: str, ddp: DistributedDataParallel, optimizer: torch.optim.Optimizer, dense_steps: int) -> None:

@@ -18,6 +18,7 @@ NAMES = {
     "thc-outer": "**THC**, `outer` every 8 steps",
     "thc-backup": "**THC**, `overlap`",
     "thc-refine": "**THC**, `refine`",
+    "thc-together": "**THC**, `overlap`, `adapt`, `refine`",
     "aqgb": "AQGB, peers",
 }
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"

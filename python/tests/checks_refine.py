@@ -84,7 +84,7 @@ def decide(hook: Any, *second: tuple[int, int, str], first: str = "4/8") -> None
     deadlines = hook.refining.deadlines
     widths = {width.name: width for width in deadlines._widths}
 
-    def agree(rows: Any, sizes: Any) -> None:
+    def agree(rows: Any, sizes: Any, shares: Any, behind: bool) -> None:
         deadlines.first = [widths[first]] * len(sizes)
         # DDP makes other buckets, one for each layer, after the first step.
         deadlines.second = [Refinement(bucket, number, widths[name]) for bucket, number, name in second if bucket < len(sizes)]

@@ -79,6 +79,15 @@ class Process:
         self.folder.cleanup()
 
 
+def _toml(value: Any) -> str:
+    """As a configuration has it."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
 class ParameterServer(Process):
     """A running thc-ps with jobs 1, 2, …, each given by keys as in thc-ps' configuration; without any, for a controller.
     With `dpdk`, the keys of that section, it runs past the kernel."""
@@ -99,7 +108,7 @@ class ParameterServer(Process):
         for number, job in enumerate(jobs, 1):
             text.append("[[job]]")
             keys: dict[str, Any] = {"job": number, "cookie": hex(COOKIE), "workers": 2, **job}
-            text += [f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}" for key, value in keys.items()]
+            text += [f"{key} = {_toml(value)}" for key, value in keys.items()]
         super().__init__("thc-ps", "\n".join(text) + "\n", host=host)
         self.address = self.hear(r"^ready (\S+)\n")
 

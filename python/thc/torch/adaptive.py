@@ -24,6 +24,7 @@ from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.exchange import exchange, tells
 from thc.torch.layout import Layout
+from thc.torch.peers import Peers
 from thc.torch.plan import Plan
 
 __all__ = ["Adapt", "Adaptive", "tables_for"]
@@ -147,6 +148,8 @@ class Adaptive:
         """By size of tensor, bytes and seconds of its calls."""
         self._carried: dict[int, float] = {}
         """By size of tensor, the bytes of its last call."""
+        self._shares: dict[int, float] = {}
+        """By layout, what the way that carries more had of 4 bytes for each coordinate in its last call."""
         self.table = adapt.ThresholdTable()
         """Times of this rank."""
         self.plans: list[Plan] = []
@@ -177,10 +180,20 @@ class Adaptive:
         fixed = {name: number for name, number in self._fixed.items() if number is not None}
         return dict.fromkeys(self._sizes, self._default) | fixed
 
-    def fingerprint(self) -> int:
-        """Of what must be the same on all ranks."""
-        text = repr((sorted(self._sizes.items()), sorted(self._excluded), self.options))
-        return zlib.crc32(text.encode())
+    @staticmethod
+    def alike(
+        options: Adapt, group: Group, peers: Peers, names: Mapping[str, int], excluded: Iterable[str] = (), first: int = 0
+    ) -> Adaptive:
+        """On all ranks; raises unless they have the same parameters and options."""
+        made = Adaptive(options, group, names, excluded, peers.rank, first)
+        text = repr((sorted(made._sizes.items()), sorted(made._excluded), options))
+        prints = [each for each, in peers.gather([zlib.crc32(text.encode())])]
+        other = next((rank for rank, each in enumerate(prints) if each != prints[0]), None)
+        if other is not None:
+            raise ConfigError(
+                f"adapt: rank {other} has another model, or other options, than rank 0: all ranks choose for the same parameters"
+            )
+        return made
 
     # Phases: two steps to settle, the warm-up with both ways in turn, then choices each `every` steps.
 
@@ -221,13 +234,20 @@ class Adaptive:
         """How a bucket travels in this step: coordinates, and the id of their table or "raw"."""
         if self.raw_now(layout.length, step):
             self._carried[layout.length] = self._bytes(layout.length, None)
+            self._shares[layout.key] = 1.0
             return [(layout.length, RAW)]
         if layout.key not in self._spans:
             self._spans[layout.key] = self._cut(layout)
         spans = self._spans[layout.key]
         of: dict[int | str, Table] = {table.id: table for table in self.tables}
         self._carried[layout.length] = sum(self._bytes(length, of.get(choice)) for length, choice in spans)
+        wide = {choice: max(table.bits, table.lane) / 32 for choice, table in of.items()}
+        self._shares[layout.key] = sum(length * wide.get(choice, 1.0) for length, choice in spans) / layout.length
         return spans
+
+    def share(self, layout: Layout) -> float:
+        """What a link carries of a bucket of this layout, of 4 bytes for each coordinate, as it has travelled last."""
+        return self._shares.get(layout.key, 1.0)
 
     def raw_now(self, length: int, step: int) -> bool:
         """Whether a tensor of so many coordinates travels raw in this step."""

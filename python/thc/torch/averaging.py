@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from thc.group import Group
+from thc.torch.adaptive import Adapt, Adaptive
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.clock import Clock
@@ -18,9 +19,10 @@ from thc.torch.options import Options
 from thc.torch.passage import Passage
 from thc.torch.peers import Peers
 from thc.torch.pipeline import pipeline_of
+from thc.torch.refining import Refine, Refining, alike
 from thc.torch.steps import Steps
 from thc.torch.store import shared_store
-from thc.torch.updates import Arrival
+from thc.torch.updates import Arrival, Further
 
 __all__ = ["Averaging", "Piece"]
 
@@ -29,13 +31,19 @@ PATIENCE = 10.0
 
 
 class Piece:
-    """Numbers that are averaged together, again and again: f32 on the CPU, in place."""
+    """Numbers that are averaged together, again and again: f32 on the CPU, in place. ``names`` are those of its parts, one after
+    the other, with their lengths."""
 
-    def __init__(self, name: str, numbers: torch.Tensor, compressed: bool) -> None:
+    def __init__(self, name: str, numbers: torch.Tensor, compressed: bool, names: Mapping[str, int] | None = None) -> None:
         self.numbers = numbers
-        self.layout = Layout(name, [Segment("all", 0, numbers.numel(), compressed)])
+        segments, at = [], 0
+        for part, length in (names or {"all": numbers.numel()}).items():
+            segments.append(Segment(part, at, length, compressed))
+            at += length
+        self.layout = Layout(name, segments)
         self._copy: torch.Tensor | None = None
         self._arrival: Arrival | None = None
+        self._further: Further | None = None
 
     @property
     def under_way(self) -> bool:
@@ -47,19 +55,68 @@ class Piece:
         arrival, self._arrival = self._arrival, None
         assert arrival is not None, "nothing was asked for"
         arrival.wait()
+        further, self._further = self._further, None
+        if further is not None:
+            further.wait()
+            for buffer, _ in further.calls:
+                self.numbers.add_(buffer)
         return bool(torch.isfinite(self.numbers.sum()))
 
     def _bucket(self, index: int, is_last: bool, keeps: bool) -> Bucket:
         if keeps:
             self._copy = self.numbers.clone() if self._copy is None else self._copy.copy_(self.numbers)
-        self._arrival = Arrival()
+        self._arrival, self._further = Arrival(), None
         return Bucket(index, is_last, self.numbers, [], self.layout, self._arrival, self._copy)
+
+
+class _Later:
+    """Uses the means of pieces when training has computed another step."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pieces: Sequence[Piece] = ()
+        self._began: float | None = None
+        self._span: float | None = None
+
+    def begin(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = pieces
+        self._began = self._clock.computed()
+
+    def needed(self) -> None:
+        now = self._clock.computed()
+        if now is not None and self._began is not None:
+            self._span = now - self._began
+
+    def owns(self, parameters: Sequence[torch.nn.Parameter]) -> bool:
+        return True
+
+    def used(self, parameters: Sequence[torch.nn.Parameter]) -> float | None:
+        return self._span
+
+    def expect(self, bucket: Bucket) -> Further:
+        further = self._pieces[bucket.index]._further = Further()
+        return further
+
+    def announce(self) -> None:
+        pass  # each piece knows
 
 
 class Averaging:
     """Averages pieces on a group's pipeline. All ranks make it, and all its calls, alike."""
 
-    def __init__(self, group: Group, process_group: Any, *, feedback: bool, fallback: bool, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        group: Group,
+        process_group: Any,
+        *,
+        feedback: bool,
+        fallback: bool,
+        clock: Clock | None = None,
+        adapt: Adapt | None = None,
+        refine: Refine | None = None,
+        names: Mapping[str, int] | None = None,
+    ) -> None:
+        """With ``adapt``, ``names`` are those of all parts of pieces."""
         options = Options(
             warmup=0,
             min_size=0,
@@ -68,17 +125,24 @@ class Averaging:
             feedback=feedback,
             nonfinite="nan",
             fallback=fallback,
-            adapt=None,
+            adapt=adapt,
             in_flight=3,
             device="host",
+            refine=refine,
         )
         peers = Peers(process_group)
         board = Board(shared_store(peers.rank, Gather(process_group), PATIENCE)) if fallback else None
-        compressor = HostCompressor(group, options, peers, None)
+        alike(refine, peers)
+        adaptive = None if adapt is None else Adaptive.alike(adapt, group, peers, names or {})
+        compressor = HostCompressor(group, options, peers, adaptive)
+        clock = clock or Clock()
+        self._later = _Later(clock)
+        self.adaptive = adaptive
+        self.refining = None if refine is None else Refining(refine, group, self._later, adaptive, behind=True)
         self._fallback = fallback
         self._pipeline = pipeline_of(group)
         self._steps = Steps(
-            group, options, peers, board, None, lambda _: compressor, clock or Clock(), None, self._pipeline.put_next
+            group, options, peers, board, adaptive, lambda _: compressor, clock, self.refining, self._pipeline.put_next
         )
         if board is not None:
             self._pipeline.when_idle(self._steps)
@@ -96,9 +160,14 @@ class Averaging:
     def begin(self, pieces: Sequence[Piece]) -> None:
         """Asks for the means of these: a step of its own, and all ranks have all of it or none."""
         keeps = self._fallback and not self.fallback_active
+        self._later.begin(pieces)
         for index, piece in enumerate(pieces):
             bucket = piece._bucket(index, index + 1 == len(pieces), keeps)
             self._pipeline.put(Passage(self._steps, bucket))
+
+    def needed(self) -> None:
+        """Training is about to wait for what it has asked for."""
+        self._later.needed()
 
     def resume(self) -> bool:
         """After the server was lost and is back: joins anew. All ranks call it between the same steps, with nothing under way."""

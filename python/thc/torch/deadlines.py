@@ -106,8 +106,11 @@ class Deadlines:
 
     # What all agree on.
 
-    def agree(self, rows: Sequence[Sequence[int]], sizes: Sequence[int]) -> None:
-        """From all ranks' rows, and the coordinates of each bucket: what the others agree on as well."""
+    def agree(
+        self, rows: Sequence[Sequence[int]], sizes: Sequence[int], shares: Sequence[float] | None = None, behind: bool = False
+    ) -> None:
+        """From all ranks' rows, and the coordinates of each bucket: what the others agree on as well. With ``shares``, of buckets that travel
+        as somebody else decides, only what is refined; ``behind`` a step's computing, the first stage takes of the same time."""
         self.first, self.second = [], []
         self.bandwidth = float(max(row[0] for row in rows))
         if not self.bandwidth or not self._widths:
@@ -118,8 +121,11 @@ class Deadlines:
         # A rank that does not know when it needs a bucket may need it at once.
         consumed = [0.0 if not all(column) else max(column) / 1e6 for column in columns[2 : 2 + count]]
         produced = [max(column) / 1e6 for column in columns[2 + count : 2 + 2 * count]]
-        self.first = self._plan_first(sizes, produced, confirming)
-        self.second = self._plan_second(sizes, consumed, confirming)
+        if shares is None:
+            self.first = self._plan_first(sizes, produced, confirming)
+            shares = [width.share for width in self.first]
+        before = sum(confirming + 4.0 * size * share / self.bandwidth for size, share in zip(sizes, shares)) if behind else 0.0
+        self.second = self._plan_second(sizes, consumed, confirming, before)
 
     def _widest(self, ratio: float) -> Width | None:
         return max((width for width in self._widths if width.share <= ratio), key=lambda width: width.share, default=None)
@@ -135,8 +141,8 @@ class Deadlines:
             now += call + 4.0 * size * width.share / self.bandwidth
         return found
 
-    def _plan_second(self, sizes: Sequence[int], consumed: Sequence[float], call: float) -> list[Refinement]:
-        found, now = [], 0.0
+    def _plan_second(self, sizes: Sequence[int], consumed: Sequence[float], call: float, before: float) -> list[Refinement]:
+        found, now = [], before
         for bucket in sorted(range(len(sizes)), key=lambda bucket: (consumed[bucket], bucket)):
             size = 4.0 * sizes[bucket]
             for number in range(self._calls):

@@ -29,9 +29,10 @@ from thc.torch.passage import Passage
 from thc.torch.peers import Peers
 from thc.torch.pipeline import pipeline_of
 from thc.torch.plan import Plan
-from thc.torch.refining import Refine, Refining
+from thc.torch.refining import Refine, Refining, alike
 from thc.torch.steps import Steps
 from thc.torch.store import shared_store
+from thc.torch.updates import Updates
 
 __all__ = ["Hook", "hook"]
 
@@ -60,13 +61,10 @@ class Hook:
             if wanted and model is None:
                 raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
         self._peers = Peers(process_group)
-        refine = options.refine
-        mine = [options.in_flight, 0 if refine is None else refine.calls, 0 if refine is None or refine.least is None else round(1e6 * refine.least)]
-        for rank, theirs in enumerate(self._peers.gather(mine)):
-            if theirs[0] != mine[0]:
-                raise errors.ConfigError(f"in_flight is {mine[0]}, but {theirs[0]} on rank {rank}: give all ranks the same")
-            if theirs != mine:
-                raise errors.ConfigError(f"refine is not the same on rank {rank}: give all ranks the same calls and least, or none")
+        for rank, (in_flight,) in enumerate(self._peers.gather([options.in_flight])):
+            if in_flight != options.in_flight:
+                raise errors.ConfigError(f"in_flight is {options.in_flight}, but {in_flight} on rank {rank}: give all ranks the same")
+        alike(options.refine, self._peers)
         self._pipeline = pipeline_of(group)
         self._scope = f"hook{scope_of(group)}"
         self._names, unused = _names_of(model)
@@ -80,7 +78,10 @@ class Hook:
         self._chosen: HostCompressor = HostCompressor(group, options, self._peers, self._adaptive)
         self._choice: Choice | None = None
         clock = Clock()
-        self._refining = None if refine is None else Refining(refine, group, getattr(model, "module", model), clock)
+        self._updates = None if options.refine is None else Updates(options.refine.optimizer, getattr(model, "module", model), clock)
+        self._refining = None
+        if options.refine is not None and self._updates is not None:
+            self._refining = Refining(options.refine, group, self._updates, self._adaptive)
         self._steps = Steps(
             group, options, self._peers, board, self._adaptive, self._compressor, clock, self._refining, self._pipeline.put_next
         )
@@ -133,14 +134,7 @@ class Hook:
         module = getattr(model, "module", model)
         sizes = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
         raw = [name for name, size in sizes.items() if not self._compresses(name, size)]
-        made = Adaptive(options, self.group, sizes, raw, self._peers.rank, self.options.warmup)
-        prints = [print_ for print_, in self._peers.gather([made.fingerprint()])]
-        other = next((rank for rank, each in enumerate(prints) if each != prints[0]), None)
-        if other is not None:
-            raise errors.ConfigError(
-                f"adapt: rank {other} has another model, or other options, than rank 0: all ranks choose for the same parameters"
-            )
-        return made
+        return Adaptive.alike(options, self.group, self._peers, sizes, raw, self.options.warmup)
 
     def _compresses(self, name: str, size: int) -> bool:
         """Whether the options let a parameter be compressed."""
@@ -166,8 +160,8 @@ class Hook:
     def settle(self) -> None:
         """With ``refine``: makes the updates that have been put off until the next forward pass, as before parameters are looked at. What
         makes ``state_dict`` of model and optimizer does so itself."""
-        if self._refining is not None:
-            self._refining.updates.settle()
+        if self._updates is not None:
+            self._updates.settle()
 
     @property
     def adaptive(self) -> Adaptive | None:

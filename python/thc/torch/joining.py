@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from thc import environment, errors
 from thc.group import Group
+from thc.torch.adaptive import tables_for
 
 __all__ = ["LOCAL_OPTIONS", "Gather", "begin_alike", "join", "of_environment", "scope_of"]
 
@@ -40,9 +41,9 @@ class Gather:
         return every
 
 
-def join(process_group: Any, group: Group | None, options: dict[str, Any], named: bool = True) -> Group:
+def join(process_group: Any, group: Group | None, options: dict[str, Any], named: bool = True, adapts: bool = False) -> Group:
     """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers. The job
-    that the environment names counts only if ``named``."""
+    that the environment names counts only if ``named``. Servers of the ranks' own have tables of several widths if the job ``adapts``."""
     ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
     if group is not None and options:
         raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
@@ -51,6 +52,8 @@ def join(process_group: Any, group: Group | None, options: dict[str, Any], named
         if group is None or group.closed:
             group = of_environment[rank] = Group.from_env(worker=rank, **options)
     if group is None:
+        if adapts:
+            options = {**options, "server": {"tables": tables_for(ranks), **(options.get("server") or {})}}
         group = Group.local(rank, ranks, store=Gather(process_group), **options)
     if group.workers != ranks:
         raise errors.ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")

@@ -15,7 +15,6 @@ DEVICES = ("auto", "host", "triton", "torch")
 """Where gradients may be compressed."""
 
 _WHY_NOT_REFINE = {
-    "adapt": "both decide how each bucket travels: give one of them",
     "feedback=False": "what is refined is what error feedback keeps: leave feedback=False out",
     "fallback=False": "ranks agree on it in the call that ends a step: leave fallback=False out",
 }
@@ -49,7 +48,7 @@ class Options:
                 f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'
             )
         if self.refine is not None:
-            for option, wrong in (("adapt", self.adapt is not None), ("feedback=False", not self.feedback), ("fallback=False", not self.fallback)):
+            for option, wrong in (("feedback=False", not self.feedback), ("fallback=False", not self.fallback)):
                 if wrong:
                     raise errors.ConfigError(f"refine and {option}: {_WHY_NOT_REFINE[option]}")
             if self.uncompressed != "raw":

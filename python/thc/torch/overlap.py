@@ -6,7 +6,7 @@ import functools
 import logging
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +15,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from thc import errors
 from thc.group import Group
+from thc.torch.adaptive import Adapt
 from thc.torch.averaging import Averaging, Piece
 from thc.torch.clock import StepClock
 from thc.torch.joining import begin_alike, join, scope_of
+from thc.torch.plan import Plan
+from thc.torch.refining import Refine, Refining
 
 __all__ = ["Overlap", "overlap"]
 
@@ -32,15 +35,15 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 class _Bucket:
     """Gradients of some neighbouring parameters, in one piece of f32 on the CPU."""
 
-    def __init__(self, name: str, parameters: list[torch.nn.Parameter]) -> None:
+    def __init__(self, scope: str, parameters: list[torch.nn.Parameter], names: Mapping[torch.nn.Parameter, str]) -> None:
         self.parameters = parameters
         length = sum(p.numel() for p in parameters)
         self.flat = torch.empty(length, pin_memory=any(p.device.type == "cuda" for p in parameters))
         self.pieces = [piece.view_as(p) for piece, p in zip(self.flat.split([p.numel() for p in parameters]), parameters)]
-        self.piece = Piece(name, self.flat, compressed=True)
+        self.piece = Piece(scope, self.flat, compressed=True, names={names[p]: p.numel() for p in parameters})
 
-    def fill(self, factor: float, finite: bool) -> None:
-        """Takes the gradients of this step times a factor; of a parameter that has none, zero."""
+    def fill(self, factor: float, finite: bool) -> bool:
+        """Takes the gradients of this step times a factor; of a parameter that has none, zero. Whether they are finite."""
         for piece, p in zip(self.pieces, self.parameters):
             if p.grad is None:
                 piece.zero_()
@@ -51,6 +54,7 @@ class _Bucket:
         if not finite:
             # All ranks hear of one whose gradients are not finite, and leave the step out.
             self.flat[0] = float("nan")
+        return bool(torch.isfinite(self.flat.sum()))
 
 
 class Overlap:
@@ -64,6 +68,7 @@ class Overlap:
         rate: float | None,
         averaging: Averaging,
         clock: StepClock,
+        names: Mapping[torch.nn.Parameter, str],
     ) -> None:
         self.group = group
         self._averaging, self._clock = averaging, clock
@@ -77,7 +82,7 @@ class Overlap:
         self._local, self._rate = local, rate
         self._parameters = [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
         scope = f"overlap{scope_of(group)}"
-        self._buckets = [_Bucket(f"{scope}.{number}", cut) for number, cut in enumerate(_cut(self._parameters))]
+        self._buckets = [_Bucket(f"{scope}.{number}", cut, names) for number, cut in enumerate(_cut(self._parameters))]
         self._common = [p.detach().clone() for p in self._parameters]
         """The backup: what all ranks have in common, as of the last mean that has come."""
         self._under_way = False
@@ -90,12 +95,24 @@ class Overlap:
         for bucket, own in zip(self._buckets, self._of_buckets(mine)):
             for p, gradient in zip(bucket.parameters, own):
                 p.grad = gradient
-            bucket.fill(factor, finite)
+            # From gradients that are not finite there is no going on.
+            finite = bucket.fill(factor, finite) and finite
         self._averaging.begin([bucket.piece for bucket in self._buckets])
         self._under_way = True
         self.steps += 1
         if finite:
             self._ahead(factor)
+
+    @property
+    def plans(self) -> Sequence[Plan]:
+        """All choices so far, with ``adapt``."""
+        adaptive = self._averaging.adaptive
+        return () if adaptive is None else tuple(adaptive.plans)
+
+    @property
+    def refining(self) -> Refining | None:
+        """With ``refine``: how the last step's means travelled and what of them was refined."""
+        return self._averaging.refining
 
     @property
     def fallback_active(self) -> bool:
@@ -130,6 +147,7 @@ class Overlap:
         if not self._under_way:
             return
         self._under_way = False
+        self._averaging.needed()
         started = time.perf_counter()
         with self._clock.waiting():
             finite = all([bucket.piece.wait() for bucket in self._buckets])
@@ -170,6 +188,8 @@ def overlap(
     *,
     loc_lr: float | None = None,
     loc_optimizer: MakeOptimizer | None = None,
+    adapt: Adapt | Mapping[str, Any] | bool | None = None,
+    refine: Mapping[str, Any] | bool | None = None,
     feedback: bool = True,
     fallback: bool = True,
     group: Group | None = None,
@@ -197,11 +217,15 @@ def overlap(
     a list of parameter groups (by default, for optimizers that are not SGD: one of the same class). ``backup=False`` leaves the local update out: gradients
     are computed at parameters one step old.
 
+    ``adapt`` chooses how each parameter travels, as for :func:`thc.torch.wrap`, from the tables that the job has. With ``refine``, ``True`` or
+    the options ``calls`` and ``least`` of :class:`thc.torch.Refine`, what the means have lost to compression follows in further
+    calls, as many as the rest of the step has time for, and is in the same update.
+
     ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
     and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
     not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. When the server is lost training goes on through the
     process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
-    takes memory for the backup and two gradients (one without ``fallback``). Groups and ``options`` as for :func:`thc.torch.wrap`.
+    takes memory for the backup and two gradients (one without ``fallback``), and with ``refine`` one for each further call. Groups and ``options`` as for :func:`thc.torch.wrap`.
     """
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:
@@ -211,14 +235,28 @@ def overlap(
         raise errors.ConfigError(f"loc_lr is {loc_lr}: give a learning rate of at least 0")
     if any(p.dtype == torch.float64 for p in parameters):
         raise errors.ConfigError("the optimizer has parameters of f64, which THC would average as f32: use thc.torch.wrap, which sends them otherwise")
-    group = join(process_group, group, options)
+    adapting = Adapt.read(adapt)
+    refining = None
+    if refine is not None and refine is not False:
+        refining = Refine.read({"optimizer": optimizer, **(refine if isinstance(refine, Mapping) else {})})
+    group = join(process_group, group, options, adapts=adapting is not None or refining is not None)
     begin_alike(model, process_group)
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _own)
     local = _local_of(optimizer, loc_optimizer) if backup else None
     clock = StepClock()
-    averaging = Averaging(group, process_group, feedback=feedback, fallback=fallback, clock=clock)
-    made = Overlap(group, optimizer, local, loc_lr, averaging, clock)
+    names = _names_of(model, parameters)
+    averaging = Averaging(
+        group,
+        process_group,
+        feedback=feedback,
+        fallback=fallback,
+        clock=clock,
+        adapt=adapting,
+        refine=refining,
+        names={names[p]: p.numel() for p in parameters},
+    )
+    made = Overlap(group, optimizer, local, loc_lr, averaging, clock, names)
 
     @functools.wraps(optimizer.step)
     def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
@@ -240,6 +278,12 @@ def overlap(
     # A GradScaler would not call the step of a rank whose gradients overflow, and the others would wait for it.
     optimizer._step_supports_amp_scaling = True
     return made
+
+
+def _names_of(model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]) -> dict[torch.nn.Parameter, str]:
+    """As the model calls its parameters; those of the optimizer that it does not know, by number."""
+    known = {p: name for name, p in getattr(model, "module", model).named_parameters()}
+    return {p: known.get(p, f"p{number}") for number, p in enumerate(parameters)}
 
 
 def _own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text

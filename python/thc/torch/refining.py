@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from thc import adapt, errors
 from thc.group import Group
+from thc.torch.adaptive import Adaptive
 from thc.torch.bucket import Bucket
-from thc.torch.clock import Clock
 from thc.torch.deadlines import Deadlines, Refinement, Width
 from thc.torch.exchange import tells
-from thc.torch.updates import PROBES, Arrival, Refined, Updates
+from thc.torch.peers import Peers
+from thc.torch.updates import Arrival, Further
 
-__all__ = ["Refine", "Refining"]
+__all__ = ["Consumer", "Refine", "Refining", "alike"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,30 @@ class Refine:
         return Refine(value)
 
 
+def alike(refine: Refine | None, peers: Peers) -> None:
+    """Raises unless all ranks refine, and alike, or none does."""
+    mine = [0, 0] if refine is None else [refine.calls, 0 if refine.least is None else round(1e6 * refine.least)]
+    for rank, theirs in enumerate(peers.gather(mine)):
+        if theirs != mine:
+            raise errors.ConfigError(f"refine is not the same on rank {rank}: give all ranks the same calls and least, or none")
+
+
+class Consumer(Protocol):
+    """Who uses the means."""
+
+    def owns(self, parameters: Sequence[torch.nn.Parameter]) -> bool:
+        """Whether all of these are its own: what others use is needed at once."""
+
+    def used(self, parameters: Sequence[torch.nn.Parameter]) -> float | None:
+        """How many seconds of computing there were before the mean was needed; nothing if that is not known."""
+
+    def expect(self, bucket: Bucket) -> Further:
+        """A bucket will be refined, whose mean is there."""
+
+    def announce(self) -> None:
+        """No more of this step will be refined."""
+
+
 def widths_of(group: Group) -> list[Width]:
     """In which ways a bucket may travel, the job's first table first, then the others, narrowest first."""
     first, *others = group.tables
@@ -70,7 +95,9 @@ def widths_of(group: Group) -> list[Width]:
 class Refining:
     """The state of one hook's refinement. All methods run on the sequencer of the group's pipeline."""
 
-    def __init__(self, options: Refine, group: Group, module: torch.nn.Module, clock: Clock) -> None:
+    def __init__(self, options: Refine, group: Group, consumer: Consumer, adaptive: Adaptive | None = None, behind: bool = False) -> None:
+        """With ``adaptive`` that decides how buckets travel at first; ``behind`` says that means are needed a step later, so that
+        there is no hurry with them."""
         if not tells(group):
             job = group.job
             raise errors.ConfigError(
@@ -80,9 +107,9 @@ class Refining:
         self._default, *others = widths_of(group)
         least = self._default.share if options.least is None else options.least
         self.deadlines = Deadlines(sorted([self._default, *others], key=lambda width: width.share), least, options.calls)
-        self.updates = Updates(options.optimizer, module, clock)
+        self.updates = consumer
+        self._adaptive, self._behind = adaptive, behind
         self._keys: list[int] = []
-        self._probes: dict[int, torch.Tensor] = {}
         self._buffers: dict[tuple[int, int], torch.Tensor] = {}
         self.widths: list[str] = []
         """How the last step's buckets travelled, by name."""
@@ -91,17 +118,29 @@ class Refining:
         self.calls = 0
         """Further calls so far."""
 
-    def width(self, bucket: Bucket) -> Width:
-        """How a bucket travels at first."""
+    def width(self, bucket: Bucket) -> Width | None:
+        """How a bucket travels at first; nothing if that is not decided here."""
+        if self._adaptive is not None:
+            return None
         first = self.deadlines.first
         return first[bucket.index] if bucket.index < len(first) else self._default
+
+    def share(self, bucket: Bucket) -> float:
+        """What a link carries of a bucket that travels, of 4 bytes for each coordinate."""
+        if bucket.width is not None:
+            return bucket.width.share
+        return 1.0 if self._adaptive is None else self._adaptive.share(bucket.layout)
+
+    @property
+    def _decides(self) -> bool:
+        """Whether it is decided here how buckets travel at first."""
+        return self._adaptive is None and not self._behind
 
     def row(self, buckets: Sequence[Bucket]) -> list[int]:
         """What this rank tells the others at the end of a step."""
         keys = [bucket.layout.key for bucket in buckets]
         if keys != self._keys:
             self.deadlines.forget()
-            self._probes.clear()
             self._buffers.clear()
             self._keys = keys
         for bucket in buckets:
@@ -113,19 +152,22 @@ class Refining:
 
     def agree(self, rows: Sequence[Sequence[int]], buckets: Sequence[Bucket]) -> None:
         """What all ranks have told."""
-        self.deadlines.agree(rows, [bucket.layout.length for bucket in buckets])
+        sizes = [bucket.layout.length for bucket in buckets]
+        shares = None if self._decides else [self.share(bucket) for bucket in buckets]
+        self.deadlines.agree(rows, sizes, shares, self._behind)
 
     def begin(self, buckets: Sequence[Bucket]) -> list[Bucket]:
         """The further calls of a step whose means are there: buckets to be added to them. Tells training of them."""
-        self.widths = [bucket.width.name if bucket.width else "raw" for bucket in buckets]
-        self.refined = list(self.deadlines.second)
+        self.widths = [self._name(bucket) for bucket in buckets]
+        # Of what has travelled exactly nothing is left.
+        self.refined = [each for each in self.deadlines.second if self.share(buckets[each.bucket]) < 1.0]
         self.calls += len(self.refined)
-        refined: dict[int, Refined] = {}
+        refined: dict[int, Further] = {}
         found = []
         for at, each in enumerate(self.refined):
             bucket = buckets[each.bucket]
             if each.bucket not in refined:
-                refined[each.bucket] = Refined(bucket.layout, bucket.parameters, bucket.buffer[self._probes_of(bucket)])
+                refined[each.bucket] = self.updates.expect(bucket)
             buffer = self._buffer(each, bucket)
             arrival = Arrival()
             refined[each.bucket].calls.append((buffer, arrival))
@@ -133,24 +175,22 @@ class Refining:
             found.append(
                 Bucket(at, last, buffer, bucket.parameters, bucket.layout, arrival, None, width=each.width, refines=True)
             )
-        self.updates.announce(list(refined.values()))
+        self.updates.announce()
         return found
+
+    def _name(self, bucket: Bucket) -> str:
+        if bucket.width is not None:
+            return bucket.width.name
+        return "raw" if self.share(bucket) >= 1.0 else "adapt"
 
     def pause(self) -> None:
         """This step's means are all that there is."""
         self.refined = []
-        self.updates.announce([])
+        self.updates.announce()
 
     def restart(self) -> None:
         """Begins anew, as after a time without the server: on all ranks alike."""
         self.deadlines.forget()
-
-    def _probes_of(self, bucket: Bucket) -> torch.Tensor:
-        if bucket.index not in self._probes:
-            places = [segment.slice for segment in bucket.layout.segments]
-            each = [torch.linspace(place.start, max(place.start, place.stop - 1), PROBES).long() for place in places]
-            self._probes[bucket.index] = torch.cat(each).to(bucket.buffer.device)
-        return self._probes[bucket.index]
 
     def _buffer(self, each: Refinement, bucket: Bucket) -> torch.Tensor:
         key = (each.bucket, each.number)

@@ -175,8 +175,7 @@ class Steps:
         bucket, span = passage.bucket, (passage.began, passage.landed)
         self.clock.travelled(*span)
         if self._refining is not None:
-            share = 1.0 if bucket.width is None else bucket.width.share
-            self._refining.deadlines.carried(4.0 * bucket.layout.length * share, span)
+            self._refining.deadlines.carried(4.0 * bucket.layout.length * self._refining.share(bucket), span)
             if bucket.refines and not passage.finite:
                 bucket.buffer.zero_()
 

@@ -6,14 +6,14 @@ import functools
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from thc.torch.clock import Clock
 from thc.torch.layout import Layout
 
-__all__ = ["Arrival", "Refined", "Updates"]
+__all__ = ["Arrival", "Further", "Refined", "Updates"]
 
 PROBES = 16
 """Coordinates of a parameter that tell what a program did to its gradient before the optimizer's step."""
@@ -47,15 +47,20 @@ class Arrival:
             raise self._error
 
 
-class Refined:
-    """A bucket of this step whose mean will be refined."""
+class Averaged(Protocol):
+    """A bucket with its mean."""
 
-    def __init__(self, layout: Layout, parameters: Sequence[torch.nn.Parameter], probed: torch.Tensor) -> None:
-        self.parameters = list(parameters)
-        self._places = [segment.slice for segment in layout.segments]
+    buffer: torch.Tensor
+    parameters: list[torch.nn.Parameter]
+    layout: Layout
+
+
+class Further:
+    """What refines a bucket's mean."""
+
+    def __init__(self) -> None:
         self.calls: list[tuple[torch.Tensor, Arrival]] = []
         """What is added to the mean, and when it is there."""
-        self._probed = probed.double().cpu()
 
     def wait(self) -> None:
         """Until all of it is there."""
@@ -64,6 +69,16 @@ class Refined:
 
     def is_there(self) -> bool:
         return all(arrival.is_there() for _, arrival in self.calls)
+
+
+class Refined(Further):
+    """A bucket of this step whose mean will be refined."""
+
+    def __init__(self, layout: Layout, parameters: Sequence[torch.nn.Parameter], probed: torch.Tensor) -> None:
+        super().__init__()
+        self.parameters = list(parameters)
+        self._places = [segment.slice for segment in layout.segments]
+        self._probed = probed.double().cpu()
 
     def factor(self, at: int, gradient: torch.Tensor) -> float:
         """What a program has multiplied the gradient of a parameter with since the backward pass, as a clipped norm or a GradScaler does."""
@@ -97,6 +112,9 @@ class Updates:
         self._parameters = [p for each in optimizer.param_groups for p in each["params"]]
         self._mine = frozenset(self._parameters)
         self._announced: list[Refined] = []
+        self._expected: list[Refined] = []
+        self._probes: dict[int, torch.Tensor] = {}
+        """By layout."""
         self._due: dict[torch.nn.Parameter, Refined] = {}
         """By parameter, what it waits for."""
         self._kept: dict[torch.nn.Parameter, torch.Tensor] = {}
@@ -144,10 +162,24 @@ class Updates:
         times = [self._used.get(p) for p in parameters]
         return None if None in times or not times else min(time for time in times if time is not None)
 
-    def announce(self, refined: list[Refined]) -> None:
-        """What of the backward pass that is ending will be refined."""
-        self._announced = refined
+    def expect(self, bucket: Averaged) -> Refined:
+        """A bucket will be refined, whose mean is there."""
+        flat = bucket.buffer.reshape(-1)
+        refined = Refined(bucket.layout, bucket.parameters, flat[self._probes_of(bucket.layout, flat.device)])
+        self._expected.append(refined)
+        return refined
+
+    def announce(self) -> None:
+        """That is all of the backward pass that is ending that will be refined."""
+        self._announced, self._expected = self._expected, []
         self._used.clear()
+
+    def _probes_of(self, layout: Layout, device: torch.device) -> torch.Tensor:
+        if layout.key not in self._probes:
+            places = [segment.slice for segment in layout.segments]
+            each = [torch.linspace(place.start, max(place.start, place.stop - 1), PROBES).long() for place in places]
+            self._probes[layout.key] = torch.cat(each).to(device)
+        return self._probes[layout.key]
 
     # Training.
 

@@ -18,7 +18,7 @@ from thc.row import Training
 from thc.torch.clock import Clock
 from thc.torch.layout import Layout, Segment
 from thc.torch.peers import Peers
-from thc.torch.updates import PROBES, Arrival, Refined, Updates
+from thc.torch.updates import Arrival, Refined, Updates
 
 __all__ = ["AqgbHook"]
 
@@ -226,10 +226,10 @@ class AqgbHook:
         refined, arrivals = {}, {}
         for block in blocks:
             if self._deadlines[block.index] and block.sent < BITS:
-                refined[block.index] = Refined(block.layout, block.parameters, block.buffer.reshape(-1)[_probes(block.layout)])
+                refined[block.index] = self._updates.expect(block)
                 arrivals[block.index] = Arrival()
                 refined[block.index].calls.append((torch.zeros(block.layout.length), arrivals[block.index]))
-        self._updates.announce(list(refined.values()))
+        self._updates.announce()
         return refined, arrivals
 
     def _second_stage(self, blocks: list[_Block], refined: dict[int, Refined], arrivals: dict[int, Arrival]) -> None:
@@ -307,11 +307,6 @@ def _blend(times: dict[int, float], index: int, seconds: float) -> None:
 def _ceiling(bits: float) -> int:
     """⌈q · bits⌉, where what a product of decimals is above a whole number is no bit."""
     return max(1, math.ceil(bits - 1e-9))
-
-
-def _probes(layout: Layout) -> torch.Tensor:
-    each = [torch.linspace(s.offset, max(s.offset, s.offset + s.length - 1), PROBES).long() for s in layout.segments]
-    return torch.cat(each)
 
 
 def aqgb_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
