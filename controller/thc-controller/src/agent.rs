@@ -187,7 +187,7 @@ impl Agent {
                 _ = ticks.tick(), if primary => {
                     let heard = &self.heard;
                     let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
-                    let due = self.registry.poll(self.started.elapsed(), alive, thc_ps::cookie::random);
+                    let due = self.registry.poll(self.started.elapsed(), alive, thc_options::cookie::random);
                     self.answer(&mut target, due).await?;
                     self.listen(&mut target).await?;
                 }
@@ -403,8 +403,9 @@ impl Agent {
         let heard = &self.heard;
         let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
         let now = self.started.elapsed();
-        let mut actions = self.registry.handle(now, from, datagram.payload, alive, thc_ps::cookie::random);
-        actions.extend(self.registry.poll(now, alive, thc_ps::cookie::random));
+        let mut actions =
+            self.registry.handle(now, from, datagram.payload, alive, thc_options::cookie::random);
+        actions.extend(self.registry.poll(now, alive, thc_options::cookie::random));
         self.answer(target, actions).await?;
         self.show_joined();
         Ok(())

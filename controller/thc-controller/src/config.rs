@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use thc_control_proto::{DEFAULT_PORT, v1};
-use thc_ps::{JobOptions, PolicyName, RackSize, TableOptions};
+use thc_options::{JobOptions, PolicyName, RackSize, TableOptions};
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 pub const UDP_PORT: u16 = 9000;
@@ -387,7 +387,7 @@ impl NamedJob {
         }
         // Far too large numbers stay too large, and are refused with the others.
         let small = |number: Option<u64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-        let secret = |key: &str, text: &Option<thc_ps::Secret>| match text {
+        let secret = |key: &str, text: &Option<thc_options::Secret>| match text {
             None => Ok(None),
             Some(text) => match text.number() {
                 Some(number) => Ok(Some(number)),

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::{LookupTable, choose};
 use thc_control_proto::v1;
+use thc_options::Fraction;
 use thc_protocol::TableId;
 use thc_protocol::aggregator::{DropReason, Event};
 use thc_protocol::wire::{Form, Table};
-use thc_ps::Fraction;
 
 /// How long a number stays a worker's that asked for it and was not heard of since, in seconds.
 const PROMISE: u64 = 10;

@@ -38,7 +38,7 @@ pub enum ControllerError {
     },
     /// A job that cannot be.
     #[error(transparent)]
-    Job(#[from] thc_ps::ConfigError),
+    Job(#[from] thc_options::ConfigError),
     /// The P4Info is unusable.
     #[error(transparent)]
     P4Info(#[from] P4InfoError),

@@ -6,10 +6,10 @@ use crate::tables::Mac;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
 use thc_control_proto::v1;
+use thc_options::RackSize;
 use thc_protocol::WorkerId;
 use thc_protocol::aggregator::{Endpoint, Level, Racks};
 use thc_protocol::wire::{Form, Table};
-use thc_ps::RackSize;
 
 /// Which rack a job's target is, and where the root is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,10 +7,10 @@ use std::fmt;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use thc_control_proto::v1;
+use thc_options::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions, TableOptions};
 use thc_protocol::Policy;
 use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::wire::{BLOCKS, Form, Table, Tables};
-use thc_ps::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions, TableOptions};
 
 /// Longest name of a job.
 const MAX_NAME: usize = 63;
@@ -145,7 +145,7 @@ impl Spec {
             // With racks, they say it.
             workers: Some(asked.workers.into()).filter(|_| rack.is_none() || asked.workers > 0),
             racks: rack.as_ref().map(Rack::sizes),
-            cookie: Some(asked.cookie.unwrap_or_else(|| thc_ps::cookie::random().max(1)))
+            cookie: Some(asked.cookie.unwrap_or_else(|| thc_options::cookie::random().max(1)))
                 .map(|cookie| u64::from(cookie).into()),
             seed: asked.seed.map(Into::into),
             bits: asked.bits.map(Into::into),
@@ -194,8 +194,8 @@ impl Spec {
     /// As an aggregator and its workers want it; the table's number is not in it yet.
     ///
     /// # Errors
-    /// [`thc_ps::ConfigError`], if the spec was not made by [`Self::of`].
-    pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, thc_ps::ConfigError> {
+    /// [`thc_options::ConfigError`], if the spec was not made by [`Self::of`].
+    pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, thc_options::ConfigError> {
         let options = JobOptions {
             job: Some(self.number.into()),
             workers: Some(self.workers.into()).filter(|_| self.rack.is_none()),
@@ -312,7 +312,7 @@ fn validated(
     options: JobOptions,
     shared: Option<&ShareServers>,
     rack: Option<&Rack>,
-) -> Result<JobSetup, thc_ps::ConfigError> {
+) -> Result<JobSetup, thc_options::ConfigError> {
     let lanes: Vec<Option<u64>> = options.tables.iter().map(|table| table.lane).collect();
     let mut server = ServerOptions { job: vec![options], ..ServerOptions::default() };
     if let Some(ShareServers { at, shards }) = shared {
@@ -326,7 +326,7 @@ fn validated(
         (server.rack, server.root) = (Some(rack.number.into()), Some(rack.root.to_string()));
     }
     let mut config = server.validate()?;
-    let mut setup = config.jobs.pop().ok_or(thc_ps::ConfigError::NoJob)?;
+    let mut setup = config.jobs.pop().ok_or(thc_options::ConfigError::NoJob)?;
     if rack.is_some() {
         return Ok(setup);
     }

@@ -13,13 +13,13 @@ use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 use thc_transport::Peer;
 
 use crate::control_port::ControlPacket;
-use crate::cookie;
 use crate::forwarding::SharedForwarding;
 use crate::liveness::Watch;
 use crate::p4runtime::PacketsIn;
 use crate::rows::{RowChange, StaticRows};
 use crate::shards::Shards;
 use crate::state::{ServerState, SessionView};
+use thc_options::cookie;
 
 /// How often the thread looks whether workers live and whether the server stops.
 const TICK: Duration = Duration::from_millis(50);

@@ -24,10 +24,8 @@
 //! control thread takes JOIN and LEAVE and tells the shards which session a job has (P22–P25).
 #![forbid(unsafe_code)]
 
-mod config;
 mod control;
 mod control_port;
-pub mod cookie;
 mod error;
 mod exchange;
 mod forwarding;
@@ -47,10 +45,6 @@ mod shards;
 mod state;
 mod stats;
 
-pub use config::{
-    ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, P4RuntimeConfig, P4RuntimeOptions,
-    PolicyName, RackSize, Secret, Section, ServerConfig, ServerOptions, Size, TableOptions, Tls, TlsOptions,
-};
 pub use error::PsError;
 pub use exchange::{Exchange, Handler};
 pub use kernels::Simd;
@@ -58,3 +52,8 @@ pub use outbox::{Outbox, SendFailure};
 pub use ports::Reserved;
 pub use server::Server;
 pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};
+pub use thc_options::{
+    ConfigError, DEFAULT_LISTEN, Fraction, Interval, JobOptions, JobSetup, P4RuntimeConfig, P4RuntimeOptions,
+    PolicyName, RackSize, Secret, Section, ServerConfig, ServerOptions, Size, TableOptions, Tls, TlsOptions,
+    cookie,
+};

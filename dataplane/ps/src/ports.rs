@@ -5,8 +5,8 @@ use std::net::SocketAddrV4;
 use thc_protocol::wire::MAX_PACKET;
 use thc_transport::{Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo};
 
-use crate::config::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
 use crate::error::PsError;
+use thc_options::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
 
 /// The port of [`crate::DEFAULT_LISTEN`].
 const USUAL_PORT: u16 = 9000;

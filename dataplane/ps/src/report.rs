@@ -6,8 +6,8 @@ use bytesize::ByteSize;
 use thc_protocol::Policy;
 use thc_protocol::aggregator::Event;
 
-use crate::config::{JobSetup, ServerConfig};
 use crate::stats::{JobStats, ServerStats, WorkerStats};
+use thc_options::{JobSetup, ServerConfig};
 
 /// What a server tells when it starts, on one line: "thc-ps listening on …, job 1: 4 workers, …".
 /// With several shards, the last one's port follows the first.
@@ -162,7 +162,7 @@ fn row(text: &mut String, name: &str, worker: &WorkerStats) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::config::ServerOptions;
+    use thc_options::ServerOptions;
 
     fn greet(job: &str) -> String {
         let text = format!("shards = 3\n[[job]]\njob = 1\nworkers = 4\ncookie = 0x77\n{job}\n");

@@ -13,7 +13,6 @@ use thc_protocol::aggregator::{Aggregator, Shard};
 use thc_protocol::session::Registry;
 use thc_transport::{Capture, CapturedIo, LossyIo, Peer};
 
-use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::control_port::ControlPort;
 use crate::error::PsError;
@@ -25,6 +24,7 @@ use crate::shard::{Command, ShardIo, ShardThread};
 use crate::shards::Shards;
 use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
+use thc_options::ServerConfig;
 
 /// Control packets that may wait. Far more than there are workers; beyond it, JOINs are repeated.
 const CONTROL_ROOM: usize = 1024;

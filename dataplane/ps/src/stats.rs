@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use thc_protocol::aggregator::{DropReason, Event, JobCounters, WorkerCounters};
 use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 
-use crate::config::ServerConfig;
 use crate::state::{ControlCounters, SessionView, ShardReport};
+use thc_options::ServerConfig;
 
 /// A job, as it is reported.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, JobPlace, JobSpec, ListJobsRequest,
 };
 use thc_controller::{asked_rack, asked_table};
-use thc_ps::TableOptions;
+use thc_options::TableOptions;
 
 const CREATE: &str = "\
 Examples:

@@ -16,9 +16,9 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 use super::service::Service;
-use crate::config::{P4RuntimeConfig, Tls};
 use crate::error::PsError;
 use crate::state::ServerState;
+use thc_options::{P4RuntimeConfig, Tls};
 
 /// The largest message taken: a pipeline configuration with BMv2's JSON.
 const MAX_MESSAGE: usize = 8 << 20;

@@ -18,10 +18,10 @@ use super::counters::{Counters, Readings};
 use super::pipeline::{Pipeline, Verified, verify};
 use super::refusal::{Refusal, refuse};
 use super::stream::{Clients, PacketsIn};
-use crate::config::ServerConfig;
 use crate::forwarding::SharedForwarding;
 use crate::rows::Program;
 use crate::shards::Shards;
+use thc_options::ServerConfig;
 
 /// What requests work on.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use thc_protocol::aggregator::{Lookup, Racks};
 use thc_protocol::wire::{Form, MAX_TABLES, Table};
 use thc_protocol::{Lane, TableId};
 
-use super::error::{ConfigError, Section};
-use super::number;
-use super::text::Fraction;
+use crate::error::{ConfigError, Section};
+use crate::number;
+use crate::text::Fraction;
 
 const DEFAULT_BITS: u64 = 4;
 /// Ids of tables have a byte, and 0 is RAW's (P1).
@@ -65,7 +65,7 @@ impl FromStr for TableOptions {
 }
 
 /// The tables of all jobs so far: a number means the same table in each.
-pub(super) type Known = BTreeMap<u8, (u16, Lookup)>;
+pub(crate) type Known = BTreeMap<u8, (u16, Lookup)>;
 
 impl TableOptions {
     /// The job's tables, `self` first. Numbers that are not given follow from the job's and from what others have. `packs`: unless a

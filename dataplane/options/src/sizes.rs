@@ -8,8 +8,8 @@ use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::Sizes;
 use thc_protocol::wire::{Members, Table, Tables, Welcome};
 
-use super::tables::Known;
-use super::{ConfigError, Interval, JobOptions, Section, TableOptions, number};
+use crate::tables::Known;
+use crate::{ConfigError, Interval, JobOptions, Section, TableOptions, number};
 
 /// A member that is silent for so long is gone, unless the job says otherwise.
 const DEFAULT_GONE_AFTER: Duration = Duration::from_secs(3);
@@ -18,7 +18,7 @@ const DEFAULT_GATHER: Duration = Duration::from_secs(1);
 
 /// What a job whose members come and go says of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
+pub(crate) struct Range {
     pub least: u8,
     pub most: u8,
     gone_after: Duration,
@@ -27,7 +27,7 @@ pub(super) struct Range {
 
 impl JobOptions {
     /// The numbers of workers that sessions may have; `None` for a job of one number.
-    pub(super) fn range(&self, section: Section) -> Result<Option<Range>, ConfigError> {
+    pub(crate) fn range(&self, section: Section) -> Result<Option<Range>, ConfigError> {
         let all = 1..=MAX_WORKERS as u64;
         let (least, most) = match (self.workers, self.min_workers, self.max_workers) {
             (_, None, None) => {

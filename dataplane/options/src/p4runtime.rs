@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use clap::Args;
 use serde::Deserialize;
 
-use super::error::{ConfigError, Section};
-use super::tls::{Tls, TlsOptions};
+use crate::error::{ConfigError, Section};
+use crate::tls::{Tls, TlsOptions};
 
 /// Where P4Runtime listens unless told otherwise: BMv2's usual port, reachable from this machine alone.
 const DEFAULT_LISTEN: &str = "127.0.0.1:9559";
@@ -42,7 +42,7 @@ pub struct P4RuntimeConfig {
 
 impl P4RuntimeOptions {
     /// Checks it.
-    pub(super) fn validate(&self) -> Result<P4RuntimeConfig, ConfigError> {
+    pub(crate) fn validate(&self) -> Result<P4RuntimeConfig, ConfigError> {
         let text = self.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
         let listen = text.parse().map_err(|_| ConfigError::Value {
             section: Section::Server,
@@ -55,7 +55,7 @@ impl P4RuntimeOptions {
     }
 
     /// These flags over what a file says.
-    pub(super) fn over(self, file: Option<P4RuntimeOptions>) -> P4RuntimeOptions {
+    pub(crate) fn over(self, file: Option<P4RuntimeOptions>) -> P4RuntimeOptions {
         let file = file.unwrap_or_default();
         P4RuntimeOptions {
             listen: self.listen.or(file.listen),

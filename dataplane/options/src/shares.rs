@@ -2,11 +2,11 @@
 
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 
-use super::{ConfigError, Section, ServerOptions};
+use crate::{ConfigError, Section, ServerOptions};
 
 impl ServerOptions {
     /// The share's number, where all are, and how many of them, the last ones, are spares; 0 and none for a server that has all slots.
-    pub(super) fn shares(&self) -> Result<(u8, Vec<SocketAddrV4>, u8), ConfigError> {
+    pub(crate) fn shares(&self) -> Result<(u8, Vec<SocketAddrV4>, u8), ConfigError> {
         let section = Section::Server;
         let (text, list) = match (&self.share, &self.shares) {
             (None, None) if self.spares.is_none() => return Ok((0, Vec::new(), 0)),

@@ -1,6 +1,8 @@
 //! What a server is told: as it is written ([`ServerOptions`]) and as it is used ([`ServerConfig`]).
-//! Defaults are here and nowhere else.
+//! Defaults are here and nowhere else. A controller has its jobs from the same options, so no server is linked for them.
+#![forbid(unsafe_code)]
 
+pub mod cookie;
 mod error;
 mod options;
 mod p4runtime;
@@ -39,8 +41,10 @@ use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
 /// The same over DPDK: the address is that of the `[dpdk]` section.
 const DEFAULT_DPDK_LISTEN: &str = "0.0.0.0:9000";
-pub(crate) const DEFAULT_RECV_BUFFER: usize = 8 << 20;
-pub(crate) const DEFAULT_SEND_BUFFER: usize = 4 << 20;
+/// Bytes of a port's receive buffer unless told otherwise.
+pub const DEFAULT_RECV_BUFFER: usize = 8 << 20;
+/// Bytes of its send buffer.
+pub const DEFAULT_SEND_BUFFER: usize = 4 << 20;
 const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
 const DEFAULT_DATA_SLOTS: u64 = 1024;
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(200);
@@ -228,7 +232,7 @@ impl ServerOptions {
 
 impl ServerConfig {
     /// What each of its ports has of the slots, in order (P21).
-    pub(crate) fn slices(&self) -> impl Iterator<Item = Shard> {
+    pub fn slices(&self) -> impl Iterator<Item = Shard> {
         Shard::all(self.shards)
     }
 }

@@ -9,12 +9,12 @@ use serde::Deserialize;
 use thc_protocol::Policy;
 use thc_transport::{DpdkOptions, IoName, LossyConfig};
 
-use super::error::ConfigError;
-use super::p4runtime::P4RuntimeOptions;
-use super::racks::RackSize;
-use super::tables::TableOptions;
-use super::text::{Fraction, Interval, Secret, Size};
-use super::tls::TlsOptions;
+use crate::error::ConfigError;
+use crate::p4runtime::P4RuntimeOptions;
+use crate::racks::RackSize;
+use crate::tables::TableOptions;
+use crate::text::{Fraction, Interval, Secret, Size};
+use crate::tls::TlsOptions;
 
 /// The keys of a server, and its jobs.
 #[derive(Args, Clone, Debug, Default, Deserialize)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 
-use super::error::{ConfigError, Section};
+use crate::error::{ConfigError, Section};
 
 /// The keys of the `[p4runtime.tls]` section, PEM files.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -46,7 +46,7 @@ impl fmt::Debug for Tls {
 
 impl TlsOptions {
     /// Reads the files.
-    pub(super) fn validate(&self) -> Result<Option<Tls>, ConfigError> {
+    pub(crate) fn validate(&self) -> Result<Option<Tls>, ConfigError> {
         let missing = |key, mend| Err(ConfigError::Missing { section: Section::Server, key, mend });
         match (&self.cert, &self.key, &self.client_ca) {
             (None, None, None) => Ok(None),
@@ -61,7 +61,7 @@ impl TlsOptions {
     }
 
     /// These flags over what a file says.
-    pub(super) fn over(self, file: Option<TlsOptions>) -> TlsOptions {
+    pub(crate) fn over(self, file: Option<TlsOptions>) -> TlsOptions {
         let file = file.unwrap_or_default();
         TlsOptions {
             cert: self.cert.or(file.cert),
@@ -71,7 +71,7 @@ impl TlsOptions {
     }
 
     /// Takes paths as relative to the folder of the file that they are written in.
-    pub(super) fn within(&mut self, folder: &Path) {
+    pub(crate) fn within(&mut self, folder: &Path) {
         for path in [&mut self.cert, &mut self.key, &mut self.client_ca].into_iter().flatten() {
             *path = folder.join(&*path);
         }

@@ -11,7 +11,7 @@ use thc_protocol::session::Root;
 use thc_protocol::wire::{FEATURE_ROOT, Rack, Welcome, rack_layout};
 use thc_protocol::{MAX_WORKERS, Rank, WorkerId};
 
-use super::{ConfigError, JobOptions, Section, ServerOptions};
+use crate::{ConfigError, JobOptions, Section, ServerOptions};
 
 /// Workers of a rack, and how many of them complete a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for RackSize {
 
 /// Where a server stands in all its jobs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// Alone, or as the root of jobs that have racks.
     Top,
     /// As a rack of this number, below this root.
@@ -72,7 +72,7 @@ pub(super) enum Standing {
 
 /// The racks of a job.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     sizes: Vec<(u8, u8)>,
     /// As aggregators know them.
     pub racks: Racks,
@@ -80,7 +80,7 @@ pub(super) struct Layout {
 
 impl ServerOptions {
     /// What `rack` and `root` say; `listen` is where this server is.
-    pub(super) fn standing(&self, listen: SocketAddrV4) -> Result<Standing, ConfigError> {
+    pub(crate) fn standing(&self, listen: SocketAddrV4) -> Result<Standing, ConfigError> {
         let section = Section::Server;
         let (rack, root) = match (self.rack, &self.root) {
             (None, None) => return Ok(Standing::Top),
@@ -146,7 +146,7 @@ fn is_own(at: SocketAddrV4) -> bool {
 
 impl JobOptions {
     /// The job's racks, if it has any.
-    pub(super) fn layout(
+    pub(crate) fn layout(
         &self,
         job: u16,
         standing: Standing,

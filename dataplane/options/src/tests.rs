@@ -6,7 +6,7 @@ use thc_codec::table::choose;
 use thc_protocol::wire::Form;
 use thc_protocol::{Lane, TableId};
 
-const EXAMPLE: &str = include_str!("../../thc-ps.example.toml");
+const EXAMPLE: &str = include_str!("../../ps/thc-ps.example.toml");
 /// The smallest file that is complete.
 const SMALL: &str = "[[job]]\njob = 1\ncookie = 0x77\nworkers = 4\n";
 
