@@ -107,7 +107,7 @@ pub enum CodecError {
     /// A sum of zero workers cannot be averaged.
     #[error("the number of workers in a sum and the granularity must both be at least 1")]
     EmptySum,
-    /// A parameter of a scheme of [`baselines`](crate::baselines) outside its range.
+    /// A parameter outside its range.
     #[error("{what} is {value}, use {allowed}")]
     Parameter {
         /// Which parameter.
@@ -127,7 +127,7 @@ pub enum CodecError {
         /// Its value.
         value: f32,
     },
-    /// A message of a scheme of [`baselines`](crate::baselines) that cannot be decoded.
+    /// A message that cannot be decoded.
     #[error("a compressed message is not readable: {reason}")]
     Message {
         /// What is wrong, with the values.

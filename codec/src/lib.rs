@@ -22,7 +22,6 @@
 mod arch;
 
 pub mod aggregate;
-pub mod baselines;
 pub mod block;
 pub mod buffer;
 pub mod definitions;

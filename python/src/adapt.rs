@@ -7,8 +7,8 @@ use pyo3::types::PyBytes;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_adapt::layerwise::{Assignment, Problem, STEPS, discrete, exact};
 use thc_adapt::{AdaptError, accordion, buckets, ratio, thc, threshold};
+use thc_baselines::{Message, tfp};
 use thc_codec::CodecError;
-use thc_codec::baselines::{Message, tfp};
 use thc_codec::table::{LookupTable, choose};
 
 fn said<T>(py: Python<'_>, result: Result<T, AdaptError>) -> PyResult<T> {

@@ -1,7 +1,7 @@
 //! The schemes that are compared, with their parameters, colours and published errors.
 
 use plotters::style::RGBColor;
-use thc_codec::baselines::{
+use thc_baselines::{
     Dgc, OneBit, PowerSgd, Qsgd, Scheme, SignSgd, TernGrad, Thc, TopK, TwoBit, Uncompressed, UniformThc,
 };
 use thc_codec::table::choose;

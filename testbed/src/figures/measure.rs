@@ -1,7 +1,7 @@
 //! The error of all schemes on the same vectors.
 
 use serde::Serialize;
-use thc_codec::baselines::Group;
+use thc_baselines::Group;
 use thc_codec::signs::mix;
 
 use super::catalogue::{self, Entry};

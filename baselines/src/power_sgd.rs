@@ -1,8 +1,8 @@
 //! PowerSGD: a matrix of low rank instead of the gradient.
 
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, with_feedback};
-use crate::error::CodecError;
-use crate::rounding::Rounding;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
+use thc_codec::CodecError;
+use thc_codec::rounding::Rounding;
 
 /// PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019) with error feedback and warm start.
 ///
@@ -60,18 +60,18 @@ impl Scheme for PowerSgd {
         Ok(Bits { up: bits, down: bits })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
-        let shape = self.shape(place.dimension)?;
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
+        let shape = self.shape(participant.dimension)?;
         // Any start does that is the same for all workers and has full rank; uniform on [-0.5, 0.5).
-        let random = Rounding::new(place.shared_seed, 0, 0);
+        let random = Rounding::new(participant.shared_seed, 0, 0);
         let q = (0..shape.columns * shape.rank).map(|i| random.uniform(i as u64) - 0.5).collect();
-        Ok(Box::new(PowerWorker { shape, p: Vec::new(), q, feedback: vec![0.0; place.dimension] }))
+        Ok(Box::new(PowerWorker { shape, p: Vec::new(), q, feedback: vec![0.0; participant.dimension] }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        Ok(Box::new(PowerServer { shape: self.shape(place.dimension)? }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        Ok(Box::new(PowerServer { shape: self.shape(participant.dimension)? }))
     }
 }
 
@@ -147,7 +147,7 @@ impl PowerWorker {
     }
 }
 
-impl Worker for PowerWorker {
+impl WorkerSide for PowerWorker {
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let m = with_feedback(gradient, &self.feedback)?;
         Ok(Message::of_floats(&self.shape.times(&m, &self.q)))
@@ -195,7 +195,7 @@ fn sum(messages: &[Message], count: usize) -> Result<Message> {
     Ok(Message::of_floats(&sum))
 }
 
-impl Server for PowerServer {
+impl ServerSide for PowerServer {
     /// The sum of all P; its length is lost when it is made orthonormal.
     fn agree(&mut self, announcements: &[Message]) -> Result<Message> {
         sum(announcements, self.shape.rows * self.shape.rank)
@@ -243,8 +243,8 @@ mod tests {
         // Without error feedback in play: the same matrix, its feedback taken back, round after round.
         let x: Vec<f32> = (0..1024).map(|k| ((k * k) as f32 * 0.01).sin() + (k % 32) as f32 * 0.1).collect();
         let scheme = PowerSgd { rank: 1 };
-        let mut worker = scheme.worker(Place::worker(1024, 1, 0, 5)).unwrap();
-        let mut server = scheme.server(Place::server(1024, 1, 5)).unwrap();
+        let mut worker = scheme.worker(Participant::worker(1024, 1, 0, 5)).unwrap();
+        let mut server = scheme.server(Participant::server(1024, 1, 5)).unwrap();
         let mut errors = Vec::new();
         for _ in 0..6 {
             let lost: Vec<f32> = worker.feedback().unwrap().to_vec();

@@ -1,12 +1,13 @@
-//! All workers and the server of one scheme, in one place.
+//! All workers and the server of one scheme, in one participant.
 
-use super::{Message, Place, Result, Scheme, Server, Worker};
-use crate::error::CodecError;
+use super::check_len;
+use super::{Message, Participant, Result, Scheme, ServerSide, WorkerSide};
+use thc_codec::CodecError;
 
 /// n workers and a parameter server that all-reduce one tensor, round after round.
 pub struct Group {
-    workers: Vec<Box<dyn Worker>>,
-    server: Box<dyn Server>,
+    workers: Vec<Box<dyn WorkerSide>>,
+    server: Box<dyn ServerSide>,
     dimension: usize,
 }
 
@@ -24,9 +25,9 @@ pub struct Estimate {
 impl Group {
     /// A group for a tensor of `dimension` coordinates. `seed` decides everything random.
     pub fn new(scheme: &dyn Scheme, dimension: usize, workers: u32, seed: u64) -> Result<Self> {
-        let worker = |i| scheme.worker(Place::worker(dimension, workers, i, seed));
+        let worker = |i| scheme.worker(Participant::worker(dimension, workers, i, seed));
         Ok(Self {
-            server: scheme.server(Place::server(dimension, workers, seed))?,
+            server: scheme.server(Participant::server(dimension, workers, seed))?,
             workers: (0..workers).map(worker).collect::<Result<_>>()?,
             dimension,
         })
@@ -34,9 +35,9 @@ impl Group {
 
     /// One all-reduce of one gradient per worker. All must be finite.
     pub fn allreduce(&mut self, gradients: &[&[f32]]) -> Result<Estimate> {
-        CodecError::check_len("the list of gradients", self.workers.len(), gradients.len())?;
+        check_len("the list of gradients", self.workers.len(), gradients.len())?;
         for (worker, gradient) in gradients.iter().enumerate() {
-            CodecError::check_len("gradient", self.dimension, gradient.len())?;
+            check_len("gradient", self.dimension, gradient.len())?;
             if let Some(coordinate) = gradient.iter().position(|v| !v.is_finite()) {
                 return Err(CodecError::NotFinite { worker, coordinate, value: gradient[coordinate] });
             }

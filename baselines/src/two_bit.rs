@@ -1,8 +1,8 @@
 //! 2-bit compression: −t, 0 or t once that much has accumulated.
 
 use super::message::Writer;
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, with_feedback};
-use crate::error::CodecError;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
+use thc_codec::CodecError;
 
 /// 2-bit compression with a threshold, as in MXNet's key-value store (version 1.0 on), after Strom:
 /// Scalable Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015.
@@ -50,16 +50,16 @@ impl Scheme for TwoBit {
         Ok(Bits { up: 2 * dimension as u64, down: 32 * dimension as u64 })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
         self.check()?;
-        Ok(Box::new(TwoBitWorker { threshold: self.threshold, feedback: vec![0.0; place.dimension] }))
+        Ok(Box::new(TwoBitWorker { threshold: self.threshold, feedback: vec![0.0; participant.dimension] }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
         self.check()?;
-        Ok(Box::new(TwoBitServer { threshold: self.threshold, dimension: place.dimension }))
+        Ok(Box::new(TwoBitServer { threshold: self.threshold, dimension: participant.dimension }))
     }
 }
 
@@ -68,7 +68,7 @@ struct TwoBitWorker {
     feedback: Vec<f32>,
 }
 
-impl Worker for TwoBitWorker {
+impl WorkerSide for TwoBitWorker {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
         self.feedback = with_feedback(gradient, &self.feedback)?;
         let mut writer = Writer::new(2 * gradient.len() as u64);
@@ -102,7 +102,7 @@ struct TwoBitServer {
     dimension: usize,
 }
 
-impl Server for TwoBitServer {
+impl ServerSide for TwoBitServer {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         let mut sum = vec![0.0_f32; self.dimension];
         for message in messages {
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(round([0.6, 0.0, 0.0]), [0.0, 0.0, 0.0]);
         for threshold in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             let wrong = TwoBit { threshold };
-            assert!(wrong.bits(3, 1).is_err() && wrong.worker(Place::worker(3, 1, 0, 1)).is_err());
+            assert!(wrong.bits(3, 1).is_err() && wrong.worker(Participant::worker(3, 1, 0, 1)).is_err());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! TopK: only the coordinates of largest magnitude are sent.
 
 use super::sparse::Sparse;
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, with_feedback};
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
 
 /// TopK with error feedback (Stich, Cordonnier, Jaggi: Sparsified SGD with Memory, NeurIPS 2018).
 ///
@@ -32,16 +32,16 @@ impl Scheme for TopK {
         Ok(Bits { up: bits, down: bits })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
-        let sparse = Sparse::new(self.ratio, place.dimension)?;
-        Ok(Box::new(TopKWorker { sparse, feedback: vec![0.0; place.dimension] }))
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
+        let sparse = Sparse::new(self.ratio, participant.dimension)?;
+        Ok(Box::new(TopKWorker { sparse, feedback: vec![0.0; participant.dimension] }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        let sparse = Sparse::new(self.ratio, place.dimension)?;
-        Ok(Box::new(TopKServer { sparse, dimension: place.dimension }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        let sparse = Sparse::new(self.ratio, participant.dimension)?;
+        Ok(Box::new(TopKServer { sparse, dimension: participant.dimension }))
     }
 }
 
@@ -50,7 +50,7 @@ struct TopKWorker {
     feedback: Vec<f32>,
 }
 
-impl Worker for TopKWorker {
+impl WorkerSide for TopKWorker {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
         self.feedback = with_feedback(gradient, &self.feedback)?;
         let positions = self.sparse.largest(&self.feedback);
@@ -69,7 +69,7 @@ impl Worker for TopKWorker {
 }
 
 /// The mean that a sparse sum over `count` workers stands for.
-pub(super) fn dense(sparse: Sparse, dimension: usize, result: &Message, count: u32) -> Result<Vec<f32>> {
+pub(crate) fn dense(sparse: Sparse, dimension: usize, result: &Message, count: u32) -> Result<Vec<f32>> {
     let mut mean = vec![0.0; dimension];
     sparse.add(result, &mut mean)?;
     mean.iter_mut().for_each(|v| *v /= count as f32);
@@ -81,7 +81,7 @@ struct TopKServer {
     dimension: usize,
 }
 
-impl Server for TopKServer {
+impl ServerSide for TopKServer {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         let mut sum = vec![0.0; self.dimension];
         for message in messages {

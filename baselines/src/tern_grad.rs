@@ -1,9 +1,10 @@
 //! TernGrad: −s, 0 or s for each coordinate, s the largest magnitude.
 
+use super::check_len;
 use super::message::Writer;
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, width};
-use crate::error::CodecError;
-use crate::rounding::Rounding;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, width};
+use thc_codec::CodecError;
+use thc_codec::rounding::Rounding;
 
 /// TernGrad (Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017) with scaler sharing.
 ///
@@ -66,27 +67,30 @@ impl Scheme for TernGrad {
         Ok(Bits { up: scales + 2 * d, down: scales + u64::from(sum_width(workers)) * d })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
         Ok(Box::new(TernGradWorker {
-            layer: self.layer(place.dimension)?,
+            layer: self.layer(participant.dimension)?,
             clip: self.clip,
-            place,
+            participant,
             scales: Vec::new(),
             call: 0,
         }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        Ok(Box::new(TernGradServer { layers: place.dimension.div_ceil(self.layer(place.dimension)?), place }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        Ok(Box::new(TernGradServer {
+            layers: participant.dimension.div_ceil(self.layer(participant.dimension)?),
+            participant,
+        }))
     }
 }
 
 struct TernGradWorker {
     layer: usize,
     clip: Option<f32>,
-    place: Place,
+    participant: Participant,
     scales: Vec<f32>,
     call: u64,
 }
@@ -101,16 +105,16 @@ fn bound(layer: &[f32], clip: Option<f32>) -> f32 {
     largest.min((f64::from(clip) * variance.sqrt()) as f32)
 }
 
-impl Worker for TernGradWorker {
+impl WorkerSide for TernGradWorker {
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let bounds: Vec<f32> = gradient.chunks(self.layer).map(|layer| bound(layer, self.clip)).collect();
         Ok(Message::of_floats(&bounds))
     }
 
     fn compress(&mut self, gradient: &[f32], agreed: &Message) -> Result<Message> {
-        CodecError::check_len("gradient", self.place.dimension, gradient.len())?;
+        check_len("gradient", self.participant.dimension, gradient.len())?;
         self.scales = agreed.floats(gradient.len().div_ceil(self.layer))?;
-        let rounding = Rounding::new(self.place.private_seed, self.call, 0);
+        let rounding = Rounding::new(self.participant.private_seed, self.call, 0);
         self.call += 1;
         let mut writer = Writer::new(2 * gradient.len() as u64);
         let mut i = 0;
@@ -135,9 +139,9 @@ impl Worker for TernGradWorker {
     }
 
     fn decompress(&self, result: &Message, count: u32) -> Result<Vec<f32>> {
-        let bits = sum_width(self.place.workers);
-        let mut reader = result.read(u64::from(bits) * self.place.dimension as u64)?;
-        let digits = (0..self.place.dimension).map(|i| {
+        let bits = sum_width(self.participant.workers);
+        let mut reader = result.read(u64::from(bits) * self.participant.dimension as u64)?;
+        let digits = (0..self.participant.dimension).map(|i| {
             let digit = f64::from(reader.take(bits)) - f64::from(count);
             (digit / f64::from(count) * f64::from(self.scales[i / self.layer])) as f32
         });
@@ -147,10 +151,10 @@ impl Worker for TernGradWorker {
 
 struct TernGradServer {
     layers: usize,
-    place: Place,
+    participant: Participant,
 }
 
-impl Server for TernGradServer {
+impl ServerSide for TernGradServer {
     fn agree(&mut self, announcements: &[Message]) -> Result<Message> {
         let mut scales = vec![0.0_f32; self.layers];
         for message in announcements {
@@ -161,14 +165,14 @@ impl Server for TernGradServer {
     }
 
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
-        let mut sums = vec![0_u32; self.place.dimension];
+        let mut sums = vec![0_u32; self.participant.dimension];
         for message in messages {
             let mut reader = message.read(2 * sums.len() as u64)?;
             sums.iter_mut().for_each(|sum| *sum += reader.take(2));
         }
-        let bits = sum_width(self.place.workers);
+        let bits = sum_width(self.participant.workers);
         let mut writer = Writer::new(u64::from(bits) * sums.len() as u64);
-        let largest = 2 * self.place.workers;
+        let largest = 2 * self.participant.workers;
         sums.into_iter().for_each(|sum| writer.put(sum.min(largest), bits));
         Ok(writer.finish())
     }
@@ -228,7 +232,7 @@ mod tests {
         assert!(clipped > 25.0 && clipped < 35.0, "{clipped}");
         for wrong in [TernGrad { layer: Some(0), clip: None }, TernGrad { layer: None, clip: Some(0.0) }] {
             assert!(matches!(wrong.bits(4, 1), Err(CodecError::Parameter { .. })));
-            assert!(wrong.worker(Place::worker(4, 1, 0, 1)).is_err());
+            assert!(wrong.worker(Participant::worker(4, 1, 0, 1)).is_err());
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::message::{Reader, Writer};
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, with_feedback};
-use crate::error::CodecError;
-use crate::rounding::Rounding;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
+use thc_codec::CodecError;
+use thc_codec::rounding::Rounding;
 
 /// The layout of the numbers that are truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,17 +277,17 @@ impl Scheme for Tfp {
         Ok(Bits { up, down: up * u64::from(workers) })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
         self.check()?;
-        let feedback = vec![0.0; place.dimension];
-        Ok(Box::new(TfpWorker { scheme: *self, feedback, seed: place.private_seed, call: 0 }))
+        let feedback = vec![0.0; participant.dimension];
+        Ok(Box::new(TfpWorker { scheme: *self, feedback, seed: participant.private_seed, call: 0 }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
         self.check()?;
-        Ok(Box::new(Broadcast { bits: self.length(place.dimension) }))
+        Ok(Box::new(Broadcast { bits: self.length(participant.dimension) }))
     }
 }
 
@@ -298,7 +298,7 @@ struct TfpWorker {
     call: u64,
 }
 
-impl Worker for TfpWorker {
+impl WorkerSide for TfpWorker {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
         let mut x = with_feedback(gradient, &self.feedback)?;
         let message = self.scheme.encode(&x, Rounding::new(self.seed, self.call, 0));
@@ -333,7 +333,7 @@ struct Broadcast {
     bits: u64,
 }
 
-impl Server for Broadcast {
+impl ServerSide for Broadcast {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         let mut writer = Writer::new(self.bits * messages.len() as u64);
         for message in messages {
@@ -424,7 +424,7 @@ mod tests {
             [(1, Format::F32, 4), (33, Format::F32, 4), (9, Format::F8, 4), (4, Format::F8, 0)]
         {
             let wrong = Tfp { bits, format, partition, random: true };
-            assert!(wrong.bits(10, 1).is_err() && wrong.worker(Place::worker(10, 1, 0, 1)).is_err());
+            assert!(wrong.bits(10, 1).is_err() && wrong.worker(Participant::worker(10, 1, 0, 1)).is_err());
         }
         for (first, bits) in [(0, 0), (0, 33), (30, 3), (u32::MAX, 1)] {
             assert!(take(&[1.0], first, bits).is_err());

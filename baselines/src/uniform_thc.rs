@@ -1,14 +1,14 @@
 //! Uniform THC: the same equidistant values for all workers.
 
+use super::check_len;
 use super::lanes::{Lanes, padded};
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker};
-use crate::error::CodecError;
-use crate::norm;
-use crate::quantizer::Quantizer;
-use crate::rht;
-use crate::rounding::Rounding;
-use crate::signs::SignKey;
-use crate::table::LookupTable;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide};
+use thc_codec::norm;
+use thc_codec::quantizer::Quantizer;
+use thc_codec::rht;
+use thc_codec::rounding::Rounding;
+use thc_codec::signs::SignKey;
+use thc_codec::table::LookupTable;
 
 /// Uniform THC (Li et al., NSDI 2024, Algorithm 1), with or without the transform.
 ///
@@ -48,21 +48,21 @@ impl Scheme for UniformThc {
         Ok(Bits { up: ranges + lanes.bits_up(), down: ranges + lanes.bits_down() })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
         Ok(Box::new(UniformWorker {
-            lanes: self.lanes(place.dimension, place.workers)?,
+            lanes: self.lanes(participant.dimension, participant.workers)?,
             quantizer: Quantizer::new(&LookupTable::uniform(self.bits)?),
             rotated: self.rotated,
-            place,
+            participant,
             ranges: Vec::new(),
             call: 0,
         }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        Ok(Box::new(UniformServer { lanes: self.lanes(place.dimension, place.workers)? }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        Ok(Box::new(UniformServer { lanes: self.lanes(participant.dimension, participant.workers)? }))
     }
 }
 
@@ -70,7 +70,7 @@ struct UniformWorker {
     lanes: Lanes,
     quantizer: Quantizer,
     rotated: bool,
-    place: Place,
+    participant: Participant,
     /// Agreed (m, M) of every partition.
     ranges: Vec<(f32, f32)>,
     call: u64,
@@ -78,13 +78,13 @@ struct UniformWorker {
 
 impl UniformWorker {
     fn key(&self, call: u64, partition: u32) -> SignKey {
-        SignKey { job_seed: self.place.shared_seed, call, partition }
+        SignKey { job_seed: self.participant.shared_seed, call, partition }
     }
 
     /// The partitions of a gradient as they are quantized.
     fn parts(&self, gradient: &[f32]) -> Result<Vec<Vec<f32>>> {
-        CodecError::check_len("gradient", self.place.dimension, gradient.len())?;
-        let part = |p: &crate::partition::Partition| {
+        check_len("gradient", self.participant.dimension, gradient.len())?;
+        let part = |p: &thc_codec::partition::Partition| {
             let mut x = padded(gradient, p);
             if self.rotated {
                 rht::forward(&mut x, self.key(self.call, p.index))?;
@@ -99,7 +99,7 @@ fn range(floats: &[f32]) -> (f32, f32) {
     (floats[0], floats[1])
 }
 
-impl Worker for UniformWorker {
+impl WorkerSide for UniformWorker {
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let mut ends = Vec::new();
         for part in self.parts(gradient)? {
@@ -115,7 +115,7 @@ impl Worker for UniformWorker {
         self.ranges = agreed.floats(2 * parts.len())?.chunks(2).map(range).collect();
         let mut indices = Vec::new();
         for ((part, p), (lo, hi)) in parts.iter_mut().zip(&self.lanes.partitions).zip(&self.ranges) {
-            let rounding = Rounding::new(self.place.private_seed, self.call, p.index);
+            let rounding = Rounding::new(self.participant.private_seed, self.call, p.index);
             let start = indices.len();
             indices.resize(start + part.len(), 0);
             self.quantizer.quantize_between(part, *lo, *hi, &rounding, 0, &mut indices[start..])?;
@@ -134,7 +134,7 @@ impl Worker for UniformWorker {
             })
             .collect();
         let value = |part: usize, sum: u32| (steps[part].0 + f64::from(sum) * steps[part].1) as f32;
-        let mut mean = Vec::with_capacity(self.place.dimension);
+        let mut mean = Vec::with_capacity(self.participant.dimension);
         for (mut part, p) in self.lanes.decode(result, value)?.into_iter().zip(&self.lanes.partitions) {
             if self.rotated {
                 rht::inverse(&mut part, self.key(self.call - 1, p.index))?;
@@ -149,7 +149,7 @@ struct UniformServer {
     lanes: Lanes,
 }
 
-impl Server for UniformServer {
+impl ServerSide for UniformServer {
     fn agree(&mut self, announcements: &[Message]) -> Result<Message> {
         let count = 2 * self.lanes.partitions.len();
         let mut ends = Vec::new();

@@ -1,9 +1,10 @@
 //! DGC: TopK of a gradient that is accumulated with momentum.
 
+use super::check_len;
 use super::sparse::Sparse;
 use super::top_k::dense;
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker};
-use crate::error::CodecError;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide};
+use thc_codec::CodecError;
 
 /// Deep Gradient Compression (Lin, Han, Mao, Wang, Dally, ICLR 2018), as far as it bears on the mean
 /// of gradients.
@@ -55,21 +56,21 @@ impl Scheme for Dgc {
         Ok(Bits { up: bits, down: bits })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
         self.check()?;
         Ok(Box::new(DgcWorker {
-            sparse: Sparse::new(self.ratio, place.dimension)?,
+            sparse: Sparse::new(self.ratio, participant.dimension)?,
             momentum: self.momentum,
-            velocity: vec![0.0; place.dimension],
-            accumulated: vec![0.0; place.dimension],
+            velocity: vec![0.0; participant.dimension],
+            accumulated: vec![0.0; participant.dimension],
         }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        let sparse = Sparse::new(self.ratio, place.dimension)?;
-        Ok(Box::new(DgcServer { sparse, kept: vec![0.0; place.dimension] }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        let sparse = Sparse::new(self.ratio, participant.dimension)?;
+        Ok(Box::new(DgcServer { sparse, kept: vec![0.0; participant.dimension] }))
     }
 }
 
@@ -80,9 +81,9 @@ struct DgcWorker {
     accumulated: Vec<f32>,
 }
 
-impl Worker for DgcWorker {
+impl WorkerSide for DgcWorker {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
-        CodecError::check_len("gradient", self.velocity.len(), gradient.len())?;
+        check_len("gradient", self.velocity.len(), gradient.len())?;
         for ((u, v), g) in self.velocity.iter_mut().zip(&mut self.accumulated).zip(gradient) {
             *u = self.momentum * *u + g;
             *v += *u;
@@ -111,7 +112,7 @@ struct DgcServer {
     kept: Vec<f32>,
 }
 
-impl Server for DgcServer {
+impl ServerSide for DgcServer {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         for message in messages {
             self.sparse.add(message, &mut self.kept)?;
@@ -131,8 +132,8 @@ mod tests {
     #[test]
     fn momentum_is_accumulated_until_sent_and_then_masked() {
         let scheme = Dgc { ratio: 0.5, momentum: 0.5 };
-        let mut worker = scheme.worker(Place::worker(2, 1, 0, 1)).unwrap();
-        let mut server = scheme.server(Place::server(2, 1, 1)).unwrap();
+        let mut worker = scheme.worker(Participant::worker(2, 1, 0, 1)).unwrap();
+        let mut server = scheme.server(Participant::server(2, 1, 1)).unwrap();
         let mut round = |gradient: &[f32]| {
             let message = worker.compress(gradient, &Message::default()).unwrap();
             let result = server.aggregate(&[message]).unwrap();
@@ -149,8 +150,9 @@ mod tests {
     #[test]
     fn the_server_keeps_what_it_does_not_send() {
         let scheme = Dgc { ratio: 0.5, momentum: 0.0 };
-        let mut server = scheme.server(Place::server(2, 2, 1)).unwrap();
-        let mut workers: Vec<_> = (0..2).map(|i| scheme.worker(Place::worker(2, 2, i, 1)).unwrap()).collect();
+        let mut server = scheme.server(Participant::server(2, 2, 1)).unwrap();
+        let mut workers: Vec<_> =
+            (0..2).map(|i| scheme.worker(Participant::worker(2, 2, i, 1)).unwrap()).collect();
         let mut round = |gradients: [[f32; 2]; 2]| {
             let messages: Vec<Message> = workers
                 .iter_mut()
@@ -169,7 +171,7 @@ mod tests {
         for momentum in [-0.1, 1.0, f32::NAN] {
             let scheme = Dgc { ratio: 0.1, momentum };
             assert!(matches!(scheme.bits(10, 1), Err(CodecError::Parameter { .. })));
-            assert!(scheme.worker(Place::worker(10, 1, 0, 1)).is_err());
+            assert!(scheme.worker(Participant::worker(10, 1, 0, 1)).is_err());
         }
     }
 }

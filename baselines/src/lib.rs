@@ -8,11 +8,12 @@
 //!
 //! [`Group`] runs all-reduces; workers and servers are separate objects that only see messages:
 //!
-//! 1. workers [`announce`](Worker::announce) something small (a norm, a range), and the server
-//!    [`agree`](Server::agree)s on one answer for all; empty for most schemes;
-//! 2. workers [`compress`](Worker::compress) their gradients, each with its own random stream and
-//!    error feedback; the server [`aggregate`](Server::aggregate)s;
-//! 3. workers [`decompress`](Worker::decompress) the result: the estimate of the mean.
+//! 1. workers [`announce`](WorkerSide::announce) something small (a norm, a range), and the server
+//!    [`agree`](ServerSide::agree)s on one answer for all; empty for most schemes;
+//! 2. workers [`compress`](WorkerSide::compress) their gradients, each with its own random stream and
+//!    error feedback; the server [`aggregate`](ServerSide::aggregate)s;
+//! 3. workers [`decompress`](WorkerSide::decompress) the result: the estimate of the mean.
+#![forbid(unsafe_code)]
 
 mod dgc;
 mod group;
@@ -49,8 +50,8 @@ pub use two_bit::TwoBit;
 pub use uncompressed::Uncompressed;
 pub use uniform_thc::UniformThc;
 
-use crate::error::CodecError;
-use crate::signs::{GOLDEN_GAMMA, mix};
+use thc_codec::CodecError;
+use thc_codec::signs::{GOLDEN_GAMMA, mix};
 
 type Result<T> = std::result::Result<T, CodecError>;
 
@@ -78,9 +79,9 @@ pub struct Bits {
     pub down: u64,
 }
 
-/// Who takes part: the tensor and the workers of one [`Worker`] or [`Server`], and its randomness.
+/// Who takes part: the tensor and the workers of one [`WorkerSide`] or [`ServerSide`], and its randomness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Participant {
     /// Coordinates of the tensor, at least 1.
     pub dimension: usize,
     /// Workers n, at least 1.
@@ -91,15 +92,15 @@ pub struct Place {
     pub private_seed: u64,
 }
 
-impl Place {
-    /// The place of one worker, whose private seed follows from `seed` and its number.
+impl Participant {
+    /// One worker, whose private seed follows from `seed` and its number.
     #[must_use]
     pub fn worker(dimension: usize, workers: u32, worker: u32, seed: u64) -> Self {
         let private_seed = mix(seed.wrapping_add(GOLDEN_GAMMA.wrapping_mul(u64::from(worker) + 2)));
         Self { dimension, workers, shared_seed: seed, private_seed }
     }
 
-    /// The place of the server.
+    /// The server.
     #[must_use]
     pub fn server(dimension: usize, workers: u32, seed: u64) -> Self {
         let private_seed = mix(seed.wrapping_add(GOLDEN_GAMMA));
@@ -138,14 +139,14 @@ pub trait Scheme: Send + Sync {
     fn bits(&self, dimension: usize, workers: u32) -> Result<Bits>;
 
     /// A worker without error feedback yet. An error if the scheme's parameters are wrong.
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>>;
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>>;
 
     /// The parameter server. An error if the scheme's parameters are wrong.
-    fn server(&self, place: Place) -> Result<Box<dyn Server>>;
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>>;
 }
 
 /// One worker's side of a scheme.
-pub trait Worker {
+pub trait WorkerSide {
     /// The message of the preliminary stage. `gradient` is finite and as long as the tensor.
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let _ = gradient;
@@ -174,7 +175,7 @@ pub trait Worker {
 }
 
 /// The parameter server's side of a scheme.
-pub trait Server {
+pub trait ServerSide {
     /// The answer to the announcements of all workers.
     fn agree(&mut self, announcements: &[Message]) -> Result<Message> {
         let _ = announcements;
@@ -185,9 +186,14 @@ pub trait Server {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message>;
 }
 
+/// [`CodecError::Length`] unless `actual == expected`.
+fn check_len(what: &'static str, expected: usize, actual: usize) -> Result<()> {
+    if expected == actual { Ok(()) } else { Err(CodecError::Length { what, expected, actual }) }
+}
+
 /// `gradient` plus `feedback`, as every scheme with error feedback begins.
 fn with_feedback(gradient: &[f32], feedback: &[f32]) -> Result<Vec<f32>> {
-    CodecError::check_len("gradient", feedback.len(), gradient.len())?;
+    check_len("gradient", feedback.len(), gradient.len())?;
     Ok(gradient.iter().zip(feedback).map(|(g, e)| g + e).collect())
 }
 

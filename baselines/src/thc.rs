@@ -1,14 +1,14 @@
 //! THC itself, by the same kernels that the worker library uses.
 
 use super::lanes::{Lanes, padded};
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, with_feedback};
-use crate::norm;
-use crate::partition::Partition;
-use crate::quantizer::Quantizer;
-use crate::rht;
-use crate::rounding::Rounding;
-use crate::signs::SignKey;
-use crate::table::LookupTable;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
+use thc_codec::norm;
+use thc_codec::partition::Partition;
+use thc_codec::quantizer::Quantizer;
+use thc_codec::rht;
+use thc_codec::rounding::Rounding;
+use thc_codec::signs::SignKey;
+use thc_codec::table::LookupTable;
 
 /// THC (Li et al., NSDI 2024, Algorithm 3): transform, truncation, optimal table, error feedback.
 ///
@@ -62,22 +62,22 @@ impl Scheme for Thc {
         Ok(Bits { up: norms + lanes.bits_up(), down: norms + lanes.bits_down() })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
         Ok(Box::new(ThcWorker {
-            lanes: self.lanes(place.dimension, place.workers)?,
+            lanes: self.lanes(participant.dimension, participant.workers)?,
             quantizer: Quantizer::new(&self.table),
             t_p: self.table.t_p(),
-            feedback: vec![0.0; place.dimension],
-            place,
+            feedback: vec![0.0; participant.dimension],
+            participant,
             ranges: Vec::new(),
             call: 0,
         }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        Ok(Box::new(ThcServer { lanes: self.lanes(place.dimension, place.workers)? }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        Ok(Box::new(ThcServer { lanes: self.lanes(participant.dimension, participant.workers)? }))
     }
 }
 
@@ -86,7 +86,7 @@ struct ThcWorker {
     quantizer: Quantizer,
     t_p: f64,
     feedback: Vec<f32>,
-    place: Place,
+    participant: Participant,
     /// M of every partition.
     ranges: Vec<f32>,
     call: u64,
@@ -94,11 +94,11 @@ struct ThcWorker {
 
 impl ThcWorker {
     fn key(&self, call: u64, part: &Partition) -> SignKey {
-        SignKey { job_seed: self.place.shared_seed, call, partition: part.index }
+        SignKey { job_seed: self.participant.shared_seed, call, partition: part.index }
     }
 }
 
-impl Worker for ThcWorker {
+impl WorkerSide for ThcWorker {
     fn announce(&mut self, gradient: &[f32]) -> Result<Message> {
         let x = with_feedback(gradient, &self.feedback)?;
         let norm = |p: &Partition| norm::l2(&x[p.offset..p.offset + p.len]);
@@ -124,7 +124,7 @@ impl Worker for ThcWorker {
                 continue;
             }
             rht::forward(&mut part, key)?;
-            let rounding = Rounding::new(self.place.private_seed, self.call, p.index);
+            let rounding = Rounding::new(self.participant.private_seed, self.call, p.index);
             self.quantizer.quantize(&mut part, range, &rounding, 0, &mut indices[start..])?;
             rht::inverse_into(&mut part, out, key)?;
         }
@@ -138,7 +138,7 @@ impl Worker for ThcWorker {
             let range = f64::from(self.ranges[part]);
             (f64::from(sum) * 2.0 * range / units - range) as f32
         };
-        let mut mean = Vec::with_capacity(self.place.dimension);
+        let mut mean = Vec::with_capacity(self.participant.dimension);
         for (i, (mut part, p)) in
             self.lanes.decode(result, value)?.into_iter().zip(&self.lanes.partitions).enumerate()
         {
@@ -159,7 +159,7 @@ struct ThcServer {
     lanes: Lanes,
 }
 
-impl Server for ThcServer {
+impl ServerSide for ThcServer {
     fn agree(&mut self, announcements: &[Message]) -> Result<Message> {
         let mut norms = vec![0.0_f32; self.lanes.partitions.len()];
         for message in announcements {

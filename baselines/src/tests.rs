@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::signs::mix;
+use thc_codec::signs::mix;
 
 fn schemes() -> Vec<Box<dyn Scheme>> {
     vec![
@@ -149,8 +149,9 @@ fn copies_average_out_independent_rounding_only() {
 /// most, over the root mean square or 1.
 fn homomorphic_deviation(scheme: &dyn Scheme, d: usize, n: u32, seed: u64) -> f64 {
     let gradients: Vec<Vec<f32>> = (0..u64::from(n)).map(|i| gradient(d, seed ^ i)).collect();
-    let mut workers: Vec<_> = (0..n).map(|i| scheme.worker(Place::worker(d, n, i, seed)).unwrap()).collect();
-    let server = || scheme.server(Place::server(d, n, seed)).unwrap();
+    let mut workers: Vec<_> =
+        (0..n).map(|i| scheme.worker(Participant::worker(d, n, i, seed)).unwrap()).collect();
+    let server = || scheme.server(Participant::server(d, n, seed)).unwrap();
     let announced: Vec<Message> =
         workers.iter_mut().zip(&gradients).map(|(w, g)| w.announce(g).unwrap()).collect();
     let agreed = server().agree(&announced).unwrap();
@@ -178,8 +179,8 @@ fn schemes_that_are_not_homomorphic_do_not_add_up() {
 fn messages_of_other_lengths_are_errors() {
     let x = gradient(300, 1);
     for scheme in schemes() {
-        let mut worker = scheme.worker(Place::worker(300, 2, 0, 1)).unwrap();
-        let mut server = scheme.server(Place::server(300, 2, 1)).unwrap();
+        let mut worker = scheme.worker(Participant::worker(300, 2, 0, 1)).unwrap();
+        let mut server = scheme.server(Participant::server(300, 2, 1)).unwrap();
         let announced = worker.announce(&x).unwrap();
         let agreed = server.agree(&[announced.clone(), announced]).unwrap();
         let message = worker.compress(&x, &agreed).unwrap();
@@ -214,14 +215,14 @@ proptest! {
             if !scheme.properties().error_feedback || scheme.bits(d, 1).is_err() {
                 continue;
             }
-            let mut worker = scheme.worker(Place::worker(d, 1, 0, seed)).unwrap();
+            let mut worker = scheme.worker(Participant::worker(d, 1, 0, seed)).unwrap();
             prop_assert_eq!(worker.feedback().map(<[f32]>::len), Some(d));
             let mut balance = vec![0.0_f64; d];
             for round in 0..rounds {
                 let x = gradient(d, seed.wrapping_add(round));
                 // A new server each round: its own error feedback starts from zero and, with a single
                 // message, stays there.
-                let mut server = scheme.server(Place::server(d, 1, seed)).unwrap();
+                let mut server = scheme.server(Participant::server(d, 1, seed)).unwrap();
                 let announced = worker.announce(&x).unwrap();
                 let agreed = server.agree(&[announced]).unwrap();
                 let message = worker.compress(&x, &agreed).unwrap();

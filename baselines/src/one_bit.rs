@@ -1,8 +1,8 @@
 //! 1-bit SGD: one sign per coordinate, each decoded to the mean of its side.
 
 use super::message::Writer;
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, with_feedback};
-use crate::error::CodecError;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, with_feedback};
+use thc_codec::CodecError;
 
 /// 1-bit SGD with error feedback (Seide, Fu, Droppo, Li, Yu, Interspeech 2014).
 ///
@@ -27,7 +27,7 @@ impl Code {
         self.dimension as u64 + 64 * self.dimension.div_ceil(self.column) as u64
     }
 
-    /// Encodes `x` and leaves what was lost in its place.
+    /// Encodes `x` and leaves what was lost in its participant.
     fn encode(&self, x: &mut [f32]) -> Message {
         let mut writer = Writer::new(self.bits());
         for column in x.chunks_mut(self.column) {
@@ -93,16 +93,16 @@ impl Scheme for OneBit {
         Ok(Bits { up: bits, down: bits })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
-        let code = self.code(place.dimension)?;
-        Ok(Box::new(OneBitWorker { code, feedback: vec![0.0; place.dimension] }))
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
+        let code = self.code(participant.dimension)?;
+        Ok(Box::new(OneBitWorker { code, feedback: vec![0.0; participant.dimension] }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        let code = self.code(place.dimension)?;
-        Ok(Box::new(OneBitServer { code, feedback: vec![0.0; place.dimension] }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        let code = self.code(participant.dimension)?;
+        Ok(Box::new(OneBitServer { code, feedback: vec![0.0; participant.dimension] }))
     }
 }
 
@@ -111,7 +111,7 @@ struct OneBitWorker {
     feedback: Vec<f32>,
 }
 
-impl Worker for OneBitWorker {
+impl WorkerSide for OneBitWorker {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
         self.feedback = with_feedback(gradient, &self.feedback)?;
         Ok(self.code.encode(&mut self.feedback))
@@ -134,7 +134,7 @@ struct OneBitServer {
     feedback: Vec<f32>,
 }
 
-impl Server for OneBitServer {
+impl ServerSide for OneBitServer {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         let count = messages.len() as f32;
         for message in messages {

@@ -1,9 +1,10 @@
 //! QSGD: stochastic rounding to a few levels between 0 and the Euclidean norm.
 
+use super::check_len;
 use super::message::{Reader, Writer};
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker, width};
-use crate::error::CodecError;
-use crate::rounding::Rounding;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide, width};
+use thc_codec::CodecError;
+use thc_codec::rounding::Rounding;
 
 /// QSGD (Alistarh, Grubic, Li, Tomioka, Vojnović, NeurIPS 2017).
 ///
@@ -55,7 +56,7 @@ impl Code {
         let bits = self.width();
         let mut i = 0;
         for bucket in x.chunks(self.bucket) {
-            let norm = crate::norm::l2(bucket);
+            let norm = thc_codec::norm::l2(bucket);
             writer.put_f32(norm);
             let scale = if norm > 0.0 { f64::from(self.levels) / f64::from(norm) } else { 0.0 };
             for v in bucket {
@@ -117,16 +118,16 @@ impl Scheme for Qsgd {
         Ok(Bits { up: self.up(dimension)?.bits(), down: self.down(dimension)?.bits() })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
-        let (up, down) = (self.up(place.dimension)?, self.down(place.dimension)?);
-        Ok(Box::new(QsgdWorker { up, down, seed: place.private_seed, round: 0 }))
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
+        let (up, down) = (self.up(participant.dimension)?, self.down(participant.dimension)?);
+        Ok(Box::new(QsgdWorker { up, down, seed: participant.private_seed, round: 0 }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        let (up, down) = (self.up(place.dimension)?, self.down(place.dimension)?);
-        Ok(Box::new(QsgdServer { up, down, seed: place.private_seed, round: 0 }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        let (up, down) = (self.up(participant.dimension)?, self.down(participant.dimension)?);
+        Ok(Box::new(QsgdServer { up, down, seed: participant.private_seed, round: 0 }))
     }
 }
 
@@ -137,9 +138,9 @@ struct QsgdWorker {
     round: u64,
 }
 
-impl Worker for QsgdWorker {
+impl WorkerSide for QsgdWorker {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
-        CodecError::check_len("gradient", self.up.dimension, gradient.len())?;
+        check_len("gradient", self.up.dimension, gradient.len())?;
         let rounding = Rounding::new(self.seed, self.round, 0);
         self.round += 1;
         Ok(self.up.encode(gradient, rounding))
@@ -159,7 +160,7 @@ struct QsgdServer {
     round: u64,
 }
 
-impl Server for QsgdServer {
+impl ServerSide for QsgdServer {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         let mut sum = vec![0.0_f32; self.up.dimension];
         let count = messages.len() as f64;
@@ -190,7 +191,7 @@ mod tests {
             Qsgd { bucket: Some(0), ..scheme },
         ] {
             assert!(matches!(wrong.bits(10, 1), Err(CodecError::Parameter { .. })));
-            assert!(wrong.server(Place::server(10, 1, 1)).is_err());
+            assert!(wrong.server(Participant::server(10, 1, 1)).is_err());
         }
     }
 

@@ -1,7 +1,7 @@
 //! No compression: 32-bit floats both ways.
 
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker};
-use crate::error::CodecError;
+use super::check_len;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide};
 
 /// The exact mean, up to `f32` rounding of the sum.
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +25,14 @@ impl Scheme for Uncompressed {
         Ok(Bits { up: bits, down: bits })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
-        Ok(Box::new(Floats { dimension: place.dimension }))
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
+        Ok(Box::new(Floats { dimension: participant.dimension }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        Ok(Box::new(FloatSum { dimension: place.dimension }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        Ok(Box::new(FloatSum { dimension: participant.dimension }))
     }
 }
 
@@ -40,9 +40,9 @@ struct Floats {
     dimension: usize,
 }
 
-impl Worker for Floats {
+impl WorkerSide for Floats {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
-        CodecError::check_len("gradient", self.dimension, gradient.len())?;
+        check_len("gradient", self.dimension, gradient.len())?;
         Ok(Message::of_floats(gradient))
     }
 
@@ -58,7 +58,7 @@ struct FloatSum {
     dimension: usize,
 }
 
-impl Server for FloatSum {
+impl ServerSide for FloatSum {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         let mut sum = vec![0.0_f32; self.dimension];
         for message in messages {

@@ -1,7 +1,7 @@
 //! Messages of whole bits: what a scheme is charged for is what its decoder reads.
 
 use super::Result;
-use crate::error::CodecError;
+use thc_codec::CodecError;
 
 /// An encoded message. Bits are in order, most significant first; the last byte is filled with
 /// zeros that are not counted.
@@ -35,7 +35,7 @@ impl Message {
 
     /// A reader from the beginning. An error unless the message has `expected` bits, so reading that
     /// many needs no further checks.
-    pub(super) fn read(&self, expected: u64) -> Result<Reader<'_>> {
+    pub(crate) fn read(&self, expected: u64) -> Result<Reader<'_>> {
         if self.bits != expected {
             let reason = format!("it has {} bits, {expected} are due", self.bits);
             return Err(CodecError::Message { reason });
@@ -44,21 +44,21 @@ impl Message {
     }
 
     /// Messages of nothing but `f32`s.
-    pub(super) fn of_floats(values: &[f32]) -> Self {
+    pub(crate) fn of_floats(values: &[f32]) -> Self {
         let mut writer = Writer::new(32 * values.len() as u64);
         values.iter().for_each(|v| writer.put_f32(*v));
         writer.finish()
     }
 
     /// The `f32`s of a message that holds exactly `count`.
-    pub(super) fn floats(&self, count: usize) -> Result<Vec<f32>> {
+    pub(crate) fn floats(&self, count: usize) -> Result<Vec<f32>> {
         let mut reader = self.read(32 * count as u64)?;
         Ok((0..count).map(|_| reader.take_f32()).collect())
     }
 }
 
 /// Writes a message.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     bytes: Vec<u8>,
     /// The last `filled` bits, fewer than 32 between calls, are not in `bytes` yet.
     buffer: u64,
@@ -102,7 +102,7 @@ impl Writer {
 }
 
 /// Reads a message; past its end come zeros.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     buffer: u64,

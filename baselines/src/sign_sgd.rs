@@ -1,9 +1,9 @@
 //! signSGD: one sign per coordinate, and the majority's sign back.
 
+use super::check_len;
 use super::message::Writer;
-use super::{Bits, Message, Place, Properties, Result, Scheme, Server, Worker};
-use crate::error::CodecError;
-use crate::rounding::Rounding;
+use super::{Bits, Message, Participant, Properties, Result, Scheme, ServerSide, WorkerSide};
+use thc_codec::rounding::Rounding;
 
 /// signSGD with majority vote (Bernstein, Wang, Azizzadenesheli, Anandkumar, ICML 2018).
 ///
@@ -33,14 +33,14 @@ impl Scheme for SignSgd {
         Ok(Bits { up: bits, down: bits })
     }
 
-    fn worker(&self, place: Place) -> Result<Box<dyn Worker>> {
-        place.check()?;
-        Ok(Box::new(SignWorker { dimension: place.dimension }))
+    fn worker(&self, participant: Participant) -> Result<Box<dyn WorkerSide>> {
+        participant.check()?;
+        Ok(Box::new(SignWorker { dimension: participant.dimension }))
     }
 
-    fn server(&self, place: Place) -> Result<Box<dyn Server>> {
-        place.check()?;
-        Ok(Box::new(Majority { dimension: place.dimension, seed: place.private_seed, round: 0 }))
+    fn server(&self, participant: Participant) -> Result<Box<dyn ServerSide>> {
+        participant.check()?;
+        Ok(Box::new(Majority { dimension: participant.dimension, seed: participant.private_seed, round: 0 }))
     }
 }
 
@@ -48,9 +48,9 @@ struct SignWorker {
     dimension: usize,
 }
 
-impl Worker for SignWorker {
+impl WorkerSide for SignWorker {
     fn compress(&mut self, gradient: &[f32], _: &Message) -> Result<Message> {
-        CodecError::check_len("gradient", self.dimension, gradient.len())?;
+        check_len("gradient", self.dimension, gradient.len())?;
         let sum: f64 = gradient.iter().map(|v| f64::from(v.abs())).sum();
         let mut writer = Writer::new(gradient.len() as u64 + 32);
         writer.put_f32((sum / gradient.len() as f64) as f32);
@@ -71,7 +71,7 @@ struct Majority {
     round: u64,
 }
 
-impl Server for Majority {
+impl ServerSide for Majority {
     fn aggregate(&mut self, messages: &[Message]) -> Result<Message> {
         let mut negative = vec![0_u32; self.dimension];
         let mut scale = 0.0;

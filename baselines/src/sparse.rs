@@ -2,7 +2,7 @@
 
 use super::message::Writer;
 use super::{Message, Result, width};
-use crate::error::CodecError;
+use thc_codec::CodecError;
 
 /// Which of the coordinates of a tensor are sent, and how.
 ///
@@ -10,7 +10,7 @@ use crate::error::CodecError;
 /// spend 32 bits on a position; where more than about one in 20 coordinates is sent, a bitmap of d bits would
 /// be shorter still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sparse {
+pub(crate) struct Sparse {
     dimension: usize,
     kept: usize,
 }

@@ -1,14 +1,15 @@
 //! Sums of table values in lanes: what the server does for uniform THC and for THC.
 
+use super::check_len;
 use super::message::Writer;
 use super::{Message, Result};
-use crate::error::CodecError;
-use crate::partition::{self, BLOCKS, Partition};
-use crate::table::LookupTable;
+use thc_codec::CodecError;
+use thc_codec::partition::{self, BLOCKS, Partition};
+use thc_codec::table::LookupTable;
 
 /// The main stage of both: indices up, sums of the table's values down, for all partitions of a tensor.
 #[derive(Debug, Clone)]
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
     /// How the tensor is cut.
     pub partitions: Vec<Partition>,
     values: Vec<u8>,
@@ -49,7 +50,7 @@ impl Lanes {
 
     /// A worker's message, from the indices of all partitions in order.
     pub fn encode(&self, indices: &[u8]) -> Result<Message> {
-        CodecError::check_len("indices", self.padded, indices.len())?;
+        check_len("indices", self.padded, indices.len())?;
         let mut writer = Writer::new(self.bits_up());
         indices.iter().for_each(|z| writer.put(u32::from(*z), self.bits));
         Ok(writer.finish())
@@ -83,7 +84,7 @@ impl Lanes {
 }
 
 /// A part of `x`, completed by zeros.
-pub(super) fn padded(x: &[f32], part: &Partition) -> Vec<f32> {
+pub(crate) fn padded(x: &[f32], part: &Partition) -> Vec<f32> {
     let mut out = x[part.offset..part.offset + part.len].to_vec();
     out.resize(part.padded, 0.0);
     out
