@@ -24,6 +24,10 @@ def main() -> int:
         from changing import main as changing
 
         return changing(sys.argv[2:])
+    if sys.argv[1:2] == ["accuracy"]:
+        from accuracy import main as accuracy
+
+        return accuracy(sys.argv[2:])
     if sys.argv[1:2] == ["device"]:
         from device.command import main as device
 

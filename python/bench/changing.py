@@ -1,4 +1,4 @@
-"""Links whose rate changes while models train: how wide gradients travel, ROW and loss, step by step."""
+"""Links whose rate changes while models train: how wide gradients travel, what of it is hidden, ROW and loss, step by step."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--steps", type=number(int, 4), default=12, help="steps on each (%(default)s)")
     parser.add_argument("--batch", type=number(int, 1), default=192, help="examples of a process and step: how long it computes (%(default)s)")
     parser.add_argument("--workers", type=number(int, 2), default=2, help="processes (%(default)s)")
+    parser.add_argument("--seed", type=number(int, 0), default=0, help="of the model and of its data (%(default)s)")
     parser.add_argument("--methods", type=among(METHODS), default=["thc", "thc-refine"], help="separated by commas (thc,thc-refine)")
     parser.add_argument("--model", choices=("heavy", "light"), default="heavy")
     parser.add_argument("--out", type=Path, default=Path("target/bench-changing"), help="folder for results")
@@ -48,7 +49,8 @@ def main(words: list[str]) -> int:
 def _on(crew: Crew, network: Network, link: float, method: str, arguments: argparse.Namespace) -> dict[str, Any]:
     network.shape(link)
     started = time.monotonic()
-    answers = crew.ask(180, do="follow", model=arguments.model, method=method, batch=arguments.batch, steps=arguments.steps)
+    answers = crew.ask(180, do="follow", model=arguments.model, method=method, batch=arguments.batch, steps=arguments.steps,
+                       seed=arguments.seed)
     first = answers[0]
     assert all(each["in_step"] for each in answers), f"{method}: replicas differ"
     return {**first, "took": time.monotonic() - started}
@@ -56,8 +58,12 @@ def _on(crew: Crew, network: Network, link: float, method: str, arguments: argpa
 
 def _table(results: dict[str, Any]) -> str:
     """A row for each method and link; the first two steps on a link are those in which it is found to be another."""
-    lines = ["| method | link, Gb/s | step, ms | widths, first two steps → last | further calls | bandwidth, MB/s | ROW | OSF | loss |",
-             "| - | -: | -: | - | - | -: | -: | -: | -: |"]
+    lines = ["| method | link, Gb/s | step, ms | hidden, ms | waited, ms | widths, first two steps → last | further calls | bandwidth, MB/s | ROW | OSF | loss |",
+             "| - | -: | -: | -: | -: | - | - | -: | -: | -: | -: |"]
+
+    def milliseconds(steps: list[dict[str, Any]], key: str) -> str:
+        return f"{1e3 * statistics.median(step[key] for step in steps):.0f}"
+
     for method, links in results["methods"].items():
         for each in links:
             steps = each["steps"]
@@ -65,7 +71,8 @@ def _table(results: dict[str, Any]) -> str:
             widths = " → ".join(" ".join(step["widths"]) or "as ever" for step in (*steps[:2], steps[-1]))
             rows = [step["row"] for step in later if step["row"] is not None]
             lines.append(
-                f"| {method} | {each['link']:g} | {1e3 * statistics.median(step['seconds'] for step in later):.0f} | {widths} | "
+                f"| {method} | {each['link']:g} | {milliseconds(later, 'seconds')} | {milliseconds(later, 'hidden')} | "
+                f"{milliseconds(later, 'waited')} | {widths} | "
                 f"{' '.join(steps[-1]['refined']) or 'none'} | {steps[-1]['bandwidth'] / 1e6:.0f} | "
                 f"{statistics.median(rows) if rows else float('nan'):.2f} | {statistics.median(step['osf'] for step in later):.2f} | "
                 f"{each['loss']:.3f} |"

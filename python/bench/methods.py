@@ -34,6 +34,9 @@ BY_NAME = ("thc-raw", "thc-outer", "thc-backup", "thc-refine", "thc-together", "
 #: The job of the server that a method uses.
 JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6, "thc-refine": 7, "thc-together": 8}
 
+#: What a method gives the model backup besides.
+OVERLAPPED: dict[str, dict[str, Any]] = {"thc-backup": {}, "thc-together": {"adapt": {"every": 40}, "refine": True}}
+
 #: What a method gives the hook besides.
 OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}
 
@@ -58,16 +61,16 @@ class Averaging:
     cookie: int
     groups: dict[int, Any] = field(default_factory=dict)
 
-    def around(self, method: str, module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[], None] | None:
-        """For methods around the optimizer instead of in DDP: what gives all processes the same parameters."""
+    def around(self, method: str, module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Callable[[], None]] | None:
+        """For methods around the optimizer instead of in DDP: what was made, and what gives all processes the same parameters."""
         import thc.torch
 
         if method == "thc-outer":
-            return thc.torch.outer(module, optimizer, every=8, parts=4, group=self.group(method)).agree
-        if method == "thc-backup":
-            return thc.torch.overlap(module, optimizer, group=self.group(method)).settle
-        if method == "thc-together":
-            return thc.torch.overlap(module, optimizer, adapt={"every": 40}, refine=True, group=self.group(method)).settle
+            outer = thc.torch.outer(module, optimizer, every=8, parts=4, group=self.group(method))
+            return outer, outer.agree
+        if method in OVERLAPPED:
+            loop = thc.torch.overlap(module, optimizer, group=self.group(method), **OVERLAPPED[method])
+            return loop, loop.settle
         return None
 
     def attach(self, method: str, ddp: DistributedDataParallel, optimizer: torch.optim.Optimizer, dense_steps: int) -> None:

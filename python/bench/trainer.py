@@ -36,8 +36,8 @@ class Run:
         self.module: nn.Module = build(shape, text, seed)
         self.optimizer = torch.optim.SGD(self.module.parameters(), shape.rate)
         self.ddp: nn.Module = self.module
-        self.agree = averaging.around(method, self.module, self.optimizer)
-        if self.agree is None:
+        self.loop, self.agree = averaging.around(method, self.module, self.optimizer) or (None, None)
+        if self.loop is None:
             self.ddp = DistributedDataParallel(self.module, gradient_as_bucket_view=True, bucket_cap_mb=buckets)
             averaging.attach(method, self.ddp, self.optimizer, dense_steps)
         self.done = 0
@@ -174,18 +174,19 @@ class Trainer:
         return {"points": points, "losses": losses, "in_step": bool(low == high), "adapt": adapted,
                 "stats": {k: v - before.get(k, 0) for k, v in after.items()}}
 
-    def follow(self, model: str, method: str, batch: int, steps: int) -> dict[str, Any]:
+    def follow(self, model: str, method: str, batch: int, steps: int, seed: int) -> dict[str, Any]:
         """Goes on training for some steps, and what each was like: time, how wide buckets travelled, what was refined, ROW."""
         import thc.torch
 
-        key = (model, f"{method} of {batch}")
+        key = (model, f"{method} of {batch}, {seed}")
         if key not in self.paced:
             shape = dataclasses.replace(SHAPES[model], batch=batch)
-            self.paced[key] = Run(self.averaging, self.text, method, shape, 0, 2)
+            self.paced[key] = Run(self.averaging, self.text, method, shape, seed, 2)
         run, told = self.paced[key], []
-        hook = thc.torch.hook_of(run.ddp) if method in JOBS and isinstance(run.ddp, DistributedDataParallel) else None
-        refining = None if hook is None else hook.refining
-        training = None if hook is None else hook.group.training
+        # The hook, or what is around the optimizer: both tell of themselves alike.
+        made = thc.torch.hook_of(run.ddp) if method in JOBS and isinstance(run.ddp, DistributedDataParallel) else run.loop
+        refining = getattr(made, "refining", None)
+        training = None if made is None else made.group.training
         dist.barrier()
         for _ in range(steps):
             started = time.perf_counter()
@@ -195,10 +196,14 @@ class Trainer:
                 "seconds": time.perf_counter() - started,
                 "row": row if math.isfinite(row) else None,
                 "osf": float("nan") if training is None else training.last.osf,
+                "hidden": 0.0 if training is None else training.last.hidden,
+                "waited": 0.0 if training is None else training.last.waited,
                 "widths": [] if refining is None else refining.widths,
                 "refined": [] if refining is None else [f"{each.bucket}:{each.width.name}" for each in refining.refined],
                 "bandwidth": 0.0 if refining is None else refining.deadlines.bandwidth,
             })
+        if run.agree is not None:
+            run.agree()
         loss = run.held_out()
         digest = torch.tensor([sum(float(p.detach().double().sum()) for p in run.ddp.parameters())], dtype=torch.float64)
         low, high = digest.clone(), digest.clone()

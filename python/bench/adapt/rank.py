@@ -26,11 +26,18 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
     """One run: losses, bytes, plans."""
     task, rank = TASKS[run["task"]](), dist.get_rank()
     torch.manual_seed(run["seed"])
-    ddp = DistributedDataParallel(task.model(), bucket_cap_mb=0.25)
+    module = task.model()
+    ddp: Any = module if "overlap" in run else DistributedDataParallel(module, bucket_cap_mb=0.25)
+    optimizer = task.optimizer(ddp)
     steps = run.get("steps", task.steps)
     every = run.get("every", task.every)
     hook: Any = None
-    if run["family"] == "THC":
+    settle: Any = None
+    if "overlap" in run:
+        import thc.torch
+
+        settle = thc.torch.overlap(module, optimizer, group=group(), **run["overlap"]).settle
+    elif run["family"] == "THC":
         import thc.torch
 
         options = {"every": every, "threshold": False, **run.get("adapt", {})} if run["layerwise"] else None
@@ -46,23 +53,24 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
                              mode=run.get("mode", "raw"))
         moved = group().stats().bytes if "mode" in run else 0
         ddp.register_comm_hook(hook.state, hook.fn)
-    optimizer = task.optimizer(ddp)
     points = []
     started = time.perf_counter()
     for step in range(steps):
-        if step == DENSE_STEPS and run["family"] == "THC":
+        if step == DENSE_STEPS and run["family"] == "THC" and hook is not None:
             before = hook.group.stats()
         loss = task.loss(ddp, run["seed"], step, rank)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         if (step + 1) % 40 == 0 or step + 1 == steps:
-            points.append((step + 1, *task.held_out(ddp.module)))
+            if settle is not None:
+                settle()
+            points.append((step + 1, *task.held_out(module)))
     seconds = time.perf_counter() - started
     answer: dict[str, Any] = {**run, "points": points, "final": points[-1][1], "score": points[-1][2], "seconds": seconds,
                               "parameters": sum(p.numel() for p in ddp.parameters())}
     dense = 4.0 * answer["parameters"] * (steps - DENSE_STEPS)
-    if run["family"] == "THC":
+    if run["family"] == "THC" and hook is not None:
         after = hook.group.stats()
         answer["bytes"] = after.bytes - before.bytes
         answer["ratio"] = 2 * dense / answer["bytes"]

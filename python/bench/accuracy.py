@@ -1,0 +1,82 @@
+"""What a policy costs in accuracy: two small models, trained to the end by some processes over loopback, for several seeds.
+
+Nothing depends on the machine but the order in which ranks come, so it may run beside other work. Times are no result here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from adapt.processes import carry_out
+from adapt.tasks import TASKS
+from arguments import among, number
+
+ADAPT = {"threshold": False, "every": 40}
+
+#: What is compared, as `adapt/rank.py` takes it.
+POLICIES: dict[str, dict[str, Any]] = {
+    "none": {"family": "none"},
+    "thc": {"family": "THC", "layerwise": False},
+    "adapt": {"family": "THC", "layerwise": True},
+    "backup": {"family": "THC", "overlap": {}},
+    "backup-adapt": {"family": "THC", "overlap": {"adapt": ADAPT}},
+    "together": {"family": "THC", "overlap": {"adapt": ADAPT, "refine": True}},
+}
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="bench accuracy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=among(TASKS), default=list(TASKS), help=f"separated by commas ({','.join(TASKS)})")
+    parser.add_argument("--policies", type=among(POLICIES), default=list(POLICIES), help=f"separated by commas ({','.join(POLICIES)})")
+    parser.add_argument("--seeds", type=number(int, 1), default=3, help="trainings of each (%(default)s)")
+    parser.add_argument("--steps", type=number(int, 1), help="of a training (the task's own)")
+    parser.add_argument("--workers", type=number(int, 2), default=2, help="processes (%(default)s)")
+    parser.add_argument("--limit", type=number(float, 0, above=True), default=30, help="end after so many minutes, with what there is (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("target/bench-accuracy"), help="folder for results")
+    arguments = parser.parse_args(words)
+    runs = [
+        {"task": task, "policy": policy, "seed": seed, "layerwise": False, **POLICIES[policy], **({"steps": arguments.steps} if arguments.steps else {})}
+        for seed in range(arguments.seeds)
+        for task in arguments.tasks
+        for policy in arguments.policies
+    ]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    done: list[dict[str, Any]] = []
+    until = time.monotonic() + 60 * arguments.limit
+    for run in carry_out(runs, arguments.workers, arguments.out, until, print):
+        done.append(run)
+        print(f"{len(done)} of {len(runs)}: {run['task']}, {run['policy']}, seed {run['seed']}: loss {run['final']:.4f}, accuracy {100 * run['score']:.1f} %", flush=True)
+        (arguments.out / "results.json").write_text(json.dumps(done, indent=1) + "\n")
+        if not run["in_step"]:
+            print("replicas differ: that is a fault")
+            return 1
+    print()
+    print(table(done))
+    return 0
+
+
+def table(runs: list[dict[str, Any]]) -> str:
+    """Mean over seeds, and the least and the most."""
+    lines = ["| task | policy | seeds | held-out loss | accuracy, % | against none |", "| - | - | -: | -: | -: | -: |"]
+
+    def of(task: str, policy: str) -> list[dict[str, Any]]:
+        return [run for run in runs if (run["task"], run["policy"]) == (task, policy)]
+
+    for task in dict.fromkeys(run["task"] for run in runs):
+        base = of(task, "none")
+        for policy in POLICIES:
+            found = of(task, policy)
+            if not found:
+                continue
+            scores = [100 * run["score"] for run in found]
+            against = f"{statistics.mean(scores) - 100 * statistics.mean(run['score'] for run in base):+.2f}" if base else "-"
+            lines.append(
+                f"| {task} | {policy} | {len(found)} | {statistics.mean(run['final'] for run in found):.4f} | "
+                f"{statistics.mean(scores):.2f} ({min(scores):.1f} to {max(scores):.1f}) | {against} |"
+            )
+    return "\n".join(lines)
