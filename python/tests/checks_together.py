@@ -11,7 +11,7 @@ import thc
 import thc.torch
 import torch
 import torch.distributed as dist
-from checks_training import loss_of, network
+from checks_training import batch, loss_of, network
 from rig import RANK, SIZE, close, ddp, everywhere, intercept, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
 from thc import adapt
 from thc.torch.deadlines import Refinement
@@ -188,6 +188,44 @@ def check_not_finite() -> None:
     loop.settle()
     assert loop.skipped == 1, loop.skipped
     assert all(bool(torch.isfinite(p).all()) for p in model.parameters()) and same_everywhere(list(model.parameters()))
+
+
+def check_parameters_on_a_gpu() -> str | None:
+    """Two stages, adaptation and the backup take gradients from where they are, and leave parameters there, as on the host."""
+    if not torch.cuda.is_available():
+        return "not run: there is no GPU"
+    device = torch.device("cuda", RANK % torch.cuda.device_count())
+    reached: dict[str, dict[str, torch.Tensor]] = {}
+    for where in ("cpu", device):
+        for way in ("refine", "adapt and refine", "backup", "together"):
+            model = network().to(where)
+            optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.5)
+            given = {"timeout": 20, "join_timeout": 20, "server": {"tables": TABLES, "seed": 7}}
+            if way in ("backup", "together"):
+                loop = loop_of(model, optimizer, **({"adapt": ADAPT, "refine": True} if way == "together" else {}), **given)
+                refining, settle, trained = loop.refining, loop.settle, model
+            else:
+                trained = ddp(model)
+                adapting = {"adapt": ADAPT} if "adapt" in way else {}
+                thc.torch.wrap(trained, refine=optimizer, **adapting, **given)
+                hook = thc.torch.hook_of(trained)
+                rig._made.append(hook.group)
+                refining, settle = hook.refining, hook.settle
+            if refining is not None:
+                decide(refining, (0, 0, "4/8"), (0, 1, "raw"))
+            for step in range(12):
+                optimizer.zero_grad()
+                inputs, targets = batch(step)
+                torch.nn.functional.mse_loss(trained(inputs.to(where)), targets.to(where)).backward()
+                optimizer.step()
+            settle()
+            assert all(p.device.type == torch.device(where).type for p in model.parameters())
+            assert same_everywhere([p.detach().cpu() for p in model.parameters()]), (where, way)
+            reached.setdefault(way, {})[str(where)] = torch.cat([p.detach().cpu().reshape(-1) for p in model.parameters()])
+    for way, (host, there) in ((way, tuple(found.values())) for way, found in reached.items()):
+        # A GPU adds up in another order, which compression may round the other way.
+        assert float((host - there).norm() / host.norm()) < 0.02, (way, float((host - there).norm() / host.norm()))
+    return None
 
 
 def check_mistakes_are_told() -> None:
