@@ -74,7 +74,7 @@ impl Group {
             let mut config = self.config.clone();
             if let Some(controller) = &mut config.controller {
                 // The aggregator may be another now; the worker stays who it was.
-                controller.rank = Some(self.config.worker);
+                controller.stay(self.config.worker);
                 controller.clone().fill(&mut config)?;
                 engine.set_ps(config.ps);
             }
@@ -293,7 +293,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.driver.close();
-        drop(self.reporter.take());
+        self.reporter = None;
         if let Some(thread) = self.background.take() {
             thread.thread().unpark();
             let _ = thread.join();

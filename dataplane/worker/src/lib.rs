@@ -13,9 +13,16 @@
 //! [`Group`] is what users call. Underneath, [`Engine`] ties `thc-protocol`'s state machine, `thc-codec`'s
 //! kernels and a [`thc_transport::PacketIo`] together without threads, so that the same code runs on
 //! sockets and in a simulated network.
+//!
+//! Features: `controller`, groups that are joined by a name at a controller (`ControllerUrl`; it brings tonic and tokio); `cli`, the
+//! program `thc-worker`; `dpdk`, devices beside kernel UDP. The library needs none of them.
 #![forbid(unsafe_code)]
 
 mod config;
+#[cfg(feature = "controller")]
+mod controller;
+#[cfg(not(feature = "controller"))]
+#[path = "no_controller.rs"]
 mod controller;
 mod driver;
 mod engine;
@@ -27,7 +34,9 @@ mod random;
 mod stats;
 
 pub use config::GroupConfig;
-pub use controller::{Controller, ControllerUrl};
+pub use controller::Controller;
+#[cfg(feature = "controller")]
+pub use controller::ControllerUrl;
 pub use engine::{
     Borrowed, Engine, EngineConfig, Estimate, Finished, Loan, Membership, Numbers, Packed, PackedCall,
     PackedLayout, PackedPart, Piece,

@@ -40,6 +40,11 @@ impl Controller {
         Controller { url, rank: None, ca: None, identity: None, token: random() | 1 }
     }
 
+    /// Asks for this number from now on.
+    pub(crate) fn stay(&mut self, worker: u8) {
+        self.rank = Some(worker);
+    }
+
     /// Fills in server, job, worker and cookie. A controller that is not there yet is waited for.
     ///
     /// # Errors
