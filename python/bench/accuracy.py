@@ -50,7 +50,7 @@ def main(words: list[str]) -> int:
     until = time.monotonic() + 60 * arguments.limit
     for run in carry_out(runs, arguments.workers, arguments.out, until, print):
         done.append(run)
-        print(f"{len(done)} of {len(runs)}: {run['task']}, {run['policy']}, seed {run['seed']}: loss {run['final']:.4f}, accuracy {100 * run['score']:.1f} %", flush=True)
+        print(f"{len(done)} of {len(runs)}: {run['task']}, {run['policy']}, seed {run['seed']}: loss {run['final']:.4f}, {_score(run)}", flush=True)
         (arguments.out / "results.json").write_text(json.dumps(done, indent=1) + "\n")
         if not run["in_step"]:
             print("replicas differ: that is a fault")
@@ -60,9 +60,14 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def _score(run: dict[str, Any]) -> str:
+    """Accuracy where a task has it, perplexity elsewhere."""
+    return f"{100 * run['score']:.1f} %" if run["task"] == "convolutions" else f"perplexity {run['score']:.2f}"
+
+
 def table(runs: list[dict[str, Any]]) -> str:
     """Mean over seeds, and the least and the most."""
-    lines = ["| task | policy | seeds | held-out loss | accuracy, % | against none |", "| - | - | -: | -: | -: | -: |"]
+    lines = ["| task | policy | seeds | held-out loss | against none | accuracy, or perplexity |", "| - | - | -: | -: | -: | -: |"]
 
     def of(task: str, policy: str) -> list[dict[str, Any]]:
         return [run for run in runs if (run["task"], run["policy"]) == (task, policy)]
@@ -73,10 +78,9 @@ def table(runs: list[dict[str, Any]]) -> str:
             found = of(task, policy)
             if not found:
                 continue
-            scores = [100 * run["score"] for run in found]
-            against = f"{statistics.mean(scores) - 100 * statistics.mean(run['score'] for run in base):+.2f}" if base else "-"
-            lines.append(
-                f"| {task} | {policy} | {len(found)} | {statistics.mean(run['final'] for run in found):.4f} | "
-                f"{statistics.mean(scores):.2f} ({min(scores):.1f} to {max(scores):.1f}) | {against} |"
-            )
+            loss = statistics.mean(run["final"] for run in found)
+            against = f"{loss - statistics.mean(run['final'] for run in base):+.4f}" if base else "-"
+            each = sorted(found, key=lambda run: run["score"])
+            middle = {**found[0], "score": statistics.mean(run["score"] for run in found)}
+            lines.append(f"| {task} | {policy} | {len(found)} | {loss:.4f} | {against} | {_score(middle)} ({_score(each[0])} to {_score(each[-1])}) |")
     return "\n".join(lines)

@@ -107,6 +107,32 @@ def check_it_learns_with_any_optimizer() -> None:
         assert loop.steps == 60 and not loop.skipped
 
 
+def check_a_local_update_is_the_optimizers_and_leaves_no_trace() -> None:
+    """It is at what the optimizer makes of the common parameters by this rank's own gradient, momentum and all: where that is the mean,
+    as here, training is that of one process."""
+    for make in (
+        functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.01),
+        functools.partial(torch.optim.Adam, lr=3e-3),
+    ):
+        model, alone = network(), network()
+        optimizer, reference = make(model.parameters()), make(alone.parameters())
+        loop = loop_of(model, optimizer)
+        loop._averaging.begin = lambda pieces: [setattr(piece, "_arrival", Come()) for piece in pieces]
+        for step in range(8):
+            for net, own in ((model, optimizer), (alone, reference)):
+                own.zero_grad()
+                loss_of(net, step).backward()
+                own.step()
+            for p, q in zip(model.parameters(), alone.parameters()):
+                assert torch.allclose(p, q, atol=1e-6), (step, (p - q).abs().max())
+        loop.settle()
+        for p, q in zip(model.parameters(), alone.parameters()):
+            assert torch.allclose(p, q, atol=1e-6)
+            for key, value in optimizer.state[p].items():
+                assert torch.allclose(torch.as_tensor(value), torch.as_tensor(reference.state[q][key]), atol=1e-6), key
+        loop.group.close()
+
+
 def check_ddp_schedulers_clipping_accumulation() -> None:
     model = ddp(network(), gradient_as_bucket_view=True)
     optimizer = torch.optim.SGD(model.parameters(), 0.04, momentum=0.9)

@@ -21,6 +21,7 @@ from thc.torch.clock import StepClock
 from thc.torch.joining import begin_alike, join, scope_of
 from thc.torch.plan import Plan
 from thc.torch.refining import Refine, Refining
+from thc.torch.trial import Trial
 
 __all__ = ["Overlap", "overlap"]
 
@@ -57,6 +58,19 @@ class _Bucket:
         return bool(torch.isfinite(self.flat.sum()))
 
 
+class _Other:
+    """An optimizer of local updates, for the same groups of parameters and with no state in common."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, make: MakeOptimizer) -> None:
+        self._optimizer = optimizer
+        self._own = make([dict(each) for each in optimizer.param_groups])
+
+    def step(self, rate: float | None) -> None:
+        for mine, theirs in zip(self._own.param_groups, self._optimizer.param_groups):
+            mine["lr"] = theirs["lr"] if rate is None else rate
+        self._own.step()
+
+
 class Overlap:
     """The model backup of a model in training; made by :func:`overlap`."""
 
@@ -64,7 +78,7 @@ class Overlap:
         self,
         group: Group,
         optimizer: torch.optim.Optimizer,
-        local: torch.optim.Optimizer | None,
+        local: Trial | _Other | None,
         rate: float | None,
         averaging: Averaging,
         clock: StepClock,
@@ -172,13 +186,11 @@ class Overlap:
         """The local update: where the next step computes its gradients."""
         if self._local is None:
             return
-        for mine, theirs in zip(self._local.param_groups, self._optimizer.param_groups):
-            mine["lr"] = theirs["lr"] if self._rate is None else self._rate
         if factor != 1.0:
             for p in self._parameters:
                 if p.grad is not None:
                     p.grad.mul_(factor)
-        self._local.step()
+        self._local.step(self._rate)
 
 
 def overlap(
@@ -202,7 +214,7 @@ def overlap(
 
         w' = w - loc_lr · g,    with g this rank's own gradient of this step,
 
-    while the mean travels. When it has come, at the next ``optimizer.step``, the optimizer updates the common parameters w
+    or, with momentum and the like, at what the optimizer would make of w by g in its present state, while the mean travels. When it has come, at the next ``optimizer.step``, the optimizer updates the common parameters w
     by it: they are kept aside, are the same on all ranks bit for bit, and are exactly one step behind. ``settle()`` puts
     them into the model, as before an evaluation or a checkpoint::
 
@@ -213,9 +225,8 @@ def overlap(
             optimizer.zero_grad()
         loop.settle()
 
-    ``loc_lr`` is the rate of the local update (the optimizer's own by default), ``loc_optimizer`` makes another one than plain SGD from
-    a list of parameter groups (by default, for optimizers that are not SGD: one of the same class). ``backup=False`` leaves the local update out: gradients
-    are computed at parameters one step old.
+    ``loc_lr`` is the rate of the local update (the optimizer's own by default), ``loc_optimizer`` makes an optimizer for it, with a state of
+    its own, from a list of parameter groups. ``backup=False`` leaves the local update out: gradients are computed at parameters one step old.
 
     ``adapt`` chooses how each parameter travels, as for :func:`thc.torch.wrap`, from the tables that the job has. With ``refine``, ``True`` or
     the options ``calls`` and ``least`` of :class:`thc.torch.Refine`, what the means have lost to compression follows in further
@@ -225,7 +236,7 @@ def overlap(
     and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
     not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. When the server is lost training goes on through the
     process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
-    takes memory for the backup and two gradients (one without ``fallback``), and with ``refine`` one for each further call. Groups and ``options`` as for :func:`thc.torch.wrap`.
+    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``), and with ``refine`` one for each further call. Groups and ``options`` as for :func:`thc.torch.wrap`.
     """
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:
@@ -243,7 +254,9 @@ def overlap(
     begin_alike(model, process_group)
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _own)
-    local = _local_of(optimizer, loc_optimizer) if backup else None
+    local: Trial | _Other | None = None
+    if backup:
+        local = Trial(optimizer, optimizer.step) if loc_optimizer is None else _Other(optimizer, loc_optimizer)
     clock = StepClock()
     names = _names_of(model, parameters)
     averaging = Averaging(
@@ -291,16 +304,6 @@ def _own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares annotat
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
-
-
-def _local_of(optimizer: torch.optim.Optimizer, make: MakeOptimizer | None) -> torch.optim.Optimizer:
-    """The optimizer of local updates, for the same groups of parameters and with no state in common."""
-    groups = [dict(each) for each in optimizer.param_groups]
-    if make is not None:
-        return make(groups)
-    if isinstance(optimizer, torch.optim.SGD):
-        return torch.optim.SGD([{"params": each["params"], "lr": each["lr"]} for each in groups], lr=0.0)
-    return type(optimizer)(groups)
 
 
 def _cut(parameters: list[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:

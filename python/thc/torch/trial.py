@@ -1,0 +1,46 @@
+"""What an optimizer would make of parameters, without it remembering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["Trial"]
+
+
+class Trial:
+    """Steps of an optimizer that change parameters and leave its own state, momentum and the like, as it was."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, update: Callable[[], Any]) -> None:
+        """``update`` is the optimizer's step itself."""
+        self._optimizer, self._update = optimizer, update
+        self._copies: dict[tuple[torch.Tensor, str], torch.Tensor] = {}
+        """By parameter and name; their memory is kept."""
+
+    def step(self, rate: float | None) -> None:
+        """Updates parameters by their gradients, at another learning rate if one is given."""
+        state, groups = self._optimizer.state, self._optimizer.param_groups
+        kept = dict(state)
+        settings = [{key: value for key, value in group.items() if key != "params"} for group in groups]
+        for p, own in kept.items():
+            state[p] = {key: self._copy(p, key, value) for key, value in own.items()}
+        if rate is not None:
+            for group in groups:
+                group["lr"] = rate
+        try:
+            self._update()
+        finally:
+            state.clear()
+            state.update(kept)
+            for group, before in zip(groups, settings):
+                group.update(before)
+
+    def _copy(self, p: torch.Tensor, key: str, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        held = self._copies.get((p, key))
+        if held is None or held.shape != value.shape or held.dtype != value.dtype or held.device != value.device:
+            held = self._copies[p, key] = torch.empty_like(value)
+        return held.copy_(value)
