@@ -523,6 +523,7 @@ impl Worker {
             stream.note_seen(now, header.slot, header.round);
         }
         if header.worker == self.params.worker {
+            stream.note_answer(now, header.slot, header.round);
             return;
         }
         if !seen && stream.resend_kept(now, header.slot, header.round, 0, tx) {

@@ -22,6 +22,8 @@ pub struct Rtt {
     earlier: Duration,
     /// The shortest that other packets to the same aggregator have had.
     elsewhere: Duration,
+    /// Smoothed time in which the aggregator answers at once (P40): no wait for other workers is in it.
+    answer: Option<Duration>,
     min: Duration,
     max: Duration,
     initial: Duration,
@@ -37,6 +39,7 @@ impl Rtt {
             latest: (Duration::MAX, 0),
             earlier: Duration::MAX,
             elsewhere: Duration::MAX,
+            answer: None,
             min,
             max,
             initial,
@@ -83,12 +86,19 @@ impl Rtt {
     }
 
     /// Takes note of the shortest round trip of other packets: those measured here may have waited for slow workers.
-    pub fn note_elsewhere(&mut self, shortest: Option<Duration>) {
-        self.elsewhere = shortest.unwrap_or(Duration::MAX);
+    pub fn note_elsewhere(&mut self, other: &Rtt) {
+        self.elsewhere = other.shortest().unwrap_or(Duration::MAX);
+        self.answer = self.answer.or(other.answer);
+    }
+
+    /// Takes a round trip in which the aggregator waited for nobody.
+    pub fn answered(&mut self, rtt: Duration) {
+        self.answer = Some(self.answer.map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8));
     }
 
     fn quickest(&self) -> Option<Duration> {
-        Some(self.shortest().unwrap_or(Duration::MAX).min(self.elsewhere)).filter(|rtt| *rtt < Duration::MAX)
+        let shortest = self.shortest().unwrap_or(Duration::MAX).min(self.elsewhere);
+        Some(shortest.min(self.answer.unwrap_or(Duration::MAX))).filter(|rtt| *rtt < Duration::MAX)
     }
 
     /// After how long without any result packets are missing that were to come: four of the shortest
@@ -102,7 +112,14 @@ impl Rtt {
     #[must_use]
     pub fn patience(&self) -> Duration {
         let usual = self.smoothed.unwrap_or(Duration::MAX);
-        self.quickest().map_or(self.min / 4, |rtt| usual.min(rtt * 2).max(self.min / 400))
+        let answer = self.answer.map_or(Duration::MAX, |rtt| rtt * 3 / 2);
+        self.quickest().map_or(self.min / 4, |rtt| usual.min(rtt * 2).min(answer).max(self.min / 400))
+    }
+
+    /// How long packets of the same burst may come one after the other.
+    #[must_use]
+    pub fn settling(&self) -> Duration {
+        self.quickest().map_or(self.min / 16, |rtt| (rtt / 4).clamp(self.min / 1600, self.min / 4))
     }
 
     /// The shortest time-out.

@@ -253,12 +253,16 @@ fn when_results_cease_what_others_have_passed_is_asked_for() {
     driven.tick();
     assert_eq!(driven.seqs(), []);
     let at = driven.now;
-    driven.pass(at + ms(4));
+    // A quarter of a round trip later no other result of the same burst can be on its way.
+    let settled = at + Duration::from_micros(250);
+    driven.pass(settled - Duration::from_nanos(1));
+    assert_eq!(driven.take(), []);
+    driven.pass(settled);
     // Of 32, 34 and 37 this worker is to ask for two; the other's has a round trip.
     assert_eq!(driven.take(), [(Kind::Data, 34, true), (Kind::Data, 37, true)]);
-    driven.pass(at + ms(5) - Duration::from_nanos(1));
+    driven.pass(settled + ms(1) - Duration::from_nanos(1));
     assert_eq!(driven.take(), []);
-    driven.pass(at + ms(5));
+    driven.pass(settled + ms(1));
     assert_eq!(driven.take(), [(Kind::Data, 32, false), (Kind::Data, 34, true), (Kind::Data, 37, true)]);
     // The last one of the call has been passed by nothing: it may be lost.
     [32, 34, 37].into_iter().for_each(|seq| driven.result(seq));
@@ -267,6 +271,39 @@ fn when_results_cease_what_others_have_passed_is_asked_for() {
     assert_eq!(driven.take(), []);
     driven.pass(driven.now + ms(1));
     assert_eq!(driven.take(), [(Kind::Data, 39, false)]);
+}
+
+#[test]
+fn a_late_packet_is_known_to_be_lost_when_later_results_come() {
+    let mut driven = warm(Parameters { data_slots: 128, ..parameters() });
+    driven.call(8);
+    driven.fill();
+    driven.take();
+    // Results cease: somebody may be slow. 32 is not this worker's to ask for, nor the last one, 39.
+    let at = driven.now;
+    driven.pass(at + ms(16));
+    assert!(driven.seqs().iter().all(|&seq| seq == 32));
+    // They come, but for that of 32: it is asked for a round trip after the last time, and then each other round trip.
+    (33..40).for_each(|seq| driven.result(seq));
+    driven.tick();
+    let from = driven.now;
+    driven.pass(from + Duration::from_micros(250));
+    driven.pass(from + ms(4));
+    assert!(driven.seqs().len() >= 2);
+}
+
+#[test]
+fn the_answer_to_who_asks_is_a_round_trip_without_waiting() {
+    let mut rtt = Rtt::new(ms(100), ms(20), ms(1000));
+    (0..2000).for_each(|_| rtt.sample(ms(3)));
+    assert_eq!((rtt.patience(), rtt.silence(), rtt.settling()), (ms(3), ms(12), Duration::from_micros(750)));
+    rtt.answered(ms(1));
+    assert_eq!((rtt.patience(), rtt.silence()), (Duration::from_micros(1500), ms(4)));
+    assert_eq!((rtt.shortest(), rtt.timeout(0)), (Some(ms(3)), ms(20)));
+    // The other class of slots, which has none of its own, takes it over.
+    let mut other = Rtt::new(ms(100), ms(20), ms(1000));
+    other.note_elsewhere(&rtt);
+    assert_eq!(other.patience(), Duration::from_micros(1500));
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Stream {
             progress: Duration::ZERO,
             probe: None,
             reordered: 0,
-            doubted: BinaryHeap::with_capacity(slots as usize),
+            doubted: BinaryHeap::with_capacity(2 * slots as usize),
             recovery: None,
             recoveries: 0,
             stats: StreamStats::default(),
@@ -191,7 +191,7 @@ impl Stream {
 
     /// Takes note of another stream's round trips to the same aggregator.
     pub fn note_round_trips(&mut self, other: &Stream) {
-        self.rtt.note_elsewhere(other.rtt.shortest());
+        self.rtt.note_elsewhere(&other.rtt);
     }
 
     /// How many packets may be written now in one run: bounded by the window (P18), the end of the
@@ -247,8 +247,11 @@ impl Stream {
             }
             self.order += 1;
             let late = self.entries[index].foreseen == Some(round);
+            let queue = self.queue(index);
+            queue.sent += 1;
+            let number = queue.sent;
             self.entries[index] =
-                Entry { outside: is_outside, late, ..Entry::new(seq, self.order, now, place, ring) };
+                Entry { outside: is_outside, late, number, ..Entry::new(seq, self.order, now, place, ring) };
             self.push(index as u32);
         }
         self.send_ring(ring, unsent..first + count, shard, tx);
@@ -365,7 +368,7 @@ impl Stream {
         let eldest = self.entries[self.eldest()?].first + age;
         let heads = self.queues.iter().filter_map(|queue| self.entries.get(queue.head as usize));
         let head = heads.map(|entry| entry.sent).min()? + age / 4;
-        [Some(eldest), Some(head), self.doubted_until()].into_iter().flatten().min()
+        [Some(eldest), Some(head), self.doubted_until(), self.settled_at()].into_iter().flatten().min()
     }
 
     fn close(&mut self, now: Duration, index: usize) {

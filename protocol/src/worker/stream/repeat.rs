@@ -39,15 +39,18 @@ pub(super) struct Queue {
     /// Entries by last transmission, oldest first.
     pub head: u32,
     pub tail: u32,
-    /// Transmissions so far.
-    pub turns: u64,
-    /// The highest of them with a result, of packets sent once.
+    /// Packets sent so far.
+    pub sent: u64,
+    /// The highest of them with a result, and since when that is so.
     pub answered: u64,
+    pub answered_at: Duration,
+    /// Below that seq all are finished, or known to be overtaken.
+    pub checked: u64,
 }
 
 impl Default for Queue {
     fn default() -> Queue {
-        Queue { head: NIL, tail: NIL, turns: 0, answered: 0 }
+        Queue { head: NIL, tail: NIL, sent: 0, answered: 0, answered_at: Duration::ZERO, checked: 0 }
     }
 }
 
@@ -82,6 +85,10 @@ impl Stream {
     pub(super) fn answer(&mut self, now: Duration, index: usize) -> PacketId {
         let entry = self.entries[index];
         self.note_order(now, &entry);
+        let queue = self.queue(index);
+        if entry.number > queue.answered {
+            (queue.answered, queue.answered_at) = (entry.number, now);
+        }
         if entry.repeated {
             self.timeouts = self.timeouts.min(KEPT_DOUBLINGS);
             if let Some(recovery) = &mut self.recovery
@@ -91,8 +98,6 @@ impl Stream {
                 recovery.not_before = now + self.rtt.grace();
             }
         } else {
-            let queue = self.queue(index);
-            queue.answered = queue.answered.max(entry.turn);
             if entry.order > self.last_timeout {
                 self.rtt.sample(now.saturating_sub(entry.sent));
             }
@@ -150,6 +155,15 @@ impl Stream {
         }
     }
 
+    /// The NUDGE that this worker asked for has come: a round trip in which nothing was waited for.
+    pub fn note_answer(&mut self, now: Duration, slot: SlotId, round: Round) {
+        if let Some(index) = self.find(slot, round)
+            && let Some(asked) = self.entries[index].asked.take()
+        {
+            self.rtt.answered(now.saturating_sub(asked));
+        }
+    }
+
     fn tried(&mut self, index: usize) {
         let tries = &mut self.entries[index].tries;
         *tries = (*tries + 1).min(MAX_TRIES);
@@ -182,16 +196,53 @@ impl Stream {
         }
     }
 
-    /// Lost by order: results have come for packets sent well after these.
+    /// For how long a result must have been there, and none of a later packet, for those sent before it to be lost.
+    fn settling(&self) -> Duration {
+        self.rtt.settling() * (1 << self.reordered)
+    }
+
+    /// The first seq from this one on whose slot is the shard's.
+    fn in_shard(&self, mut seq: u64, shard: usize) -> u64 {
+        while seq < self.next
+            && usize::from(Shard::of(SlotId((seq % self.slots) as u16), self.shards)) != shard
+        {
+            let slot = seq % self.slots;
+            let block = u64::from(Shard::BLOCK);
+            seq += (block - slot % block).min(self.slots - slot);
+        }
+        seq
+    }
+
+    /// The packet of a shard that no result is known to have overtaken, the first of them.
+    fn unchecked(&mut self, shard: usize) -> Option<usize> {
+        let mut seq = self.queues[shard].checked.max(self.base);
+        loop {
+            seq = self.in_shard(seq, shard);
+            let entry = (seq < self.next).then(|| self.entries[(seq % self.slots) as usize]);
+            match entry {
+                Some(entry) if entry.seq != seq || entry.state != State::Outstanding || entry.overtaken => {
+                    seq += 1;
+                }
+                _ => break,
+            }
+        }
+        self.queues[shard].checked = seq;
+        (seq < self.next).then_some((seq % self.slots) as usize)
+    }
+
+    /// Lost by order: results have come for packets that were sent after these. All workers send in the same order, so whoever
+    /// had part in such a result had sent these before.
     fn repeat_overtaken(&mut self, now: Duration, tx: &mut impl Tx) {
-        let reorder = self.reorder();
+        let (reorder, settling) = (self.reorder(), self.settling());
         for shard in 0..self.queues.len() {
-            let Queue { answered, .. } = self.queues[shard];
-            while let Some(entry) = self.entries.get_mut(self.queues[shard].head as usize)
-                && entry.turn + reorder <= answered
+            let Queue { answered, answered_at, .. } = self.queues[shard];
+            let margin = if answered_at + settling <= now { 1 } else { reorder };
+            while let Some(index) = self.unchecked(shard)
+                && self.entries[index].number + margin <= answered
             {
-                entry.overtaken = true;
-                self.doubt(now, self.queues[shard].head as usize, tx);
+                self.entries[index].overtaken = true;
+
+                self.doubt(now, index, tx);
             }
         }
         while let Some(&Reverse((at, seq))) = self.doubted.peek()
@@ -200,23 +251,24 @@ impl Stream {
             self.doubted.pop();
             let index = (seq % self.slots) as usize;
             let entry = &mut self.entries[index];
-            if entry.seq != seq || entry.state != State::Outstanding {
+            if entry.seq != seq || entry.state != State::Outstanding || entry.listed != Some(at) {
                 continue;
             }
-            entry.listed = false;
+            entry.listed = None;
             if entry.due <= now {
                 self.ask(now, index, tx);
-            } else if entry.due < Duration::MAX {
-                entry.listed = true;
-                self.doubted.push(Reverse((entry.due, seq)));
+            } else {
+                self.list(index);
             }
         }
     }
 
-    /// There is a sign that a packet was lost. Those that are doubted already have a time of their own.
+    /// There is a sign that a packet was lost. What may have been done about one that was doubted before has its round trip.
     fn doubt(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
-        if self.entries[index].doubt != Doubt::None {
-            self.requeue(now, index);
+        let Entry { doubt, sent, .. } = self.entries[index];
+        if doubt != Doubt::None {
+            self.entries[index].tries = 1;
+            self.look_again(sent, index);
         } else if self.asks(index) {
             self.ask(now, index, tx);
         } else {
@@ -230,6 +282,10 @@ impl Stream {
     fn ask(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
         self.entries[index].doubt = Doubt::Own;
         let flags = if self.asks(index) { FLAG_NUDGE } else { 0 };
+        let entry = &mut self.entries[index];
+        if flags != 0 && entry.tries == 0 {
+            entry.asked = Some(now);
+        }
         self.again(now, index, flags, tx);
         self.look_again(now, index);
         self.tried(index);
@@ -250,8 +306,14 @@ impl Stream {
             false if patience < most => now + patience,
             false => Duration::MAX,
         };
-        if entry.due < Duration::MAX && !entry.listed {
-            entry.listed = true;
+        self.list(index);
+    }
+
+    /// Sees to it that a packet is looked at when it is due.
+    fn list(&mut self, index: usize) {
+        let entry = &mut self.entries[index];
+        if entry.due < Duration::MAX && entry.listed.is_none_or(|at| at > entry.due) {
+            entry.listed = Some(entry.due);
             self.doubted.push(Reverse((entry.due, entry.seq)));
         }
     }
@@ -296,29 +358,19 @@ impl Stream {
         }
     }
 
-    /// Results have ceased to come: what was sent before something answered is lost, however little
-    /// before; and if there is nothing of the sort, the lowest may be.
+    /// Results have ceased to come. What was sent before something answered is known to be lost; the rest may be: the lowest is
+    /// asked for, and the last, once, whose result would tell of all others.
     fn probe(&mut self, now: Duration, tx: &mut impl Tx) {
         self.probe = None;
-        let silence = self.rtt.silence();
-        let mut any = false;
-        for shard in 0..self.queues.len() {
-            let Queue { head, answered, .. } = self.queues[shard];
-            let mut next = head;
-            while let Some(entry) = self
-                .entries
-                .get(next as usize)
-                .filter(|entry| entry.sent + silence <= now && entry.turn < answered)
-            {
-                any = true;
-                let index = std::mem::replace(&mut next, entry.next) as usize;
-                self.entries[index].overtaken = true;
-                self.doubt(now, index, tx);
-            }
-        }
         let lowest = (self.base % self.slots) as usize;
-        if !any && self.recovery.is_none() && self.entries[lowest].doubt == Doubt::None {
-            self.doubt(now, lowest, tx);
+        if self.recovery.is_some() || self.entries[lowest].doubt != Doubt::None {
+            return;
+        }
+        self.doubt(now, lowest, tx);
+        let last = ((self.next - 1) % self.slots) as usize;
+        let Entry { seq, state, doubt, .. } = self.entries[last];
+        if seq + 1 == self.next && state == State::Outstanding && doubt == Doubt::None && self.asks(last) {
+            self.again(now, last, FLAG_NUDGE, tx);
         }
     }
 
@@ -361,7 +413,21 @@ impl Stream {
     pub fn deadline(&self) -> Option<Duration> {
         let timeout = self.timeout()?;
         let recovery = self.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before);
-        [Some(timeout), recovery, self.probe, self.doubted_until()].into_iter().flatten().min()
+        [Some(timeout), recovery, self.probe, self.doubted_until(), self.settled_at()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// When packets before the last results will be lost, if no later ones come.
+    pub(super) fn settled_at(&self) -> Option<Duration> {
+        let waits = |queue: &&Queue| {
+            let entry = &self.entries[(queue.checked % self.slots) as usize];
+            let open = entry.seq == queue.checked && entry.state == State::Outstanding && !entry.overtaken;
+            open && entry.number < queue.answered
+        };
+        let at = self.queues.iter().filter(waits).map(|queue| queue.answered_at).min()?;
+        Some(at + self.settling())
     }
 
     /// When a doubted packet is to be looked at again.
@@ -381,21 +447,18 @@ impl Stream {
     }
 
     /// Where an entry is outstanding.
-    fn queue(&mut self, index: usize) -> &mut Queue {
+    pub(super) fn queue(&mut self, index: usize) -> &mut Queue {
         &mut self.queues[usize::from(Shard::of(SlotId(index as u16), self.shards))]
     }
 
     /// An entry has been sent, or sent again.
     pub(super) fn push(&mut self, index: u32) {
         let queue = self.queue(index as usize);
-        queue.turns += 1;
-        let turn = queue.turns;
         let tail = std::mem::replace(&mut queue.tail, index);
         if tail == NIL {
             queue.head = index;
         }
         let entry = &mut self.entries[index as usize];
-        entry.turn = turn;
         entry.prev = tail;
         entry.next = NIL;
         if let Some(last) = self.entries.get_mut(tail as usize) {

@@ -56,9 +56,10 @@ pub(super) enum Doubt {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub seq: u64,
-    /// Number of the last transmission, among all and among those to its shard.
+    /// Number of the last transmission.
     pub order: u64,
-    pub turn: u64,
+    /// Number of the first transmission, among those to its shard: the order of seqs.
+    pub number: u64,
     /// When it was sent last, and for the first time.
     pub sent: Duration,
     pub first: Duration,
@@ -69,10 +70,12 @@ pub(super) struct Entry {
     pub doubt: Doubt,
     /// When that was so, it is looked at again,
     pub due: Duration,
-    /// and whether it is in the list of those,
-    pub listed: bool,
+    /// and the time at which it is in the list of those,
+    pub listed: Option<Duration>,
     /// and how often that has been.
     pub tries: u8,
+    /// When it was first asked for by NUDGE, until that is answered.
+    pub asked: Option<Duration>,
     /// Results of later packets have shown that it was lost.
     pub overtaken: bool,
     /// The recovery that repeated it, by number.
@@ -95,7 +98,7 @@ impl Entry {
         Entry {
             seq,
             order,
-            turn: 0,
+            number: 0,
             sent,
             first: sent,
             place,
@@ -103,8 +106,9 @@ impl Entry {
             repeated: false,
             doubt: Doubt::None,
             due: Duration::ZERO,
-            listed: false,
+            listed: None,
             tries: 0,
+            asked: None,
             overtaken: false,
             recovery: 0,
             ring,
