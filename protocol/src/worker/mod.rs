@@ -571,7 +571,8 @@ impl Worker {
         if waited >= self.params.timeout {
             let silent = now.saturating_sub(self.heard);
             let missing = self.missing() & !self.params.worker.bit();
-            let heard = silent < self.params.max_rto * 4;
+            // An aggregator that is there has answered who asked, in the second half of the time-out at the latest (P20).
+            let heard = silent < (self.params.max_rto * 4).min(waited / 4 * 3);
             if missing != 0 && heard {
                 self.fail(SessionError::Missing { missing, waited });
             } else if self.missing_racks != 0 && heard {
