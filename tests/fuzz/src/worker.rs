@@ -51,7 +51,7 @@ impl Events for Record {
         assert!(self.normed.insert(call), "norms of {call} twice");
     }
 
-    fn result(&mut self, place: PacketId, _: u16, sums: &[u8]) {
+    fn result(&mut self, place: PacketId, _: &Header, sums: &[u8]) {
         assert!(matches!(sums.len(), 512 | 1024));
         self.place(place);
     }
