@@ -13,13 +13,14 @@
 //! on the sum, its mean is zero but for r having no more than A bits, it is never more than D / 2, and a range up to 15 is told
 //! without any. Rounding by chance without taking anything off has twice the mean square.
 //!
-//! r comes from the words of P29, whose key is of the session's cookie, the round and the slot instead of seed, call and partition. So
-//! what is told is a function of the RESULT's header and its sums: whoever adds them up again tells the same (P21, P24).
+//! r comes from the words of P29, whose key is of the job's number, the round and the slot instead of seed, call and partition. So
+//! what is told is a function of the RESULT's header and its sums: whoever adds them up again tells the same (P21, P24), and a job
+//! that is run again gives the same means.
 
 use crate::arch;
 use crate::error::CodecError;
 use crate::isa::Isa;
-use crate::signs::Signs;
+use crate::signs::{SignKey, Signs};
 
 /// Sums with a range of their own.
 pub const GROUP: usize = 64;
@@ -28,6 +29,12 @@ pub const GROUP: usize = 64;
 #[must_use]
 pub const fn told_len(lane_bits: u8) -> usize {
     2 * lane_bits as usize / 8 + GROUP / 2
+}
+
+/// What both ends draw from for one RESULT.
+#[must_use]
+pub const fn key(job: u16, round: u32, slot: u16) -> Signs {
+    SignKey { job_seed: 1 << 32 | job as u64, call: round as u64, partition: slot as u32 }.signs()
 }
 
 fn groups(lane_bits: u8, lanes: usize) -> Result<usize, CodecError> {
@@ -71,10 +78,10 @@ pub fn restore(lane_bits: u8, key: Signs, told: &[u8], lanes: &mut [u8]) -> Resu
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::signs::{SignKey, mix};
+    use crate::signs::mix;
 
-    fn key(round: u64) -> Signs {
-        SignKey { job_seed: 7, round, partition: 3 }.signs()
+    fn of(round: u64) -> Signs {
+        key(7, round as u32, 3)
     }
 
     fn bytes(lane_bits: u8, sums: &[u32]) -> Vec<u8> {
@@ -94,9 +101,9 @@ mod tests {
     fn told(lane_bits: u8, round: u64, sums: &[u32]) -> (Vec<u8>, Vec<u32>) {
         let mut lanes = bytes(lane_bits, sums);
         let len = sums.len() / GROUP * told_len(lane_bits);
-        requantize(lane_bits, key(round), &mut lanes).unwrap();
+        requantize(lane_bits, of(round), &mut lanes).unwrap();
         let mut back = vec![0xEE; sums.len() * usize::from(lane_bits) / 8];
-        restore(lane_bits, key(round), &lanes[..len], &mut back).unwrap();
+        restore(lane_bits, of(round), &lanes[..len], &mut back).unwrap();
         lanes.truncate(len);
         (lanes, numbers(lane_bits, &back))
     }
@@ -110,7 +117,7 @@ mod tests {
             let mut nibbles = Vec::new();
             for (i, sum) in sums.iter().enumerate() {
                 let bit = (group * GROUP + i) as u32 * u32::from(lane_bits);
-                let r = key(round).word(u64::from(bit / 64)) >> (bit % 64) & ((1 << lane_bits) - 1);
+                let r = of(round).word(u64::from(bit / 64)) >> (bit % 64) & ((1 << lane_bits) - 1);
                 let v = (r * 2 * u64::from(d)) >> lane_bits;
                 let z = (u64::from(sum - lo) + v / 2) / u64::from(d);
                 assert!(z <= 15);
@@ -194,10 +201,10 @@ mod tests {
     fn damage_is_a_sum_and_what_does_not_fit_an_error() {
         for byte in [0, 0xFF] {
             let mut lanes = [0; 128];
-            restore(8, key(1), &[byte; 34], &mut lanes[..64]).unwrap();
-            restore(16, key(1), &[byte; 36], &mut lanes).unwrap();
+            restore(8, of(1), &[byte; 34], &mut lanes[..64]).unwrap();
+            restore(16, of(1), &[byte; 36], &mut lanes).unwrap();
         }
-        assert!(requantize(8, key(1), &mut [0; 32]).is_err() && requantize(4, key(1), &mut [0; 64]).is_err());
-        assert!(restore(8, key(1), &[0; 33], &mut [0; 64]).is_err());
+        assert!(requantize(8, of(1), &mut [0; 32]).is_err() && requantize(4, of(1), &mut [0; 64]).is_err());
+        assert!(restore(8, of(1), &[0; 33], &mut [0; 64]).is_err());
     }
 }

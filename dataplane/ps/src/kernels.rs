@@ -1,10 +1,8 @@
 //! The arithmetic of the server's slots.
 
 use thc_codec::packing::widen;
-use thc_codec::requantize::requantize;
-use thc_codec::signs::SignKey;
 use thc_codec::sums::pack_sums;
-use thc_codec::{CodecError, aggregate};
+use thc_codec::{CodecError, aggregate, requantize};
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Kernels;
 use thc_protocol::wire::{Form, Header};
@@ -35,9 +33,8 @@ impl Kernels for Simd {
     #[inline]
     fn pack(form: Form, result: &Header, lanes: &mut [u8]) {
         let done = if form.is_told() {
-            let (job_seed, round) = (result.cookie.0.into(), result.round.0.into());
-            let key = SignKey { job_seed, round, partition: result.slot.0.into() };
-            requantize(form.lane().bits(), key.signs(), lanes)
+            let key = requantize::key(result.job.0, result.round.0, result.slot.0);
+            requantize::requantize(form.lane().bits(), key, lanes)
         } else {
             pack_sums(form.lane().bits(), form.sums(), lanes)
         };

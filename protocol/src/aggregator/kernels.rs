@@ -33,7 +33,7 @@ fn index(packed: &[u8], width: usize, i: usize) -> u8 {
 fn draw(result: &Header, i: u64) -> u64 {
     const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
     let next = |key: u64, part: u64| finalize(key.wrapping_add(STEP)) ^ part;
-    let key = next(next(result.cookie.0.into(), result.round.0.into()), result.slot.0.into());
+    let key = next(next(1 << 32 | u64::from(result.job.0), result.round.0.into()), result.slot.0.into());
     let key = finalize(key.wrapping_add(STEP));
     finalize(key.wrapping_add((i + 1).wrapping_mul(STEP)))
 }

@@ -11,8 +11,7 @@ use std::ops::Range;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::partition::{self, MAX_PARTITION, Partition};
-use thc_codec::requantize::restore;
-use thc_codec::signs::SignKey;
+use thc_codec::requantize;
 use thc_codec::sums::unpack_sums;
 use thc_protocol::wire::{Choice, Form, Header, RAW_LEN, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, PacketId};
@@ -544,9 +543,8 @@ impl CallEvents<'_, '_> {
             }
             // P45.
             (Some(result), Some(form)) if form.is_told() => {
-                let (job_seed, round) = (result.cookie.0.into(), result.round.0.into());
-                let key = SignKey { job_seed, round, partition: result.slot.0.into() };
-                restore(form.lane().bits(), key.signs(), sums, bytes)
+                let key = requantize::key(result.job.0, result.round.0, result.slot.0);
+                requantize::restore(form.lane().bits(), key, sums, bytes)
             }
             _ => {
                 bytes.copy_from_slice(sums);
