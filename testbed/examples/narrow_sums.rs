@@ -329,7 +329,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let exact = training.run(None, workers)?;
         let target = exact[exact.len() * 4 / 5];
         println!("{workers} workers; loss {target:.4} takes {} steps of exact means", STEPS * 4 / 5 + EVERY);
-        println!("{:<38} {:>7} {:>7} {:>9} {:>6} {:>6} {:>8}", "down", "up", "down", "bytes", "steps", "time", "last");
+        println!(
+            "{:<38} {:>7} {:>7} {:>9} {:>6} {:>6} {:>8}",
+            "down", "up", "down", "bytes", "steps", "time", "last"
+        );
         let mut usual = None;
         for way in ways(workers).iter().filter(|way| !way.fixed) {
             let (up, down) = way.bytes();
