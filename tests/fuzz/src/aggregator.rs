@@ -7,7 +7,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_protocol::aggregator::{
-    Aggregator, DropReason, Endpoint, Event, JobConfig, Level, Lookup, Outcome, Scalar, Shard, Sink,
+    Aggregator, DropReason, Endpoint, Event, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::{FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, Norm, RAW_LEN};
 use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
