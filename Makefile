@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak hostile kills site wheels bench bench-torch bench-allreduce bench-async bench-adapt p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test check fuzz soak hostile kills site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -31,7 +31,7 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
 
 # Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
 TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core \
-    user-mode-linux kmod qemu-system-x86 python3-numpy
+    user-mode-linux kmod qemu-system-x86 python3-numpy dpkg-dev
 # Those that benchmarks use besides: the package has dpdk-testpmd.
 bench: TEST_PACKAGES += dpdk-dev
 
@@ -135,6 +135,10 @@ p4-tofino: # Compile for Tofino and Tofino 2, minutes, and keep what the compile
 
 wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Linux with glibc 2.17, and a source distribution
 	python/wheels
+
+deb: toolchain $(filter dpdk,$(IO)) ## The Debian package of thc-ps and thc-controller for this machine: target/deb (IO=dpdk: with DPDK)
+	cargo build --release --package thc-ps --package thc-controller --bins $(if $(filter dpdk,$(IO)),--features dpdk)
+	packaging/debian/build "$(CARGO_TARGET_DIR)/release" "$(CARGO_TARGET_DIR)/deb"
 
 site: toolchain ## The documentation as a site, with the API of Rust and Python: target/site/index.html
 	.ci/site
