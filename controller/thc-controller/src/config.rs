@@ -24,7 +24,7 @@ const DEFAULT_CPU_PORT: u16 = 255;
 /// Ports of a switch have 9 bits in the program.
 const MAX_PORT: u16 = 511;
 /// The program that every target runs unless told otherwise.
-const P4INFO: &[u8] = include_bytes!("../../../p4/build/thc.p4info.txtpb");
+const P4INFO: &[u8] = thc_p4::P4INFO;
 
 /// A configuration as it is written in a file.
 #[derive(Clone, Debug, Deserialize)]
