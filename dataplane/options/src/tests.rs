@@ -529,6 +529,12 @@ fn sums_are_told_in_4_bits_where_a_job_says_so() {
         let error = check(&job(keys)).unwrap_err();
         assert!(error.contains(says) && !error.contains('\n'), "{keys}: {error}");
     }
+    // Of sessions of each size; and of racks not.
+    let sizes =
+        check(&some("min_workers = 3\nmax_workers = 4\ndown = 4")).unwrap().jobs[0].sizes.clone().unwrap();
+    assert!(sizes.shapes.iter().all(|(_, welcome)| welcome.tables.first().form.is_told()));
+    let error = check(&some("racks = [2, 2]\ndown = 4")).unwrap_err();
+    assert!(error.contains("job 1: down is 4: racks pass whole sums on, leave it out"), "{error}");
 }
 
 #[test]
