@@ -326,9 +326,11 @@ impl Group {
             timeouts,
             nudged,
             stragglers,
-            lost
+            lost,
+            window,
+            decreases
         );
-        seconds!(compression, network, waiting, round_trip);
+        seconds!(compression, network, waiting, round_trip, shortest_round_trip);
         Ok(found)
     }
 

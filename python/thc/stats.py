@@ -45,6 +45,12 @@ class Stats:
     """Seconds waiting for packets with nothing else to do."""
     round_trip: float
     """Smoothed round-trip time of data packets in seconds."""
+    shortest_round_trip: float
+    """The shortest of the recent ones."""
+    window: int
+    """Data packets that may be outstanding now."""
+    decreases: int
+    """How often congestion has made them fewer."""
     device: str = "host"
     """What compresses: ``"host"``, the library; or on the gradients' device, ``"triton"`` or ``"torch"``, whose time is in none of
     these numbers."""
@@ -139,6 +145,9 @@ class Stats:
             network=self.network - earlier.network,
             waiting=self.waiting - earlier.waiting,
             round_trip=self.round_trip,
+            shortest_round_trip=self.shortest_round_trip,
+            window=self.window,
+            decreases=self.decreases - earlier.decreases,
             device=self.device,
             why=self.why,
             computing=self.computing - earlier.computing,

@@ -150,13 +150,7 @@ class Table:
 
     def coordinates(self):
         """Of one packet (P2)."""
-        return 512 if self.lane % 64 > 8 else 1024
-
-    def result_length(self):
-        """Of a RESULT's payload (P2, P44, P45)."""
-        if self.lane < 64:
-            return self.coordinates() * self.lane // 8
-        return self.coordinates() // 64 * (32 + 2 * (self.lane - 64) // 8)
+        return 512 if self.lane > 8 else 1024
 
 
 @dataclass(frozen=True)
@@ -225,7 +219,7 @@ class Welcome:
 
 def fingerprint(welcome):
     """P23, of a payload."""
-    shared = bytes(4) + welcome[4:56] + bytes(8) + welcome[64:72] + bytes(8) + welcome[80:114] + bytes(1) + welcome[115:116] + bytes(2) + welcome[118:]
+    shared = bytes(4) + welcome[4:56] + bytes(8) + welcome[64:72] + bytes(8) + welcome[80:84] + bytes(4) + welcome[88:114] + bytes(1) + welcome[115:116] + bytes(2) + welcome[118:]
     hashed = 0
     for (word,) in struct.iter_unpack(">Q", shared):
         hashed = (mix(hashed ^ word) + 1) % (1 << 64)

@@ -42,7 +42,10 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
 /// The same over DPDK: the address is that of the `[dpdk]` section.
 const DEFAULT_DPDK_LISTEN: &str = "0.0.0.0:9000";
 /// Bytes of a port's receive buffer unless told otherwise.
-pub const DEFAULT_RECV_BUFFER: usize = 8 << 20;
+pub const DEFAULT_RECV_BUFFER: usize = 16 << 20;
+/// What a worker may have outstanding however small the receive buffer is, and however large (P41).
+const LEAST_CREDIT: usize = 4;
+const MOST_CREDIT: usize = 1 << 16;
 /// Bytes of its send buffer.
 pub const DEFAULT_SEND_BUFFER: usize = 4 << 20;
 const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
@@ -231,6 +234,27 @@ impl ServerOptions {
 }
 
 impl ServerConfig {
+    /// P41: tells jobs what a port's receive buffer holds, which is `room` data packets, over all members of all jobs; a quarter as
+    /// many norms come with it. What a root says of a job its racks must be configured with themselves (P38): they are told nothing.
+    pub fn give_credit(&mut self, room: usize) {
+        let members: usize = self.jobs.iter().map(|job| usize::from(job.config.workers)).sum();
+        let each = room / members.max(1);
+        let ports = usize::from(self.shards) * usize::from(self.shares.servers() - self.spares);
+        let block = usize::from(Shard::BLOCK);
+        // The most that a port has of so many slots in a row: every so many-th block is there.
+        let at_a_port = |slots: usize| slots / (block * ports) * block + (slots % (block * ports)).min(block);
+        let fits = |credit: &usize| at_a_port(*credit) + at_a_port(credit / 4) <= each;
+        let whole = (1..=each / block).rev().map(|blocks| blocks * block * ports).find(fits);
+        let credit = whole.filter(|_| ports > 1).unwrap_or(each / 5 * 4);
+        let credit = credit.clamp(LEAST_CREDIT, MOST_CREDIT) as u32;
+        for job in self.jobs.iter_mut().filter(|job| job.config.level == Level::Only) {
+            job.welcome.credit = credit;
+            if let Some(sizes) = &mut job.sizes {
+                Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| welcome.credit = credit);
+            }
+        }
+    }
+
     /// What each of its ports has of the slots, in order (P21).
     pub fn slices(&self) -> impl Iterator<Item = Shard> {
         Shard::all(self.shards)
@@ -364,7 +388,6 @@ impl JobOptions {
             granularity: self.granularity,
             fraction: self.fraction,
             lane: self.lane,
-            down: self.down,
         };
         let tables = {
             let racks = layout.as_ref().map(|layout| &layout.racks);

@@ -43,7 +43,7 @@ pub struct ServerOptions {
     /// Where the rack's root is
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub root: Option<String>,
-    /// Receive buffer of each port [default: 8MiB]
+    /// Receive buffer of each port [default: 16MiB]
     #[arg(long, value_name = "BYTES", help_heading = "Server")]
     pub recv_buffer: Option<Size>,
     /// Send buffer of each port [default: 4MiB]
@@ -151,10 +151,6 @@ pub struct JobOptions {
     /// the fewest, from 5 or 9 on, that workers × granularity fits]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
-    /// 4: tell summed coordinates in 4 bits, each 64 with a range of their own: three quarters of the bytes of 7 bits, and an error of
-    /// up to a thirtieth of that range, evenly to both sides [default: whole sums, as lane says]
-    #[arg(long, value_name = "BITS", help_heading = "Job")]
-    pub down: Option<u64>,
     /// A further lookup table that workers may choose for a tensor, such as bits=2 or bits=2,lane=4,granularity=5,fraction=1/32,
     /// with its number as table=7; can be repeated
     #[arg(long, value_name = "TABLE", help_heading = "Job")]
@@ -293,7 +289,6 @@ impl JobOptions {
             fraction,
             table,
             lane,
-            down,
             tables,
             data_slots,
             norm_slots,
@@ -312,7 +307,6 @@ impl JobOptions {
             granularity,
             table,
             lane,
-            down,
             data_slots,
             norm_slots,
             block,
@@ -331,7 +325,7 @@ impl JobOptions {
         if !over.tables.is_empty() {
             self.tables = over.tables;
         }
-        lay_over!(over, self: job, cookie, workers, min_workers, max_workers, gone_after, gather, quorum, racks, bits, granularity, fraction, table, lane, down, data_slots,
+        lay_over!(over, self: job, cookie, workers, min_workers, max_workers, gone_after, gather, quorum, racks, bits, granularity, fraction, table, lane, data_slots,
                   norm_slots, block, policy, deadline, seed);
     }
 }

@@ -198,7 +198,7 @@ fn left_out_keys_get_defaults() {
     let config = check(SMALL).unwrap();
     assert_eq!(config.listen.to_string(), DEFAULT_LISTEN);
     assert_eq!((config.busy_poll, config.pin.len()), (false, 0));
-    assert_eq!((config.recv_buffer, config.send_buffer), (8 << 20, 4 << 20));
+    assert_eq!((config.recv_buffer, config.send_buffer), (16 << 20, 4 << 20));
     assert_eq!(config.memory_limit, 1 << 30);
     let [job] = &config.jobs[..] else { panic!("{} jobs", config.jobs.len()) };
     assert_eq!((job.config.data_slots, job.config.norm_slots, job.welcome.block), (1024, 1024, 13));
@@ -498,46 +498,6 @@ fn shares_pack_their_sums() {
 }
 
 #[test]
-fn sums_are_told_in_4_bits_where_a_job_says_so() {
-    let shares = "share = \"0/2\"\nshares = [\"127.0.0.1:7001\", \"127.0.0.1:7002\"]\n";
-    let forms = |head: &str, keys: &str| {
-        let config = check(&format!("{head}{}", job(keys))).unwrap();
-        config.jobs[0]
-            .welcome
-            .tables
-            .iter()
-            .map(|table| table.form.to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let tables = "tables = [{ bits = 8 }, { bits = 2, lane = 4, granularity = 3, fraction = 0.1 }]";
-    for head in ["", shares] {
-        assert_eq!(forms(head, &format!("down = 4\n{tables}")), "4/8 told in 4, 8/16 told in 4, 2/4");
-    }
-    assert_eq!(forms("", "tables = [{ bits = 2, down = 4 }]"), "4/8, 2/8 told in 4");
-    // Sums of as many bits as ever: the table does not become another one.
-    let table = |keys: &str| *check(&job(keys)).unwrap().jobs[0].welcome.tables.first();
-    let (told, whole) = (table("down = 4"), table(""));
-    assert_eq!((told.values, told.t_p), (whole.values, whole.t_p));
-    for (keys, says) in [
-        ("down = 5", "job 1: down is 5: use 4, or leave it out: lane says the rest"),
-        (
-            "down = 4\nlane = 4\nbits = 1\ngranularity = 1\nfraction = 0.1",
-            "job 1: down is 4: sums in lanes of 4 bits have no more, leave it out",
-        ),
-    ] {
-        let error = check(&job(keys)).unwrap_err();
-        assert!(error.contains(says) && !error.contains('\n'), "{keys}: {error}");
-    }
-    // Of sessions of each size; and of racks not.
-    let sizes =
-        check(&some("min_workers = 3\nmax_workers = 4\ndown = 4")).unwrap().jobs[0].sizes.clone().unwrap();
-    assert!(sizes.shapes.iter().all(|(_, welcome)| welcome.tables.first().form.is_told()));
-    let error = check(&some("racks = [2, 2]\ndown = 4")).unwrap_err();
-    assert!(error.contains("job 1: down is 4: racks pass whole sums on, leave it out"), "{error}");
-}
-
-#[test]
 fn a_job_may_have_tables_of_every_width() {
     let config = check(&job(
         "tables = [{ bits = 1 }, { bits = 2, lane = 16 }, { bits = 8 }, { bits = 3, table = 255 }]",
@@ -666,4 +626,41 @@ mod flags {
         assert!(laid("", no_server(), cookie.clone()).unwrap_err().contains("no job is configured"));
         assert_eq!(laid(SMALL, no_server(), cookie).unwrap().jobs[0].config.cookie, Cookie(9));
     }
+}
+
+/// P41: of the credit that a server gives, nobody's packets overflow a port, however many workers.
+#[test]
+fn the_credit_of_all_fits_the_receive_buffer() {
+    for (jobs, workers, shards, shares) in [(1, 64, 1, 1), (3, 16, 4, 1), (1, 4, 8, 2), (2, 2, 1, 1)] {
+        let all: Vec<String> = (0..shares).map(|n| format!("\"127.0.0.1:{}\"", 9000 + 100 * n)).collect();
+        let mut text = format!("shards = {shards}\n");
+        if shares > 1 {
+            text += &format!("share = \"0/{shares}\"\nshares = [{}]\n", all.join(", "));
+        }
+        for job in 1..=jobs {
+            text += &format!("[[job]]\njob = {job}\ncookie = 7\nworkers = {workers}\nlane = 16\n");
+        }
+        let mut config = check(&text).unwrap();
+        // What 16 MiB hold of packets to 2048 bytes, as the kernel accounts them.
+        let room = (DEFAULT_RECV_BUFFER / 4 * 3) / 2304;
+        config.give_credit(room);
+        let credit = config.jobs[0].welcome.credit as usize;
+        assert!(config.jobs.iter().all(|job| job.welcome.credit as usize == credit));
+        // Of a window of so many slots in a row, wherever it begins, the most that one port has.
+        let ports = shards * shares;
+        let here = |seq: usize| (seq / 64).is_multiple_of(ports);
+        let most = |slots: usize| {
+            (0..64 * ports)
+                .map(|first| (first..first + slots).filter(|&seq| here(seq)).count())
+                .max()
+                .unwrap()
+        };
+        let each = most(credit) + most((credit / 4).max(1));
+        assert!(jobs * workers * each <= room, "{jobs} jobs of {workers}: {credit}");
+        assert!(credit >= 64, "{jobs} jobs of {workers}: {credit}");
+    }
+    // However little there is.
+    let mut config = check(SMALL).unwrap();
+    config.give_credit(1);
+    assert_eq!(config.jobs[0].welcome.credit, 4);
 }

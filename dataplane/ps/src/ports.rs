@@ -38,6 +38,9 @@ impl Reserved {
     }
 }
 
+/// Fewer packets under way than that are worth a warning.
+const FEW: u32 = 16;
+
 /// A port per shard, one behind the other (P21).
 pub enum Ports {
     /// Of the kernel.
@@ -68,24 +71,30 @@ impl Ports {
         first.expect("a server has at least one shard")
     }
 
-    /// Full windows of all workers must fit the receive buffer, or packets get lost on arrival.
-    pub fn warn_if_small(&self, config: &ServerConfig) {
-        let window =
-            |job: &crate::JobSetup| job.config.data_slots as usize / 2 * usize::from(job.config.workers);
-        let ports = usize::from(config.shards) * usize::from(config.shares.servers() - config.spares);
-        let under_way = config.jobs.iter().map(window).sum::<usize>() / ports;
-        let (room, mend) = match self {
-            Ports::Udp(ports) => {
-                (ports.iter().map(|port| port.recv_capacity(MAX_PACKET)).min(), "recv_buffer")
-            }
-            Ports::Dpdk(ports) => (ports.iter().map(DpdkIo::recv_capacity).min(), "descriptors"),
+    /// Data packets that the receive buffer of each port holds.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let room = match self {
+            Ports::Udp(ports) => ports.iter().map(|port| port.recv_capacity(MAX_PACKET)).min(),
+            Ports::Dpdk(ports) => ports.iter().map(DpdkIo::recv_capacity).min(),
         };
-        let room = room.unwrap_or(0);
-        if room < under_way {
-            tracing::warn!(
-                "workers may have {under_way} packets under way to a port whose receive buffer holds {room}: \
-                 raise {mend} or lower data_slots, or some will get lost and be sent again",
-            );
+        room.unwrap_or(0)
+    }
+
+    /// Few packets under way make all-reduces slow.
+    pub fn warn_if_small(&self, config: &ServerConfig) {
+        let room = self.room();
+        let key =
+            if matches!(self, Ports::Udp(_)) { "recv_buffer (net.core.rmem_max)" } else { "descriptors" };
+        for job in &config.jobs {
+            let credit = job.welcome.credit;
+            if credit > 0 && credit < FEW.min(job.welcome.data_slots / 2) {
+                tracing::warn!(
+                    "job {}: a receive buffer holds {room} packets, so each worker may have {credit} under way, which is few: \
+                     raise {key}, or give it more shards",
+                    job.config.job
+                );
+            }
         }
     }
 }

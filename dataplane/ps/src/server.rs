@@ -68,8 +68,9 @@ impl Server {
         Server::start_on(Ports::Udp(vec![reserved.0]), config)
     }
 
-    fn start_on(ports: Ports, config: ServerConfig) -> Result<Server, PsError> {
+    fn start_on(ports: Ports, mut config: ServerConfig) -> Result<Server, PsError> {
         let local = ports.local();
+        config.give_credit(ports.room());
         ports.warn_if_small(&config);
         let jobs = config.jobs.iter().map(|job| job.config.job).collect();
         let root = config.jobs.iter().find_map(|job| job.root).map(|root| root.at);

@@ -42,6 +42,13 @@ pub struct Stats {
     /// Smoothed round-trip time of data packets.
     #[serde(serialize_with = "seconds")]
     pub round_trip: Duration,
+    /// The shortest of the recent ones.
+    #[serde(serialize_with = "seconds")]
+    pub shortest_round_trip: Duration,
+    /// Data packets that may be outstanding now.
+    pub window: u64,
+    /// How often congestion has made them fewer.
+    pub decreases: u64,
 }
 
 /// What a worker has computed so far, in coordinates, padding included: the same in every run, whatever time it takes.

@@ -28,7 +28,6 @@ pub enum Field {
     Seed,
     Block,
     MinWorkers,
-    Credit,
     Features,
     Tables,
     Racks,
@@ -61,7 +60,6 @@ impl fmt::Display for Field {
             Field::Seed => "seed",
             Field::Block => "block size",
             Field::MinWorkers => "least workers",
-            Field::Credit => "credit",
             Field::Features => "features",
             Field::Tables => "further tables",
             Field::Racks => "racks",
@@ -124,14 +122,14 @@ impl fmt::Display for Change {
 }
 
 /// What an operator chooses comes first, what follows from it later.
-fn fields(w: &Welcome) -> [(Field, u64); 28] {
+fn fields(w: &Welcome) -> [(Field, u64); 27] {
     let table = w.tables.first();
     let of_racks = |value: fn(&super::Rack) -> u64| w.rack.as_ref().map_or(0, value);
     let half = |from: usize| u64::from_be_bytes(super::bytes(&table.values, from));
     [
         (Field::Workers, w.max_workers.into()),
         (Field::Quorum, w.quorum.into()),
-        (Field::Lane, table.form.code().into()),
+        (Field::Lane, table.form.sums().into()),
         (Field::Policy, u64::from(w.policy == Policy::BestEffort)),
         (Field::Deadline, w.deadline.as_micros() as u64),
         (Field::DataSlots, w.data_slots.into()),
@@ -148,7 +146,6 @@ fn fields(w: &Welcome) -> [(Field, u64); 28] {
         (Field::Seed, w.job_seed),
         (Field::Block, w.block.into()),
         (Field::MinWorkers, w.min_workers.into()),
-        (Field::Credit, w.credit.into()),
         (Field::Features, w.features.into()),
         (Field::Tables, w.tables.digest_rest()),
         (Field::Racks, of_racks(|rack| rack.racks.into())),

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub const WELCOME_LEN: usize = 128;
 /// log₂ of the coordinates that a full partition can have (P4).
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
-/// What is not part of the fingerprint: the session, the nonce and the fingerprint itself; [`MEMBERS_OWN`] besides.
+/// What is not part of the fingerprint: the session, the nonce and the fingerprint itself; [`MEMBERS_OWN`] and the credit besides.
 const OWN: [std::ops::Range<usize>; 3] = [0..4, 56..64, 72..80];
 
 /// Everything a worker needs to know of its session.
@@ -72,7 +72,7 @@ impl Welcome {
         let first = Table {
             id: TableId(p[20]),
             bits: p[21],
-            form: Form::with_code(p[83], p[13])?,
+            form: Form::with_sums(p[83], p[13])?,
             granularity: u16_at(p, 22),
             fraction: f64::from_bits(u64_at(p, 24)),
             t_p: f64::from_bits(u64_at(p, 64)),
@@ -125,7 +125,7 @@ impl Welcome {
         put(&mut out, 4, &self.data_slots.to_be_bytes());
         put(&mut out, 8, &self.norm_slots.to_be_bytes());
         out[12] = self.quorum;
-        out[13] = first.form.code();
+        out[13] = first.form.sums();
         out[14] = match self.policy {
             Policy::Reliable => 0,
             Policy::BestEffort => 1,
@@ -165,7 +165,7 @@ impl Welcome {
         out
     }
 
-    /// What two sessions must have in common for one to go on as the other (P24): a hash of all but session and nonce.
+    /// What two sessions must have in common for one to go on as the other (P24): a hash of all but session, nonce and credit.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         digest(&self.to_bytes())
@@ -193,6 +193,8 @@ fn digest(payload: &[u8]) -> u64 {
         let word = match at {
             0 => u64::from(u32_at(payload, 4)),
             _ if own => 0,
+            // Its second half is the credit, which may be another one in a server that is started again (P41).
+            80 => u64_at(payload, at) >> 32 << 32,
             MEMBERS_WORD => u64_at(payload, at) & !MEMBERS_OWN,
             _ => u64_at(payload, at),
         };

@@ -27,13 +27,16 @@ use stream::{Finish, Stream};
 /// The longest run of packets: no run leaves a shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
 
+/// Of norms there may be this part of the credit for data (P41).
+const NORM_CREDIT: u32 = 4;
+
 /// What happens to calls. All are called from within [`Worker`]'s methods.
 pub trait Events {
     /// Every NORM_RESULT of a call is in: the maximum for each partition, f32 bits. A partition
     /// with 0 needs no data; its result is zero.
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>);
-    /// The sums of one packet, of `result.count` workers, as they are in its RESULT.
-    fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]);
+    /// The sums of one packet, of `count` workers: 1024 bytes in wire order, or 512 of 4-bit lanes.
+    fn result(&mut self, place: PacketId, count: u16, sums: &[u8]);
     /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
     /// `None` where whoever sends keeps it ([`Tx::pack`]).
     fn lost(&mut self, place: PacketId, sent: Option<&[u8]>);
@@ -95,6 +98,7 @@ impl Worker {
         // Workers send data when they have each other's norms, so at about the same time.
         data.set_probing();
         data.set_turns(params.worker.0, params.workers);
+        data.set_sparing(params.first_window);
         // Of what may be lost the payload is needed here.
         if !params.may_lose() {
             data.set_outside();
@@ -102,6 +106,10 @@ impl Worker {
         let mut norm = Stream::new(params.norm_slots, params.shards, [norm_len], params.first_seq, rtt());
         norm.set_probing();
         norm.set_turns(params.worker.0, params.workers);
+        if params.credit > 0 {
+            data.set_limit(params.credit.into());
+            norm.set_limit((params.credit / NORM_CREDIT).into());
+        }
         Worker {
             norm,
             data,
@@ -122,7 +130,8 @@ impl Worker {
 
     /// Bounds the data packets outstanding, for a small receive buffer.
     pub fn set_limit(&mut self, packets: u64) {
-        self.data.set_limit(packets);
+        let credit = if self.params.credit > 0 { self.params.credit.into() } else { u64::MAX };
+        self.data.set_limit(packets.min(credit));
     }
 
     /// The session's parameters.
@@ -141,6 +150,18 @@ impl Worker {
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.data.rtt().smoothed()
+    }
+
+    /// Data packets that may be outstanding now (P41), and how often congestion has made them fewer.
+    #[must_use]
+    pub fn window(&self) -> (u64, u64) {
+        self.data.open()
+    }
+
+    /// Shortest of the recent round-trip times of data packets.
+    #[must_use]
+    pub fn shortest_round_trip(&self) -> Option<Duration> {
+        self.data.rtt().shortest()
     }
 
     /// Why the session is over, if it is.
@@ -387,7 +408,7 @@ impl Worker {
                 }
                 if let Finish::First(place) = self.data.finish(now, ring as u8, slot, round) {
                     (self.missing_data, self.missing_racks) = (0, 0);
-                    events.result(place, &header, payload);
+                    events.result(place, header.count, payload);
                     if self.data.was_late(slot, round) {
                         events.late(place, self.data.kept_payload(slot, round));
                     }
@@ -596,6 +617,6 @@ impl Worker {
             Policy::Reliable => self.data.deadline(),
             Policy::BestEffort => self.data.ask_or_give_up_at(self.params.deadline),
         };
-        [self.norm.deadline(), data].into_iter().flatten().min()
+        [self.norm.deadline(), data, self.data.opens_at()].into_iter().flatten().min()
     }
 }

@@ -4,6 +4,9 @@ use crate::wire::{Rack, Tables, Welcome};
 use crate::{Cookie, JobId, Policy, Rank, WorkerId};
 use std::time::Duration;
 
+/// Data packets that a worker begins with (P41).
+const FIRST_WINDOW: u64 = 64;
+
 /// What a worker knows of its session.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
@@ -21,6 +24,10 @@ pub struct Parameters {
     pub data_slots: u32,
     /// N.
     pub norm_slots: u32,
+    /// Most data packets outstanding that the aggregator has room for; 0 for no bound (P41).
+    pub credit: u32,
+    /// Data packets outstanding before anything is known of the network (P41).
+    pub first_window: u64,
     /// Loss policy.
     pub policy: Policy,
     /// When `best-effort` gives a packet up.
@@ -54,6 +61,8 @@ impl Parameters {
             quorum: welcome.quorum,
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
+            credit: welcome.credit,
+            first_window: FIRST_WINDOW,
             policy: welcome.policy,
             deadline: welcome.deadline,
             tables: welcome.tables,

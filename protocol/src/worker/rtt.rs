@@ -24,6 +24,9 @@ pub struct Rtt {
     elsewhere: Duration,
     /// Smoothed time in which the aggregator answers at once (P40): no wait for other workers is in it.
     answer: Option<Duration>,
+    latest_answer: Duration,
+    /// The shortest round trip of all.
+    least: Duration,
     min: Duration,
     max: Duration,
     initial: Duration,
@@ -40,6 +43,8 @@ impl Rtt {
             earlier: Duration::MAX,
             elsewhere: Duration::MAX,
             answer: None,
+            latest_answer: Duration::ZERO,
+            least: Duration::MAX,
             min,
             max,
             initial,
@@ -58,6 +63,7 @@ impl Rtt {
                 self.smoothed = Some((smoothed * 7 + rtt) / 8);
             }
         }
+        self.least = self.least.min(rtt);
         let (shortest, count) = self.latest;
         self.latest = (shortest.min(rtt), count + 1);
         if self.latest.1 == SPAN {
@@ -94,6 +100,27 @@ impl Rtt {
     /// Takes a round trip in which the aggregator waited for nobody.
     pub fn answered(&mut self, rtt: Duration) {
         self.answer = Some(self.answer.map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8));
+        self.latest_answer = rtt;
+        self.least = self.least.min(rtt);
+    }
+
+    /// Whether a result can be an answer to what was sent so long ago.
+    #[must_use]
+    pub fn is_round_trip(&self, age: Duration) -> bool {
+        self.prompt().is_some_and(|prompt| age >= prompt / 2)
+    }
+
+    /// Whether packets wait in queues on their way: the last answer at once took three times as long as the quickest of all, and
+    /// so much longer that it is no affair of a host's alone (P41).
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        let (latest, least) = (self.latest_answer, self.least);
+        least < Duration::MAX && latest >= least * 3 && latest >= least + self.min / 100
+    }
+
+    /// What an answer at once takes now; where nobody has asked yet, the shortest round trip.
+    fn prompt(&self) -> Option<Duration> {
+        self.answer.or_else(|| self.quickest())
     }
 
     fn quickest(&self) -> Option<Duration> {
@@ -105,21 +132,21 @@ impl Rtt {
     /// round trips, from a 400th of the shortest time-out to all of it; a quarter of it without a sample.
     #[must_use]
     pub fn silence(&self) -> Duration {
-        self.quickest().map_or(self.min / 4, |rtt| rtt.saturating_mul(CAP).clamp(self.min / 400, self.min))
+        self.prompt().map_or(self.min / 4, |rtt| rtt.saturating_mul(CAP).clamp(self.min / 400, self.min))
     }
 
     /// How long whoever is to do something about a loss has for it: about a round trip.
     #[must_use]
     pub fn patience(&self) -> Duration {
         let usual = self.smoothed.unwrap_or(Duration::MAX);
-        let answer = self.answer.map_or(Duration::MAX, |rtt| rtt * 3 / 2);
-        self.quickest().map_or(self.min / 4, |rtt| usual.min(rtt * 2).min(answer).max(self.min / 400))
+        let prompt = self.answer.map(|rtt| rtt * 3 / 2).or_else(|| self.quickest().map(|rtt| rtt * 2));
+        prompt.map_or(self.min / 4, |rtt| usual.min(rtt).max(self.min / 400))
     }
 
     /// How long packets of the same burst may come one after the other.
     #[must_use]
     pub fn settling(&self) -> Duration {
-        self.quickest().map_or(self.min / 16, |rtt| (rtt / 4).clamp(self.min / 1600, self.min / 4))
+        self.prompt().map_or(self.min / 16, |rtt| (rtt / 4).clamp(self.min / 1600, self.min / 4))
     }
 
     /// The shortest time-out.

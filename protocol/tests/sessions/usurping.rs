@@ -223,7 +223,6 @@ fn a_session_goes_on_only_in_the_job_it_began_in() {
         ),
         (with(|w| w.policy = Policy::BestEffort), Field::Policy, "policy best-effort instead of reliable"),
         (with(|w| w.deadline = ms(26)), Field::Deadline, "deadline 26000 µs instead of 25000 µs"),
-        (with(|w| w.credit = 9), Field::Credit, "credit 9 instead of 0"),
         (static_job(3), Field::Workers, "workers 3 instead of 2, and"),
         (static_job(1), Field::Workers, "workers 1 instead of 2, and"),
     ];

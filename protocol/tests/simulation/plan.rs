@@ -203,6 +203,8 @@ impl JobPlan {
             quorum,
             data_slots: self.config.data_slots,
             norm_slots: self.config.norm_slots,
+            credit: 0,
+            first_window: 1 << 16,
             policy: self.policy,
             deadline: self.deadline,
             tables: self.tables,

@@ -300,10 +300,17 @@ fn the_answer_to_who_asks_is_a_round_trip_without_waiting() {
     rtt.answered(ms(1));
     assert_eq!((rtt.patience(), rtt.silence()), (Duration::from_micros(1500), ms(4)));
     assert_eq!((rtt.shortest(), rtt.timeout(0)), (Some(ms(3)), ms(20)));
+    // Three times the quickest round trip of all, and a hundredth of the shortest time-out more, is a queue (P41).
+    assert!(!rtt.is_crowded());
+    rtt.answered(Duration::from_micros(2900));
+    assert!(!rtt.is_crowded());
+    rtt.answered(ms(3));
+    assert!(rtt.is_crowded());
+    rtt.answered(ms(1));
     // The other class of slots, which has none of its own, takes it over.
     let mut other = Rtt::new(ms(100), ms(20), ms(1000));
     other.note_elsewhere(&rtt);
-    assert_eq!(other.patience(), Duration::from_micros(1500));
+    assert_eq!(other.patience(), rtt.patience());
 }
 
 #[test]

@@ -128,7 +128,8 @@ fn configured(settings: &Settings, case: &Case, own: &str, members: &str) -> Res
         text += &format!("{key} = {value}\n");
     }
     let options = ServerOptions::parse(&text).map_err(|error| refuse(error.to_string()))?;
-    let config = options.validate().map_err(|error| refuse(error.to_string()))?;
+    let mut config = options.validate().map_err(|error| refuse(error.to_string()))?;
+    config.give_credit(settings.queue as usize);
     config.jobs.into_iter().next().ok_or_else(|| refuse("there is none".to_owned()))
 }
 
@@ -362,7 +363,9 @@ fn group(
     size: u16,
 ) -> Result<Vec<Party>, SimulateError> {
     let setup = &aggregator.setup;
-    let welcome = Welcome { session: SESSION, ..setup.welcome };
+    // A switch has no buffer that packets wait in.
+    let credit = if aggregator.is_p4 { 0 } else { setup.welcome.credit };
+    let welcome = Welcome { session: SESSION, credit, ..setup.welcome };
     let costs = settings.costs;
     let all = pauses(settings, case.workers);
     let mut parties = Vec::new();
@@ -471,5 +474,25 @@ fn ring(settings: &Settings, case: &Case) -> Took {
         dropped: 0,
         events: messages,
         nmse: None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::settings::Keys;
+    use super::*;
+
+    /// P41: what workers may have outstanding fits the receive buffer that a server has by default, 16 MiB of which hold so many
+    /// packets as the kernel accounts them.
+    #[test]
+    fn no_receive_buffer_overflows_however_many_workers() {
+        let queue = (16 << 20) / 4 * 3 / 2304;
+        let settings = Keys { queue: Some(queue), rounds: Some(2), ..Keys::default() }.validate().unwrap();
+        for workers in [4, 64] {
+            let rate = Rate(100_000_000_000);
+            let case = Case { layout: Layout::Server, workers, rate, coordinates: 1 << 18 };
+            assert_eq!(simulate(&settings, &case).unwrap().lost, 0, "{workers} workers");
+        }
     }
 }

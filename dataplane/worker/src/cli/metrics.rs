@@ -79,6 +79,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, state: &State) -> fmt::Result {
         ("timeouts", "Time-outs", s.timeouts),
         ("stragglers", "How often a quorum had gone on without this worker", s.stragglers),
         ("lost_packets", "Packets whose coordinates counted as zero", s.lost),
+        ("window_decreases", "How often congestion made the window smaller", s.decreases),
     ] {
         counters(encoder, name, help, labels().map(|labels| (labels, value)))?;
     }
@@ -92,10 +93,13 @@ fn write(encoder: &mut DescriptorEncoder<'_>, state: &State) -> fmt::Result {
     let call = state.began.map_or(Duration::ZERO, |began| began.elapsed());
     for (name, help, time) in [
         ("round_trip_seconds", "Smoothed round-trip time of packets", s.round_trip),
+        ("shortest_round_trip_seconds", "The shortest of the recent ones", s.shortest_round_trip),
         ("call_seconds", "How long the all-reduce that is under way has taken so far", call),
     ] {
         gauges(encoder, name, help, labels().map(|labels| (labels, time.as_secs_f64())))?;
     }
+    let window = labels().map(|labels| (labels, s.window as f64));
+    gauges(encoder, "window_packets", "Data packets that may be outstanding now", window)?;
     Ok(())
 }
 
@@ -160,6 +164,9 @@ mod tests {
             network: Duration::from_secs(14),
             waiting: Duration::from_secs(15),
             round_trip: Duration::from_secs(16),
+            shortest_round_trip: Duration::from_secs(17),
+            window: 18,
+            decreases: 19,
         };
         told.done(stats);
         let families = until(&endpoint, |families| call(families) == Some(0.0));

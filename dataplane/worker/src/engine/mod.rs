@@ -210,6 +210,9 @@ impl<I: PacketIo> Engine<I> {
             stragglers: self.stats.stragglers + w.stragglers,
             lost: self.stats.lost + w.data.given_up,
             round_trip: self.worker.round_trip().unwrap_or_default(),
+            shortest_round_trip: self.worker.shortest_round_trip().unwrap_or_default(),
+            window: self.worker.window().0,
+            decreases: self.stats.decreases + self.worker.window().1,
             network: self.stats.network + self.link.time,
             ..self.stats
         }

@@ -6,6 +6,7 @@
 
 mod repeat;
 mod ring;
+mod window;
 
 pub use ring::PacketId;
 
@@ -17,6 +18,7 @@ use ring::{Entry, Ring, State};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::time::Duration;
+use window::Window;
 
 /// Sends packets to the ports of shards.
 ///
@@ -77,6 +79,8 @@ pub struct Stream {
     window: u64,
     /// Most packets outstanding at once, at most `window`.
     limit: u64,
+    /// The network's part of that (P41), where it has one.
+    network: Option<Window>,
     shards: u8,
     /// This worker's number and that of all: whose turn it is to ask for a seq.
     turns: (u64, u64),
@@ -86,6 +90,8 @@ pub struct Stream {
     outside: bool,
     base: u64,
     next: u64,
+    /// Packets without a result.
+    outstanding: u64,
     entries: Vec<Entry>,
     /// One for each thing that packets can travel as.
     rings: Vec<Ring>,
@@ -132,12 +138,14 @@ impl Stream {
             slots,
             window: slots / 2,
             limit: slots / 2,
+            network: None,
             shards: shards.max(1),
             turns: (0, 1),
             probing: false,
             outside: false,
             base: first,
             next: first,
+            outstanding: 0,
             entries: vec![Entry::unused(); slots as usize],
             rings: strides.into_iter().map(|stride| Ring { stride, bytes: Vec::new() }).collect(),
             queues: vec![Queue::default(); usize::from(shards.max(1))],
@@ -160,6 +168,20 @@ impl Stream {
     /// Bounds the packets outstanding below the window of P18 (a small receive buffer).
     pub fn set_limit(&mut self, packets: u64) {
         self.limit = packets.clamp(1, self.window);
+        if let Some(network) = &mut self.network {
+            network.set_most(self.limit);
+        }
+    }
+
+    /// Sends no more than the network bears (P41), so many packets at first.
+    pub fn set_sparing(&mut self, first: u64) {
+        self.network = Some(Window::new(self.limit, first));
+    }
+
+    /// Packets that may be outstanding now, and how often congestion has made them fewer.
+    #[must_use]
+    pub fn open(&self) -> (u64, u64) {
+        self.network.as_ref().map_or((self.limit, 0), |network| (network.packets(), network.decreases()))
     }
 
     /// Shares asking for lost packets with the others of so many workers.
@@ -198,7 +220,9 @@ impl Stream {
     /// ring and the shard's block (P21).
     #[must_use]
     pub fn room(&self) -> usize {
-        let open = (self.base + self.limit).saturating_sub(self.next);
+        // The credit is for seqs in a row, of which each port has its part (P41).
+        let bound = (self.base + self.limit).saturating_sub(self.next);
+        let open = self.network.as_ref().map_or(bound, |network| bound.min(network.room(self.outstanding)));
         let slot = self.next % self.slots;
         let block = u64::from(Shard::BLOCK);
         open.min(self.slots - slot).min(block - slot % block) as usize
@@ -257,6 +281,10 @@ impl Stream {
         self.send_ring(ring, unsent..first + count, shard, tx);
         tx.flush();
         self.next += count as u64;
+        self.outstanding += count as u64;
+        if let Some(network) = &mut self.network {
+            network.note_sent(count as u64, self.outstanding >= network.packets());
+        }
         self.stats.sent += count as u64;
     }
 
@@ -373,6 +401,7 @@ impl Stream {
 
     fn close(&mut self, now: Duration, index: usize) {
         self.unlink(index as u32);
+        self.outstanding -= 1;
         self.entries[index].state = State::Finished;
         self.since = now;
         self.progress = now;

@@ -85,6 +85,21 @@ impl Stream {
     pub(super) fn answer(&mut self, now: Duration, index: usize) -> PacketId {
         let entry = self.entries[index];
         self.note_order(now, &entry);
+        // An answer to what this worker has repeated alone: there was a result, and it was lost on its way here.
+        let waited = now.saturating_sub(entry.sent);
+        let alone = entry.doubt == Doubt::Own && self.rtt.is_round_trip(waited);
+        // Who asks would have been told if it had been another's; the result may have come of itself to who does not.
+        let asks = self.asks(index);
+        if alone && asks && entry.tries <= 1 {
+            self.rtt.answered(waited);
+        }
+        let crowded = self.rtt.is_crowded();
+        if let Some(network) = &mut self.network {
+            if alone && (asks || crowded) {
+                network.note_loss(crowded);
+            }
+            network.note_result(entry.seq, self.next);
+        }
         let queue = self.queue(index);
         if entry.number > queue.answered {
             (queue.answered, queue.answered_at) = (entry.number, now);
@@ -136,7 +151,15 @@ impl Stream {
         tx: &mut impl Tx,
     ) -> bool {
         let Some(index) = self.find(slot, round) else { return false };
-        if self.entries[index].state == State::Outstanding {
+        let entry = self.entries[index];
+        if entry.state == State::Outstanding {
+            // What has just been sent may still be on its way.
+            let crowded = self.rtt.is_crowded();
+            if self.rtt.is_round_trip(now.saturating_sub(entry.sent))
+                && let Some(network) = &mut self.network
+            {
+                network.note_loss(crowded);
+            }
             self.requeue(now, index);
         }
         self.transmit(index, flags, tx);
@@ -182,7 +205,7 @@ impl Stream {
 
     /// Later transmissions to a shard with results that show a loss.
     fn reorder(&self) -> u64 {
-        let share = self.limit / self.queues.len() as u64;
+        let share = self.open().0 / self.queues.len() as u64;
         let usual = (share / REORDER_PART).clamp(REORDER_MIN, REORDER);
         (usual << self.reordered).min((share / 2).max(REORDER_MIN))
     }
@@ -233,6 +256,9 @@ impl Stream {
     /// Lost by order: results have come for packets that were sent after these. All workers send in the same order, so whoever
     /// had part in such a result had sent these before.
     fn repeat_overtaken(&mut self, now: Duration, tx: &mut impl Tx) {
+        if let Some(network) = &mut self.network {
+            network.tick(now, &self.rtt);
+        }
         let (reorder, settling) = (self.reorder(), self.settling());
         for shard in 0..self.queues.len() {
             let Queue { answered, answered_at, .. } = self.queues[shard];
@@ -428,6 +454,11 @@ impl Stream {
         };
         let at = self.queues.iter().filter(waits).map(|queue| queue.answered_at).min()?;
         Some(at + self.settling())
+    }
+
+    /// When more may be sent, if sending is paced (P41).
+    pub fn opens_at(&self) -> Option<Duration> {
+        self.network.as_ref().and_then(|network| network.opens_at(&self.rtt))
     }
 
     /// When a doubted packet is to be looked at again.

@@ -1,0 +1,214 @@
+//! How much may be outstanding for the network's sake (P41).
+
+use super::super::rtt::Rtt;
+use std::time::Duration;
+
+/// Packets that may be outstanding at least.
+const LEAST: f64 = 4.0;
+/// What losses leave of the window.
+const AFTER_LOSS: f64 = 0.7;
+/// Losses are congestion beyond this part of the packets, also where nothing shows that packets wait in queues.
+const TOLERATED: u32 = 4;
+/// Results that losses are counted over.
+const JUDGED: u32 = 256;
+/// Packets that go out at once, where sending is paced.
+const BURST: f64 = 8.0;
+/// How much faster than the window over the round trip packets go out.
+const PACE: f64 = 1.25;
+
+/// The window, and what it hangs on: additive increase, multiplicative decrease. That results are late is no sign: a worker may be
+/// slow.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// Packets that may be outstanding.
+    size: f64,
+    /// From there on it grows by one packet for a round trip.
+    threshold: f64,
+    most: u64,
+    /// Where it begins.
+    first: f64,
+    /// First seq of the next round trip; results and losses of this one; whether it has had its decrease.
+    round: u64,
+    results: u32,
+    decreased: bool,
+    /// Whether it has kept anything back.
+    filled: bool,
+    /// Results and losses since they were judged last: over more than a round trip, where that is of few packets.
+    judged: (u32, u32),
+    /// Whether congestion has been seen: then packets are paced.
+    paced: bool,
+    /// How many may go out now, and since when that is so.
+    tokens: f64,
+    since: Duration,
+    decreases: u64,
+}
+
+impl Window {
+    pub fn new(most: u64, first: u64) -> Window {
+        Window {
+            size: first.min(most) as f64,
+            threshold: f64::MAX,
+            most,
+            first: first as f64,
+            round: 0,
+            results: 0,
+            decreased: false,
+            filled: false,
+            judged: (0, 0),
+            paced: false,
+            tokens: BURST,
+            since: Duration::ZERO,
+            decreases: 0,
+        }
+    }
+
+    pub fn set_most(&mut self, most: u64) {
+        self.most = most;
+        let size = if self.decreases == 0 { self.size.max(self.first) } else { self.size };
+        self.size = size.min(most as f64);
+    }
+
+    /// Packets that may be outstanding.
+    pub fn packets(&self) -> u64 {
+        (self.size as u64).clamp(1, self.most)
+    }
+
+    /// How many packets may go out now if so many are outstanding.
+    pub fn room(&self, outstanding: u64) -> u64 {
+        let open = self.packets().saturating_sub(outstanding);
+        if self.paced { open.min(self.tokens as u64) } else { open }
+    }
+
+    /// How often congestion has made it smaller.
+    pub fn decreases(&self) -> u64 {
+        self.decreases
+    }
+
+    /// So many packets go out; more would, had they been let.
+    pub fn note_sent(&mut self, packets: u64, all: bool) {
+        self.tokens -= packets as f64;
+        self.filled |= all;
+    }
+
+    fn pace(&self, rtt: &Rtt) -> f64 {
+        let round_trip = rtt.smoothed().unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(20));
+        PACE * self.size / round_trip.as_secs_f64()
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, now: Duration, rtt: &Rtt) {
+        if self.paced {
+            let passed = now.saturating_sub(self.since).as_secs_f64();
+            self.tokens = (self.tokens + passed * self.pace(rtt)).min(BURST);
+        } else {
+            self.tokens = BURST;
+        }
+        self.since = now;
+    }
+
+    /// When a quarter of a burst may go out, if pacing keeps packets back.
+    pub fn opens_at(&self, rtt: &Rtt) -> Option<Duration> {
+        let lacking = BURST / 4.0 - self.tokens;
+        (self.paced && self.tokens < 1.0)
+            .then(|| self.since + Duration::from_secs_f64(lacking / self.pace(rtt)))
+    }
+
+    /// A result of a seq is in; `next` is the first seq that has not been sent.
+    pub fn note_result(&mut self, seq: u64, next: u64) {
+        self.results += 1;
+        self.judged.0 += 1;
+        if self.judged.0 >= JUDGED {
+            self.judged = (0, 0);
+        }
+        if seq < self.round {
+            return;
+        }
+        self.round = next;
+        if !self.decreased && self.filled {
+            let more = if self.size < self.threshold { f64::from(self.results) } else { 1.0 };
+            self.size = (self.size + more).min(self.most as f64);
+        }
+        self.paced &= self.size < self.most as f64;
+        (self.results, self.decreased, self.filled) = (0, false, false);
+    }
+
+    /// A packet of this worker, or its result, was lost, on a way that is crowded or not.
+    pub fn note_loss(&mut self, crowded: bool) {
+        self.judged.1 += 1;
+        if (crowded || self.judged.1 * TOLERATED > JUDGED) && !self.decreased {
+            self.size = (self.size * AFTER_LOSS).max(LEAST).min(self.most as f64);
+            self.threshold = self.size;
+            (self.decreased, self.paced) = (true, true);
+            self.tokens = self.tokens.max(0.0);
+            self.decreases += 1;
+            self.judged = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn us(microseconds: u64) -> Duration {
+        Duration::from_micros(microseconds)
+    }
+
+    /// Full windows, each a round trip, in which every so many-th packet is lost; the sizes.
+    fn rounds(window: &mut Window, count: u64, lost: u64) -> Vec<u64> {
+        let mut sizes = Vec::new();
+        for _ in 0..count {
+            let (first, packets) = (window.round, window.packets());
+            window.note_sent(packets, true);
+            let next = first + packets;
+            for seq in first..next {
+                if lost > 0 && seq % lost == 0 {
+                    window.note_loss(false);
+                }
+                window.note_result(seq, next);
+            }
+            sizes.push(window.packets());
+        }
+        sizes
+    }
+
+    #[test]
+    fn it_grows_fast_until_congestion_and_slowly_from_there() {
+        let mut window = Window::new(512, 64);
+        assert_eq!(window.packets(), 64);
+        rounds(&mut window, 600, 0);
+        assert_eq!((window.packets(), window.room(12), window.decreases()), (512, 500, 0));
+        // Half is lost.
+        let sizes = rounds(&mut window, 10, 2);
+        assert!(*sizes.last().unwrap() < 100, "{sizes:?}");
+        let grown = rounds(&mut window, 10, 0);
+        assert!(grown.windows(2).all(|pair| pair[1] == pair[0] + 1), "{grown:?}");
+        // Paced: no more than a burst at a time, and some time later as many again.
+        let mut rtt = Rtt::new(us(1000), us(20_000), us(1_000_000));
+        rtt.sample(us(100));
+        window.tick(us(1_000_000), &rtt);
+        assert_eq!(window.room(0), BURST as u64);
+        window.note_sent(BURST as u64, false);
+        let opens = window.opens_at(&rtt).unwrap();
+        assert!((us(1_000_001)..us(1_000_100)).contains(&opens), "{opens:?}");
+        window.tick(opens, &rtt);
+        assert!(window.room(0) >= 1 && window.opens_at(&rtt).is_none());
+    }
+
+    #[test]
+    fn losses_of_some_per_cent_are_no_congestion() {
+        let mut window = Window::new(512, 512);
+        rounds(&mut window, 100, 10);
+        assert_eq!((window.packets(), window.decreases()), (512, 0));
+    }
+
+    #[test]
+    fn it_never_closes() {
+        let mut window = Window::new(512, 64);
+        let least = rounds(&mut window, 2000, 2).into_iter().min();
+        assert!(least.is_some_and(|least| (LEAST as u64..16).contains(&least)), "{least:?}");
+        window.set_most(2);
+        assert_eq!(window.packets(), 2);
+    }
+}
