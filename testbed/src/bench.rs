@@ -3,6 +3,7 @@
 mod arguments;
 mod chart;
 mod crew;
+mod fairness;
 pub mod part;
 mod place;
 mod report;

@@ -41,6 +41,35 @@ pub struct Host {
     pub port: String,
 }
 
+/// What a queue has carried since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// Bytes from the Ethernet header on.
+    pub bytes: u64,
+    /// Packets that left it.
+    pub packets: u64,
+    /// Packets that found it full.
+    pub dropped: u64,
+}
+
+impl Queue {
+    fn read(namespace: &str, device: &str) -> Result<Queue, String> {
+        let words = ["-n", namespace, "-s", "qdisc", "show", "dev", device, "root"];
+        let output = Command::new("tc").args(words).stdin(Stdio::null()).output();
+        let text = output.map_err(|error| format!("tc: {error}"))?.stdout;
+        let text = String::from_utf8_lossy(&text);
+        Queue::parse(&text).ok_or_else(|| format!("tc {}: {}", words.join(" "), text.trim()))
+    }
+
+    /// Of the line ` Sent 1500 bytes 1 pkt (dropped 0, overlimits 0 requeues 0)`.
+    fn parse(text: &str) -> Option<Queue> {
+        let line = text.lines().find(|line| line.trim_start().starts_with("Sent "))?;
+        let words: Vec<&str> = line.split([' ', '(', ',']).filter(|word| !word.is_empty()).collect();
+        let number = |place: usize| words.get(place)?.parse().ok();
+        Some(Queue { bytes: number(1)?, packets: number(3)?, dropped: number(6)? })
+    }
+}
+
 impl Network {
     /// So many hosts, whose interfaces are up, without addresses, and without offloads: what is sent is what a cable
     /// would carry, checksums filled in, no runs in one piece.
@@ -109,14 +138,39 @@ impl Network {
         // A run of packets in one piece has 64 KiB, and must fit the bucket.
         let burst = if bits > 5_000_000_000 { "1mb" } else { "256kb" };
         let shape = format!("root tbf rate {bits}bit burst {burst} limit 2mb");
-        let host = &self.hosts[n].namespace.0;
-        let port = format!("port{}", n + 1);
-        let ends = [Some((host, "eth0")), self.bridge.as_ref().map(|bridge| (&bridge.0, port.as_str()))];
-        for (namespace, device) in ends.into_iter().flatten() {
+        for (namespace, device) in self.ends(n) {
             let words = format!("-n {namespace} qdisc add dev {device} {shape}");
             run("tc", &words.split(' ').collect::<Vec<_>>())?;
         }
         Ok(())
+    }
+
+    /// The same with a queue of so many packets of `length` bytes, Ethernet's header included, and nothing sent in a burst but a
+    /// few of them.
+    ///
+    /// # Errors
+    /// What `tc` says.
+    pub fn shape_shallow(&self, n: usize, bits: u64, packets: u32, length: u32) -> Result<(), String> {
+        let shape = format!("root tbf rate {bits}bit burst {} limit {}", 8 * length, packets * length);
+        for (namespace, device) in self.ends(n) {
+            let words = format!("-n {namespace} qdisc add dev {device} {shape}");
+            run("tc", &words.split(' ').collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    /// What the queues at the two ends of the `n`-th host's cable have carried: the host's own, and the bridge's towards it.
+    ///
+    /// # Errors
+    /// What `tc` says.
+    pub fn queues(&self, n: usize) -> Result<Vec<Queue>, String> {
+        self.ends(n).map(|(namespace, device)| Queue::read(&namespace, &device)).collect()
+    }
+
+    fn ends(&self, n: usize) -> impl Iterator<Item = (String, String)> {
+        let own = (self.hosts[n].namespace.0.clone(), "eth0".to_owned());
+        let other = self.bridge.as_ref().map(|bridge| (bridge.0.clone(), format!("port{}", n + 1)));
+        [Some(own), other].into_iter().flatten()
     }
 
     /// The hosts.
@@ -271,6 +325,13 @@ mod tests {
         stray.kill().unwrap();
         stray.wait().unwrap();
         assert!(!names.iter().any(|name| name.exists()), "{names:?}");
+    }
+
+    #[test]
+    fn a_queue_tells_what_it_has_carried() {
+        let text = "qdisc tbf 8001: root refcnt 2 rate 1Gbit burst 9024b lat 0us\n Sent 4242 bytes 17 pkt (dropped 3, overlimits 8 requeues 0)\n";
+        assert_eq!(Queue::parse(text), Some(Queue { bytes: 4242, packets: 17, dropped: 3 }));
+        assert_eq!(Queue::parse("nothing"), None);
     }
 
     #[test]

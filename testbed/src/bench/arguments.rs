@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::fairness::FairnessArgs;
 use super::place::Place;
 use super::{report, run};
 use crate::error::Result;
@@ -22,6 +23,8 @@ pub struct BenchArgs {
 enum What {
     /// One all-reduce of a plain tensor by real processes, each on a host of its own, on links of a given rate
     Allreduce(AllreduceArgs),
+    /// How jobs share a link with a shallow queue: of each job its part, and what is lost
+    Fairness(FairnessArgs),
 }
 
 /// What to compare with.
@@ -102,9 +105,10 @@ impl Rate {
 impl BenchArgs {
     /// Measures, draws and reports.
     pub fn run(&self) -> Result<()> {
-        let What::Allreduce(args) = &self.what;
-        let found = run::all(args)?;
-        report::show(args, &found)
+        match &self.what {
+            What::Allreduce(args) => report::show(args, &run::all(args)?),
+            What::Fairness(args) => args.run(),
+        }
     }
 }
 
@@ -117,7 +121,11 @@ fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     Some(number * unit.1).filter(|value| value.is_finite())
 }
 
-fn size(text: &str) -> std::result::Result<u64, String> {
+/// Bytes of a tensor as they are written.
+///
+/// # Errors
+/// How to write them.
+pub fn size(text: &str) -> std::result::Result<u64, String> {
     let units = [("B", 1.0), ("", 1.0), ("KiB", 1024.0), ("MiB", 1048576.0), ("GiB", 1073741824.0)];
     match with_unit(text, &units).map(|bytes| bytes as u64) {
         Some(bytes) if (4..=MOST).contains(&bytes) && bytes.is_multiple_of(4) => Ok(bytes),

@@ -134,10 +134,12 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
             say(&json!({}))?;
             continue;
         }
+        let mut ends = Vec::new();
         let (cpu_before, before) = (cpu(), group.stats().map_err(failed)?);
         let began = clock(ClockId::Monotonic);
         for _ in 0..part.calls {
             group.allreduce_with(&mut data, options).map_err(failed)?;
+            ends.push(clock(ClockId::Monotonic));
         }
         let ended = clock(ClockId::Monotonic);
         let after = group.stats().map_err(failed)?;
@@ -149,6 +151,12 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
         say(&json!({
             "began": began,
             "ended": ended,
+            "ends": ends,
+            "packets": after.packets_up - before.packets_up,
+            "round_trip": after.round_trip.as_secs_f64(),
+            "shortest_round_trip": after.shortest_round_trip.as_secs_f64(),
+            "window": after.window,
+            "decreases": after.decreases - before.decreases,
             "cpu": cpu() - cpu_before,
             "again": after.retransmissions - before.retransmissions,
             "compression": (after.compression - before.compression).as_secs_f64(),
