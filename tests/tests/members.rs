@@ -122,3 +122,44 @@ fn sizes_that_cannot_be_are_one_line() {
     assert_eq!(end.code, Some(1));
     assert!(end.last_error().contains("worker number out of range"), "{end:?}");
 }
+
+#[test]
+fn a_spare_stands_by_for_sessions_of_every_size_and_completes_what_the_first_server_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let inputs = write_gradients(dir.path(), MOST, 200_000);
+    let first = thc_tests::free_ports(2);
+    let [at, spare] = [first, first + 1].map(|port| SocketAddrV4::new([127, 0, 0, 1].into(), port));
+    let (of, stands_by) = (at.to_string(), spare.to_string());
+    let shares = |share| ["--share", share, "--shares", &of, "--spares", &stands_by].map(str::to_owned);
+    let sizes =
+        ["--min-workers", "1", "--max-workers", "4", "--gone-after", "1500ms", "--inject-loss", "0.005"];
+    let start = |at: SocketAddrV4, share| {
+        let shares = shares(share);
+        let flags: Vec<&str> = shares.iter().map(String::as_str).chain(sizes).collect();
+        Ps::of(at, &flags)
+    };
+    let (mut ps, second) = (start(at, "0/2"), start(spare, "1/2"));
+    let work = |seat: u8| worker(&ps, seat, &inputs[usize::from(seat)], "100000");
+    let mut all: Vec<Followed> = (0..3).map(work).collect();
+    let mut steps = vec![Vec::new(); 4];
+    let who: Vec<(usize, &Followed)> = all.iter().enumerate().collect();
+    until(&who, &mut steps, |steps| steps[..3].iter().all(|steps| steps.len() > 3));
+    // Sessions of three, two and three again, with tables of their own.
+    all[2].kill();
+    let (before, two) = (steps[0].len(), [(0, &all[0]), (1, &all[1])]);
+    until(&two, &mut steps, |steps| steps[0].len() > before + 10 && steps[1].len() > before);
+    let new = work(3);
+    let three = [two[0], two[1], (3, &new)];
+    until(&three, &mut steps, |steps| steps[3].len() > 3);
+    ps.kill();
+    let before = steps.clone();
+    until(&three, &mut steps, |steps| [0, 1, 3].iter().all(|&i| steps[i].len() > before[i].len() + 10));
+    let sums = |i: usize| steps[i].iter().map(|step| step.checksum.as_str()).collect::<Vec<_>>();
+    let (one, other, late) = (sums(0), sums(1), sums(3));
+    let both = one.len().min(other.len());
+    assert!(one[..both] == other[..both]);
+    let first = one.iter().position(|sum| *sum == late[0]).unwrap();
+    let both = late.len().min(one.len() - first);
+    assert!(both > 10 && one[first..first + both] == late[..both]);
+    assert!(!second.log().contains("ERROR"), "{}", second.log());
+}

@@ -65,7 +65,7 @@ impl JobState {
         for claim in &mut self.present {
             *claim = claim.filter(same);
         }
-        self.session = Some(join.session);
+        let ran = self.session.replace(join.session).is_some();
         self.ended = None;
         let config = self.job.sizes.as_ref().and_then(|sizes| sizes.of(workers)).map(|(config, _)| config);
         let config = config.unwrap_or(&self.job.config).clone();
@@ -75,6 +75,8 @@ impl JobState {
         let numbers = (0u8..).map(WorkerId);
         let endpoints = numbers.zip(members.iter().map(|(_, m)| Endpoint::udp(m.addr))).collect();
         let welcomes = members.iter().map(|(seat, m)| self.welcome(*seat, join.session, m));
-        [Action::Install(config, endpoints)].into_iter().chain(welcomes).collect()
+        // Of another size it may have another table: it cannot take the place of what runs.
+        let ends = (ran && self.job.sizes.is_some()).then_some(Action::Remove(header.job));
+        ends.into_iter().chain([Action::Install(config, endpoints)]).chain(welcomes).collect()
     }
 }
