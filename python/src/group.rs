@@ -56,6 +56,11 @@ impl Spare {
     }
 }
 
+/// As Python's `Membership` has it.
+fn membership(found: thc_worker::Membership) -> (u16, u8, u8, bool) {
+    (found.epoch, found.workers, found.number, found.newcomers)
+}
+
 fn options(mode: &str, feedback: Option<u64>) -> Result<CallOptions, String> {
     let mode = match mode {
         "compressed" => Mode::Compressed,
@@ -210,16 +215,19 @@ impl Group {
         self.with(py, |group| Ok(group.parameters()?.all_workers())).unwrap_or(self.workers)
     }
 
-    /// Epoch, workers, and this worker's number.
-    fn membership(&self, py: Python<'_>) -> PyResult<(u16, u8, u8)> {
-        let found = self.with(py, thc_worker::Group::membership)?;
-        Ok((found.epoch, found.workers, found.number))
+    /// This worker's number in the job.
+    fn seat(&self, py: Python<'_>) -> PyResult<u8> {
+        Ok(self.with(py, thc_worker::Group::seat)?.0)
+    }
+
+    /// Epoch, workers, this worker's number, and whether workers were let in.
+    fn membership(&self, py: Python<'_>) -> PyResult<(u16, u8, u8, bool)> {
+        Ok(membership(self.with(py, thc_worker::Group::membership)?))
     }
 
     /// A place at which others may join; the membership if it has changed.
-    fn boundary(&self, py: Python<'_>) -> PyResult<Option<(u16, u8, u8)>> {
-        let found = self.with(py, thc_worker::Group::boundary)?;
-        Ok(found.map(|found| (found.epoch, found.workers, found.number)))
+    fn boundary(&self, py: Python<'_>) -> PyResult<Option<(u16, u8, u8, bool)>> {
+        Ok(self.with(py, thc_worker::Group::boundary)?.map(membership))
     }
 
     /// Replaces the array, which must be contiguous, by the mean over all workers.

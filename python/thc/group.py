@@ -81,6 +81,9 @@ class Membership(NamedTuple):
     """How many workers take part."""
     worker: int
     """This worker's number among them, from 0 without gaps."""
+    newcomers: bool
+    """Whether workers were let in, or all began anew, since this was last told: they lack what the others know. Told at the same
+    boundary on all members; that somebody is gone may be told at different ones."""
 
 
 class Handle:
@@ -366,12 +369,17 @@ class Group:
         """Who takes part in the session now: in a job whose members come and go, it changes between calls."""
         return Membership(*self._native.membership())
 
+    @property
+    def seat(self) -> int:
+        """This worker's number in the job: it stays while :attr:`worker`, its number in the session, changes with the members."""
+        return self._native.seat()
+
     def boundary(self) -> Membership | None:
         """A place between calls at which workers that wait may join; all members must call it at the same places of their programs.
 
-        It costs nothing while nobody waits. Returns the membership if it has changed since the last time, else nothing: then a worker may
-        be new that needs what the others know, such as the parameters, before gradients are averaged again. A worker that is gone needs
-        no boundary: a call under way is done again by those who are left, and this tells of it later.
+        It costs nothing while nobody waits. Returns the membership if it has changed since the last time, else nothing. If it says that there
+        are newcomers, they need what the others know, such as the parameters, before gradients are averaged again:
+        :func:`thc.torch.catch_up`. A worker that is gone needs no boundary: a call under way is done again by those who are left, and this tells of it later.
         """
         found = self._native.boundary()
         if found is None:
@@ -383,6 +391,8 @@ class Group:
     def rejoin(self) -> None:
         """Joins anew after the session has ended, as all workers must. Error feedback and totals stay."""
         self._native.rejoin()
+        now = self.membership
+        self.worker, self.workers = now.worker, now.workers
 
     def save_feedback(self) -> dict[int, bytes]:
         """All error feedback of this worker, for a checkpoint: key to bytes.

@@ -205,10 +205,18 @@ impl Group {
         self.driver.with(|engine| Ok(engine.membership()))
     }
 
+    /// This worker's number in the job, its seat: of a job whose members come and go it stays while [`Membership::number`] changes.
+    ///
+    /// # Errors
+    /// [`WorkerError::Panicked`].
+    pub fn seat(&self) -> Result<WorkerId, WorkerError> {
+        self.driver.with(|engine| Ok(engine.seat()))
+    }
+
     /// A place in the program, between all-reduces, at which workers that wait may join; all members must call it at the same places.
-    /// It costs nothing while nobody waits. Who takes part, if that has changed since this was last called: then a worker may be
-    /// new that needs what the others know, such as the parameters, before the next all-reduce of gradients; they are `number` 0's to
-    /// give if that was a member before. A worker that is gone needs no boundary: the all-reduce under way is done
+    /// It costs nothing while nobody waits. Who takes part, if that has changed since this was last called; with `newcomers` workers
+    /// are new that need what the others know, such as the parameters, before the next all-reduce of gradients: all members hear of that
+    /// at the same boundary. A worker that is gone needs no boundary: the all-reduce under way is done
     /// by those who are left, from the beginning, and this tells of it later.
     ///
     /// # Errors

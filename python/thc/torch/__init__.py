@@ -8,13 +8,14 @@ That is the one line to change: from then on ``backward`` averages gradients at 
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
 speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
 :class:`Adapt`, :func:`plot_plan`; in two stages: ``wrap(model, refine=optimizer)``, :class:`Refine`; models
-that FSDP2 shards: :func:`replicate`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
+that FSDP2 shards: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
 from thc.torch.adaptive import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
 from thc.torch.digests import check_replicas
 from thc.torch.hook import Hook, hook
+from thc.torch.members import catch_up
 from thc.torch.outer import Outer, nesterov, outer
 from thc.torch.overlap import Overlap, overlap
 from thc.torch.plan import Plan, PlanRow
@@ -34,6 +35,7 @@ __all__ = [
     "PlanRow",
     "Refine",
     "Replicas",
+    "catch_up",
     "check_replicas",
     "coordinates",
     "hook",

@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 
 from thc.errors import ConfigError, ReplicasError
+from thc.group import Group
+from thc.torch.members import tell
 
 __all__ = ["DigestOf", "check_replicas"]
 
@@ -19,6 +21,8 @@ CHUNK = 1 << 20
 # Odd multipliers of SplitMix64, as signed numbers; integer arithmetic wraps alike on every device.
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 MIX = 0xBF58476D1CE4E5B9 - (1 << 64)
+
+WORD = (1 << 64) - 1
 
 _WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -44,37 +48,43 @@ def _named(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from module.named_parameters()
 
 
-def check_replicas(model: torch.nn.Module, *, process_group: Any = None, when: str = "") -> None:
+def check_replicas(model: torch.nn.Module, *, process_group: Any = None, group: Group | None = None, when: str = "") -> None:
     """Compares the parameters of ``model`` on all ranks, bit for bit; all ranks must call it at the same place, between steps.
 
     It costs a pass over the parameters and one gathering of 8 bytes a rank. ``process_group`` is that of the model if it is one of
-    ``DistributedDataParallel``, else the default one. Raises :class:`thc.ReplicasError`, on all ranks, which names the ranks that
+    ``DistributedDataParallel``, else the default one. With ``group``, a :class:`thc.Group` whose members come and go, these tell each other
+    through it, and ranks are their seats. Raises :class:`thc.ReplicasError`, on all ranks, which names the ranks that
     differ from the most; ``when`` is put into its text.
     """
     if process_group is None:
         process_group = getattr(model, "process_group", None)
+
+    def gather(numbers: list[int]) -> dict[int, list[int]]:
+        return tell(group, numbers) if group is not None else dict(enumerate(_gather(numbers, process_group)))
+
     each = [(name, digest(parameter)) for name, parameter in _named(model)]
     mine = 0
     for _, one in each:
-        mine = (mine * 3 + one) & ((1 << 63) - 1)
-    first = _gather([mine], process_group)
-    usual, _ = Counter(found for (found,) in first).most_common(1)[0]
-    ranks = [rank for rank, (found,) in enumerate(first) if found != usual]
+        mine = (mine * 3 + one) & WORD
+    first = gather([mine])
+    usual, _ = Counter(found for (found,) in first.values()).most_common(1)[0]
+    ranks = [rank for rank, (found,) in first.items() if found != usual]
     if not ranks:
         return
-    every = _gather([one for _, one in each], process_group)
-    good = next(rank for rank in range(len(every)) if rank not in ranks)
-    differ = [name for at, (name, _) in enumerate(each) if any(every[rank][at] != every[good][at] for rank in ranks)]
+    every = gather([one & WORD for _, one in each])
+    # Somebody may be gone since.
+    good = next((every[rank] for rank in every if rank not in ranks), [])
+    differ = [name for at, (name, _) in enumerate(each) if any(good and every[rank][at] != good[at] for rank in ranks if rank in every)]
     raise ReplicasError(ranks, differ, when)
 
 
 def _gather(numbers: list[int], process_group: Any) -> list[list[int]]:
-    mine = torch.tensor(numbers, dtype=torch.int64)
+    mine = torch.tensor([number - (number >> 63 << 64) for number in numbers], dtype=torch.int64)
     if dist.get_backend(process_group) == "nccl":
         mine = mine.cuda()
     found = [torch.empty_like(mine) for _ in range(dist.get_world_size(process_group))]
     dist.all_gather(found, mine, group=process_group)
-    return [theirs.tolist() for theirs in found]
+    return [[number & WORD for number in theirs.tolist()] for theirs in found]
 
 
 class DigestOf:

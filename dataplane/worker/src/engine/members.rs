@@ -21,6 +21,9 @@ pub struct Membership {
     pub workers: u8,
     /// This worker's number among them, from 0 without gaps.
     pub number: u8,
+    /// Whether workers were let in as the session began (P43), or all began anew: the same on all its members. Who came lacks what the
+    /// others know.
+    pub newcomers: bool,
 }
 
 /// What this worker was told of a change.
@@ -48,8 +51,12 @@ impl Changing {
     /// `None` for a job whose members do not change.
     pub fn of(welcome: &Welcome) -> Option<Changing> {
         let members = welcome.members.filter(|_| welcome.min_workers < welcome.max_workers)?;
-        let membership =
-            Membership { epoch: members.epoch, workers: welcome.quorum, number: members.number.0 };
+        let membership = Membership {
+            epoch: members.epoch,
+            workers: welcome.quorum,
+            number: members.number.0,
+            newcomers: true,
+        };
         Some(Changing { membership, told: Told::Nothing, stopped: false, heard: Duration::ZERO })
     }
 }
@@ -60,12 +67,18 @@ impl<I: PacketIo> Engine<I> {
     pub fn membership(&self) -> Membership {
         let parameters = self.worker.parameters();
         self.members.as_ref().map_or(
-            Membership { epoch: 0, workers: parameters.workers, number: parameters.worker.0 },
+            Membership {
+                epoch: 0,
+                workers: parameters.workers,
+                number: parameters.worker.0,
+                newcomers: true,
+            },
             |changing| changing.membership,
         )
     }
 
-    /// The same, if it has changed since this was last asked.
+    /// The same, if it has changed since this was last asked; with `newcomers` if somebody was let in since then. That is told
+    /// at the same boundary on all members, since they stopped there, while that somebody is gone may be told at different ones.
     pub fn take_change(&mut self) -> Option<Membership> {
         self.changed.take()
     }
@@ -164,8 +177,15 @@ impl<I: PacketIo> Engine<I> {
         let Some((welcome, workers)) = self.next.take().filter(|_| self.failed.is_none()) else { return };
         self.fold_stats();
         let usual = self.compressor.usual();
+        // All have stopped for those who wait; where somebody is gone they hold.
+        let lets_in = self.members.as_ref().is_some_and(|changing| changing.stopped);
+        let untold = self.changed.is_some_and(|changed| changed.newcomers);
         if let Err(error) = self.begin(&welcome, workers) {
             return self.fail(error);
+        }
+        if let Some(changing) = &mut self.members {
+            changing.membership.newcomers = lets_in;
+            self.changed = Some(Membership { newcomers: lets_in || untold, ..changing.membership });
         }
         let now_usual = self.compressor.usual();
         for active in self.calls.begin_again() {
@@ -185,7 +205,7 @@ impl<I: PacketIo> Engine<I> {
                 self.calls.push_again(active.anew(&plan, &self.compressor, GROUP, holds));
             }
         }
-        let Membership { epoch, workers, number } = self.membership();
+        let Membership { epoch, workers, number, .. } = self.membership();
         let job = self.config.job;
         tracing::info!("job {job}, epoch {epoch}: {workers} workers, this one is number {number}");
         self.heard = self.io.now();

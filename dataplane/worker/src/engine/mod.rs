@@ -155,6 +155,8 @@ impl<I: PacketIo> Engine<I> {
         self.fold_stats();
         self.capacity = capacity;
         self.begin(welcome, workers)?;
+        // Whoever begins anew knows.
+        self.changed = None;
         self.joiners = joiners;
         self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
         self.calls.begin_again();

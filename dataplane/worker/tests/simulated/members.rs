@@ -246,8 +246,8 @@ fn a_session_begins_with_fewer_than_the_most_when_nobody_new_comes() {
     party.until("joining", |party| party.is_member(first) && party.is_member(second));
     // A server that has just started waits for members of a session that it may have forgotten.
     assert!(party.net.now() >= Duration::from_secs(3), "{:?}", party.net.now());
-    assert_eq!(party.membership(first), Membership { epoch: 1, workers: 2, number: 0 });
-    assert_eq!(party.membership(second), Membership { epoch: 1, workers: 2, number: 1 });
+    assert_eq!(party.membership(first), Membership { epoch: 1, workers: 2, number: 0, newcomers: true });
+    assert_eq!(party.membership(second), Membership { epoch: 1, workers: 2, number: 1, newcomers: true });
     let data = gradients(2, LEN, 3);
     let means = party.reduce(&[first, second], &data);
     assert!(means[0] == means[1] && means[0] == reference(&[data])[0]);
@@ -281,7 +281,10 @@ fn a_worker_that_is_killed_in_a_call_is_done_without_and_the_call_is_that_of_the
         // Error feedback has had the first call once.
         assert!(!again || means[0] == three[1], "seed {seed}");
         for (number, &process) in (0..).zip(&left) {
-            assert_eq!(party.membership(process), Membership { epoch: 2, workers: 3, number });
+            assert_eq!(
+                party.membership(process),
+                Membership { epoch: 2, workers: 3, number, newcomers: false }
+            );
             let engine = party.processes[process].engine.as_mut().unwrap();
             assert_eq!(engine.take_change().map(|change| change.workers), Some(3));
             assert_eq!(engine.take_change(), None);
@@ -373,7 +376,11 @@ fn who_comes_is_let_in_where_all_stop_at_the_same_boundary() {
         party.until("the third", |party| party.is_member(new));
         let who = [old[0], new, old[1]];
         for (number, &process) in (0..).zip(&who) {
-            assert_eq!(party.membership(process), Membership { epoch: 2, workers: 3, number }, "seed {seed}");
+            assert_eq!(
+                party.membership(process),
+                Membership { epoch: 2, workers: 3, number, newcomers: true },
+                "seed {seed}"
+            );
         }
         let means = party.reduce(&who, &gradients(3, 5_000, seed));
         assert!(means.iter().all(|mean| *mean == means[0]), "seed {seed}");
@@ -400,7 +407,7 @@ fn a_server_that_is_restarted_finds_a_session_of_fewer_again() {
         party.turn();
         assert!(party.net.now() < Duration::from_secs(60));
     }
-    assert_eq!(party.membership(third), Membership { epoch: 3, workers: 3, number: 1 });
+    assert_eq!(party.membership(third), Membership { epoch: 3, workers: 3, number: 1, newcomers: true });
 }
 
 #[test]
@@ -478,4 +485,41 @@ fn who_is_told_to_hold_and_hears_no_more_fails_within_the_time_out() {
         panic!("it is not silent");
     };
     assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(24), "{waited:?}");
+}
+
+#[test]
+fn newcomers_are_told_at_the_same_boundary_also_when_somebody_is_gone_just_then() {
+    for seed in seeds(6) {
+        let (mut party, all) = whole(&job(1, 3), hostile(seed));
+        party.processes[all[1]].engine.as_mut().unwrap().take_change();
+        party.kill(1);
+        let left = [all[0], all[2]];
+        // One calls on, and one has stopped: that somebody is gone reaches them at different places.
+        let data = gradients(3, 5_000, seed);
+        left.iter().for_each(|&process| party.call(process, data[process].clone()));
+        let outcomes = party.finish(&left);
+        assert!(outcomes.iter().all(Result::is_ok), "seed {seed}");
+        let new = party.start(1, 0);
+        let end = party.net.now() + Duration::from_secs(60);
+        while !party.is_member(new) {
+            left.iter().for_each(|&process| {
+                if party.processes[process].done.is_none() {
+                    party.processes[process].stops = true;
+                }
+            });
+            party.turn();
+            assert!(party.net.now() < end, "seed {seed}");
+        }
+        // Another goes before anybody has asked what has changed.
+        party.kill(2);
+        let left = [all[0], new];
+        party.until("two", |party| left.iter().all(|&process| party.membership(process).epoch == 4));
+        let change = |party: &mut Party, process: usize| {
+            party.processes[process].engine.as_mut().unwrap().take_change().unwrap()
+        };
+        assert!(change(&mut party, all[0]).newcomers, "seed {seed}");
+        assert!(!party.membership(all[0]).newcomers, "seed {seed}");
+        let means = party.reduce(&left, &data[..2]);
+        assert!(means[0] == means[1], "seed {seed}");
+    }
 }
