@@ -40,7 +40,7 @@ FEATURES = $$(.ci/features)
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async and bench-adapt), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async and bench-adapt), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS, OF (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --release --package thc-testbed --package thc-ps --package thc-worker \
@@ -74,10 +74,10 @@ test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, do
 fuzz: toolchain ## Feed every fuzz target with made-up inputs, guided by coverage (TIME=60s each, TARGET=one, JOBS=processes)
 	tests/fuzz/run
 
-soak: toolchain ## Jobs in virtual time in which everything goes wrong (COUNT=1000000 all-reduces, SEED=first, TRACE=1000 each, JOBS)
+soak: toolchain ## Jobs in virtual time in which everything goes wrong (COUNT=1000000 all-reduces, SEED=first, TRACE=1000 each, JOBS, OF=fixed|changing)
 	cargo build --release --package thc-soak
 	"$(CARGO_TARGET_DIR)"/release/thc-soak $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
-	    $(if $(TRACE),--trace $(TRACE)) $(if $(JOBS),--jobs $(JOBS))
+	    $(if $(TRACE),--trace $(TRACE)) $(if $(JOBS),--jobs $(JOBS)) $(if $(OF),--of $(OF))
 
 bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json and as one table
 	@rm -f "$(CARGO_TARGET_DIR)"/bench/*.json

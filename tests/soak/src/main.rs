@@ -1,11 +1,21 @@
 //! `thc-soak`: traces until so many all-reduces have been checked.
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thc_soak::Report;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Jobs {
+    /// A job of one number of workers: every even trace
+    Fixed,
+    /// Two to sixteen jobs on one link whose members come and go, with a spare server: every odd trace
+    Changing,
+    /// Both in turns
+    Both,
+}
 
 /// Simulates jobs in which everything goes wrong, and checks every all-reduce.
 #[derive(Parser, Debug)]
@@ -20,6 +30,9 @@ struct Flags {
     /// All-reduces of one trace
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     trace: u64,
+    /// What jobs
+    #[arg(long, value_name = "JOBS", default_value = "both")]
+    of: Jobs,
     /// Traces at a time [default: one for each core]
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<usize>,
@@ -40,6 +53,9 @@ impl Total {
         all.happenings += one.happenings;
         all.sieges += one.sieges;
         all.survived += one.survived;
+        all.jobs += one.jobs;
+        all.falls += one.falls;
+        all.ended += one.ended;
         all.sessions += one.sessions;
         all.packets += one.packets;
         all.time += one.time;
@@ -72,8 +88,14 @@ fn main() -> ExitCode {
         let run = || {
             while !stop.load(Ordering::Relaxed) {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
-                let trace = flags.trace.min(flags.count);
-                let Ok(report) = std::panic::catch_unwind(|| thc_soak::run(seed, trace)) else {
+                let trace = flags.trace;
+                let changing = match flags.of {
+                    Jobs::Fixed => false,
+                    Jobs::Changing => true,
+                    Jobs::Both => !seed.is_multiple_of(2),
+                };
+                let run = if changing { thc_soak::run_changing } else { thc_soak::run };
+                let Ok(report) = std::panic::catch_unwind(|| run(seed, trace)) else {
                     stop.store(true, Ordering::Relaxed);
                     return Some(seed);
                 };
@@ -103,7 +125,8 @@ fn main() -> ExitCode {
     });
     for seed in &failed {
         eprintln!(
-            "soak: the trace of seed {seed} failed; again: thc-soak --seed {seed} --trace {} --count 1 --jobs 1",
+            "soak: the trace of seed {seed} failed; again: thc-soak --of {} --seed {seed} --trace {} --count 1 --jobs 1",
+            flags.of.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
             flags.trace
         );
     }
@@ -123,6 +146,12 @@ fn main() -> ExitCode {
         report.time.as_secs_f64(),
         started.elapsed().as_secs_f64()
     );
+    if flags.of != Jobs::Fixed {
+        println!(
+            "soak: where members come and go: {} jobs, their server or its spare died {} times, sessions ended by an error on {} workers",
+            report.jobs, report.falls, report.ended
+        );
+    }
     let (sum, count, longest) = report.recovery;
     println!(
         "soak: after {count} storms all-reduces went on within {:.0} ms on average, {:.1} s at most",

@@ -18,7 +18,8 @@ pub fn address(shard: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000 + u16::from(shard))
 }
 
-struct Out<'a>(&'a mut SimIo);
+/// Where an aggregator's packets go.
+pub struct Out<'a>(pub &'a mut SimIo);
 
 impl Sink for Out<'_> {
     fn unicast(&mut self, to: Endpoint, packet: &[u8]) {

@@ -32,6 +32,12 @@ pub struct Report {
     pub sieges: u64,
     /// Restarts of the server that sessions had to survive, and did.
     pub survived: u64,
+    /// Where members come and go: jobs on the link.
+    pub jobs: u64,
+    /// Where members come and go: times that the server or its spare died.
+    pub falls: u64,
+    /// Where members come and go: sessions that ended for a worker by an error.
+    pub ended: u64,
     /// Sessions that began.
     pub sessions: u64,
     /// Packets that were sent.
