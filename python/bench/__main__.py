@@ -28,6 +28,10 @@ def main() -> int:
         from accuracy import main as accuracy
 
         return accuracy(sys.argv[2:])
+    if sys.argv[1:2] == ["disturbed"]:
+        from disturbed import main as disturbed
+
+        return disturbed(sys.argv[2:])
     if sys.argv[1:2] == ["device"]:
         from device.command import main as device
 

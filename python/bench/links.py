@@ -132,6 +132,29 @@ class Network:
                 _run("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf",
                      "rate", f"{round(rate * 1000)}mbit", "burst", burst, "limit", QUEUE)
 
+    def lose(self, share: float) -> None:
+        """Drops this share of all packets on their way from the bridge to each host, so in each direction, by chance: by netem where the
+        kernel has it, else by a classifier. Rates of links set by `shape` are gone then."""
+        ports = [*map(str, range(self.workers)), "ps"]
+        for port in ports:
+            # One packet at a time: else up to 64 would be lost together.
+            role = port if port == "ps" else f"w{port}"
+            _run("ip", "-n", f"{self._base}-{role}", "link", "set", "dev", "eth0", "gso_max_segs", "1")
+            on = ["tc", "-n", f"{self._base}-switch", "qdisc"]
+            device = f"port{port}"
+            _run(*on, "del", "dev", device, "root", check=False)
+            if _run(*on, "add", "dev", device, "root", "netem", "loss", f"{100 * share:g}%", check=False).returncode == 0:
+                continue
+            # 4: load, here a random word (SKF_AD_RANDOM); 53: go on behind the next if it is at least that; 6: return whether it matches.
+            below = min(round(share * 2**32), 2**32 - 1)
+            program = f"4,32 0 0 {2**32 - 0x1000 + 56},53 1 0 {below},6 0 0 {2**32 - 1},6 0 0 0"
+            _run(*on, "add", "dev", device, "root", "handle", "1:", "htb", "default", "1")
+            for number in ("1:1", "1:2"):
+                _run("tc", "-n", f"{self._base}-switch", "class", "add", "dev", device, "parent", "1:", "classid", number,
+                     "htb", "rate", "100gbit", "quantum", "60000")
+            _run(*on, "add", "dev", device, "parent", "1:2", "pfifo", "limit", "0")
+            _run("tc", "-n", f"{self._base}-switch", "filter", "add", "dev", device, "parent", "1:", "bpf", "bytecode", program, "flowid", "1:2")
+
     def measure(self, seconds: float = 0.5) -> dict[str, float]:
         """What a TCP stream achieves, in Gb/s of payload: between two workers and from a worker to the server."""
         ways = {"w0→w1": ("w0", "w1", self.worker(1)), "w1→w0": ("w1", "w0", self.worker(0)),
