@@ -206,8 +206,9 @@ impl Joiner {
 
     /// How far this worker is in `session`, if that is about to change; `None` when it goes on (P43).
     pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<(u32, u32, Stand)>) {
-        // Whoever asks may not know yet that the next session has begun.
-        if session != self.session() {
+        // Whoever asks may not know yet that the next session has begun. Who leaves says so, and nothing else: it would be let into the
+        // next session.
+        if session != self.session() || matches!(self.state, State::Leaving(_) | State::Left) {
             return;
         }
         let nonce = self.nonce;
@@ -388,7 +389,9 @@ impl Joiner {
                 let n = header.num_workers;
                 let number = welcome.members.map_or(self.worker, |members| members.number);
                 let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && number.0 < n;
-                let other = self.position.is_some() && welcome.session != self.session();
+                let other = self.position.is_some()
+                    && self.state == State::Joined
+                    && welcome.session != self.session();
                 if welcome.nonce != self.nonce || !(self.state == State::Joining || other) || !possible {
                     return None;
                 }

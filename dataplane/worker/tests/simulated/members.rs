@@ -523,3 +523,21 @@ fn newcomers_are_told_at_the_same_boundary_also_when_somebody_is_gone_just_then(
         assert!(means[0] == means[1], "seed {seed}");
     }
 }
+
+#[test]
+fn who_leaves_while_another_leaves_is_not_let_in_again() {
+    let (mut party, all) = whole(&job(1, 3), quiet());
+    // The first LEAVEs of the second do not come, so that the server counts on it for the session after the first one's leaving.
+    let until = party.net.now() + Duration::from_millis(400);
+    let net = party.net.clone();
+    let second = party.processes[all[1]].engine.as_mut().unwrap().io_mut().local();
+    party.ps.admits =
+        Box::new(move |from, packet| from != second || packet[1] != Kind::Leave as u8 || net.now() >= until);
+    for &process in &all[..2] {
+        party.processes[process].engine.as_mut().unwrap().leave();
+    }
+    party.until("leaving", |party| {
+        all[..2].iter().all(|&process| party.processes[process].engine.as_ref().unwrap().has_left())
+    });
+    party.until("one", |party| party.membership(all[2]).workers == 1);
+}

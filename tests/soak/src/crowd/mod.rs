@@ -104,7 +104,7 @@ impl<K: Kernels> Crowd<K> {
             process.done_before = process.done;
         }
         let goal = self.book.complete + more;
-        let still = |process: &Process| process.done == process.done_before && !process.leaves();
+        let still = |process: &Process| process.done == process.done_before || process.leaves();
         while self.fill() || self.all().any(still) {
             self.advance(self.net.now() + Duration::from_millis(1), u64::MAX);
             assert!(
