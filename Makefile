@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak hostile kills site wheels bench bench-torch bench-allreduce bench-async bench-adapt p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test check fuzz soak hostile kills site wheels bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -40,7 +40,7 @@ FEATURES = $$(.ci/features)
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async and bench-adapt), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS, OF (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
+	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async, bench-adapt and disturbed), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS, OF (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --release --package thc-testbed --package thc-ps --package thc-worker \
@@ -92,6 +92,9 @@ bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's
 
 bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 1 Gb/s, colocated, against gloo (ARGS=--help)
 	cargo run --quiet --release --package thc-testbed -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
+
+disturbed: toolchain ## Train while ranks are killed and added and the aggregator dies, on links that lose packets (12 minutes; ARGS=--help)
+	python/bench/run disturbed $(ARGS)
 
 bench-async: toolchain ## Train with PyTorch, one worker 4 times slower: synchronous THC against asynchronous (ARGS=--help)
 	python/bench/unequal $(ARGS)
