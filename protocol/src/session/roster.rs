@@ -446,7 +446,8 @@ impl JobState {
             (Phase::Steady, _) => None,
             (Phase::Asking, None) => Some((What::Ask, 0)),
             (Phase::Asking, Some(_)) => None,
-            (Phase::Stopping(_), Some(Position { stand: Stand::Stopped, .. })) => None,
+            // Who had stopped before others said how far they are may have to go on to where these are.
+            (Phase::Stopping(calls), Some(position)) if position.has_stopped_at(calls) => None,
             (Phase::Stopping(calls), _) => Some((What::Stop, calls)),
             (Phase::Closing(_), None) => Some((What::Hold, 0)),
             (Phase::Closing(least), Some(position)) => {
@@ -495,7 +496,9 @@ impl JobState {
                 roster.told = now;
                 self.tell_all()
             }
-            (Phase::Stopping(_), Some(all)) if all.iter().all(|p| p.stand == Stand::Stopped) => {
+            (Phase::Stopping(calls), Some(all))
+                if all.iter().all(|p| p.has_stopped_at(calls) && p.begun == all[0].begun) =>
+            {
                 let mut seats: Vec<(u8, Present)> = everybody(roster);
                 let room = usize::from(self.job.config.workers).saturating_sub(seats.len());
                 let come =
@@ -507,6 +510,16 @@ impl JobState {
                 seats.extend(come);
                 actions.extend(self.begin(seats, None, random));
                 actions
+            }
+            (Phase::Stopping(calls), Some(all)) => {
+                // An answer that was late, of who went on since then: the others follow it.
+                let later = |a: u32, b: u32| if b.wrapping_sub(a) as i32 > 0 { b } else { a };
+                let farthest = all.iter().map(|p| p.begun).fold(calls, later);
+                if farthest == calls {
+                    return Vec::new();
+                }
+                (roster.phase, roster.told) = (Phase::Stopping(farthest), now);
+                self.tell_all()
             }
             (Phase::Closing(least), Some(all)) => {
                 let calls = roster.foremost(least);

@@ -87,6 +87,12 @@ pub struct Position {
 }
 
 impl Position {
+    /// Whether it has stopped at a boundary with so many calls begun, or more, modulo 2^32.
+    #[must_use]
+    pub fn has_stopped_at(&self, calls: u32) -> bool {
+        self.stand == Stand::Stopped && self.begun.wrapping_sub(calls) as i32 >= 0
+    }
+
     /// Reads a payload.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Position> {

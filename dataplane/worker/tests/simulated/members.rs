@@ -541,3 +541,38 @@ fn who_leaves_while_another_leaves_is_not_let_in_again() {
     });
     party.until("one", |party| party.membership(all[2]).workers == 1);
 }
+
+#[test]
+fn who_has_stopped_before_the_others_goes_on_to_where_they_are() {
+    let mut party = Party::new(&job(2, 3), quiet());
+    let old = [party.start(0, 0), party.start(2, 0)];
+    party.until("joining", |party| old.iter().all(|&process| party.is_member(process)));
+    let data = gradients(2, 5_000, 1);
+    party.reduce(&old, &data);
+    // The second does not hear that somebody waits, and passes the boundary at which the first stops.
+    let [_, second] = old.map(|process| party.processes[process].engine.as_mut().unwrap().io_mut().local());
+    party.net.set_loss(ps_addr(), second, 1.0);
+    let new = party.start(1, 0);
+    party.processes[old[0]].stops = true;
+    let asked = party.net.now() + Duration::from_millis(300);
+    while party.net.now() < asked {
+        party.turn();
+        party.processes[old[0]].stops = true;
+    }
+    assert!(!party.processes[old[1]].engine.as_mut().unwrap().stop_at_boundary());
+    party.call(old[1], data[1].clone());
+    party.turn();
+    party.net.reset_link(ps_addr(), second);
+    party.until("to go on", |party| !party.processes[old[0]].stops);
+    party.call(old[0], data[0].clone());
+    party.finish(&old);
+    let end = party.net.now() + Duration::from_secs(60);
+    while !party.is_member(new) {
+        old.iter().for_each(|&process| party.processes[process].stops = true);
+        party.turn();
+        assert!(party.net.now() < end);
+    }
+    let all = [old[0], new, old[1]];
+    let means = party.reduce(&all, &gradients(3, 5_000, 2));
+    assert!(means.iter().all(|mean| *mean == means[0]));
+}
