@@ -26,12 +26,12 @@ fn changing(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn members_come_and_go_and_every_mean_is_exact_first_traces() {
-    changing(0..30);
+    changing(0..12);
 }
 
 #[test]
 fn members_come_and_go_and_every_mean_is_exact_more_traces() {
-    changing(30..60);
+    changing(12..24);
 }
 
 /// Runs the traces of these seeds and says what came of them.
