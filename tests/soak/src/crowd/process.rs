@@ -107,7 +107,7 @@ impl Process {
             away_until: Duration::ZERO,
             busy_until: Duration::ZERO,
             excused: false,
-            dawdle: Duration::from_micros([100, 5000, 20_000, 100_000][rng.usize(..4)]),
+            dawdle: Duration::from_micros([20_000, 50_000, 100_000][rng.usize(..3)]),
             rng,
             done: 0,
             done_before: 0,
