@@ -46,7 +46,8 @@ def _exact(mean: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16] | None:
     """The halves that one worker has put in behind its mark, from the mean; None if nobody has."""
     if mean[0] <= 0:
         return None
-    return np.rint(mean[1:] * np.rint(1 / mean[0])).astype(np.uint16)
+    halves: npt.NDArray[np.uint16] = np.rint(mean[1:] * np.rint(1 / mean[0])).astype(np.uint16)
+    return halves
 
 
 def _send(group: Group, source: int, data: bytes, length: int) -> bytes | None:
