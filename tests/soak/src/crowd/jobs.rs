@@ -38,7 +38,7 @@ impl Job {
         let configured = configuration(rng, number, least, most);
         let stretch = rng.u64(1..=3);
         let seats = (0..most).map(|_| None).collect();
-        let (number, seed) = (JobId(number), seed ^ u64::from(number) << 40);
+        let (number, seed) = (JobId(number), seed ^ (u64::from(number) << 40));
         Job { number, configured, least, stretch, seats, excused: true, lives: 0, seed }
     }
 
@@ -56,7 +56,7 @@ impl Job {
 
     pub fn start_at(&mut self, seat: usize, rng: &mut Rng, net: &SimNet) {
         self.lives += 1;
-        let seed = self.seed ^ u64::from(self.lives) << 16 ^ seat as u64;
+        let seed = self.seed ^ (u64::from(self.lives) << 16) ^ seat as u64;
         self.seats[seat] =
             Some(Process::new(net, self, seat as u8, self.lives, Rng::with_seed(seed ^ rng.u64(..))));
     }

@@ -44,7 +44,7 @@ impl<K: Kernels> Crowd<K> {
     /// The world of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Crowd<K> {
-        let mut rng = Rng::with_seed(seed ^ 0xC40_0D5);
+        let mut rng = Rng::with_seed(seed ^ 0x0C40_00D5);
         let net = SimNet::new(network(&mut rng, seed));
         let count = [2, 2, 3, 4, 8, 16][rng.usize(..6)];
         let mut book = Book::default();
