@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak hostile kills site wheels bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test check fuzz soak hostile kills site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -31,7 +31,7 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
 
 # Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
 TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core \
-    user-mode-linux kmod qemu-system-x86 python3-numpy
+    user-mode-linux kmod qemu-system-x86 python3-numpy dpkg-dev
 # Those that benchmarks use besides: the package has dpdk-testpmd.
 bench: TEST_PACKAGES += dpdk-dev
 
@@ -56,6 +56,7 @@ check: deps fmt clippy ## The quick half of `make test`: formatting, clippy, all
 
 test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error)
 	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$$THC_NOT_RUN"
+	@.ci/torch2-environment ahead >"$(CARGO_TARGET_DIR)/torch2-ahead.log" 2>&1 &
 	@$(BOUNDED); \
 	run() { echo "$$*"; "$$@"; }; \
 	if cargo nextest --version >/dev/null 2>&1; then \
@@ -125,7 +126,17 @@ p4: ## Compile the switch programs with p4c and note the hashes of their sources
 	    echo 'p4: not compiled for Tofino: p4c-barefoot not found (p4c built with -DENABLE_TOFINO=ON has it);'; \
 	    echo '    p4/build/tofino keeps what was compiled last.'; fi
 
-p4-tofino: # Compile for Tofino and Tofino 2, minutes, and keep what the compiler says of the fit
+# What the compiler's front end makes of the program for a chip, which tests run: its dump of that pass. With --pp it ends there.
+P4_FRONT = cd p4 && rm -f "$(TOFINO_OUT)"/front/*.p4 && p4c-barefoot --std p4-16 --target $(1) --arch $(2) -D__TARGET_TOFINO__=$(3) \
+    --Wdisable --top4 FrontEndLast --dump "$(TOFINO_OUT)/front" --pp /dev/null -o "$(TOFINO_OUT)/front" tna/thc.p4 && \
+    sed -e '/^\#include/d' -e 's/^ \{16,\}/            /' "$(TOFINO_OUT)"/front/*FrontEndLast.p4 >build/tofino/$(1).p4
+
+p4-front: # What the compiler's front end makes of the programs for Tofino and Tofino 2: seconds
+	@mkdir -p p4/build/tofino "$(TOFINO_OUT)/front"
+	$(call P4_FRONT,tofino,tna,1)
+	$(call P4_FRONT,tofino2,t2na,2)
+
+p4-tofino: p4-front # Compile for Tofino and Tofino 2, minutes, and keep what the compiler says of the fit
 	@mkdir -p p4/build/tofino "$(TOFINO_OUT)"
 	cd p4 && p4c-barefoot --std p4-16 --target tofino --arch tna -D__TARGET_TOFINO__=1 -g --verbose \
 	    --p4runtime-force-std-externs --p4runtime-files build/tofino/tofino.p4info.txtpb -o "$(TOFINO_OUT)/tofino" tna/thc.p4
@@ -133,11 +144,15 @@ p4-tofino: # Compile for Tofino and Tofino 2, minutes, and keep what the compile
 	    --p4runtime-force-std-externs --p4runtime-files build/tofino/tofino2.p4info.txtpb -o "$(TOFINO_OUT)/tofino2" tna/thc.p4
 	python3 p4/fit.py "$(TOFINO_OUT)/tofino" "$(TOFINO_OUT)/tofino2" >p4/build/tofino/fit.json
 	@cd p4 && LC_ALL=C sha256sum shared/headers.p4 shared/kinds.p4 shared/racks.p4 shared/sizes.p4 tna/*.p4 build/tofino/*.json \
-	    build/tofino/*.txtpb >build/tofino/sources.sha256
+	    build/tofino/*.txtpb build/tofino/*.p4 >build/tofino/sources.sha256
 	@echo 'p4: p4/build/tofino is up to date: fit.json'
 
 wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Linux with glibc 2.17, and a source distribution
 	python/wheels
+
+deb: toolchain $(filter dpdk,$(IO)) ## The Debian package of thc-ps and thc-controller for this machine: target/deb (IO=dpdk: with DPDK)
+	cargo build --release --package thc-ps --package thc-controller --bins $(if $(filter dpdk,$(IO)),--features dpdk)
+	packaging/debian/build "$(CARGO_TARGET_DIR)/release" "$(CARGO_TARGET_DIR)/deb"
 
 site: toolchain ## The documentation as a site, with the API of Rust and Python: target/site/index.html
 	.ci/site

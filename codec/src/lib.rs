@@ -10,7 +10,8 @@
 //! 4. [`aggregate`] is what a parameter server does with the packed indices of every worker;
 //! 5. [`quantizer::dequantize8`] and [`rht::inverse`] turn the sums into the mean gradient.
 //!
-//! Where sums travel in fewer bits than their lanes have, [`sums`] packs and unpacks them between 4 and 5.
+//! Where sums travel in fewer bits than their lanes have, [`sums`] packs and unpacks them between 4 and 5, or [`requantize`] rounds
+//! them again.
 //!
 //! [`block`] has steps 2, 3 and 5 for one block that fits the first cache, without leaving it.
 //!
@@ -34,6 +35,7 @@ pub mod packing;
 pub mod partition;
 pub mod positions;
 pub mod quantizer;
+pub mod requantize;
 pub mod rht;
 pub mod rounding;
 mod scalar;

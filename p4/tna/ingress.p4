@@ -22,6 +22,7 @@ control Ingress(
         hdr.bridge.trip = TRIP_FORWARD;
         hdr.bridge.port = NO_PORT;
         meta.way = WAY_CONTROL;
+        meta.count_carrier = 0;
     }
 
     // Kinds that the control plane answers, as they are, through the port where it is (P2). Without an entry
@@ -92,13 +93,13 @@ control Ingress(
     }
 
     apply {
+        hdr.bridge.setValid();
+        hdr.bridge.worker = 0;
+        hdr.bridge.job = hdr.thc.job;
         membership.apply(hdr, meta, intrinsic);
         if (!hdr.trip.isValid() && meta.ours == 1 && hdr.thc.isValid() && hdr.thc.version == VERSION) {
             control_plane.apply();
         }
-        hdr.bridge.setValid();
-        hdr.bridge.worker = 0;
-        hdr.bridge.job = hdr.thc.job;
         if (meta.way == WAY_FORWARD) {
             forwarding.apply(hdr, intrinsic, deparser, manager);
         } else if (meta.way == WAY_DROP) {

@@ -166,6 +166,7 @@ parser EgressParser(
         meta.completes = 0;
         meta.stale = 0;
         meta.differs = 0;
+        meta.refused = 0;
         transition select(hdr.bridge.trip) {
             TRIP_ADD: adding;
             TRIP_COLLECT: collecting;

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
-use thc_protocol::wire::{Choice, Form, Norm, Table, Tables};
+use thc_protocol::wire::{Choice, Form, Header, Norm, Table, Tables};
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
 
@@ -105,7 +105,7 @@ impl Events for Seen {
         self.norms += maxima.count() as u64;
     }
 
-    fn result(&mut self, _: PacketId, _: u16, _: &[u8]) {
+    fn result(&mut self, _: PacketId, _: &Header, _: &[u8]) {
         self.results += 1;
     }
 

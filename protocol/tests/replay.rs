@@ -314,7 +314,7 @@ impl Events for Quiet {
         self.0 += maxima.count() as u64;
     }
 
-    fn result(&mut self, _: PacketId, _: u16, sums: &[u8]) {
+    fn result(&mut self, _: PacketId, _: &Header, sums: &[u8]) {
         assert_eq!(sums.len(), 1024);
         self.0 += 1;
     }

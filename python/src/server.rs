@@ -61,7 +61,7 @@ pub enum Fraction {
 impl Server {
     #[new]
     #[pyo3(signature = (*, workers, cookie, job, listen, quorum=None, bits=None, granularity=None, fraction=None,
-                        lane=None, tables=None, slots=None, norm_slots=None, block=None, policy=None, deadline=None, seed=None,
+                        lane=None, down=None, tables=None, slots=None, norm_slots=None, block=None, policy=None, deadline=None, seed=None,
                         shards=None, pin=None, busy_poll=None, recv_buffer=None, send_buffer=None,
                         memory_limit=None, inject=None, inject_seed=None, share=None, shares=None, reserved=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -76,6 +76,7 @@ impl Server {
         granularity: Option<u64>,
         fraction: Option<Fraction>,
         lane: Option<u64>,
+        down: Option<u64>,
         tables: Option<Vec<String>>,
         slots: Option<u64>,
         norm_slots: Option<u64>,
@@ -117,6 +118,7 @@ impl Server {
                 granularity,
                 fraction: fraction.transpose()?,
                 lane,
+                down,
                 tables: tables
                     .iter()
                     .flatten()

@@ -112,6 +112,7 @@ class Server:
         granularity: int | None = None,
         fraction: float | str | None = None,
         lane: int | None = None,
+        down: int | None = None,
         tables: Sequence[str] | None = None,
         slots: int | None = None,
         norm_slots: int | None = None,

@@ -18,7 +18,7 @@ class Server:
     ``workers`` is how many the job has, ``cookie`` the secret with which they join. The rest are the keys of
     ``thc-ps``, in the same units: ``fraction`` is a number or text like ``"1/32"``, ``deadline`` seconds or text
     like ``"200ms"``, buffers and ``memory_limit`` bytes. ``tables`` are further lookup tables that a plan may choose, each as
-    text like ``"bits=2"`` or ``"bits=2,lane=4"``. With ``shares``, the addresses of as many servers, it serves the
+    text like ``"bits=2"`` or ``"bits=2,lane=4"``. ``down=4`` has sums told in 4 bits. With ``shares``, the addresses of as many servers, it serves the
     slots of number ``share`` alone. ``inject`` is for tests: ``"loss=0.01"``.
     """
 
@@ -34,6 +34,7 @@ class Server:
         granularity: int | None = None,
         fraction: float | str | None = None,
         lane: int | None = None,
+        down: int | None = None,
         tables: Sequence[str] | None = None,
         slots: int | None = None,
         norm_slots: int | None = None,
@@ -63,6 +64,7 @@ class Server:
             granularity=granularity,
             fraction=fraction,
             lane=lane,
+            down=down,
             tables=tables,
             slots=slots,
             norm_slots=norm_slots,

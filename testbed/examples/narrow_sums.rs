@@ -1,5 +1,6 @@
-//! What sums cost on their way down, in bytes and in error: in lanes of 8 bits, packed at fewer, or rounded again to 4 bits, with and
-//! without error feedback of the server's own. docs/measuring.md has the table.
+//! What sums cost on their way down, in bytes and in error: in lanes of 8 bits, packed at fewer (P44), told in 4 bits (P45), and in the
+//! ways of telling them in 4 that P45 is not: to the nearest, by chance, and with error feedback of the server's own.
+//! docs/measuring.md has the tables.
 //!
 //! `cargo run --release -p thc-testbed --example narrow_sums`
 
@@ -7,6 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use thc_codec::quantizer::Quantizer;
+use thc_codec::requantize::{self, GROUP, told_len};
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::SignKey;
 use thc_codec::table::{LookupTable, choose};
@@ -14,12 +16,13 @@ use thc_codec::{CodecError, norm, rht};
 
 /// Coordinates of a block, and of a gradient.
 const BLOCK: usize = 1 << 13;
-/// Coordinates of a packet, for which the server has one range.
+/// Coordinates of a packet.
 const PACKET: usize = 1024;
 /// Headers of a packet, from IPv4 on.
 const HEADERS: f64 = 48.0;
-/// Rounds over which what feedback brings back is added up.
-const ROUNDS: u64 = 64;
+/// Calls whose means are added up, and what stays of the gradient's common part from one to the next.
+const CALLS: [usize; 3] = [1, 10, 100];
+const STAYS: f32 = 0.99;
 /// Samples of the training, of each worker's batch, steps, and how often the loss is taken.
 const SAMPLES: usize = 4096;
 const BATCH: usize = 32;
@@ -32,14 +35,22 @@ const RATE: f32 = 2.0;
 enum Down {
     /// Themselves, in so many bits.
     Sums(u8),
-    /// Values of 4 bits, rounded by chance; with feedback the server adds what is lost to its next sums.
-    Rounded { feedback: bool },
+    /// Told in 4 bits (P45).
+    Told,
+    /// 4 bits, to the nearest of 16 in the range of each group.
+    Nearest,
+    /// The same by chance.
+    Chance,
+    /// To the nearest, and the server adds what is lost to its next sums.
+    Feedback,
 }
 
 struct Way {
     name: String,
     table: LookupTable,
     down: Down,
+    /// Whether all calls have the same signs, which a server's feedback would need in order not to transform what it keeps.
+    fixed: bool,
 }
 
 impl Way {
@@ -48,8 +59,7 @@ impl Way {
         let of = |bits: f64| (bits * PACKET as f64 / 8.0 + HEADERS) / PACKET as f64;
         match self.down {
             Down::Sums(bits) => (of(4.0), of(bits.into())),
-            // And the range of each packet.
-            Down::Rounded { .. } => (of(4.0), of(4.0) + 4.0 / PACKET as f64),
+            _ => (of(4.0), (HEADERS + (PACKET / GROUP * told_len(8)) as f64) / PACKET as f64),
         }
     }
 }
@@ -71,7 +81,7 @@ struct Job {
     quantizer: Quantizer,
     table: LookupTable,
     down: Down,
-    again: (LookupTable, Quantizer),
+    fixed: bool,
     lost: Vec<Vec<f32>>,
     lost_below: Vec<f32>,
     round: u64,
@@ -79,12 +89,11 @@ struct Job {
 
 impl Job {
     fn new(way: &Way, workers: u8, length: usize) -> Result<Job, CodecError> {
-        let again = choose(4, 8, 1)?.table;
         Ok(Job {
             quantizer: Quantizer::new(&way.table),
             table: way.table.clone(),
             down: way.down,
-            again: (again.clone(), Quantizer::new(&again)),
+            fixed: way.fixed,
             lost: vec![vec![0.0; length]; workers.into()],
             lost_below: vec![0.0; length],
             round: 0,
@@ -97,7 +106,8 @@ impl Job {
         let mut mean = vec![0.0; gradients[0].len()];
         for (index, part) in (0u32..).zip(0..mean.len() / BLOCK) {
             let range = part * BLOCK..(part + 1) * BLOCK;
-            let key = SignKey { job_seed: 7, call: self.round, partition: index };
+            let call = if self.fixed { 0 } else { self.round };
+            let key = SignKey { job_seed: 7, call, partition: index };
             let own = |worker: usize| -> Vec<f32> {
                 let pairs = gradients[worker][range.clone()].iter().zip(&self.lost[worker][range.clone()]);
                 pairs.map(|(g, e)| g + e).collect()
@@ -116,42 +126,56 @@ impl Job {
                 sums.iter_mut().zip(&indices).for_each(|(sum, &z)| *sum += f32::from(values[usize::from(z)]));
                 rht::inverse_into(x, &mut self.lost[worker][range.clone()], key)?;
             }
-            sums.iter_mut().for_each(|sum| *sum = *sum * step / n as f32 - m);
-            if let Down::Rounded { feedback } = self.down {
-                self.round_again(&mut sums, range.clone(), key, index, feedback)?;
+            match self.down {
+                Down::Sums(_) => {}
+                Down::Told => tell(&mut sums, (self.round as u32, index as u16))?,
+                _ => self.round_again(&mut sums, step / n as f32, range.clone(), key)?,
             }
+            sums.iter_mut().for_each(|sum| *sum = *sum * step / n as f32 - m);
             rht::inverse_into(&mut sums, &mut mean[range], key)?;
         }
         self.round += 1;
         Ok(mean)
     }
 
+    /// In groups with a range of their own, as P45 has them. What the server keeps is a gradient's, `unit` to a sum's step: signs, norms
+    /// and so the grid are others in each call.
     fn round_again(
         &mut self,
         sums: &mut [f32],
+        unit: f32,
         range: std::ops::Range<usize>,
         key: SignKey,
-        index: u32,
-        feedback: bool,
     ) -> Result<(), CodecError> {
         let mut lost = self.lost_below[range.clone()].to_vec();
         rht::forward(&mut lost, key)?;
-        if feedback {
-            sums.iter_mut().zip(&lost).for_each(|(sum, lost)| *sum += lost);
+        if self.down == Down::Feedback {
+            sums.iter_mut().zip(&lost).for_each(|(sum, lost)| *sum += lost / unit);
         }
-        let (table, quantizer) = &self.again;
-        let rounding = Rounding::new(99, self.round, index);
-        let mut indices = vec![0u8; PACKET];
-        for (packet, sums) in (0u64..).zip(sums.chunks_mut(PACKET)) {
-            let m = (table.t_p() / (PACKET as f64).sqrt() * f64::from(norm::l2(sums))) as f32;
-            let whole = sums.to_vec();
-            quantizer.quantize(sums, m, &rounding, packet * PACKET as u64, &mut indices)?;
-            let lost = &mut lost[packet as usize * PACKET..][..PACKET];
-            lost.copy_from_slice(sums);
-            sums.iter_mut().zip(&whole).for_each(|(sum, whole)| *sum = whole - *sum);
+        let rounding = Rounding::new(99, self.round, key.partition);
+        for (group, (sums, lost)) in (0u64..).zip(sums.chunks_mut(GROUP).zip(lost.chunks_mut(GROUP))) {
+            let lo = sums.iter().copied().fold(f32::MAX, f32::min);
+            let d = (sums.iter().copied().fold(f32::MIN, f32::max) - lo) / 15.0;
+            for (i, (sum, lost)) in (0u64..).zip(sums.iter_mut().zip(lost)) {
+                let at = if d == 0.0 { 0.0 } else { (*sum - lo) / d };
+                let draw = if self.down == Down::Chance { rounding.uniform(group * 64 + i) } else { 0.5 };
+                let told = lo + (at + draw).floor() * d;
+                (*sum, *lost) = (told, (*sum - told) * unit);
+            }
         }
         rht::inverse_into(&mut lost, &mut self.lost_below[range], key)
     }
+}
+
+/// What workers take for these sums when they are told (P45), all of a block as if one slot had them.
+fn tell(sums: &mut [f32], (round, slot): (u32, u16)) -> Result<(), CodecError> {
+    let key = requantize::key(1, round, slot);
+    let mut lanes: Vec<u8> = sums.iter().map(|&sum| sum as u8).collect();
+    requantize::requantize(8, key, &mut lanes)?;
+    let told = lanes[..lanes.len() / GROUP * told_len(8)].to_vec();
+    requantize::restore(8, key, &told, &mut lanes)?;
+    sums.iter_mut().zip(lanes).for_each(|(sum, lane)| *sum = lane.into());
+    Ok(())
 }
 
 fn normal(random: &mut ChaCha8Rng, length: usize) -> Vec<f32> {
@@ -162,31 +186,39 @@ fn squares(x: impl Iterator<Item = f32>) -> f64 {
     x.map(|x| f64::from(x).powi(2)).sum()
 }
 
-/// ‖estimate − mean‖² / ‖mean‖² of one all-reduce without anything to bring back, and of the sum of many.
-fn errors(way: &Way, workers: u8) -> Result<(f64, f64), CodecError> {
+/// ‖estimate − mean‖² / ‖mean‖² of the sum of so many all-reduces as [`CALLS`] says. Half of a gradient is what all workers have in common,
+/// which drifts; coordinates are normal, or, `heavy`, of very different sizes.
+fn errors(way: &Way, workers: u8, heavy: bool) -> Result<Vec<f64>, CodecError> {
     let mut random = ChaCha8Rng::seed_from_u64(1);
-    let length = 8 * BLOCK;
+    let length = 2 * BLOCK;
+    let size = |z: f32| if heavy { (1.5 * z).exp() } else { 1.0 };
+    let sizes: Vec<f32> = normal(&mut random, length).into_iter().map(size).collect();
+    let sized = |random: &mut ChaCha8Rng| -> Vec<f32> {
+        normal(random, length).iter().zip(&sizes).map(|(x, size)| x * size).collect()
+    };
+    let mut common = sized(&mut random);
     let mut job = Job::new(way, workers, length)?;
-    let (mut first, mut total, mut exact) = (0.0, vec![0.0f32; length], vec![0.0f32; length]);
-    for round in 0..ROUNDS {
-        // Half of a gradient is what all have in common.
-        let common = normal(&mut random, length);
+    let (mut total, mut exact) = (vec![0.0f32; length], vec![0.0f32; length]);
+    let mut found = Vec::new();
+    for call in 1..=CALLS[2] {
+        let fresh = sized(&mut random);
+        let drift = (1.0 - STAYS * STAYS).sqrt();
+        common.iter_mut().zip(fresh).for_each(|(common, x)| *common = STAYS * *common + drift * x);
         let own = |random: &mut ChaCha8Rng| -> Vec<f32> {
-            normal(random, length).iter().zip(&common).map(|(own, common)| own + common).collect()
+            sized(random).iter().zip(&common).map(|(own, common)| own + common).collect()
         };
         let gradients: Vec<Vec<f32>> = (0..workers).map(|_| own(&mut random)).collect();
-        let mean: Vec<f32> =
-            (0..length).map(|i| gradients.iter().map(|g| g[i]).sum::<f32>() / f32::from(workers)).collect();
         let estimate = job.mean(&gradients)?;
-        if round == 0 {
-            let error = squares(estimate.iter().zip(&mean).map(|(a, b)| a - b));
-            first = error / squares(mean.iter().copied());
-        }
         total.iter_mut().zip(&estimate).for_each(|(total, x)| *total += x);
-        exact.iter_mut().zip(&mean).for_each(|(exact, x)| *exact += x);
+        exact.iter_mut().enumerate().for_each(|(i, exact)| {
+            *exact += gradients.iter().map(|g| g[i]).sum::<f32>() / f32::from(workers);
+        });
+        if CALLS.contains(&call) {
+            let error = squares(total.iter().zip(&exact).map(|(a, b)| a - b));
+            found.push(error / squares(exact.iter().copied()));
+        }
     }
-    let error = squares(total.iter().zip(&exact).map(|(a, b)| a - b));
-    Ok((first, error / squares(exact.iter().copied())))
+    Ok(found)
 }
 
 /// Logistic regression on samples that a hidden vector labels: a number of features that matter less and less.
@@ -259,45 +291,63 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
+/// All ways of so many workers.
+fn ways(workers: u8) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for bits in [8, 7, 6] {
+        if let Some(table) = best(bits, workers) {
+            ways.push(Way { name: format!("{bits} bits"), table, down: Down::Sums(bits), fixed: false });
+        }
+    }
+    let Some(table) = best(8, workers) else { return ways };
+    for (name, down, fixed) in [
+        ("4 bits, told (P45)", Down::Told, false),
+        ("4 bits, to the nearest", Down::Nearest, false),
+        ("4 bits, by chance", Down::Chance, false),
+        ("4 bits with feedback", Down::Feedback, false),
+        ("8 bits, the same signs", Down::Sums(8), true),
+        ("4 bits with feedback, the same signs", Down::Feedback, true),
+    ] {
+        ways.push(Way { name: name.to_owned(), table: table.clone(), down, fixed });
+    }
+    ways
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("NMSE of the sum of {CALLS:?} means: normal coordinates, coordinates of different sizes");
+    for workers in [2u8, 4, 8, 16] {
+        for way in ways(workers) {
+            print!("{workers:>2} {:<38} g = {:>3}", way.name, way.table.granularity());
+            for heavy in [false, true] {
+                errors(&way, workers, heavy)?.iter().for_each(|error| print!(" {error:>10.6}"));
+            }
+            println!();
+        }
+    }
     let training = Training::new();
     for workers in [4u8, 8] {
-        let mut ways = Vec::new();
-        for bits in [8, 7, 6, 5] {
-            if let Some(table) = best(bits, workers) {
-                ways.push(Way { name: format!("{bits} bits"), table, down: Down::Sums(bits) });
-            }
-        }
-        if let Some(table) = best(8, workers) {
-            for (feedback, name) in [(false, "4 bits, rounded again"), (true, "the same with feedback")] {
-                let down = Down::Rounded { feedback };
-                ways.push(Way { name: name.to_owned(), table: table.clone(), down });
-            }
-        }
         let exact = training.run(None, workers)?;
         let target = exact[exact.len() * 4 / 5];
         println!("{workers} workers; loss {target:.4} takes {} steps of exact means", STEPS * 4 / 5 + EVERY);
         println!(
-            "{:<24} {:>4} {:>9} {:>7} {:>7} {:>9} {:>9} {:>10} {:>6} {:>6}",
-            "down", "g", "p", "up", "down", "bytes", "NMSE", "NMSE of 64", "steps", "time"
+            "{:<38} {:>7} {:>7} {:>9} {:>6} {:>6} {:>8}",
+            "down", "up", "down", "bytes", "steps", "time", "last"
         );
         let mut usual = None;
-        for way in &ways {
+        for way in ways(workers).iter().filter(|way| !way.fixed) {
             let (up, down) = way.bytes();
-            let (one, many) = errors(way, workers)?;
             let losses = training.run(Some(way), workers)?;
             let steps = losses.iter().position(|&loss| loss <= target).map(|i| (i as u64 + 1) * EVERY);
             let time = steps.map(|steps| steps as f64 * (up + down));
             let (bytes_before, time_before) = *usual.get_or_insert((up + down, time));
             let ratio = time.zip(time_before).map(|(time, before)| format!("{:.2}", time / before));
             println!(
-                "{:<24} {:>4} {:>9.6} {up:>7.3} {down:>7.3} {:>9.3} {one:>9.5} {many:>10.6} {:>6} {:>6}",
+                "{:<38} {up:>7.3} {down:>7.3} {:>9.3} {:>6} {:>6} {:>8.4}",
                 way.name,
-                way.table.granularity(),
-                way.table.fraction(),
                 (up + down) / bytes_before,
                 steps.map_or("-".to_owned(), |steps| steps.to_string()),
                 ratio.unwrap_or("-".to_owned()),
+                losses.last().copied().unwrap_or(f64::NAN),
             );
         }
     }

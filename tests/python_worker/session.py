@@ -243,7 +243,7 @@ class Worker:
                 if sent:
                     progress = self.heard
                     del stream.outstanding[sent.seq]
-                    take(sent.place, header.count, payload)
+                    take(sent.place, header, payload)
 
     def _repeat(self, stream, now):
         """Repeats what is due (P20); returns when something is."""
@@ -275,8 +275,7 @@ class Worker:
             return None
         if header.kind == wire.REFUSED and wire.parse_refused(payload)[0] == wire.REFORMING:
             raise SessionError(f"worker {payload[1]} has restarted: all workers must join anew")
-        sums = self.told.coordinates() * self.told.lane // 8
-        if len(payload) != (sums if header.kind == wire.RESULT else LENGTHS.get(header.kind)):
+        if len(payload) != (self.told.result_length() if header.kind == wire.RESULT else LENGTHS.get(header.kind)):
             return None
         if header.kind == wire.ASK:
             self._take_ask(payload)
@@ -345,7 +344,7 @@ class Worker:
                 norm = wire.Norm(bits, len(x) - offset, call % (1 << 16), table, mode, key)
                 yield wire.NORM, 0, norm.payload(len(parts)), index
 
-        def take(index, _count, payload):
+        def take(index, _header, payload):
             value = wire.Norm.parse(payload).value
             worker = wire.worker_of_nan(value)
             if not wire.is_value(value, self.workers):
@@ -383,12 +382,12 @@ class Worker:
                     payload = numerics.pack(indices[first : first + per_packet], self.told.width)
                     yield wire.DATA, self.told.table, payload, (index, first)
 
-        def take(place, count, payload):
+        def take(place, header, payload):
             index, first = place
             offset, length, d = parts[index]
             m = self.table.range(maxima[index], d)
-            sums = numerics.sums(payload, self.told.lane)
-            estimates[index][first : first + per_packet] = self.table.estimates(sums, m, count)
+            sums = numerics.sums(payload, self.told.lane, header)
+            estimates[index][first : first + per_packet] = self.table.estimates(sums, m, header.count)
             missing[index] -= 1
             if missing[index] == 0:
                 mean[offset : offset + length] = numerics.inverse(estimates.pop(index), keys[index])[:length]
@@ -406,7 +405,7 @@ class Worker:
                 for first in range(0, d, 256):
                     yield wire.RAW, 0, numerics.raw_words(padded[first : first + 256], s, self.workers), (index, first)
 
-        def take(place, count, payload):
+        def take(place, header, payload):
             index, first = place
             offset, length, _ = parts[index]
             s = numerics.raw_exponent(maxima[index], self.workers)

@@ -10,7 +10,9 @@ pub mod guest;
 pub mod hostile;
 pub mod kills;
 pub mod machine;
+pub mod p4;
 pub mod ready;
+pub mod traffic;
 pub mod vectors;
 
 pub use thc_netns::{Host, Network, PREFIX_LEN};

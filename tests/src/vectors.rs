@@ -29,7 +29,7 @@ const PS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000);
 pub fn text() -> String {
     let narrow = Plan {
         workers: 2,
-        sums: 8,
+        lane: 8,
         table: LookupTable::solve(4, 30, 1.0 / 32.0).unwrap(),
         job_seed: 0x0123_4567_89AB_CDEF,
         block: 10,
@@ -44,7 +44,7 @@ pub fn text() -> String {
     };
     let wide = Plan {
         workers: 3,
-        sums: 16,
+        lane: 16,
         table: LookupTable::solve(4, 200, 1.0 / 512.0).unwrap(),
         job_seed: u64::MAX,
         block: 20,
@@ -53,9 +53,9 @@ pub fn text() -> String {
             Call { mode: Mode::Raw, key: 0, length: 3, ends: 3, nan: false },
         ],
     };
-    let of = |bits: u8, granularity, sums, workers| Plan {
+    let of = |bits: u8, granularity, lane, workers| Plan {
         workers,
-        sums,
+        lane,
         table: LookupTable::solve(bits, granularity, 0.25).unwrap(),
         job_seed: u64::from(bits),
         block: 10,
@@ -68,7 +68,9 @@ pub fn text() -> String {
     // Packed (P44).
     let seven = of(4, 60, 7, 2);
     let nine = of(8, 255, 9, 2);
-    let sessions: Vec<Value> = [narrow, wide, one, two, three, eight, seven, nine]
+    // Told in 4 bits (P45).
+    let (told, wide_told) = (of(4, 120, 72, 2), of(8, 255, 80, 2));
+    let sessions: Vec<Value> = [narrow, wide, one, two, three, eight, seven, nine, told, wide_told]
         .iter()
         .map(|plan| Session::begin(plan).run(plan))
         .collect();
@@ -90,8 +92,8 @@ pub fn text() -> String {
 /// One session to record.
 struct Plan {
     workers: u8,
-    /// Bits of a sum on its way down.
-    sums: u8,
+    /// What sums go down in, as WELCOME says it.
+    lane: u8,
     table: LookupTable,
     job_seed: u64,
     block: u8,
@@ -200,7 +202,7 @@ impl Session {
             tables: Tables::one(Table {
                 id: table,
                 bits: plan.table.bits(),
-                form: Form::with_sums(plan.table.bits(), plan.sums).unwrap(),
+                form: Form::with_code(plan.table.bits(), plan.lane).unwrap(),
                 granularity: plan.table.granularity(),
                 fraction: plan.table.fraction(),
                 t_p: plan.table.t_p(),

@@ -64,7 +64,8 @@ fn reports_of_tofino_are_of_these_sources() {
     let mut names = sources(&["tna"]);
     names.extend(["headers", "kinds", "racks", "sizes"].map(|name| format!("shared/{name}.p4")));
     names.extend(
-        ["fit.json", "tofino.p4info.txtpb", "tofino2.p4info.txtpb"].map(|n| format!("build/tofino/{n}")),
+        ["fit.json", "tofino.p4info.txtpb", "tofino2.p4info.txtpb", "tofino.p4", "tofino2.p4"]
+            .map(|n| format!("build/tofino/{n}")),
     );
     assert_listed("build/tofino/sources.sha256", names);
     let fit: Value = serde_json::from_slice(&fs::read(p4().join("build/tofino/fit.json")).unwrap()).unwrap();

@@ -16,4 +16,5 @@ pub(super) mod peak {
     }
 }
 pub(super) mod quantize;
+pub(super) mod requantize;
 pub(super) mod rht;

@@ -188,7 +188,7 @@ impl Book {
     /// Reads the file, if there is one.
     ///
     /// # Errors
-    /// As [`BookFile::read`].
+    /// As `BookFile::read`.
     pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
         let mut book = Book { store: Arc::new(Mutex::new(BookFile::new(path))), ..Book::default() };
         book.reread()?;
@@ -203,7 +203,7 @@ impl Book {
     /// Reads the file again: another controller may have written it.
     ///
     /// # Errors
-    /// As [`BookFile::read`].
+    /// As `BookFile::read`.
     pub fn reread(&mut self) -> Result<(), ControllerError> {
         let read: Book = {
             let mut store = self.store();
@@ -219,7 +219,7 @@ impl Book {
     /// Becomes the one that writes the file, if nobody else is, and reads what that one has left: true if it is now.
     ///
     /// # Errors
-    /// As [`BookFile::take`] and [`BookFile::read`].
+    /// As `BookFile::take` and `BookFile::read`.
     pub fn take_over(&mut self) -> Result<bool, ControllerError> {
         let was = self.store().is_writer();
         let is = self.store().take()?;
@@ -240,7 +240,7 @@ impl Book {
     /// Writes the file.
     ///
     /// # Errors
-    /// As [`BookFile::write`].
+    /// As `BookFile::write`.
     pub fn save(&self) -> Result<(), ControllerError> {
         self.store().write(self)
     }

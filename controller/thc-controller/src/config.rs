@@ -24,7 +24,7 @@ const DEFAULT_CPU_PORT: u16 = 255;
 /// Ports of a switch have 9 bits in the program.
 const MAX_PORT: u16 = 511;
 /// The program that every target runs unless told otherwise.
-const P4INFO: &[u8] = include_bytes!("../../../p4/build/thc.p4info.txtpb");
+const P4INFO: &[u8] = thc_p4::P4INFO;
 
 /// A configuration as it is written in a file.
 #[derive(Clone, Debug, Deserialize)]
@@ -378,6 +378,10 @@ impl NamedJob {
         };
         let racks = job.racks.iter().flatten().map(RackSize::to_string).collect();
         let rack = asked_rack(&name, self.rack, racks, self.root.clone(), self.root_mac.clone())?;
+        if let Some(down) = job.down.or_else(|| job.tables.iter().find_map(|table| table.down)) {
+            let mend = "a controller's jobs send whole sums down, as switches do; leave it out";
+            return Err(value(&format!("job {name}: down"), down, mend));
+        }
         if job.lane.is_some_and(|lane| lane != 8) {
             return Err(value(
                 &format!("job {name}: lane"),
@@ -570,6 +574,10 @@ mod tests {
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\np4info = \"no\"", "cannot read no"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\nworkers = 2", "job.name"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\nlane = 16", "lane"),
+            (
+                "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\ndown = 4",
+                "down is 4: a controller's",
+            ),
             (
                 "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\ntargets = [\"x\"]",
                 "job.targets",

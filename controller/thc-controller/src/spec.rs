@@ -295,6 +295,7 @@ fn further(asked: &v1::TableSpec) -> Result<TableOptions, String> {
         granularity: asked.granularity.map(Into::into),
         fraction: asked.fraction.as_deref().map(str::parse).transpose()?,
         lane: asked.lane.map(Into::into),
+        down: None,
     })
 }
 

@@ -151,6 +151,10 @@ pub struct JobOptions {
     /// the fewest, from 5 or 9 on, that workers × granularity fits]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
+    /// 4: tell summed coordinates in 4 bits, each 64 with a range of their own: three quarters of the bytes of 7 bits, and an error of
+    /// up to a thirtieth of that range, evenly to both sides [default: whole sums, as lane says]
+    #[arg(long, value_name = "BITS", help_heading = "Job")]
+    pub down: Option<u64>,
     /// A further lookup table that workers may choose for a tensor, such as bits=2 or bits=2,lane=4,granularity=5,fraction=1/32,
     /// with its number as table=7; can be repeated
     #[arg(long, value_name = "TABLE", help_heading = "Job")]
@@ -289,6 +293,7 @@ impl JobOptions {
             fraction,
             table,
             lane,
+            down,
             tables,
             data_slots,
             norm_slots,
@@ -307,6 +312,7 @@ impl JobOptions {
             granularity,
             table,
             lane,
+            down,
             data_slots,
             norm_slots,
             block,
@@ -325,7 +331,7 @@ impl JobOptions {
         if !over.tables.is_empty() {
             self.tables = over.tables;
         }
-        lay_over!(over, self: job, cookie, workers, min_workers, max_workers, gone_after, gather, quorum, racks, bits, granularity, fraction, table, lane, data_slots,
+        lay_over!(over, self: job, cookie, workers, min_workers, max_workers, gone_after, gather, quorum, racks, bits, granularity, fraction, table, lane, down, data_slots,
                   norm_slots, block, policy, deadline, seed);
     }
 }

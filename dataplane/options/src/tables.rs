@@ -32,6 +32,8 @@ pub struct TableOptions {
     pub fraction: Option<Fraction>,
     /// Bits per sum.
     pub lane: Option<u64>,
+    /// 4: sums are told in so many bits (P45).
+    pub down: Option<u64>,
 }
 
 impl FromStr for TableOptions {
@@ -52,10 +54,11 @@ impl FromStr for TableOptions {
                 "bits" => table.bits = number()?,
                 "granularity" => table.granularity = number()?,
                 "lane" => table.lane = number()?,
+                "down" => table.down = number()?,
                 "fraction" => table.fraction = Some(value.parse()?),
                 _ => {
                     return Err(format!(
-                        "there is no {key:?}: keys are bits, lane, granularity, fraction and table"
+                        "there is no {key:?}: keys are bits, lane, down, granularity, fraction and table"
                     ));
                 }
             }
@@ -87,8 +90,10 @@ impl TableOptions {
         }
         let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
         for options in [self].into_iter().chain(more) {
-            let mut table = options.solve(job, workers, racks)?;
-            if packs && options.lane.is_none() {
+            // What the job says of the way down holds for all of its tables that it can hold for.
+            let down = options.down.or(self.down.filter(|_| options.lane != Some(4)));
+            let mut table = TableOptions { down, ..options.clone() }.solve(job, workers, racks)?;
+            if packs && options.lane.is_none() && !table.form.is_told() {
                 table.form = narrowest(&table, workers);
             }
             let lookup = Lookup::from(&table);
@@ -165,6 +170,17 @@ impl TableOptions {
         if racks.is_some() && (form.lane() == Lane::Bits4 || form.is_packed()) {
             return Err(value("lane", lane, "racks need lanes of 8 or 16 bits"));
         }
+        let form = match self.down {
+            None => form,
+            Some(down @ 4) if racks.is_some() => {
+                return Err(value("down", down, "racks pass whole sums on, leave it out"));
+            }
+            Some(down @ 4) => {
+                let told = form.told();
+                told.ok_or_else(|| value("down", down, "sums in lanes of 4 bits have no more, leave it out"))?
+            }
+            Some(down) => return Err(value("down", down, "use 4, or leave it out: lane says the rest")),
+        };
         let table = self.lookup(job, workers, racks, bits, form)?;
         Ok(Table {
             id: TableId(0),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use bytesize::ByteSize;
 use thc_protocol::Policy;
 use thc_protocol::aggregator::Event;
+use thc_protocol::wire::Form;
 
 use crate::stats::{JobStats, ServerStats, WorkerStats};
 use thc_options::{JobSetup, ServerConfig};
@@ -41,12 +42,12 @@ fn describe(job: &JobSetup) -> String {
     if config.quorum < config.workers {
         let _ = write!(text, "quorum {}, ", config.quorum);
     }
-    if first.form.sums() != 8 {
-        let _ = write!(text, "{}-bit lanes, ", first.form.sums());
+    if first.form.code() != 8 {
+        let _ = write!(text, "{}, ", lanes(first.form));
     }
     for (i, table) in welcome.tables[1..].iter().enumerate() {
         let separator = if i == 0 { "or table " } else { "" };
-        let _ = write!(text, "{separator}{} (b={}, {}-bit lanes), ", table.id, table.bits, table.form.sums());
+        let _ = write!(text, "{separator}{} (b={}, {}), ", table.id, table.bits, lanes(table.form));
     }
     match welcome.policy {
         Policy::Reliable => text += "reliable",
@@ -55,6 +56,12 @@ fn describe(job: &JobSetup) -> String {
         }
     }
     text
+}
+
+/// What sums go down in.
+fn lanes(form: Form) -> String {
+    let told = if form.is_told() { " told in 4" } else { "" };
+    format!("{}-bit lanes{told}", form.sums())
 }
 
 /// p as people write it: 1/32 where that is what it is.

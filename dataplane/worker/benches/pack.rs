@@ -71,7 +71,7 @@ struct Ignore;
 
 impl Events for Ignore {
     fn norms(&mut self, _: u64, _: &mut dyn Iterator<Item = u32>) {}
-    fn result(&mut self, _: PacketId, _: u16, _: &[u8]) {}
+    fn result(&mut self, _: PacketId, _: &Header, _: &[u8]) {}
     fn late(&mut self, _: PacketId, _: Option<&[u8]>) {}
 
     fn lost(&mut self, _: PacketId, _: Option<&[u8]>) {

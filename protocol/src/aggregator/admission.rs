@@ -27,7 +27,7 @@ pub(super) struct Admission {
     pub table: Lookup,
     /// Length of its slot's header and lanes.
     pub slot_len: usize,
-    /// Length of its slot's result, header included: less where sums are packed (P44).
+    /// Length of its slot's result, header included: less where sums travel in fewer bits (P44, P45).
     pub answer_len: usize,
 }
 

@@ -499,9 +499,10 @@ impl Job {
                 Header { flags, num_workers: racks.count, worker: rack, count, ..answer }.emit(packet);
                 sink.unicast(port_of(root, ports, slot), packet);
             } else {
-                Header { kind: pass.result, flags: 0, worker: WorkerId::NONE, count, ..answer }.emit(packet);
+                let result = Header { kind: pass.result, flags: 0, worker: WorkerId::NONE, count, ..answer };
+                result.emit(packet);
                 if pass.answer_len < pass.slot_len {
-                    K::pack(pass.table.form, &mut packet[HEADER_LEN..]);
+                    K::pack(pass.table.form, &result, &mut packet[HEADER_LEN..]);
                 }
                 receivers.answer_all(packet.get(..pass.answer_len).unwrap_or(packet), sink);
             }

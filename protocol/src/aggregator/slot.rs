@@ -35,7 +35,7 @@ pub struct SlotView<'a> {
     /// Whether its RESULT is out.
     pub complete: bool,
     /// Its lanes (1024 bytes, of which 4-bit lanes take the first half) or its NORM payload (20 bytes), in wire order. Of a complete slot
-    /// with packed sums (P44), what travels is in front, and the rest nothing.
+    /// with sums in fewer bits (P44, P45), what travels is in front, and the rest nothing.
     pub values: &'a [u8],
 }
 

@@ -3,6 +3,9 @@
 use crate::Lane;
 use std::fmt;
 
+/// Sums that are told with a range of their own (P45).
+pub(crate) const TOGETHER: usize = 64;
+
 /// Bits per index upstream and per sum downstream. Indices lie one behind the other, most significant bit first, the first in the
 /// most significant bits of the first byte; so do sums of 4 bits, and wider sums are big endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,8 +14,19 @@ pub struct Form {
     lane: Lane,
     /// Whether a packet has as many coordinates as one with lanes of 16 bits, although these have 8 (P34).
     short: bool,
-    /// Bits of a lane that do not travel: sums need fewer (P44).
-    spare: u8,
+    down: Down,
+}
+
+/// How sums travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Down {
+    /// As the lanes that they are added in.
+    #[default]
+    Lanes,
+    /// In so many bits fewer than lanes have (P44).
+    Packed(u8),
+    /// Told in 4 bits each (P45).
+    Told,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -30,17 +44,17 @@ enum Width {
 
 impl Form {
     /// 4-bit indices and 8-bit lanes.
-    pub const USUAL: Form = Form { width: Width::Four, lane: Lane::Bits8, short: false, spare: 0 };
+    pub const USUAL: Form = Form { width: Width::Four, lane: Lane::Bits8, short: false, down: Down::Lanes };
 
     /// Every form whose sums travel in the lanes that they are added in, by width and then by lane.
     pub const ALL: [Form; 13] = {
         let widths = [Width::One, Width::Two, Width::Three, Width::Four];
         let lanes = [Lane::Bits4, Lane::Bits8, Lane::Bits16];
         // The last is the only one of its width: 255 fits no narrower lane of two workers.
-        let mut all = [Form { width: Width::Eight, lane: Lane::Bits16, short: false, spare: 0 }; 13];
+        let mut all = [Form { width: Width::Eight, lane: Lane::Bits16, short: false, down: Down::Lanes }; 13];
         let mut i = 0;
         while i < 12 {
-            all[i] = Form { width: widths[i / 3], lane: lanes[i % 3], short: false, spare: 0 };
+            all[i] = Form { width: widths[i / 3], lane: lanes[i % 3], short: false, down: Down::Lanes };
             i += 1;
         }
         all
@@ -57,7 +71,7 @@ impl Form {
             (8, Lane::Bits16) => Width::Eight,
             _ => return None,
         };
-        Some(Form { width, lane, short: false, spare: 0 })
+        Some(Form { width, lane, short: false, down: Down::Lanes })
     }
 
     /// The form of indices of `width` bits, and of sums that go down in `sums` bits each, 4 to 16; they are added in the narrowest
@@ -66,8 +80,32 @@ impl Form {
     pub const fn with_sums(width: u8, sums: u8) -> Option<Form> {
         let Some(lane) = Lane::holding(sums) else { return None };
         match Form::new(width, lane) {
-            Some(form) => Some(Form { spare: lane.bits() - sums, ..form }),
+            Some(form) if lane.bits() == sums => Some(form),
+            Some(form) => Some(Form { down: Down::Packed(lane.bits() - sums), ..form }),
             None => None,
+        }
+    }
+
+    /// The form of indices of `width` bits and of a lane as it is in WELCOME and in rows: bits, or [`Self::TOLD`] and bits.
+    #[must_use]
+    pub const fn with_code(width: u8, code: u8) -> Option<Form> {
+        match (code, Form::with_sums(width, code % Form::TOLD)) {
+            (0..Form::TOLD, form) => form,
+            (Form::TOLD..=u8::MAX, Some(form)) if form.lane.bits() + Form::TOLD == code => form.told(),
+            _ => None,
+        }
+    }
+
+    /// What is added to the lane's bits in [`Self::code`] where sums are told in 4 bits (P45).
+    pub const TOLD: u8 = 64;
+
+    /// The same with sums told in 4 bits (P45); None of lanes of 4 bits, whose sums have no more.
+    #[must_use]
+    pub const fn told(self) -> Option<Form> {
+        match self.lane {
+            Lane::Bits4 => None,
+            _ if self.short => None,
+            _ => Some(Form { down: Down::Told, ..self }),
         }
     }
 
@@ -76,7 +114,7 @@ impl Form {
     /// than the root's, or than an index.
     #[must_use]
     pub const fn in_racks(self, sums: Lane) -> Option<(Form, Form)> {
-        if self.is_packed() {
+        if !matches!(self.down, Down::Lanes) {
             return None;
         }
         let (up, short) = match (sums, self.lane) {
@@ -85,8 +123,8 @@ impl Form {
             (Lane::Bits16, Lane::Bits16) => (Width::Sixteen, false),
             _ => return None,
         };
-        let below = Form { width: self.width, lane: sums, short, spare: 0 };
-        Some((below, Form { width: up, lane: self.lane, short: false, spare: 0 }))
+        let below = Form { width: self.width, lane: sums, short, down: Down::Lanes };
+        Some((below, Form { width: up, lane: self.lane, short: false, down: Down::Lanes }))
     }
 
     /// Bits per index.
@@ -103,11 +141,24 @@ impl Form {
         self.lane
     }
 
-    /// Bits per sum downstream.
+    /// Bits that a sum may need; but where they are told in 4 (P45), so many travel.
     #[inline]
     #[must_use]
     pub const fn sums(self) -> u8 {
-        self.lane.bits() - self.spare
+        match self.down {
+            Down::Packed(spare) => self.lane.bits() - spare,
+            Down::Lanes | Down::Told => self.lane.bits(),
+        }
+    }
+
+    /// The lane as it is in WELCOME and in rows.
+    #[inline]
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self.down {
+            Down::Told => Form::TOLD + self.lane.bits(),
+            _ => self.sums(),
+        }
     }
 
     /// The largest sum that fits these.
@@ -120,7 +171,14 @@ impl Form {
     #[inline]
     #[must_use]
     pub const fn is_packed(self) -> bool {
-        self.spare != 0
+        matches!(self.down, Down::Packed(_))
+    }
+
+    /// Whether sums are told in 4 bits (P45).
+    #[inline]
+    #[must_use]
+    pub const fn is_told(self) -> bool {
+        matches!(self.down, Down::Told)
     }
 
     /// Coordinates in one DATA packet and its RESULT.
@@ -144,7 +202,10 @@ impl Form {
     #[inline]
     #[must_use]
     pub const fn result_len(self) -> usize {
-        self.coordinates() * self.sums() as usize / 8
+        match self.down {
+            Down::Told => self.coordinates() / TOGETHER * (2 * self.lane.bits() as usize / 8 + TOGETHER / 2),
+            _ => self.coordinates() * self.sums() as usize / 8,
+        }
     }
 
     /// Bytes of a packet's lanes.
@@ -164,6 +225,7 @@ impl Form {
 
 impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.width(), self.sums())
+        write!(f, "{}/{}", self.width(), self.sums())?;
+        if self.is_told() { f.write_str(" told in 4") } else { Ok(()) }
     }
 }

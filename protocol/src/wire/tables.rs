@@ -35,7 +35,7 @@ impl Table {
         Some(Table {
             id: TableId(row[0]),
             bits: row[1],
-            form: Form::with_sums(row[2], row[3])?,
+            form: Form::with_code(row[2], row[3])?,
             granularity: u16_at(row, 4),
             fraction: f64::from_bits(u64_at(row, 8)),
             t_p: f64::from_bits(u64_at(row, 16)),
@@ -44,7 +44,7 @@ impl Table {
     }
 
     fn emit(&self, row: &mut [u8]) {
-        row[..4].copy_from_slice(&[self.id.0, self.bits, self.form.width(), self.form.sums()]);
+        row[..4].copy_from_slice(&[self.id.0, self.bits, self.form.width(), self.form.code()]);
         put(row, 4, &self.granularity.to_be_bytes());
         put(row, 6, &[0; 2]);
         put(row, 8, &self.fraction.to_bits().to_be_bytes());

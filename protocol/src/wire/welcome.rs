@@ -72,7 +72,7 @@ impl Welcome {
         let first = Table {
             id: TableId(p[20]),
             bits: p[21],
-            form: Form::with_sums(p[83], p[13])?,
+            form: Form::with_code(p[83], p[13])?,
             granularity: u16_at(p, 22),
             fraction: f64::from_bits(u64_at(p, 24)),
             t_p: f64::from_bits(u64_at(p, 64)),
@@ -125,7 +125,7 @@ impl Welcome {
         put(&mut out, 4, &self.data_slots.to_be_bytes());
         put(&mut out, 8, &self.norm_slots.to_be_bytes());
         out[12] = self.quorum;
-        out[13] = first.form.sums();
+        out[13] = first.form.code();
         out[14] = match self.policy {
             Policy::Reliable => 0,
             Policy::BestEffort => 1,

@@ -35,8 +35,8 @@ pub trait Events {
     /// Every NORM_RESULT of a call is in: the maximum for each partition, f32 bits. A partition
     /// with 0 needs no data; its result is zero.
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>);
-    /// The sums of one packet, of `count` workers: 1024 bytes in wire order, or 512 of 4-bit lanes.
-    fn result(&mut self, place: PacketId, count: u16, sums: &[u8]);
+    /// The sums of one packet, of `result.count` workers, as they are in its RESULT.
+    fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]);
     /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
     /// `None` where whoever sends keeps it ([`Tx::pack`]).
     fn lost(&mut self, place: PacketId, sent: Option<&[u8]>);
@@ -408,7 +408,7 @@ impl Worker {
                 }
                 if let Finish::First(place) = self.data.finish(now, ring as u8, slot, round) {
                     (self.missing_data, self.missing_racks) = (0, 0);
-                    events.result(place, header.count, payload);
+                    events.result(place, &header, payload);
                     if self.data.was_late(slot, round) {
                         events.late(place, self.data.kept_payload(slot, round));
                     }

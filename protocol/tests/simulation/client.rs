@@ -102,10 +102,10 @@ impl Events for Record {
         assert!(self.norms.insert(call, maxima).is_none(), "norms of {call} twice");
     }
 
-    fn result(&mut self, place: PacketId, count: u16, sums: &[u8]) {
+    fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]) {
         if self.strict {
             self.placed(place);
-            self.truth.check(place, count, sums);
+            self.truth.check(place, result.count, sums);
         }
         self.results.insert(key(place));
     }

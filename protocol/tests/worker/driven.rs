@@ -51,9 +51,9 @@ impl Events for Reports {
         self.0.push(Report::Norms(call, maxima.collect()));
     }
 
-    fn result(&mut self, place: PacketId, count: u16, sums: &[u8]) {
+    fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]) {
         assert_eq!(sums.len(), 1024);
-        self.0.push(Report::Result(place, count, sums[0]));
+        self.0.push(Report::Result(place, result.count, sums[0]));
     }
 
     fn late(&mut self, place: PacketId, sent: Option<&[u8]>) {

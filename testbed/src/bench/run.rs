@@ -31,12 +31,13 @@ const NARROW: u8 = 17;
 /// What a mean may be off: far beyond what the table costs, far below a mean of something else.
 const MOST_ERROR: f64 = 0.1;
 /// Keys of a server's job; others are the server's.
-const JOB_KEYS: [&str; 11] = [
+const JOB_KEYS: [&str; 12] = [
     "bits",
     "granularity",
     "fraction",
     "table",
     "lane",
+    "down",
     "data_slots",
     "norm_slots",
     "block",

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// The switch's program.
 pub const PROGRAM: &str = "simple_switch_grpc";
 /// What p4c made of `p4/v1model`.
-const SWITCH_PROGRAM: &[u8] = include_bytes!("../../../p4/build/thc.json");
+const SWITCH_PROGRAM: &[u8] = thc_p4::BMV2;
 /// The aggregator's address among the hosts.
 const OWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 254), 9000);
 /// How long the switch may take to be ready.

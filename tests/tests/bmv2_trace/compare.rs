@@ -1,12 +1,13 @@
 //! Model against switch: frames, registers, counters.
 
-use super::frame;
-use super::plant::{Frames, PORTS, Plant, passes, passes_of};
 use super::switch::Switch;
 use super::{PASSES, WORDS};
-use thc_protocol::aggregator::{DropReason, Event};
+use std::collections::BTreeMap;
+use thc_protocol::aggregator::{DropReason, Event, Level, Lookup};
 use thc_protocol::wire::Kind;
 use thc_protocol::{SlotId, TableId, WorkerId};
+use thc_tests::traffic::frame;
+use thc_tests::traffic::plant::{Frames, OWN, PORTS, Plant};
 
 /// Packets of one pass and of more overtake each other; those of as many passes keep their order.
 pub fn frames(seed: u64, segment: usize, plant: &Plant, expected: &Frames, got: &Frames) {
@@ -174,4 +175,27 @@ pub fn counters(seed: u64, plant: &Plant, switch: &Switch, malformed: u64) {
             assert_eq!(got.1, bytes, "seed {seed}: bytes, {label}");
         }
     }
+}
+
+/// The passes that a packet takes, each for 128 bytes of sums.
+pub fn passes(kind: Kind, table: TableId, tables: &BTreeMap<u8, Lookup>, level: Level) -> usize {
+    let table = tables.get(&table.0).and_then(|table| level.lookup(table));
+    match table {
+        Some(table) if kind == Kind::Data => table.form.result_len() / (4 * WORDS),
+        _ => PASSES,
+    }
+}
+
+/// How many passes a frame went through before it was sent.
+fn passes_of(sent: &[u8], tables: &BTreeMap<u8, Lookup>) -> usize {
+    if sent[12..14] != [8, 0] || sent[26..30] != OWN.ip().octets() {
+        return 1;
+    }
+    let about = match sent.get(frame::CARRIER + 1) {
+        Some(0x12) => Kind::Data,
+        Some(0x13) => Kind::Raw,
+        Some(0x16) if sent[frame::CARRIER + 20] != 1 => Kind::from_byte(sent[frame::CARRIER + 20]).unwrap(),
+        _ => return 1,
+    };
+    passes(about, TableId(sent[frame::CARRIER + 7]), tables, Level::Only)
 }

@@ -2,8 +2,7 @@
 //! loopback into frames and back. And it is their control plane: it answers JOIN by the code of thc-ps and writes
 //! the session into the switch's tables.
 
-use super::frame::{CARRIER, Datagram, Mac};
-use super::plant::{Member, OWN, OWN_MAC, PlacedJob, Plant};
+use super::rows;
 use super::switch::Switch;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
@@ -14,6 +13,8 @@ use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, Registry, StaticJob};
 use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_tests::traffic::frame::{CARRIER, Datagram, Mac};
+use thc_tests::traffic::plant::{Member, OWN, OWN_MAC, PlacedJob, Plant};
 use thc_tests::{COOKIE_NUMBER, Ps, WorkerProcess, write_gradients};
 
 const WORKERS: u8 = 4;
@@ -88,11 +89,11 @@ impl Host {
     pub fn of(switch: Switch, job: StaticJob) -> Host {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        let mut plant = Plant::new();
+        let mut plant = Plant::new(&[Kind::Leave]);
         plant.tables = job.welcome.tables.iter().map(|table| (table.id.0, table.into())).collect();
         // Groups are set once; the rest follows when a session begins.
         plant.jobs = vec![placed(job.config.clone(), 0, &[])];
-        plant.configure_fresh(&switch, &[]);
+        rows::fresh(&plant, &switch, &[]);
         Host { socket, switch, registry: Registry::new([job]), plant, started: Instant::now(), sessions: 0 }
     }
 
@@ -118,11 +119,11 @@ impl Host {
                 Action::Install(config, members) => {
                     self.sessions += 1;
                     self.plant.jobs = vec![placed(config, self.sessions, &members)];
-                    self.plant.configure(&self.switch);
+                    rows::write(&self.plant, &self.switch);
                 }
                 Action::Remove(_) => {
                     self.plant.jobs.clear();
-                    self.plant.configure(&self.switch);
+                    rows::write(&self.plant, &self.switch);
                 }
                 Action::Move(..) => panic!("no worker moves"),
                 Action::Tell(..) => panic!("nobody comes or goes"),

@@ -11,7 +11,7 @@ use thc_protocol::wire::Form;
 use super::store::Entry;
 
 /// What `make p4` made; the same for BMv2, but for the forms that the program does.
-const TEXT: &[u8] = include_bytes!("../../../../p4/build/thc.p4info.txtpb");
+const TEXT: &[u8] = thc_p4::P4INFO;
 
 /// The switch program, with the numbers that its P4Info gives to things.
 #[derive(Debug)]

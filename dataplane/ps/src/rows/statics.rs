@@ -39,7 +39,7 @@ impl StaticRows {
         let values = [
             ("values", u128::from_be_bytes(table.values)),
             ("width", table.form.width().into()),
-            ("lane", table.form.sums().into()),
+            ("lane", table.form.code().into()),
         ];
         RowChange::Row(self.0.known.lookup, vec![id.0.into()], Some(self.0.entry("set_values", &values)))
     }

@@ -9,7 +9,8 @@ use thc_worker::GroupConfig;
 const LINGER: Duration = Duration::from_secs(10);
 
 /// What the share of a worker is to be, checked; `None` if there are fewer shares than its number. `at` is where all
-/// shares are, one by one beside the first workers; `lane` how many bits their sums have, unless the default.
+/// shares are, one by one beside the first workers; `lane` how many bits their sums have, and `down` in how many they are told,
+/// unless the default.
 ///
 /// # Errors
 /// A line that says what is wrong.
@@ -17,7 +18,7 @@ pub fn plan(
     group: &GroupConfig,
     at: &[SocketAddrV4],
     workers: u8,
-    lane: Option<u8>,
+    (lane, down): (Option<u8>, Option<u8>),
 ) -> Result<Option<ServerConfig>, String> {
     let share = usize::from(group.worker);
     let options = ServerOptions {
@@ -28,6 +29,7 @@ pub fn plan(
             cookie: Some(u64::from(group.cookie).into()),
             workers: Some(workers.into()),
             lane: lane.map(Into::into),
+            down: down.map(Into::into),
             ..JobOptions::default()
         }],
         ..ServerOptions::default()

@@ -161,6 +161,10 @@ struct Keys {
     /// [default: those that sums of the best table for 8 need]
     #[arg(long, value_name = "BITS", help_heading = "Group")]
     lane: Option<u8>,
+    /// 4: colocated servers tell sums in 4 bits, the same on all: three quarters of the bytes of 7, and an error of their own
+    /// [default: whole sums, as lane says]
+    #[arg(long, value_name = "BITS", help_heading = "Group")]
+    down: Option<u8>,
     /// Authority of the controller's certificate, for thcs://, a PEM file
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
     controller_ca: Option<PathBuf>,
@@ -270,6 +274,7 @@ impl Keys {
             colocated,
             workers,
             lane,
+            down,
             controller_ca,
             controller_cert,
             controller_key,
@@ -394,12 +399,13 @@ impl Keys {
     /// Where the shares are, of colocated servers; none of another server.
     fn shares(&self) -> Result<Vec<SocketAddrV4>, String> {
         let Some(list) = &self.colocated else {
-            return match (self.workers, self.lane) {
-                (Some(_), _) => {
+            return match (self.workers, self.lane, self.down) {
+                (Some(_), ..) => {
                     Err("workers needs colocated: a server knows how many workers a job has".into())
                 }
-                (None, Some(_)) => Err("lane needs colocated: a server has the lanes of its job".into()),
-                (None, None) => Ok(Vec::new()),
+                (_, Some(_), _) => Err("lane needs colocated: a server has the lanes of its job".into()),
+                (.., Some(_)) => Err("down needs colocated: a server knows what its job sends down".into()),
+                (None, None, None) => Ok(Vec::new()),
             };
         };
         if self.ps.is_some() {
@@ -426,7 +432,7 @@ impl Keys {
         if group.worker >= workers {
             return Err(format!("worker is {}: the job's workers are 0 to {}", group.worker, workers - 1));
         }
-        colocated::plan(group, &at, workers, self.lane)
+        colocated::plan(group, &at, workers, (self.lane, self.down))
     }
 
     /// The controller, if `ps` names one.
@@ -682,6 +688,7 @@ mod tests {
             (&["--coordinates", "9", "--ps", ""], "ps = \"\""),
             (&["--coordinates", "9", "--workers", "3"], "workers needs colocated"),
             (&["--coordinates", "9", "--lane", "7"], "lane needs colocated"),
+            (&["--coordinates", "9", "--down", "4"], "down needs colocated"),
             (
                 &["--coordinates", "9", "--ps", "127.0.0.1:1", "--colocated", "127.0.0.1:1"],
                 "exclude each other",

@@ -11,8 +11,9 @@ use std::ops::Range;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::partition::{self, MAX_PARTITION, Partition};
+use thc_codec::requantize;
 use thc_codec::sums::unpack_sums;
-use thc_protocol::wire::{Choice, Form, RAW_LEN, RAW_WORDS};
+use thc_protocol::wire::{Choice, Form, Header, RAW_LEN, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, PacketId};
 
 /// Coordinates that are computed in one go where partitions are smaller: a hundred microseconds or less, and 64 packets of 8-bit
@@ -516,8 +517,8 @@ pub(super) struct CallEvents<'a, 'd> {
 }
 
 impl CallEvents<'_, '_> {
-    /// The results of one packet of indices, or that there will be none (`count` 0).
-    fn absorb(&mut self, place: PacketId, count: u16, sums: &[u8]) {
+    /// The results of one packet of indices, with the header of their RESULT, or that there will be none.
+    fn absorb(&mut self, place: PacketId, result: Option<&Header>, sums: &[u8]) {
         let Calls { first, queue, shelf, .. } = &mut *self.calls;
         let index = place.call.checked_sub(*first).and_then(|index| usize::try_from(index).ok());
         let Some(active) = index.and_then(|index| queue.get_mut(index)) else { return };
@@ -530,16 +531,22 @@ impl CallEvents<'_, '_> {
         else {
             return;
         };
-        *known = count;
-        let form = state.form.filter(|form| form.is_packed());
-        let unpacked = match form {
-            _ if count == 0 => {
+        *known = result.map_or(0, |result| result.count);
+        let unpacked = match (result, state.form) {
+            (None, _) => {
                 bytes.fill(0);
                 Ok(())
             }
             // P44.
-            Some(form) => unpack_sums(form.lane().bits(), form.sums(), sums, bytes),
-            None => {
+            (Some(_), Some(form)) if form.is_packed() => {
+                unpack_sums(form.lane().bits(), form.sums(), sums, bytes)
+            }
+            // P45.
+            (Some(result), Some(form)) if form.is_told() => {
+                let key = requantize::key(result.job.0, result.round.0, result.slot.0);
+                requantize::restore(form.lane().bits(), key, sums, bytes)
+            }
+            _ => {
                 bytes.copy_from_slice(sums);
                 Ok(())
             }
@@ -614,11 +621,13 @@ impl Events for CallEvents<'_, '_> {
         }
     }
 
-    fn result(&mut self, place: PacketId, count: u16, sums: &[u8]) {
+    fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]) {
         if self.is_raw(place) {
-            self.write(place, |compressor, at, x| read_raw(sums, count, compressor.raw_scale(at.norm), x));
+            self.write(place, |compressor, at, x| {
+                read_raw(sums, result.count, compressor.raw_scale(at.norm), x);
+            });
         } else {
-            self.absorb(place, count, sums);
+            self.absorb(place, Some(result), sums);
         }
     }
 
@@ -627,7 +636,7 @@ impl Events for CallEvents<'_, '_> {
             return self.write(place, |_, _, x| x.fill(0.0));
         }
         self.give_back(place, sent);
-        self.absorb(place, 0, &[]);
+        self.absorb(place, None, &[]);
     }
 
     fn late(&mut self, place: PacketId, sent: Option<&[u8]>) {

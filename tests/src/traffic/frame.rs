@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+/// An Ethernet address.
 pub type Mac = [u8; 6];
 
 /// Bytes in front of the protocol's packet.
@@ -10,13 +11,17 @@ pub const CARRIER: usize = 14 + 20 + 8;
 /// A UDP datagram on its way: everything a test may want to falsify.
 #[derive(Clone)]
 pub struct Datagram {
+    /// The sender.
     pub from: (Mac, SocketAddrV4),
+    /// The receiver.
     pub to: (Mac, SocketAddrV4),
+    /// Behind UDP's header.
     pub payload: Vec<u8>,
 }
 
 impl Datagram {
     /// As the switch sends it: DF, no identification, 64 hops, no UDP checksum.
+    #[must_use]
     pub fn frame(&self) -> Vec<u8> {
         let mut frame = ethernet(self.to.0, self.from.0, 0x0800);
         let udp_len = (8 + self.payload.len()) as u16;
@@ -47,11 +52,13 @@ pub fn seal(frame: &mut [u8]) {
 }
 
 /// An Ethernet header.
+#[must_use]
 pub fn ethernet(to: Mac, from: Mac, kind: u16) -> Vec<u8> {
     [&to[..], &from[..], &kind.to_be_bytes()[..]].concat()
 }
 
 /// An ARP packet: operation 1 asks who has `target`, 2 tells `target` about `sender`.
+#[must_use]
 pub fn arp(to: Mac, operation: u8, sender: (Mac, Ipv4Addr), target: (Mac, Ipv4Addr)) -> Vec<u8> {
     let mut frame = ethernet(to, sender.0, 0x0806);
     frame.extend([0, 1, 8, 0, 6, 4, 0, operation]);

@@ -23,9 +23,13 @@ pub enum Meaning {
     Ignored,
 }
 
+/// A frame on its way.
 pub struct Step {
+    /// Where it comes in.
     pub port: u16,
+    /// All of it.
     pub frame: Vec<u8>,
+    /// What it is.
     pub meaning: Meaning,
 }
 
@@ -51,6 +55,10 @@ fn packet(header: &Header, payload: &[u8]) -> Vec<u8> {
 }
 
 /// One frame. `time` advances the rounds.
+///
+/// # Panics
+/// If there are no jobs.
+#[must_use]
 pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32) -> Step {
     if random.u8(..25) == 0 {
         return beside(random, stations);
@@ -142,22 +150,23 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
     }
     bytes.truncate(cut);
     let datagram = Datagram { from: place, to: (OWN_MAC, OWN), payload: bytes };
-    let (frame, mut meaning) = carried(random, datagram);
-    if matches!(meaning, Meaning::Packet(_) | Meaning::Malformed) && for_control(&frame) {
+    let (frame, mut meaning) = carried(random, plant, header.kind, datagram);
+    if matches!(meaning, Meaning::Packet(_) | Meaning::Malformed) && for_control(plant, &frame) {
         meaning = Meaning::Forwarded(CONTROL_PORT);
     }
     Step { port, frame, meaning }
 }
 
 /// Whether the switch finds a header of P1 that the control plane takes; the rest is up to that.
-fn for_control(frame: &[u8]) -> bool {
+fn for_control(plant: &Plant, frame: &[u8]) -> bool {
     let plain = frame[14] == 0x45 && frame[20] & 0x3F == 0 && frame[21] == 0;
     let room = frame.len() >= CARRIER + HEADER_LEN && u16::from_be_bytes([frame[38], frame[39]]) >= 28;
-    plain && room && frame[CARRIER] == VERSION && frame[CARRIER + 1] == Kind::Leave as u8
+    let taken = |kind: u8| plant.control.iter().any(|&one| one as u8 == kind);
+    plain && room && frame[CARRIER] == VERSION && taken(frame[CARRIER + 1])
 }
 
 /// Puts a packet into a frame that is sometimes not as it should be.
-fn carried(random: &mut Rng, mut datagram: Datagram) -> (Vec<u8>, Meaning) {
+fn carried(random: &mut Rng, plant: &Plant, kind: Kind, mut datagram: Datagram) -> (Vec<u8>, Meaning) {
     let packet = datagram.payload.clone();
     match random.u8(..150) {
         // Nobody is there, at another port or address of the aggregator's MAC.
@@ -185,7 +194,11 @@ fn carried(random: &mut Rng, mut datagram: Datagram) -> (Vec<u8>, Meaning) {
         3 => frame[20] = 0x20,
         4 => frame[21] = 1,
         5 => frame[14] = 0x46,
-        6 if frame.len() > CARRIER + 1 => frame.truncate(random.usize(CARRIER..frame.len() - 1)),
+        6 if frame.len() > CARRIER + 1 => {
+            let whole = plant.cuts || kind == Kind::Norm;
+            let end = frame.len() - 1;
+            frame.truncate(random.usize(CARRIER..if whole { end } else { end.min(CARRIER + HEADER_LEN) }));
+        }
         // No harm: other service, hops, identification, a UDP checksum, a trailer.
         7..20 => {
             (frame[15], frame[18], frame[22]) = (random.u8(..), random.u8(..), random.u8(1..));

@@ -1,0 +1,8 @@
+//! THC's switch program, as `make p4` has compiled it.
+#![forbid(unsafe_code)]
+
+/// Tables, actions and counters, with their numbers: P4Info in its text form.
+pub const P4INFO: &[u8] = include_bytes!("build/thc.p4info.txtpb");
+
+/// The program as BMv2 loads it, JSON.
+pub const BMV2: &[u8] = include_bytes!("build/thc.json");

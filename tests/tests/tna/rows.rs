@@ -1,0 +1,91 @@
+//! The controller's rows for what is configured: what its book would say, and what follows from that for a target.
+
+use serde_json::{Value, json};
+use thc_controller::{Book, Options, TargetConfig, Wanted, plan, tables};
+use thc_protocol::aggregator::Level;
+use thc_protocol::wire::Form;
+use thc_tests::traffic::frame::Mac;
+use thc_tests::traffic::plant::{CONTROL_PORT, OWN, OWN_MAC, PlacedJob, Plant};
+use thc_tests::traffic::racks::RACKS;
+
+/// The controller's configuration of a chip with these ports for passes.
+pub fn target(p4info: &str, pass_ports: &[u16], stations: &[(Mac, u16)]) -> TargetConfig {
+    let mac = |mac: &Mac| mac.map(|byte| format!("{byte:02x}")).join(":");
+    let stations: String = stations
+        .iter()
+        .map(|(station, port)| format!("[[target.station]]\nmac = {:?}\nport = {port}\n", mac(station)))
+        .collect();
+    let text = format!(
+        "[[target]]\nname = \"chip\"\naddress = \"127.0.0.1:1\"\nip = \"{}\"\nmac = \"{}\"\ncpu_port = {CONTROL_PORT}\n\
+         p4info = {p4info:?}\npass_ports = {pass_ports:?}\n{stations}",
+        OWN.ip(),
+        mac(&OWN_MAC),
+    );
+    Options::parse(&text).unwrap().validate().unwrap().targets.swap_remove(0)
+}
+
+fn job(placed: &PlacedJob) -> Value {
+    let config = &placed.config;
+    let tables: Vec<u8> = config.tables.iter().map(|table| table.0).collect();
+    let members = |(&number, member): (&u8, &thc_tests::traffic::plant::Member)| {
+        let said = json!({ "at": member.endpoint.addr, "mac": member.mac, "port": member.port, "nonce": 1 });
+        (number.to_string(), said)
+    };
+    let (rack, root_ports) = match (config.level, placed.root) {
+        (Level::Rack { rack, root, ports, .. }, Some(member)) => {
+            let sizes = [(3, 3), (config.workers, config.quorum), (2, 2)];
+            assert_eq!(sizes.len(), usize::from(RACKS.count));
+            (json!({ "number": rack.0, "sizes": sizes, "root": root.addr, "mac": member.mac }), ports)
+        }
+        _ => (Value::Null, 0),
+    };
+    json!({
+        "spec": {
+            "name": format!("job{}", config.job), "number": config.job.0, "cookie": 1, "seed": null,
+            "workers": config.workers, "bits": 4, "granularity": 30, "fraction": 0.03125,
+            "data_slots": config.data_slots, "norm_slots": config.norm_slots, "quorum": config.quorum,
+            "best_effort": false, "deadline_ms": 0, "rack": rack,
+        },
+        "serial": 1, "table": tables[0], "more": tables[1..], "targets": ["chip"], "given": {}, "active": null, "created": 0,
+        "places": { "chip": {
+            "index": placed.index, "data_base": placed.data_base, "norm_base": placed.norm_base,
+            "group": placed.group(), "sessions": 1,
+            "session": {
+                "cookie": config.cookie.0, "epoch": placed.epoch, "root_ports": root_ports,
+                "members": placed.members.iter().map(members).collect::<serde_json::Map<_, _>>(),
+            },
+        } },
+    })
+}
+
+/// What the controller would remember.
+fn book(plant: &Plant) -> Book {
+    let written = |form: Form| (form.width(), form.lane().bits());
+    let table = |(number, (id, lookup)): (usize, (&u8, &thc_protocol::aggregator::Lookup))| {
+        let said = json!({
+            "bits": 4, "granularity": 30, "fraction": 0.03125, "values": lookup.values, "installed": false,
+            "form": written(lookup.form), "number": number,
+        });
+        (id.to_string(), said)
+    };
+    let jobs = plant.jobs.iter().map(|placed| (format!("job{}", placed.config.job), job(placed)));
+    serde_json::from_value(json!({
+        "jobs": jobs.collect::<serde_json::Map<_, _>>(),
+        "tables": plant.tables.iter().enumerate().map(table).collect::<serde_json::Map<_, _>>(),
+        "epoch": 1, "serial": 1,
+    }))
+    .unwrap()
+}
+
+/// What the chip is to hold.
+pub fn wanted(target: &TargetConfig, plant: &Plant) -> Wanted {
+    let mut wanted = plan::wanted(target, &book(plant)).unwrap();
+    // A controller knows the port of every member; the program also has members that may send from any.
+    for placed in &plant.jobs {
+        for (&worker, member) in placed.members.iter().filter(|(_, member)| member.endpoint.ingress == 0) {
+            let (job, at) = (placed.config.job.0, member.endpoint.addr);
+            wanted.row(&target.schema, &tables::Member { job, worker, ingress_port: 0, at }).unwrap();
+        }
+    }
+    wanted
+}
