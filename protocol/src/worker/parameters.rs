@@ -4,7 +4,7 @@ use crate::wire::{Rack, Tables, Welcome};
 use crate::{Cookie, JobId, Policy, Rank, WorkerId};
 use std::time::Duration;
 
-/// Data packets that a worker begins with (P41).
+/// Data packets for each port that a worker begins with (P41).
 const FIRST_WINDOW: u64 = 64;
 
 /// What a worker knows of its session.
@@ -62,7 +62,7 @@ impl Parameters {
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
             credit: welcome.credit,
-            first_window: FIRST_WINDOW,
+            first_window: FIRST_WINDOW * u64::from(welcome.all_shards()),
             policy: welcome.policy,
             deadline: welcome.deadline,
             tables: welcome.tables,
