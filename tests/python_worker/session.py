@@ -409,7 +409,7 @@ class Worker:
             index, first = place
             offset, length, _ = parts[index]
             s = numerics.raw_exponent(maxima[index], self.workers)
-            values = numerics.raw_mean(payload, s, count)[: max(0, length - first)]
+            values = numerics.raw_mean(payload, s, header.count)[: max(0, length - first)]
             mean[offset + first : offset + first + len(values)] = values
 
         return send(), take
