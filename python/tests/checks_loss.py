@@ -32,7 +32,7 @@ from rig import (
 
 def check_best_effort_with_loss_and_synchronization() -> None:
     model, hook = wrapped(
-        Weights(), server={"policy": "best-effort", "deadline": "40ms"}, inject="loss=0.3", inject_seed=RANK
+        Weights(), server={"policy": "best-effort", "deadline": "4ms"}, inject="loss=0.3", inject_seed=RANK
     )
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     copied = []

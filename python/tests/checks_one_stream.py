@@ -157,7 +157,7 @@ def check_a_checkpoint() -> None:
 
 
 def check_ranks_that_drift_under_best_effort_are_brought_together() -> None:
-    model, hook = wrapped(server={"policy": "best-effort", "deadline": "40ms"}, inject="loss=0.1", inject_seed=RANK)
+    model, hook = wrapped(server={"policy": "best-effort", "deadline": "4ms"}, inject="loss=0.3", inject_seed=RANK)
     for step in range(3):
         means = backward(model, gradients(step))
         with torch.no_grad():

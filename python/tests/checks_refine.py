@@ -430,7 +430,6 @@ def check_mistakes_are_told() -> None:
         ({"refine": {"least": 0.5}}, "needs optimizer"),
         ({"refine": {"optimizer": optimizer, "least": 0.0}}, "least is 0.0"),
         ({"refine": {"optimizer": optimizer, "calls": 0}}, "calls is 0"),
-        ({"refine": optimizer, "adapt": True}, "give one of them"),
         ({"refine": optimizer, "feedback": False}, "leave feedback=False out"),
         ({"refine": optimizer, "fallback": False}, "leave fallback=False out"),
         ({"refine": optimizer, "server": {"policy": "best-effort"}}, "loses nothing"),
