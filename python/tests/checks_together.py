@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from typing import Any
 
@@ -74,6 +75,41 @@ def check_a_mean_behind_the_step_is_refined() -> None:
             assert 0.1 < float(lost) / theory**factor < 10, (second, float(lost), theory**factor)
         loop._under_way = False
         loop.group.close()
+
+
+def check_pieces_that_are_there_before_the_step_is_over_are_refined() -> None:
+    """Each piece is told of further calls when the last one of the step is there: on all ranks alike, however early the first ones are."""
+    module = sys.modules["thc.torch.overlap"]
+    usual, module.BUCKET = module.BUCKET, 3_000
+    try:
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+        loop = loop_of(model, optimizer, refine={"calls": 1})
+    finally:
+        module.BUCKET = usual
+    assert len(loop._buckets) > 1
+    decide(loop.refining, *[(bucket, 0, "4/8") for bucket in range(len(loop._buckets))])
+    end = loop._averaging._steps._end_step
+
+    def late(refines: bool) -> None:
+        # Training waits for the first pieces already.
+        time.sleep(0.0 if refines else 0.02)
+        end(refines)
+
+    loop._averaging._steps._end_step = late
+    added = []
+    for bucket in loop._buckets:
+        wait = bucket.piece.wait
+
+        def counted(piece: Any = bucket.piece, wait: Any = wait) -> bool:
+            added.append(piece._further is not None)
+            return wait()
+
+        bucket.piece.wait = counted
+    train(model, optimizer, 0, 6)
+    loop.settle()
+    assert added and all(added), added
+    assert same_everywhere(list(model.parameters()))
 
 
 def check_a_backup_finds_the_time_to_refine() -> None:

@@ -50,6 +50,12 @@ class Piece:
         """Whether its mean has been asked for and not been waited for."""
         return self._arrival is not None
 
+    def arrive(self) -> None:
+        """Waits until the mean that this rank has asked for is there, which may still be refined: what of a step is refined is known when
+        its last piece is there."""
+        if self._arrival is not None:
+            self._arrival.wait()
+
     def wait(self) -> bool:
         """Waits until the mean is in place. Whether all ranks' numbers were finite; if not, there is nothing of use. Raises what went wrong."""
         arrival, self._arrival = self._arrival, None

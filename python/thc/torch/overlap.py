@@ -164,6 +164,8 @@ class Overlap:
         self._averaging.needed()
         started = time.perf_counter()
         with self._clock.waiting():
+            for bucket in self._buckets:
+                bucket.piece.arrive()
             finite = all([bucket.piece.wait() for bucket in self._buckets])
         self.waited += time.perf_counter() - started
         if (row := self._clock.stepped()) is not None:
