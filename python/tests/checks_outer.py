@@ -12,7 +12,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import loss_of, network
-from rig import RANK, SIZE, close, everywhere, intercept, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, close, everywhere, loses, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
 
 
 def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Outer:
@@ -66,17 +66,8 @@ def check_a_lost_server() -> None:
         loop = thc.torch.outer(model, optimizer, every=4, parts=2, delay=2, group=group)
         train(model, optimizer, 0, 4)
         loop.finish()
-        allreduce, calls = group.allreduce, []
-
-        def fails(array: Any, **options: Any) -> Any:
-            calls.append(array.size)
-            allreduce(array, **options)
-            if len(calls) >= lost:
-                array[: array.size // 2] = 7.0
-                raise thc.SilentError("the parameter server has not answered")
-
         if RANK == 0:
-            intercept(group, fails)
+            loses(group, lost)
         train(model, optimizer, 4, 24)
         loop.agree()
         assert same_everywhere(list(model.parameters())) and all(everywhere(loop.fallback_active)), lost

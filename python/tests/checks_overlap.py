@@ -12,7 +12,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import loss_of, network
-from rig import RANK, SIZE, close, ddp, everywhere, intercept, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, close, ddp, everywhere, loses, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
 
 
 def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Overlap:
@@ -219,16 +219,7 @@ def check_a_lost_server() -> None:
         before = loss(model)
         train(model, optimizer, 0, 2)
         loop.settle()
-        allreduce, calls = group.allreduce, []
-
-        def fails(array: Any, **options: Any) -> Any:
-            calls.append(array.size)
-            allreduce(array, **options)
-            if len(calls) >= lost:
-                array[: array.size // 2] = 7.0
-                raise thc.SilentError("the parameter server has not answered")
-
-        undo = intercept(group, fails) if RANK == SIZE - 1 else None
+        undo = loses(group, lost) if RANK == SIZE - 1 else None
         train(model, optimizer, 2, 40)
         loop.settle()
         assert same_everywhere(list(model.parameters())) and all(everywhere(loop.fallback_active)), lost

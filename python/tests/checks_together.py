@@ -13,7 +13,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import batch, loss_of, network
-from rig import RANK, SIZE, close, ddp, everywhere, intercept, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
+from rig import RANK, SIZE, close, ddp, everywhere, loses, join, same_everywhere, server_of_all  # noqa: F401 - the rank calls close at the end
 from thc import adapt
 from thc.torch.deadlines import Refinement
 
@@ -183,16 +183,7 @@ def check_a_lost_server() -> None:
         before = loss(model)
         train(model, optimizer, 0, 3)
         loop.settle()
-        allreduce, calls = group.allreduce, []
-
-        def fails(array: Any, **options: Any) -> Any:
-            calls.append(array.size)
-            allreduce(array, **options)
-            if len(calls) >= lost:
-                array[: array.size // 2] = 7.0
-                raise thc.SilentError("the parameter server has not answered")
-
-        undo = intercept(group, fails) if RANK == SIZE - 1 else None
+        undo = loses(group, lost) if RANK == SIZE - 1 else None
         train(model, optimizer, 3, 40)
         loop.settle()
         assert same_everywhere(list(model.parameters())) and all(everywhere(loop.fallback_active)), lost

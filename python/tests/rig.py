@@ -154,6 +154,21 @@ def intercept(group: thc.Group, work: Callable[..., Any]) -> Callable[[], None]:
     return undo
 
 
+def loses(group: thc.Group, first: int) -> Callable[[], None]:
+    """From its call of this number on, counted from 1, a rank hears nothing of the answers, and of the mean only half a bucket. Returns what
+    ends that."""
+    allreduce, calls = group.allreduce, []
+
+    def fails(array: Any, **options: Any) -> None:
+        calls.append(array.size)
+        allreduce(array, **options)
+        if len(calls) >= first:
+            array[: array.size // 2] = 7.0
+            raise thc.SilentError("the parameter server has not answered")
+
+    return intercept(group, fails)
+
+
 class Messages(logging.Handler):
     """What thc.torch has logged."""
 
