@@ -143,8 +143,8 @@ p4-tofino: p4-front # Compile for Tofino and Tofino 2, minutes, and keep what th
 	cd p4 && p4c-barefoot --std p4-16 --target tofino2 --arch t2na -D__TARGET_TOFINO__=2 -g --verbose \
 	    --p4runtime-force-std-externs --p4runtime-files build/tofino/tofino2.p4info.txtpb -o "$(TOFINO_OUT)/tofino2" tna/thc.p4
 	python3 p4/fit.py "$(TOFINO_OUT)/tofino" "$(TOFINO_OUT)/tofino2" >p4/build/tofino/fit.json
-	@cd p4 && LC_ALL=C sha256sum shared/headers.p4 shared/kinds.p4 shared/racks.p4 shared/sizes.p4 tna/*.p4 build/tofino/*.json \
-	    build/tofino/*.txtpb build/tofino/*.p4 >build/tofino/sources.sha256
+	@cd p4 && LC_ALL=C sha256sum shared/*.p4 tna/*.p4 build/tofino/*.json build/tofino/*.txtpb build/tofino/*.p4 \
+	    >build/tofino/sources.sha256
 	@echo 'p4: p4/build/tofino is up to date: fit.json'
 
 wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Linux with glibc 2.17, and a source distribution

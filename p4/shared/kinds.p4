@@ -28,7 +28,8 @@ const bit<16> UDP_MISMATCH = 28 + 40;
 const bit<16> UDP_NUDGE = 28 + 12;
 
 // P7: why a packet is dropped, the low bits of an index of the counter `drops`.
-typedef bit<4> reason_t;
+#define REASON_BITS 4
+typedef bit<REASON_BITS> reason_t;
 const reason_t DROP_SHORT = 0;
 const reason_t DROP_VERSION = 1;
 const reason_t DROP_KIND = 2;
@@ -51,7 +52,8 @@ const reason_t DROP_PASS = 14;
 @noWarn("unused") const reason_t NOT_DROPPED = 15;
 
 // What became of a packet that was let in, the low bits of an index of the counter `events`.
-typedef bit<3> event_t;
+#define EVENT_BITS 3
+typedef bit<EVENT_BITS> event_t;
 const event_t EVENT_OPENED = 0;
 const event_t EVENT_ADDED = 1;
 const event_t EVENT_DUPLICATE = 2;
@@ -60,7 +62,8 @@ const event_t EVENT_STALE = 4;
 const event_t EVENT_MISMATCH = 5;
 
 // The low bits of an index of the counter `answers`.
-typedef bit<2> answer_t;
+#define ANSWER_BITS 2
+typedef bit<ANSWER_BITS> answer_t;
 const answer_t ANSWER_RESULT = 0;
 const answer_t ANSWER_RESENT = 1;
 const answer_t ANSWER_NUDGE = 2;

@@ -10,9 +10,7 @@ const bit<8> KIND_NORM_RESULT = 0x11;
 const bit<8> KIND_RESULT = 0x12;
 @noWarn("unused") const bit<8> KIND_RAW_RESULT = 0x13;
 
-// A row for each 64 slots of a job.
-#ifndef MAX_ROOTS
-#define MAX_ROOTS 1024
-#endif
+// A root has a port for each 64 slots of a job (P21): so many of a slot's lowest bits do not matter.
+#define BLOCK_BITS 6
 
 #endif

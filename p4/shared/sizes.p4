@@ -1,4 +1,4 @@
-// Sizes of everything that an architecture may size differently. Override with -D.
+// Sizes that are the same for every architecture, and what follows from those that are not. Override with -D.
 #ifndef THC_SIZES
 #define THC_SIZES
 
@@ -16,33 +16,8 @@
 #error "LANE_BITS must be 8 or 16"
 #endif
 
-// 32-bit words of lanes that one pass aggregates, and the passes of a packet:
-// WORDS * 4 * PASSES = 1024, as in Appendix C.2 of the paper.
-#ifndef WORDS
-#define WORDS 32
-#define PASSES 8
-#define PASS_BITS 3
-#endif
-
-// Slots of all jobs together; a job gets a range of each (P8).
-#ifndef DATA_SLOTS
-#define DATA_SLOTS 1024
-#endif
-#ifndef NORM_SLOTS
-#define NORM_SLOTS 1024
-#endif
-// One cell is what a slot holds for one pass.
-#define DATA_CELLS (DATA_SLOTS * PASSES)
-
-// Jobs at a time, and entries of the tables.
-#ifndef JOB_BITS
-#define JOB_BITS 6
-#define MAX_JOBS 64
-#define MAX_MEMBERS 4096
-#define MAX_JOB_TABLES 1024
-#define MAX_STATIONS 4096
-#endif
-#define MAX_TABLES 256
+// Jobs have counters by index.
+#define MAX_JOBS (1 << JOB_BITS)
 
 // UDP port of the aggregator: the default of thc-ps.
 #ifndef THC_UDP_PORT

@@ -52,14 +52,14 @@ control Answers(
     action result_to_members(bit<16> udp_len, bit<16> total_len) {
         to_members();
         result(udp_len, total_len);
-        meta.whose[1:0] = ANSWER_RESULT;
+        meta.whose[WHOSE_ANSWER] = ANSWER_RESULT;
         meta.count_answer = 1;
     }
 
     action result_to_sender(bit<16> udp_len, bit<16> total_len) {
         to_sender();
         result(udp_len, total_len);
-        meta.whose[1:0] = ANSWER_RESENT;
+        meta.whose[WHOSE_ANSWER] = ANSWER_RESENT;
         meta.count_answer = 1;
     }
 
@@ -93,7 +93,7 @@ control Answers(
         hdr.thc.count = meta.count;
         hdr.refused.setInvalid();
         carrier(udp_len, total_len);
-        meta.whose[1:0] = counted;
+        meta.whose[WHOSE_ANSWER] = counted;
         meta.count_answer = 1;
     }
 
@@ -134,7 +134,7 @@ control Answers(
         hdr.norm.setInvalid();
         hdr.refused.setInvalid();
         carrier(UDP_NUDGE, UDP_NUDGE + 20);
-        meta.whose[1:0] = ANSWER_NUDGE;
+        meta.whose[WHOSE_ANSWER] = ANSWER_NUDGE;
         meta.count_answer = 1;
     }
 

@@ -545,7 +545,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
             hdr.trip.seen_high = hdr.trip.seen_high & meta.old_high;
         }
 
-        meta.event_index = hdr.trip.who >> 1;
+        meta.event_index = hdr.trip.who >> (REASON_BITS - EVENT_BITS);
         counting.apply();
         decisions.apply();
 #if __TARGET_TOFINO__ == 1

@@ -11,28 +11,9 @@ control Egress(
     Lookup() lookup;
     Words() words;
 
-    Counter<bit<32>, bit<14>>(1 << (JOB_BITS + WORKER_BITS + 3), CounterType_t.PACKETS) events;
+    Counter<bit<32>, bit<EVENTS_BITS>>(1 << EVENTS_BITS, CounterType_t.PACKETS) events;
 
-    action set_address(mac_t mac, ipv4_addr_t address, bit<16> udp_port) {
-        hdr.ethernet.dst = mac;
-        hdr.ipv4.dst = address;
-        hdr.udp.dst_port = udp_port;
-    }
-
-    action unknown_member() {
-        deparser.drop_ctl = 1;
-    }
-
-    // Where a member is reached. A multicast group's replica has the worker's number as its replication id.
-    table addresses {
-        key = {
-            hdr.bridge.job: exact @name("job");
-            meta.to: exact @name("worker");
-        }
-        actions = { set_address; @defaultonly unknown_member; }
-        const default_action = unknown_member();
-        size = MAX_MEMBERS;
-    }
+    TABLE_ADDRESSES(hdr.bridge.job, meta.to, deparser.drop_ctl = 1;)
 
     // What the packet asks of ingress next. Of DATA and RAW the words stay behind only where they are a part
     // of the RESULT: it grows from its end, in front of what is there already.
@@ -174,7 +155,7 @@ control Egress(
             lookup.apply(hdr);
             words.apply(hdr, meta);
             if (hdr.trip.what == TRIP_ADD && (hdr.tag.isValid() || hdr.trip.number == 0)) {
-                events.count(meta.event_index[13:0]);
+                events.count(meta.event_index[EVENTS_BITS - 1:0]);
             }
             hdr.trip.complete = hdr.trip.complete & meta.complete;
             hdr.trip.completes = hdr.trip.completes | meta.completes;

@@ -45,7 +45,7 @@ header trip_h {
     bit<16> cell;
     // Where the packet came in.
     bit<16> port;
-    // job ++ worker ++ 0 (4 + 7 + 4 bits): the index of its counters.
+    // job ++ worker ++ 0: the index of its counters.
     bit<16> who;
     bit<32> epoch;
     bit<16> quorum;

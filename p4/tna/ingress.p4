@@ -12,27 +12,17 @@ control Ingress(
     Forwarding() forwarding;
     Answers() answers_out;
 
-    Counter<bit<64>, bit<11>>(1 << (JOB_BITS + WORKER_BITS), CounterType_t.PACKETS_AND_BYTES) packets;
-    Counter<bit<32>, bit<15>>(1 << (JOB_BITS + WORKER_BITS + 4), CounterType_t.PACKETS) drops;
-    Counter<bit<32>, bit<4>>(16, CounterType_t.PACKETS) carrier;
-    Counter<bit<64>, bit<6>>(1 << (JOB_BITS + 2), CounterType_t.PACKETS) answers;
+    Counter<bit<64>, bit<WORKERS_BITS>>(1 << WORKERS_BITS, CounterType_t.PACKETS_AND_BYTES) packets;
+    Counter<bit<32>, bit<WHO_BITS>>(1 << WHO_BITS, CounterType_t.PACKETS) drops;
+    Counter<bit<32>, bit<REASON_BITS>>(1 << REASON_BITS, CounterType_t.PACKETS) carrier;
+    Counter<bit<64>, bit<WHOSE_BITS>>(1 << WHOSE_BITS, CounterType_t.PACKETS) answers;
 
-    action to_control(PortId_t port) {
+    TABLE_CONTROL_PLANE(
         manager.ucast_egress_port = port;
         hdr.bridge.trip = TRIP_FORWARD;
         hdr.bridge.port = NO_PORT;
         meta.way = WAY_CONTROL;
-        meta.count_carrier = 0;
-    }
-
-    // Kinds that the control plane answers, as they are, through the port where it is (P2). Without an entry
-    // they are dropped as bad kind.
-    table control_plane {
-        key = { hdr.thc.kind: exact @name("kind"); }
-        actions = { to_control; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = 16;
-    }
+        meta.count_carrier = 0;)
 
     // From here to its last answer the packet does without Ethernet, IP and UDP.
     action begin() {
@@ -77,7 +67,7 @@ control Ingress(
         manager.ucast_egress_port = port;
         meta.first_cell = first_cell;
         hdr.bridge.trip = hdr.trip.what;
-        meta.whose[1:0] = ANSWER_PASS;
+        meta.whose[WHOSE_ANSWER] = ANSWER_PASS;
         meta.count_answer = 1;
     }
 
@@ -111,12 +101,12 @@ control Ingress(
                 begin_data();
             }
         }
-        meta.who[3:0] = meta.reason;
+        meta.who[WHO_REASON] = meta.reason;
         if (meta.way == WAY_FRESH || meta.way == WAY_DOWN || meta.count_drop == 1) {
-            packets.count(meta.who[14:4]);
+            packets.count(meta.who[WHO_BITS - 1:REASON_BITS]);
         }
         if (meta.count_drop == 1) {
-            drops.count(meta.who[14:0]);
+            drops.count(meta.who[WHO_BITS - 1:0]);
         }
         if (meta.count_carrier == 1) {
             carrier.count(meta.reason);
@@ -136,7 +126,7 @@ control Ingress(
             answers_out.apply(hdr, meta, manager);
         }
         if (meta.count_answer == 1) {
-            answers.count(meta.whose[5:0]);
+            answers.count(meta.whose[WHOSE_BITS - 1:0]);
         }
     }
 }

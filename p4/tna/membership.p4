@@ -5,36 +5,11 @@ control Membership(
     inout ingress_t meta,
     in ingress_intrinsic_metadata_t intrinsic)
 {
-    action set_ours() {
-        meta.ours = 1;
-    }
+    TABLE_OWN_ADDRESS(meta.ours = 1;)
 
-    // The aggregator's own addresses.
-    table own_address {
-        key = {
-            hdr.ethernet.dst: exact @name("mac");
-            hdr.ipv4.dst: exact @name("address");
-        }
-        actions = { set_ours; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = 4;
-    }
-
-    action set_job(
-        bit<JOB_BITS> index,
-        bit<32> cookie,
-        bit<32> epoch,
-        bit<8> workers,
-        bit<16> quorum,
-        bit<8> skip,
-        bit<16> data_base,
-        bit<16> data_slots,
-        bit<16> norm_base,
-        bit<16> norm_slots,
-        bit<16> group)
-    {
+    TABLE_JOBS(
         meta.job_known = 1;
-        meta.whose[5:2] = index;
+        meta.whose[WHOSE_JOB] = index;
         meta.cookie_off = hdr.thc.cookie ^ cookie;
         meta.workers_off = hdr.thc.num_workers ^ workers;
         meta.epoch = epoch;
@@ -45,94 +20,34 @@ control Membership(
         meta.data_room = data_slots |-| hdr.thc.slot;
         meta.norm_place = hdr.thc.slot + norm_base;
         meta.norm_room = norm_slots |-| hdr.thc.slot;
-        meta.group = group;
-    }
+        meta.group = group;)
 
-    table jobs {
-        key = { hdr.thc.job: exact @name("job"); }
-        actions = { set_job; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_JOBS;
-    }
-
-    action set_member(bit<16> ingress_port, ipv4_addr_t address, bit<16> udp_port) {
+    TABLE_MEMBERS(
         meta.member_known = 1;
         meta.member_port = ingress_port;
         meta.port_off = meta.port ^ ingress_port;
         meta.address_off = hdr.ipv4.src ^ address;
-        meta.udp_off = hdr.udp.src_port ^ udp_port;
-    }
+        meta.udp_off = hdr.udp.src_port ^ udp_port;)
 
-    table members {
-        key = {
-            hdr.thc.job: exact @name("job");
-            hdr.thc.worker: exact @name("worker");
-        }
-        actions = { set_member; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_MEMBERS;
-    }
-
-    // P34: a job in which the switch is a rack: its number, how many there are, and through which port the root is reached.
-    action set_rack(bit<8> rack, bit<8> racks, PortId_t port) {
+    TABLE_RACKS(
         meta.rack = 1;
         meta.rack_number = rack;
         meta.racks = racks;
         meta.racks_off = hdr.thc.num_workers ^ racks;
-        meta.root_port = port;
-    }
-
-    table racks {
-        key = { hdr.thc.job: exact @name("job"); }
-        actions = { set_rack; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_JOBS;
-    }
+        meta.root_port = port;)
 
     // In the place of a member, as far as the packet is the root's.
-    action set_root(bit<8> receiver, ipv4_addr_t address, bit<16> udp_port) {
+    TABLE_ROOTS(
         meta.root = receiver;
         meta.member_known = 1;
         meta.address_off = hdr.ipv4.src ^ address;
-        meta.udp_off = hdr.udp.src_port ^ udp_port;
-    }
+        meta.udp_off = hdr.udp.src_port ^ udp_port;)
 
-    // The root's port for the 64 slots of a block (P21), and its number in `addresses`, which no worker has.
-    table roots {
-        key = {
-            hdr.thc.job: exact @name("job");
-            hdr.thc.slot[15:6]: exact @name("block");
-        }
-        actions = { set_root; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_ROOTS;
-    }
-
-    // Which tables a job may use, their numbers on this chip, and 1 of lanes of 4 bits. The controller has checked n·g
-    // against the lanes (P6).
-    action allow_table(bit<8> lookup, bit<1> half) {
+    // In a pass all forms are a byte of indices to two bytes of lanes: which it is, the entries of lookup_a0, … say.
+    TABLE_JOB_TABLES(FORMS,
         meta.table_known = 1;
         meta.lookup = lookup;
-        meta.half = half;
-    }
-
-    // The forms that the program does, width/lane. In a pass all are a byte of indices to two bytes of lanes: which
-    // form it is, the entries of lookup_a0, … say.
-#if LANE_BITS == 8
-    @forms("2/4 4/8 8/16")
-#else
-    @forms("4/16")
-#endif
-
-    table job_tables {
-        key = {
-            hdr.thc.job: exact @name("job");
-            hdr.thc.table_id: exact @name("table");
-        }
-        actions = { allow_table; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_JOB_TABLES;
-    }
+        meta.half = half;)
 
     action length_is_right() {
         meta.length_known = 1;
@@ -171,11 +86,11 @@ control Membership(
         meta.me_low = low;
         meta.me_high = high;
         meta.next = next;
-        meta.who[10:4] = hdr.thc.worker[6:0];
+        meta.who[WHO_WORKER] = hdr.thc.worker[WORKER_BITS - 1:0];
     }
 
     action other_worker() {
-        meta.who[10:4] = OTHER_WORKERS;
+        meta.who[WHO_WORKER] = OTHER_WORKERS;
     }
 
 #define LOW(n) n: set_me(32w1 << n, 0, n + 1);
@@ -227,12 +142,12 @@ control Membership(
     // Of the root, for all members (P36).
     action down() {
         meta.way = WAY_DOWN;
-        meta.who[10:4] = OTHER_WORKERS;
+        meta.who[WHO_WORKER] = OTHER_WORKERS;
     }
 
     action refuse_root(reason_t reason) {
         refuse(reason);
-        meta.who[10:4] = OTHER_WORKERS;
+        meta.who[WHO_WORKER] = OTHER_WORKERS;
     }
 
     // Other ports of the aggregator's address: nobody is there.
@@ -360,7 +275,7 @@ control Membership(
         }
         lengths.apply();
         workers.apply();
-        meta.who[14:11] = meta.whose[5:2];
+        meta.who[WHO_JOB] = meta.whose[WHOSE_JOB];
         verdict.apply();
     }
 }

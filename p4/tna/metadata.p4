@@ -13,6 +13,20 @@ const way_t WAY_CONTROL = 4;
 // From the root to all members.
 const way_t WAY_DOWN = 5;
 
+// Indices of counters as fields of 16 bits: job ++ worker ++ reason, and job ++ answer.
+#define WORKERS_BITS (JOB_BITS + WORKER_BITS)
+#define WHO_BITS (WORKERS_BITS + REASON_BITS)
+#define WHO_JOB WHO_BITS - 1:WORKER_BITS + REASON_BITS
+#define WHO_WORKER WORKER_BITS + REASON_BITS - 1:REASON_BITS
+#define WHO_REASON REASON_BITS - 1:0
+#define WHOSE_BITS (JOB_BITS + ANSWER_BITS)
+#define WHOSE_JOB WHOSE_BITS - 1:ANSWER_BITS
+#define WHOSE_ANSWER ANSWER_BITS - 1:0
+#define EVENTS_BITS (WORKERS_BITS + EVENT_BITS)
+#if JOB_BITS > 5
+#error "JOB_BITS is 5 at most: job ++ worker ++ reason are 16 bits"
+#endif
+
 struct ingress_t {
     // From the parser.
     bit<1> too_short;
@@ -53,9 +67,9 @@ struct ingress_t {
     bit<32> me_low;
     bit<32> me_high;
     bit<8> next;
-    // job ++ worker ++ reason (4 + 7 + 4 bits).
+    // job ++ worker ++ reason.
     bit<16> who;
-    // job ++ answer (4 + 2 bits).
+    // job ++ answer.
     bit<16> whose;
     bit<16> first_cell;
     // Of a rack (P34): its number, how many there are, the port of the root and the number of its UDP port in `addresses`.

@@ -32,12 +32,12 @@
 #define NO_LOOKUP (1 << LOOKUP_BITS)
 
 // Jobs at a time, and entries of the tables: counters of a job take memory of its own.
+#ifndef JOB_BITS
 #define JOB_BITS 4
-#define MAX_JOBS 16
+#endif
 #define MAX_MEMBERS 1024
 #define MAX_JOB_TABLES 1024
 #define MAX_STATIONS 4096
-// Of racks: a row for each 64 slots of a job.
 #define MAX_ROOTS 256
 
 // Ports over which packets come back.

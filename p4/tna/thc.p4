@@ -11,6 +11,7 @@
 #include "../shared/kinds.p4"
 #include "../shared/racks.p4"
 #include "../shared/headers.p4"
+#include "tables.p4"
 #include "headers.p4"
 #include "metadata.p4"
 #include "parser.p4"

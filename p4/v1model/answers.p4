@@ -1,11 +1,11 @@
 // P12 to P17: what goes out. Source and destination are swapped here; the member's own addresses are
 // written in egress, once per copy.
 control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
-    @name(".events") counter(1 << (JOB_BITS + WORKER_BITS + 3), CounterType.packets) events;
-    @name(".answers") counter(1 << (JOB_BITS + 2), CounterType.packets) answers;
+    @name(".events") counter(1 << (JOB_BITS + WORKER_BITS + EVENT_BITS), CounterType.packets) events;
+    @name(".answers") counter(1 << (JOB_BITS + ANSWER_BITS), CounterType.packets) answers;
 
     @name(".set_pass_port")
-    action set_pass_port(bit<9> port) {
+    action set_pass_port(PortId_t port) {
         standard.egress_spec = port;
     }
 
@@ -15,12 +15,12 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     table passes {
         key = { hdr.pass.number: exact @name("pass"); }
         actions = { set_pass_port; }
-        default_action = set_pass_port(510);
+        default_action = set_pass_port(PASS_PORT);
         size = PASSES;
     }
 
     action to_sender() {
-        standard.egress_spec = (bit<9>)meta.ingress_port;
+        standard.egress_spec = (PortId_t)meta.ingress_port;
         meta.answer = true;
         meta.to_all = false;
         meta.to = hdr.thc.worker;
@@ -104,13 +104,7 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             hdr.indices.setInvalid();
             hdr.words.setInvalid();
             hdr.pass.setInvalid();
-            hdr.done[0].setInvalid();
-            hdr.done[1].setInvalid();
-            hdr.done[2].setInvalid();
-            hdr.done[3].setInvalid();
-            hdr.done[4].setInvalid();
-            hdr.done[5].setInvalid();
-            hdr.done[6].setInvalid();
+            hdr.done.pop_front(PASSES - 1);
             to_sender();
         } else if (meta.cell.event == EVENT_MISMATCH) {
             head(KIND_MISMATCH, UDP_MISMATCH);

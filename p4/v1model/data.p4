@@ -133,13 +133,7 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
             if (hdr.pass.complete == 0) {
                 // There will be no RESULT: nothing has to be kept.
                 hdr.sums.setInvalid();
-                hdr.done[0].setInvalid();
-                hdr.done[1].setInvalid();
-                hdr.done[2].setInvalid();
-                hdr.done[3].setInvalid();
-                hdr.done[4].setInvalid();
-                hdr.done[5].setInvalid();
-                hdr.done[6].setInvalid();
+                hdr.done.pop_front(PASSES - 1);
             }
         }
     }

@@ -5,40 +5,12 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     DataStage() data;
     Answers() answers;
     Forwarding() forwarding;
-    @name(".drops") counter(1 << (JOB_BITS + WORKER_BITS + 4), CounterType.packets) drops;
-    @name(".carrier") counter(16, CounterType.packets) carrier;
+    @name(".drops") counter(1 << (JOB_BITS + WORKER_BITS + REASON_BITS), CounterType.packets) drops;
+    @name(".carrier") counter(1 << REASON_BITS, CounterType.packets) carrier;
 
-    @name(".set_ours")
-    action set_ours() {
-        meta.ours = true;
-    }
+    TABLE_OWN_ADDRESS(meta.ours = true;)
 
-    // The aggregator's own addresses.
-    @name(".own_address")
-    table own_address {
-        key = {
-            hdr.ethernet.dst: exact @name("mac");
-            hdr.ipv4.dst: exact @name("address");
-        }
-        actions = { set_ours; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = 4;
-    }
-
-    @name(".to_control")
-    action to_control(bit<9> port) {
-        standard.egress_spec = port;
-    }
-
-    // Kinds that the control plane answers, as they are, through the port where it is (P2). Without an entry
-    // they are dropped as bad kind.
-    @name(".control_plane")
-    table control_plane {
-        key = { hdr.thc.kind: exact @name("kind"); }
-        actions = { to_control; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = 16;
-    }
+    TABLE_CONTROL_PLANE(standard.egress_spec = port;)
 
     apply {
         if (meta.between) {

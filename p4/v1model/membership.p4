@@ -5,20 +5,7 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
     Relay() relay;
     @name(".packets") counter(1 << (JOB_BITS + WORKER_BITS), CounterType.packets_and_bytes) packets;
 
-    @name(".set_job")
-    action set_job(
-        bit<JOB_BITS> index,
-        bit<32> cookie,
-        bit<32> epoch,
-        bit<8> workers,
-        bit<8> quorum,
-        bit<8> skip,
-        bit<32> data_base,
-        bit<32> data_slots,
-        bit<32> norm_base,
-        bit<32> norm_slots,
-        bit<16> group)
-    {
+    TABLE_JOBS(
         meta.job.index = index;
         meta.job.cookie = cookie;
         meta.job.epoch = epoch;
@@ -29,49 +16,14 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
         meta.job.data_slots = data_slots;
         meta.job.norm_base = norm_base;
         meta.job.norm_slots = norm_slots;
-        meta.job.group = group;
-    }
+        meta.job.group = group;)
 
-    @name(".jobs")
-    table jobs {
-        key = { hdr.thc.job: exact @name("job"); }
-        actions = { set_job; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_JOBS;
-    }
-
-    @name(".set_member")
-    action set_member(bit<16> ingress_port, ipv4_addr_t address, bit<16> udp_port) {
+    TABLE_MEMBERS(
         meta.member_port = ingress_port;
         meta.member_ip = address;
-        meta.member_udp = udp_port;
-    }
+        meta.member_udp = udp_port;)
 
-    @name(".members")
-    table members {
-        key = {
-            hdr.thc.job: exact @name("job");
-            hdr.thc.worker: exact @name("worker");
-        }
-        actions = { set_member; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_MEMBERS;
-    }
-
-    // Which tables a job may use: the controller has checked n·g against the lanes (P6).
-    @name(".allow_table")
-    action allow_table() {}
-
-    @name(".job_tables")
-    table job_tables {
-        key = {
-            hdr.thc.job: exact @name("job");
-            hdr.thc.table_id: exact @name("table");
-        }
-        actions = { allow_table; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_JOB_TABLES;
-    }
+    TABLE_JOB_TABLES(, )
 
     // A lookup table: 16 values, T[0] in the highest byte, and the form of packets that name it: bits per index and per sum.
     @name(".set_values")
@@ -81,12 +33,7 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
         meta.lane = lane;
     }
 
-    // The forms that the program does: width/lane.
-#if LANE_BITS == 8
-    @forms("2/4 4/8 8/16")
-#else
-    @forms("4/16")
-#endif
+    FORMS
     @name(".lookup")
     table lookup {
         key = { hdr.thc.table_id: exact @name("table"); }
@@ -126,7 +73,7 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
             meta.from_root = down && meta.rack.here;
             meta.known = !down || meta.rack.here;
             meta.worker = OTHER_WORKERS;
-            if (hdr.thc.worker < 64 && !down) {
+            if (hdr.thc.worker < (bit<8>)OTHER_WORKERS && !down) {
                 meta.worker = (bit<WORKER_BITS>)hdr.thc.worker;
             }
             bool table_known = true;

@@ -1,41 +1,16 @@
 // P34 to P36: a job in which the switch is a rack, whose sums go up to a root.
 control Racks(in headers_t hdr, inout metadata_t meta) {
-    @name(".set_rack")
-    action set_rack(bit<8> rack, bit<8> racks, bit<9> port) {
+    TABLE_RACKS(
         meta.rack.here = true;
         meta.rack.number = rack;
         meta.rack.racks = racks;
-        meta.rack.port = port;
-    }
+        meta.rack.port = port;)
 
-    // The rack's number, how many there are, and through which port the root is reached.
-    @name(".racks")
-    table racks {
-        key = { hdr.thc.job: exact @name("job"); }
-        actions = { set_rack; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_JOBS;
-    }
-
-    @name(".set_root")
-    action set_root(bit<8> receiver, ipv4_addr_t address, bit<16> udp_port) {
+    TABLE_ROOTS(
         meta.rack.root_known = true;
         meta.rack.root = receiver;
         meta.rack.root_ip = address;
-        meta.rack.root_udp = udp_port;
-    }
-
-    // The root's port for the 64 slots of a block (P21), and its number in `addresses`, which no worker has.
-    @name(".roots")
-    table roots {
-        key = {
-            hdr.thc.job: exact @name("job");
-            hdr.thc.slot[15:6]: exact @name("block");
-        }
-        actions = { set_root; @defaultonly NoAction; }
-        const default_action = NoAction();
-        size = MAX_ROOTS;
-    }
+        meta.rack.root_udp = udp_port;)
 
     apply {
         meta.rack.here = false;

@@ -2,13 +2,15 @@
 #include <core.p4>
 #include <v1model.p4>
 
+#include "sizes.p4"
 #include "../shared/sizes.p4"
 #include "../shared/kinds.p4"
 #include "../shared/racks.p4"
 #include "../shared/headers.p4"
-#include "../shared/metadata.p4"
-#include "../shared/parser.p4"
+#include "tables.p4"
 #include "kinds.p4"
+#include "headers.p4"
+#include "metadata.p4"
 #include "parser.p4"
 #include "racks.p4"
 #include "membership.p4"

@@ -1,6 +1,6 @@
 // What a packet is accompanied by within one pass.
-#ifndef THC_METADATA
-#define THC_METADATA
+#ifndef THC_V1MODEL_METADATA
+#define THC_V1MODEL_METADATA
 
 struct headers_t {
     pass_h pass;
@@ -27,13 +27,13 @@ struct job_t {
     // Differs between incarnations of a job and between jobs: what a cell of another epoch holds is nothing.
     bit<32> epoch;
     bit<8> workers;
-    bit<8> quorum;
+    bit<QUORUM_BITS> quorum;
     // 1: a packet may be rounds ahead of its slot (P9).
     bit<8> skip;
-    bit<32> data_base;
-    bit<32> data_slots;
-    bit<32> norm_base;
-    bit<32> norm_slots;
+    bit<PLACE_BITS> data_base;
+    bit<PLACE_BITS> data_slots;
+    bit<PLACE_BITS> norm_base;
+    bit<PLACE_BITS> norm_slots;
     bit<16> group;
 }
 
@@ -54,7 +54,7 @@ struct rack_t {
     bool here;
     bit<8> number;
     bit<8> racks;
-    bit<9> port;
+    PortId_t port;
     bool root_known;
     bit<8> root;
     ipv4_addr_t root_ip;
