@@ -9,9 +9,11 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregator;
+mod ecn;
 mod ids;
 pub mod session;
 pub mod wire;
 pub mod worker;
 
+pub use ecn::Ecn;
 pub use ids::{Cookie, JobId, Lane, MAX_WORKERS, Policy, Rank, Round, SlotId, TableId, WorkerId};

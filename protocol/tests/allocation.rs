@@ -8,7 +8,7 @@ use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
 use thc_protocol::wire::{Choice, Form, Header, Norm, Table, Tables};
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
-use thc_protocol::{Cookie, JobId, Policy, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Policy, TableId, WorkerId};
 
 thread_local! {
     /// Allocations of this thread, and the bytes it holds.
@@ -83,11 +83,11 @@ impl Tx for Up<'_> {
 struct Down<'a>(&'a mut Wire);
 
 impl Sink for Down<'_> {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
         self.0.push(to.addr.ip().octets()[3], packet);
     }
 
-    fn multicast(&mut self, _: JobId, _: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _: JobId, _: &[Endpoint], _: Ecn, packet: &[u8]) {
         self.0.push(255, packet);
     }
 }
@@ -177,6 +177,7 @@ impl Group {
             max_rto: Duration::from_secs(1),
             first_seq: 0,
             rack: None,
+            marks: false,
         };
         let worker = |w| (Worker::new(parameters(w), Duration::ZERO), Seen::default());
         Group {

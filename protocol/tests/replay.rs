@@ -9,12 +9,12 @@ use thc_protocol::aggregator::{
 };
 use thc_protocol::session::{Action, Joiner, Registry, StaticJob};
 use thc_protocol::wire::{
-    Ask, Boundary, Choice, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave, MAX_PACKET,
-    Mismatch, Norm, Nudge, Pending, Position, RefuseReason, Refused, Shares, Stand, Straggler, Table, Tables,
-    VERSION, Welcome, What,
+    Ask, Boundary, Choice, FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, JOIN_LEN, Join, Kind, Leave,
+    MAX_PACKET, Mismatch, Norm, Nudge, Pending, Position, RefuseReason, Refused, Shares, Stand, Straggler,
+    Table, Tables, VERSION, Welcome, What,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
-use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};
 
 const PACKETS: u64 = 200_000;
 const JOB: JobId = JobId(3);
@@ -189,6 +189,7 @@ fn welcome(nonce: u64) -> Welcome {
         features: 0,
         shares: Shares::NONE,
         rack: None,
+        marks: false,
         members: None,
     }
 }
@@ -220,17 +221,18 @@ impl Answers {
         let (header, payload) = Header::parse(packet).unwrap();
         assert!(!header.kind.is_control() && header.kind.result().is_none());
         assert_eq!(payload.len(), header.kind.payload_len(Form::USUAL));
-        assert_eq!((header.job, header.cookie, header.flags), (JOB, SESSION, 0));
+        let flags = if matches!(header.kind, Kind::Result | Kind::RawResult) { FLAG_MARK } else { 0 };
+        assert_eq!((header.job, header.cookie, header.flags & !flags), (JOB, SESSION, 0));
         self.0 += 1;
     }
 }
 
 impl Sink for Answers {
-    fn unicast(&mut self, _: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, _: Endpoint, _: Ecn, packet: &[u8]) {
         self.check(packet);
     }
 
-    fn multicast(&mut self, job: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, job: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
         assert_eq!((job, members.len()), (JOB, usize::from(WORKERS)));
         self.check(packet);
     }
@@ -244,7 +246,7 @@ fn slots(aggregator: &Aggregator<Scalar>, into: &mut Vec<u8>) {
             let view = aggregator.slot(JOB, kind, SlotId(slot)).unwrap();
             into.extend_from_slice(&view.round.0.to_be_bytes());
             into.extend_from_slice(&view.seen.to_be_bytes());
-            into.push(u8::from(view.complete));
+            into.extend([u8::from(view.complete), u8::from(view.mark)]);
             into.extend_from_slice(view.values);
         }
     }
@@ -277,7 +279,8 @@ fn aggregator() {
                 if rng.below(10) == 0 { rng.below(5) } else { bytes.get(6).map_or(0, |&b| u64::from(b)) };
             slots(&aggregator, &mut before);
             let mut answers = Answers::default();
-            match aggregator.handle(Endpoint::udp(at(worker)), &bytes, &mut answers) {
+            let ecn = Ecn::of_bits(rng.below(4) as u8);
+            match aggregator.handle_with(Endpoint::udp(at(worker)), ecn, &bytes, &mut answers) {
                 Outcome::Dropped(reason) => {
                     slots(&aggregator, &mut after);
                     assert!(before == after, "{reason:?} changed a slot");

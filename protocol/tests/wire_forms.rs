@@ -120,6 +120,7 @@ prop_compose! {
         shares in any_shares(),
         rack in prop::option::of(any_rack()),
         members in prop::option::of((0u8..64, any::<u8>(), any::<u16>())),
+        marks in any::<bool>(),
     ) -> Welcome {
         Welcome {
             session: Cookie(session),
@@ -144,6 +145,7 @@ prop_compose! {
                 spares: spares % shares.servers(),
                 epoch,
             }),
+            marks,
         }
     }
 }
@@ -265,14 +267,15 @@ proptest! {
         prop_assert_eq!((usize::from(bytes[92]), usize::from(bytes[93])), (shares, tables));
         let unused = if welcome.rack.is_some() { 110 } else { 94 };
         let members = if welcome.members.is_some() { 114..118 } else { 128..128 };
-        prop_assert!((unused..128).filter(|at| !members.contains(at)).all(|at| bytes[at] == 0));
+        prop_assert_eq!(bytes[118], u8::from(welcome.marks));
+        prop_assert!((unused..128).filter(|at| !members.contains(at) && *at != 118).all(|at| bytes[at] == 0));
         prop_assert_eq!(bytes.len(), 128 + 8 * shares + 40 * tables);
         // Neither more than the counts say, nor less.
         prop_assert_eq!(Welcome::parse(&[&bytes[..], &[0; 8]].concat()), None);
         prop_assert_eq!(Welcome::parse(&bytes[..bytes.len() - 8]), None);
-        // Session, nonce and credit make no other job, all else does.
+        // Session, nonce, credit and marks make no other job, all else does.
         let session = Cookie(!welcome.session.0);
-        let other = Welcome { session, nonce: !welcome.nonce, credit: !welcome.credit, ..welcome };
+        let other = Welcome { session, nonce: !welcome.nonce, credit: !welcome.credit, marks: !welcome.marks, ..welcome };
         prop_assert_eq!((welcome.fingerprint(), Change::between(&welcome, &other)), (other.fingerprint(), None));
         let other = Welcome { job_seed: !welcome.job_seed, ..welcome };
         prop_assert_ne!(welcome.fingerprint(), other.fingerprint());
@@ -539,6 +542,7 @@ const GOOD: Welcome = Welcome {
     features: 0,
     shares: Shares::NONE,
     rack: None,
+    marks: false,
     members: None,
 };
 

@@ -107,6 +107,7 @@ fn welcome(of: &Value) -> Welcome {
                 layout: number(of, "layout"),
             }
         }),
+        marks: of["marks"] == true,
         members: of["members"].is_object().then(|| {
             let of = &of["members"];
             Members {

@@ -13,7 +13,7 @@ use thc_codec::table::LookupTable;
 use thc_codec::{norm, partition, rht};
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Outcome, Shard, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET, Mode, Norm};
-use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Lane, Round, SlotId, TableId, WorkerId};
 
 use crate::error::{Error, Result};
 
@@ -43,9 +43,9 @@ pub struct Loopback {
 struct LastAnswer(Vec<u8>);
 
 impl Sink for LastAnswer {
-    fn unicast(&mut self, _: Endpoint, _: &[u8]) {}
+    fn unicast(&mut self, _: Endpoint, _: Ecn, _: &[u8]) {}
 
-    fn multicast(&mut self, _: JobId, _: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _: JobId, _: &[Endpoint], _: Ecn, packet: &[u8]) {
         self.0.clear();
         self.0.extend_from_slice(packet);
     }

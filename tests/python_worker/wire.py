@@ -182,8 +182,9 @@ class Welcome:
     shares: tuple = ()  # of address and base port
     rack: tuple = ()  # with features bit 1, which is not in `features`: racks, this one, workers, quorum of all, rank of the first, layout (P38)
     members: tuple = ()  # with features bit 4, in the same way: number in the session, spares, epoch (P21, P42)
+    marks: int = 0  # bit 0: the aggregator tells marks (P46)
 
-    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBBIIBBBBHHHQ4xBBH10x")
+    FORM = struct.Struct(">IIIBBBBIBBHd16sQQdQBBBBIIBBBBHHHQ4xBBHB9x")
     SHARE = struct.Struct(">4sHxx")
 
     @staticmethod
@@ -195,7 +196,7 @@ class Welcome:
         (
             *begins, lane, policy, shards, deadline, table, bits, granularity, fraction, values, job_seed, nonce, t_p,
             own, block, least, most, width, credit, features, shares, tables, racks, number, workers,
-            all_quorums, rank, layout, place, spares, epoch,
+            all_quorums, rank, layout, place, spares, epoch, marks,
         ) = Welcome.FORM.unpack(fixed)  # fmt: skip
         at = shares * Welcome.SHARE.size
         if len(lists) != at + tables * Table.ROW.size:
@@ -206,7 +207,7 @@ class Welcome:
             (first, *(Table(*row) for row in Table.ROW.iter_unpack(lists[at:]))),
             tuple((".".join(map(str, ip)), port) for ip, port in Welcome.SHARE.iter_unpack(lists[:at])),
             (racks, number, workers, all_quorums, rank, layout) if features & 2 else (),
-            (place, spares, epoch) if features & 16 else (),
+            (place, spares, epoch) if features & 16 else (), marks,
         )  # fmt: skip
         return welcome if welcome.fingerprint == fingerprint(payload) else None
 
@@ -218,14 +219,14 @@ class Welcome:
             self.deadline, first.table, first.bits, first.granularity, first.fraction, first.values, self.job_seed,
             self.nonce, first.t_p, self.fingerprint, self.block, self.min_workers, self.max_workers, first.width,
             self.credit, self.features | (2 if self.rack else 0) | (16 if self.members else 0), len(shares), len(more),
-            *(self.rack or (0,) * 6), *(self.members or (0,) * 3),
+            *(self.rack or (0,) * 6), *(self.members or (0,) * 3), self.marks,
         )  # fmt: skip
         return fixed + b"".join(shares) + b"".join(table.row() for table in more)
 
 
 def fingerprint(welcome):
     """P23, of a payload."""
-    shared = bytes(4) + welcome[4:56] + bytes(8) + welcome[64:72] + bytes(8) + welcome[80:84] + bytes(4) + welcome[88:114] + bytes(1) + welcome[115:116] + bytes(2) + welcome[118:]
+    shared = bytes(4) + welcome[4:56] + bytes(8) + welcome[64:72] + bytes(8) + welcome[80:84] + bytes(4) + welcome[88:114] + bytes(1) + welcome[115:116] + bytes(3) + welcome[119:]
     hashed = 0
     for (word,) in struct.iter_unpack(">Q", shared):
         hashed = (mix(hashed ^ word) + 1) % (1 << 64)

@@ -15,7 +15,7 @@ use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Shares, Table, Tables, Welcome};
-use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
 
@@ -164,11 +164,11 @@ impl PacketIo for MailIo {
 struct Down(Vec<Vec<u8>>);
 
 impl Sink for Down {
-    fn unicast(&mut self, _to: Endpoint, _packet: &[u8]) {
+    fn unicast(&mut self, _to: Endpoint, _: Ecn, _packet: &[u8]) {
         unreachable!("nothing is repeated and nobody is late");
     }
 
-    fn multicast(&mut self, _job: JobId, _members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _job: JobId, _members: &[Endpoint], _: Ecn, packet: &[u8]) {
         self.0.push(packet.to_vec());
     }
 }
@@ -217,6 +217,7 @@ impl Session {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            marks: false,
             members: None,
         };
         let mut aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);

@@ -475,7 +475,7 @@ impl Agent {
         let own = (self.config.mac, self.config.at);
         for (to, bytes) in packets {
             if let Some(&mac) = self.macs.get(&to) {
-                target.send(Datagram { from: own, to: (mac, to), payload: &bytes }.frame()).await?;
+                target.send(Datagram { from: own, to: (mac, to), ecn: 0, payload: &bytes }.frame()).await?;
             }
         }
         Ok(())

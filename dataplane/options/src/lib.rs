@@ -255,6 +255,16 @@ impl ServerConfig {
         }
     }
 
+    /// P46: says whether members of its jobs are told congestion marks.
+    pub fn tell_marks(&mut self, marks: bool) {
+        for job in &mut self.jobs {
+            job.welcome.marks = marks;
+            if let Some(sizes) = &mut job.sizes {
+                Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| welcome.marks = marks);
+            }
+        }
+    }
+
     /// What each of its ports has of the slots, in order (P21).
     pub fn slices(&self) -> impl Iterator<Item = Shard> {
         Shard::all(self.shards)
@@ -426,6 +436,7 @@ impl JobOptions {
             features: 0,
             shares,
             rack: None,
+            marks: false,
             members: (spares > 0).then_some(Members { spares, ..Members::default() }),
         };
         let (welcome, root) = match &layout {

@@ -17,7 +17,7 @@ use thc_protocol::aggregator::{
     Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET};
-use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Lane, Round, SlotId, TableId, WorkerId};
 use thc_ps::Simd;
 
 const JOB: JobId = JobId(1);
@@ -68,13 +68,13 @@ struct Digest {
 }
 
 impl Sink for Digest {
-    fn unicast(&mut self, _: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, _: Endpoint, _: Ecn, packet: &[u8]) {
         self.packets += 1;
         self.sum = self.sum.wrapping_add(u64::from(black_box(packet)[HEADER_LEN]));
     }
 
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
-        self.unicast(members[0], packet);
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
+        self.unicast(members[0], Ecn::NotEct, packet);
     }
 }
 
@@ -83,12 +83,12 @@ impl Sink for Digest {
 struct Recorder(Vec<Vec<u8>>);
 
 impl Sink for Recorder {
-    fn unicast(&mut self, _: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, _: Endpoint, _: Ecn, packet: &[u8]) {
         self.0.push(packet.to_vec());
     }
 
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
-        self.unicast(members[0], packet);
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
+        self.unicast(members[0], Ecn::NotEct, packet);
     }
 }
 

@@ -28,9 +28,9 @@ use thc_protocol::aggregator::{
     Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind, MAX_PACKET};
-use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_ps::{Exchange, Handler, Outbox, Simd};
-use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Peer};
+use thc_transport::{Dpdk, DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Origin, Peer};
 
 const TABLE: [u8; 16] = [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30];
 const JOB: JobId = JobId(1);
@@ -120,7 +120,7 @@ struct AtDevice {
 
 impl Handler for AtDevice {
     #[inline]
-    fn handle(&mut self, from: Peer, _: Option<Ipv4Addr>, packet: &[u8], sink: &mut impl Sink) {
+    fn handle(&mut self, Origin { from, .. }: Origin, packet: &[u8], sink: &mut impl Sink) {
         let outcome = self.aggregator.handle(Endpoint::udp(from), packet, sink);
         self.handled += usize::from(matches!(outcome, Outcome::Handled(_)));
     }
@@ -136,12 +136,12 @@ impl Handler for AtDevice {
 struct Recorder(Vec<(Ipv4Addr, Vec<u8>)>);
 
 impl Sink for Recorder {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
         self.0.push((*to.addr.ip(), packet.to_vec()));
     }
 
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
-        members.iter().for_each(|&member| self.unicast(member, packet));
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
+        members.iter().for_each(|&member| self.unicast(member, Ecn::NotEct, packet));
     }
 }
 

@@ -1,18 +1,17 @@
 //! A burst of packets in, their answers out.
 
 use std::io;
-use std::net::Ipv4Addr;
 
-use thc_protocol::JobId;
 use thc_protocol::aggregator::{Endpoint, Sink};
-use thc_transport::{Answers, CapturedIo, DpdkIo, DpdkTx, LossyIo, PacketIo, Peer, UdpIo};
+use thc_protocol::{Ecn, JobId};
+use thc_transport::{Answers, CapturedIo, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, UdpIo};
 
 use crate::outbox::{Outbox, SendFailure};
 
 /// What handles packets: answers go to `sink`.
 pub trait Handler {
-    /// One packet. `at` is the address of this host that it was sent to, if that is known.
-    fn handle(&mut self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8], sink: &mut impl Sink);
+    /// One packet.
+    fn handle(&mut self, origin: Origin, packet: &[u8], sink: &mut impl Sink);
 
     /// A packet, not checked in any way, comes soon: memory that it needs may be brought closer.
     fn expect(&self, packet: &[u8]) {
@@ -37,7 +36,7 @@ pub trait Exchange: PacketIo + Sized {
         handler: &mut impl Handler,
         failed: &mut impl FnMut(SendFailure),
     ) -> io::Result<usize> {
-        let packets = self.recv_burst_at(&mut |from, at, packet| handler.handle(from, at, packet, outbox))?;
+        let packets = self.recv_burst_at(&mut |origin, packet| handler.handle(origin, packet, outbox))?;
         if !outbox.is_empty() {
             outbox.flush(self, failed);
         }
@@ -59,7 +58,7 @@ impl Exchange for UdpIo {
                 if let Some(later) = soon.next() {
                     handler.expect(later);
                 }
-                handler.handle(run.from, run.at, packet, outbox);
+                handler.handle(run.origin(), packet, outbox);
             }
         })?;
         if !outbox.is_empty() {
@@ -92,8 +91,8 @@ struct AtDevice<'a, H, F> {
 
 impl<H: Handler, F: FnMut(SendFailure)> Answers for AtDevice<'_, H, F> {
     #[inline]
-    fn answer(&mut self, from: Peer, packet: &[u8], tx: &mut DpdkTx) {
-        self.handler.handle(from, None, packet, &mut Direct { tx, failed: self.failed });
+    fn answer(&mut self, origin: Origin, packet: &[u8], tx: &mut DpdkTx) {
+        self.handler.handle(origin, packet, &mut Direct { tx, failed: self.failed });
     }
 
     #[inline]
@@ -109,16 +108,17 @@ struct Direct<'a, F> {
 
 impl<F: FnMut(SendFailure)> Sink for Direct<'_, F> {
     #[inline]
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
-        if let Err(cause) = self.tx.send(to.addr, packet) {
+    fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]) {
+        if let Err(cause) = self.tx.send(to.addr, packet, ecn.bits()) {
             (self.failed)(SendFailure { to: to.addr, datagrams: 1, cause });
         }
     }
 
     #[inline]
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
         let failed = &mut self.failed;
         let to = members.iter().map(|member| member.addr);
-        self.tx.send_to_all(to, packet, &mut |to, cause| failed(SendFailure { to, datagrams: 1, cause }));
+        let mut failed = |to, cause| failed(SendFailure { to, datagrams: 1, cause });
+        self.tx.send_to_all(to, packet, ecn.bits(), &mut failed);
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! An aggregator answers while its packets still lie in the receive buffers, so nothing can be
 //! sent at that moment; and sending packet by packet would cost a system call each. So answers are
-//! copied here, those of one length to the same receivers side by side, and go out as one
+//! copied here, those of one length and with the same ECN bits to the same receivers side by side, and go out as one
 //! run per length and receivers once the burst is handled (`UDP_SEGMENT` takes a run in one piece).
 
 use std::io;
 use std::net::SocketAddrV4;
 
-use thc_protocol::JobId;
 use thc_protocol::aggregator::{Endpoint, Sink};
 use thc_protocol::wire::MAX_PACKET;
+use thc_protocol::{Ecn, JobId};
 use thc_transport::{PacketIo, Peer};
 
 /// Room that a new run starts with: the results of a full GSO run.
@@ -22,13 +22,14 @@ enum Receivers {
     Members(JobId),
 }
 
-/// Packets of one length to the same receivers.
+/// Packets of one length and with the same ECN bits to the same receivers.
 #[derive(Debug)]
 struct Run {
     to: Receivers,
     /// The receivers' addresses.
     peers: Vec<Peer>,
     segment: usize,
+    ecn: Ecn,
     packets: Vec<u8>,
 }
 
@@ -67,26 +68,27 @@ impl Outbox {
         self.open == 0
     }
 
-    fn stage(&mut self, to: Receivers, peers: impl Iterator<Item = Peer>, packet: &[u8]) {
-        let fits = |run: &Run| run.to == to && run.segment == packet.len();
+    fn stage(&mut self, to: Receivers, peers: impl Iterator<Item = Peer>, ecn: Ecn, packet: &[u8]) {
+        let fits = |run: &Run| run.to == to && run.segment == packet.len() && run.ecn == ecn;
         if self.last >= self.open || !fits(&self.runs[self.last]) {
             self.last = match self.runs[..self.open].iter().position(fits) {
                 Some(found) => found,
-                None => self.begin(to, peers, packet.len()),
+                None => self.begin(to, peers, packet.len(), ecn),
             };
         }
         self.runs[self.last].packets.extend_from_slice(packet);
     }
 
     /// Opens a run; returns its place.
-    fn begin(&mut self, to: Receivers, peers: impl Iterator<Item = Peer>, segment: usize) -> usize {
+    fn begin(&mut self, to: Receivers, peers: impl Iterator<Item = Peer>, segment: usize, ecn: Ecn) -> usize {
         if self.open == self.runs.len() {
             let packets = Vec::with_capacity(RUN_CAPACITY);
-            self.runs.push(Run { to, peers: Vec::new(), segment, packets });
+            self.runs.push(Run { to, peers: Vec::new(), segment, ecn, packets });
         }
         let run = &mut self.runs[self.open];
         run.to = to;
         run.segment = segment;
+        run.ecn = ecn;
         // Copied for each run, so that a change of membership between bursts cannot be missed.
         run.peers.clear();
         run.peers.extend(peers);
@@ -100,13 +102,14 @@ impl Outbox {
     pub fn flush(&mut self, io: &mut impl PacketIo, failed: &mut impl FnMut(SendFailure)) {
         for run in &self.runs[..self.open] {
             let datagrams = (run.packets.len() / run.segment.max(1)) as u64;
-            if run.peers.len() > 1 && io.send_run_to_all(&run.peers, &run.packets, run.segment).is_ok() {
+            let (packets, ecn) = (&run.packets, run.ecn.bits());
+            if run.peers.len() > 1 && io.send_run_to_all(&run.peers, packets, run.segment, ecn).is_ok() {
                 continue;
             }
             // One receiver, or a group in which one fails and hides those behind it: those before it
             // get copies, which are harmless (P13).
             for &to in &run.peers {
-                if let Err(cause) = io.send_run(to, &run.packets, run.segment) {
+                if let Err(cause) = io.send_run_with(to, packets, run.segment, ecn) {
                     failed(SendFailure { to, datagrams, cause });
                 }
             }
@@ -118,13 +121,13 @@ impl Outbox {
 
 impl Sink for Outbox {
     #[inline]
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
-        self.stage(Receivers::One(to.addr), std::iter::once(to.addr), packet);
+    fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]) {
+        self.stage(Receivers::One(to.addr), std::iter::once(to.addr), ecn, packet);
     }
 
     #[inline]
-    fn multicast(&mut self, job: JobId, members: &[Endpoint], packet: &[u8]) {
-        self.stage(Receivers::Members(job), members.iter().map(|member| member.addr), packet);
+    fn multicast(&mut self, job: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
+        self.stage(Receivers::Members(job), members.iter().map(|member| member.addr), ecn, packet);
     }
 }
 
@@ -180,9 +183,9 @@ mod tests {
         let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
         let group = [at(1), at(2)];
         for value in 0..3 {
-            outbox.multicast(JobId(1), &group, &[value; 4]);
-            outbox.unicast(at(2), &[10 + value; 4]);
-            outbox.unicast(at(1), &[20 + value; 2]);
+            outbox.multicast(JobId(1), &group, Ecn::NotEct, &[value; 4]);
+            outbox.unicast(at(2), Ecn::NotEct, &[10 + value; 4]);
+            outbox.unicast(at(1), Ecn::NotEct, &[20 + value; 2]);
         }
         assert!(!outbox.is_empty());
         outbox.flush(&mut io, &mut no_failure);
@@ -196,10 +199,10 @@ mod tests {
     #[test]
     fn jobs_and_changed_members_do_not_mix() {
         let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
-        outbox.multicast(JobId(1), &[at(1)], &[1]);
-        outbox.multicast(JobId(2), &[at(2)], &[2]);
+        outbox.multicast(JobId(1), &[at(1)], Ecn::NotEct, &[1]);
+        outbox.multicast(JobId(2), &[at(2)], Ecn::NotEct, &[2]);
         outbox.flush(&mut io, &mut no_failure);
-        outbox.multicast(JobId(1), &[at(3)], &[3]);
+        outbox.multicast(JobId(1), &[at(3)], Ecn::NotEct, &[3]);
         outbox.flush(&mut io, &mut no_failure);
         assert_eq!(io.runs, [(1, vec![1], 1), (2, vec![2], 1), (3, vec![3], 1)]);
     }
@@ -207,9 +210,9 @@ mod tests {
     #[test]
     fn a_receiver_that_fails_does_not_hide_those_behind_it() {
         let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
-        outbox.multicast(JobId(1), &[at(13), at(2)], &[1, 1]);
-        outbox.multicast(JobId(1), &[at(13), at(2)], &[2, 2]);
-        outbox.unicast(at(13), &[3; 5]);
+        outbox.multicast(JobId(1), &[at(13), at(2)], Ecn::NotEct, &[1, 1]);
+        outbox.multicast(JobId(1), &[at(13), at(2)], Ecn::NotEct, &[2, 2]);
+        outbox.unicast(at(13), Ecn::NotEct, &[3; 5]);
         let mut failures = Vec::new();
         outbox.flush(&mut io, &mut |failure| failures.push((failure.to.port(), failure.datagrams)));
         assert_eq!(failures, [(13, 2), (13, 1)]);
@@ -221,7 +224,7 @@ mod tests {
         let (mut outbox, mut io) = (Outbox::new(), Recorder::default());
         for burst in 0..100u16 {
             for worker in 0..8 {
-                outbox.unicast(at(100 + (burst + worker) % 50), &[0; 40]);
+                outbox.unicast(at(100 + (burst + worker) % 50), Ecn::NotEct, &[0; 40]);
             }
             outbox.flush(&mut io, &mut no_failure);
         }

@@ -81,6 +81,15 @@ impl Ports {
         room.unwrap_or(0)
     }
 
+    /// Whether all of them tell the congestion marks of what they receive (P46).
+    #[must_use]
+    pub fn read_marks(&self) -> bool {
+        match self {
+            Ports::Udp(ports) => ports.iter().all(PacketIo::reads_ecn),
+            Ports::Dpdk(ports) => ports.iter().all(PacketIo::reads_ecn),
+        }
+    }
+
     /// Few packets under way make all-reduces slow.
     pub fn warn_if_small(&self, config: &ServerConfig) {
         let room = self.room();

@@ -71,6 +71,7 @@ impl Server {
     fn start_on(ports: Ports, mut config: ServerConfig) -> Result<Server, PsError> {
         let local = ports.local();
         config.give_credit(ports.room());
+        config.tell_marks(ports.read_marks());
         ports.warn_if_small(&config);
         let jobs = config.jobs.iter().map(|job| job.config.job).collect();
         let root = config.jobs.iter().find_map(|job| job.root).map(|root| root.at);

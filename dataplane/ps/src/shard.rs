@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobCounters, Sink};
-use thc_protocol::{JobId, WorkerId};
-use thc_transport::{CapturedIo, DpdkIo, LossyIo, Peer, UdpIo};
+use thc_protocol::{Ecn, JobId, WorkerId};
+use thc_transport::{CapturedIo, DpdkIo, LossyIo, Origin, Peer, UdpIo};
 
 use crate::control_port::ControlPort;
 use crate::error::PsError;
@@ -101,13 +101,14 @@ struct Sorter<'a> {
 
 impl Handler for Sorter<'_> {
     #[inline]
-    fn handle(&mut self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8], sink: &mut impl Sink) {
+    fn handle(&mut self, origin: Origin, packet: &[u8], sink: &mut impl Sink) {
+        let Origin { from, at, ecn } = origin;
         if let Some(port) = self.control
             && let Some(packet) = port.recognise(from, at, packet)
         {
             *self.dropped += u64::from(!port.offer(packet));
         } else {
-            self.aggregator.handle(Endpoint::udp(from), packet, sink);
+            self.aggregator.handle_with(Endpoint::udp(from), Ecn::of_bits(ecn), packet, sink);
         }
     }
 

@@ -156,7 +156,7 @@ fn multicast(results: usize, turns: usize) -> Result<[f64; 2], Box<dyn Error>> {
             run.fill(turn as u8 ^ u8::from(together));
             let start = Instant::now();
             if together {
-                sender.send_run_to_all(&peers, &run, SIZES[1].1)?;
+                sender.send_run_to_all(&peers, &run, SIZES[1].1, 0)?;
             } else {
                 for &peer in &peers {
                     sender.send_run(peer, &run, SIZES[1].1)?;

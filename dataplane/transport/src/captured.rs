@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Capture, IoStats, PacketIo, Peer,
+    Capture, IoStats, Origin, PacketIo, Peer,
     capture::Batch,
     packet_io::{Receiver, check_segment},
 };
@@ -54,11 +54,12 @@ impl<T: PacketIo> CapturedIo<T> {
         let time = self.epoch + self.inner.now();
         let local = self.inner.local();
         let Self { inner, capture, batch, sources, .. } = self;
-        let received = inner.recv_burst_at(&mut |from, at, payload| {
+        let received = inner.recv_burst_at(&mut |origin, payload| {
+            let Origin { from, at, ecn } = origin;
             if capture.wants(1) {
-                batch.push(time, from, towards(sources, local, at, from), payload);
+                batch.push(time, from, towards(sources, local, at, from), ecn, payload);
             }
-            f(from, at, payload);
+            f(origin, payload);
         });
         capture.take(batch);
         received
@@ -94,11 +95,15 @@ fn source_of_route(peer: Peer) -> Option<Ipv4Addr> {
 
 impl<T: PacketIo> PacketIo for CapturedIo<T> {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        self.receive(&mut |from, _, payload| f(from, payload))
+        self.receive(&mut |origin, payload| f(origin.from, payload))
     }
 
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
         self.receive(f)
+    }
+
+    fn reads_ecn(&self) -> bool {
+        self.inner.reads_ecn()
     }
 
     fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
@@ -110,13 +115,17 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        self.send_run_with(to, contents, segment, 0)
+    }
+
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
-        self.inner.send_run(to, contents, segment)?;
+        self.inner.send_run_with(to, contents, segment, ecn)?;
         if self.capture.wants(contents.len().div_ceil(segment) as u64) {
             let time = self.epoch + self.inner.now();
             let from = towards(&mut self.sources, self.inner.local(), self.inner.answers_from(to), to);
             for payload in contents.chunks(segment) {
-                self.batch.push(time, from, to, payload);
+                self.batch.push(time, from, to, ecn, payload);
             }
             self.capture.take(&mut self.batch);
         }
@@ -131,17 +140,17 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         self.inner.packed(number)
     }
 
-    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
         if !self.capture.wants(1) {
-            return self.inner.send_packed(to, number);
+            return self.inner.send_packed(to, number, ecn);
         }
         let time = self.epoch + self.inner.now();
         let from = towards(&mut self.sources, self.inner.local(), self.inner.answers_from(to), to);
         // Read now: once it is on its way that would take a copy.
         let Some(payload) = self.inner.packed(number) else { return Ok(()) };
         let before = self.batch.len();
-        self.batch.push(time, from, to, payload);
-        self.inner.send_packed(to, number).inspect_err(|_| self.batch.undo(before))
+        self.batch.push(time, from, to, ecn, payload);
+        self.inner.send_packed(to, number, ecn).inspect_err(|_| self.batch.undo(before))
     }
 
     fn flush(&mut self) -> io::Result<()> {

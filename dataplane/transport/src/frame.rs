@@ -29,6 +29,8 @@ pub struct Datagram<'a> {
     pub from: (Mac, Peer),
     /// To whom.
     pub to: (Mac, Peer),
+    /// The low two bits of IPv4's TOS byte.
+    pub ecn: u8,
     /// What; at most [`crate::MAX_DATAGRAM`] bytes.
     pub payload: &'a [u8],
 }
@@ -60,7 +62,8 @@ impl<'a> Datagram<'a> {
         let payload =
             usize::from(word(38)).checked_sub(8).and_then(|len| frame.get(HEADERS_LEN..HEADERS_LEN + len));
         let payload = payload.ok_or("the frame's UDP length is not that of its payload")?;
-        Ok(Datagram { from: (mac(6), peer(26, 34)), to: (mac(0), peer(30, 36)), payload })
+        let ecn = headers[15] & 3;
+        Ok(Datagram { from: (mac(6), peer(26, 34)), to: (mac(0), peer(30, 36)), ecn, payload })
     }
 
     /// The headers: lengths and checksums are right.
@@ -74,6 +77,7 @@ impl<'a> Datagram<'a> {
         let ip = &mut frame[ETHERNET_LEN..ETHERNET_LEN + 20];
         // Version 4, five words; don't fragment; 64 hops; UDP.
         ip[0] = 0x45;
+        ip[1] = self.ecn & 3;
         ip[2..4].copy_from_slice(&((IPV4_UDP_HEADER_LEN + self.payload.len()) as u16).to_be_bytes());
         ip[6] = 0x40;
         ip[8] = 64;
@@ -108,7 +112,7 @@ mod tests {
             let peer: Peer = text.parse().unwrap();
             (mac_of(*peer.ip()), peer)
         };
-        Datagram { from: place("192.168.0.1:1024"), to: place("192.168.0.199:53"), payload }
+        Datagram { from: place("192.168.0.1:1024"), to: place("192.168.0.199:53"), ecn: 0, payload }
     }
 
     #[test]
@@ -128,6 +132,14 @@ mod tests {
         assert_eq!(Datagram::parse(&frame), Ok(datagram));
         let padded = [&frame[..], &[0; 13]].concat();
         assert_eq!(Datagram::parse(&padded), Ok(datagram));
+    }
+
+    #[test]
+    fn a_frame_has_the_bits_of_congestion() {
+        for ecn in 0..4 {
+            let datagram = Datagram { ecn, ..datagram(b"data") };
+            assert_eq!(Datagram::parse(&datagram.frame()), Ok(datagram));
+        }
     }
 
     #[test]

@@ -41,6 +41,6 @@ pub use faults::FaultRates;
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
 #[cfg(feature = "options")]
 pub use options::{DpdkOptions, IoName};
-pub use packet_io::{IPV4_UDP_HEADER_LEN, IoStats, MAX_DATAGRAM, PacketIo, Peer};
+pub use packet_io::{IPV4_UDP_HEADER_LEN, IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer};
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
 pub use udp::{Run, UdpConfig, UdpIo};

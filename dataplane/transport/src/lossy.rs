@@ -5,7 +5,7 @@ use std::{collections::VecDeque, io, net::Ipv4Addr, time::Duration};
 use fastrand::Rng;
 
 use crate::{
-    FaultRates, IoStats, PacketIo, Peer, TransportError,
+    FaultRates, IoStats, Origin, PacketIo, Peer, TransportError,
     packet_io::{Receiver, check_segment},
 };
 
@@ -73,9 +73,8 @@ struct Direction {
 
 /// A datagram held back until `overtaken` datagrams went by or `until` has come.
 struct Held {
-    peer: Peer,
-    /// This host's address, of a datagram received.
-    at: Option<Ipv4Addr>,
+    /// The sender, or of a datagram sent the receiver.
+    peer: Origin,
     payload: Vec<u8>,
     overtaken: u64,
     until: Duration,
@@ -102,7 +101,7 @@ impl Direction {
     }
 
     /// Decides about a datagram, and keeps a copy if one is to come later.
-    fn judge(&mut self, peer: Peer, at: Option<Ipv4Addr>, payload: &[u8], now: Duration) -> Fate {
+    fn judge(&mut self, peer: Origin, payload: &[u8], now: Duration) -> Fate {
         // Always three draws, so that one rate does not shift the decisions of the others.
         let lost = self.rng.f64() < self.rates.loss;
         let doubled = self.rng.f64() < self.rates.duplicate;
@@ -119,7 +118,6 @@ impl Direction {
         self.stats.reordered += 1;
         self.held.push_back(Held {
             peer,
-            at,
             payload: payload.to_vec(),
             overtaken: self.passed + self.rng.u64(1..=MAX_OVERTAKERS),
             until: now.saturating_add(self.hold),
@@ -184,19 +182,19 @@ impl<T: PacketIo> LossyIo<T> {
         let now = self.inner.now();
         let Self { inner, incoming, .. } = self;
         let mut delivered = 0;
-        inner.recv_burst_at(&mut |from, at, payload| {
-            let copies = match incoming.judge(from, at, payload, now) {
+        inner.recv_burst_at(&mut |origin, payload| {
+            let copies = match incoming.judge(origin, payload, now) {
                 Fate::Nothing => 0,
                 Fate::Once => 1,
                 Fate::Twice => 2,
             };
             for _ in 0..copies {
-                f(from, at, payload);
+                f(origin, payload);
             }
             delivered += copies;
         })?;
         while let Some(held) = incoming.due(now) {
-            f(held.peer, held.at, &held.payload);
+            f(held.peer, &held.payload);
             delivered += 1;
         }
         Ok(delivered)
@@ -207,7 +205,8 @@ impl<T: PacketIo> LossyIo<T> {
         let now = self.inner.now();
         while let Some(held) = self.outgoing.due(now) {
             let segment = held.payload.len();
-            self.inner.send_run(held.peer, &held.payload, segment)?;
+            let Origin { from: to, ecn, .. } = held.peer;
+            self.inner.send_run_with(to, &held.payload, segment, ecn)?;
         }
         Ok(())
     }
@@ -220,11 +219,15 @@ impl<T: PacketIo> LossyIo<T> {
 
 impl<T: PacketIo> PacketIo for LossyIo<T> {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        self.receive(&mut |from, _, payload| f(from, payload))
+        self.receive(&mut |origin, payload| f(origin.from, payload))
     }
 
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
         self.receive(f)
+    }
+
+    fn reads_ecn(&self) -> bool {
+        self.inner.reads_ecn()
     }
 
     fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
@@ -236,27 +239,32 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        self.send_run_with(to, contents, segment, 0)
+    }
+
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
+        let towards = Origin { ecn, ..to.into() };
         let now = self.inner.now();
         // Neighbours that both pass stay one run, so that the backend can still batch them.
         let mut pass = 0..0;
         let mut start = 0;
         for payload in contents.chunks(segment) {
             let end = start + payload.len();
-            let fate = self.outgoing.judge(to, None, payload, now);
+            let fate = self.outgoing.judge(towards, payload, now);
             if fate != Fate::Nothing {
                 pass.end = end;
             }
             if fate != Fate::Once {
-                self.inner.send_run(to, &contents[pass.clone()], segment)?;
+                self.inner.send_run_with(to, &contents[pass.clone()], segment, ecn)?;
                 pass = end..end;
             }
             if fate == Fate::Twice {
-                self.inner.send_run(to, payload, segment)?;
+                self.inner.send_run_with(to, payload, segment, ecn)?;
             }
             start = end;
         }
-        self.inner.send_run(to, &contents[pass], segment)?;
+        self.inner.send_run_with(to, &contents[pass], segment, ecn)?;
         self.release_outgoing()
     }
 
@@ -268,15 +276,15 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
         self.inner.packed(number)
     }
 
-    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
         let now = self.inner.now();
         let Some(payload) = self.inner.packed(number) else { return Ok(()) };
-        let copies = match self.outgoing.judge(to, None, payload, now) {
+        let copies = match self.outgoing.judge(Origin { ecn, ..to.into() }, payload, now) {
             Fate::Nothing => 0,
             Fate::Once => 1,
             Fate::Twice => 2,
         };
-        (0..copies).try_for_each(|_| self.inner.send_packed(to, number))
+        (0..copies).try_for_each(|_| self.inner.send_packed(to, number, ecn))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -17,8 +17,26 @@ pub const IPV4_UDP_HEADER_LEN: usize = 28;
 /// The largest UDP payload IPv4 can carry, in bytes.
 pub const MAX_DATAGRAM: usize = 65_535 - IPV4_UDP_HEADER_LEN;
 
-/// What takes datagrams received: where each came from, and the address of this host that it was sent to, if known.
-pub(crate) type Receiver<'a> = dyn FnMut(Peer, Option<Ipv4Addr>, &[u8]) + 'a;
+/// How a datagram came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its sender.
+    pub from: Peer,
+    /// The address of this host that it was sent to: `None` where there is only one, or where the backend was not told to look.
+    pub at: Option<Ipv4Addr>,
+    /// The low two bits of IPv4's TOS byte (ECN, RFC 3168); 0 where [`PacketIo::reads_ecn`] is false.
+    pub ecn: u8,
+}
+
+impl From<Peer> for Origin {
+    /// Of one of which only the sender is known.
+    fn from(from: Peer) -> Origin {
+        Origin { from, at: None, ecn: 0 }
+    }
+}
+
+/// What takes datagrams received.
+pub(crate) type Receiver<'a> = dyn FnMut(Origin, &[u8]) + 'a;
 
 /// Sends and receives UDP datagrams in bursts.
 ///
@@ -39,13 +57,17 @@ pub trait PacketIo {
     /// [`io::Error`].
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize>;
 
-    /// The same, and tells `f` which of this host's addresses each datagram was sent to: `None` where there is only one,
-    /// or where the backend was not told to look.
+    /// The same, and tells `f` all that is known of how each datagram came.
     ///
     /// # Errors
     /// As [`recv_burst`](Self::recv_burst).
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
-        self.recv_burst(&mut |from, payload| f(from, None, payload))
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
+        self.recv_burst(&mut |from, payload| f(from.into(), payload))
+    }
+
+    /// Whether it tells the ECN bits of what it receives.
+    fn reads_ecn(&self) -> bool {
+        false
     }
 
     /// Has what goes to `peer` leave from this one of the host's addresses from now on; `None` leaves it to the route.
@@ -70,13 +92,22 @@ pub trait PacketIo {
     /// and other failures that trying again would not mend.
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()>;
 
-    /// Sends the same run to every receiver, as a switch multicasts a RESULT.
+    /// The same with these ECN bits, of which only the low two count. A backend that cannot set them leaves them 0.
+    ///
+    /// # Errors
+    /// Those of [`send_run`](Self::send_run).
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
+        let _ = ecn;
+        self.send_run(to, contents, segment)
+    }
+
+    /// Sends the same run, with these ECN bits, to every receiver, as a switch multicasts a RESULT.
     ///
     /// # Errors
     /// Those of [`send_run`](Self::send_run); receivers may have got a part of the run then, or nothing.
-    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
+    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         for &peer in to {
-            self.send_run(peer, contents, segment)?;
+            self.send_run_with(peer, contents, segment, ecn)?;
         }
         Ok(())
     }
@@ -98,13 +129,13 @@ pub trait PacketIo {
         None
     }
 
-    /// Sends what is kept under a number, at the latest with the next [`flush`](Self::flush), and keeps it. If there is
+    /// Sends what is kept under a number, with these ECN bits, at the latest with the next [`flush`](Self::flush), and keeps it. If there is
     /// nothing, or no memory for it, it counts as lost.
     ///
     /// # Errors
     /// Those of [`send_run`](Self::send_run).
-    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
-        let _ = (to, number);
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        let _ = (to, number, ecn);
         Ok(())
     }
 
@@ -138,8 +169,12 @@ impl<T: PacketIo> PacketIo for &mut T {
         (**self).recv_burst(f)
     }
 
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
         (**self).recv_burst_at(f)
+    }
+
+    fn reads_ecn(&self) -> bool {
+        (**self).reads_ecn()
     }
 
     fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
@@ -154,8 +189,12 @@ impl<T: PacketIo> PacketIo for &mut T {
         (**self).send_run(to, contents, segment)
     }
 
-    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
-        (**self).send_run_to_all(to, contents, segment)
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
+        (**self).send_run_with(to, contents, segment, ecn)
+    }
+
+    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
+        (**self).send_run_to_all(to, contents, segment, ecn)
     }
 
     fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
@@ -166,8 +205,8 @@ impl<T: PacketIo> PacketIo for &mut T {
         (**self).packed(number)
     }
 
-    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
-        (**self).send_packed(to, number)
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        (**self).send_packed(to, number, ecn)
     }
 
     fn flush(&mut self) -> io::Result<()> {

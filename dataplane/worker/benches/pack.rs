@@ -55,7 +55,7 @@ impl Tx for Out {
         if let Some(packed) = &mut self.packed {
             packed.extend_from_slice(&self.io.packed(number).unwrap()[HEADER_LEN..]);
         }
-        self.io.send_packed(PS, number).unwrap();
+        self.io.send_packed(PS, number, 0).unwrap();
     }
 
     fn repeat_packed(&mut self, _: u8, _: SlotId, _: u8) {
@@ -131,6 +131,7 @@ impl Rig {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            marks: false,
             members: None,
         };
         // Near enough to normal, as a transformed partition is: sums of uniform numbers, scaled to variance 1.

@@ -223,6 +223,7 @@ mod tests {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            marks: false,
             members: None,
         };
         let config = EngineConfig {

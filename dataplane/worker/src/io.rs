@@ -5,7 +5,7 @@ use crate::random::random;
 use std::io;
 use std::time::Duration;
 use thc_transport::{
-    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, PacketIo, Peer, TransportError,
+    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, Origin, PacketIo, Peer, TransportError,
     UdpConfig, UdpIo,
 };
 
@@ -112,8 +112,20 @@ impl PacketIo for AnyIo {
         each!(self, io => io.recv_burst(f))
     }
 
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
+        each!(self, io => io.recv_burst_at(f))
+    }
+
+    fn reads_ecn(&self) -> bool {
+        each!(self, io => io.reads_ecn())
+    }
+
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
         each!(self, io => io.send_run(to, contents, segment))
+    }
+
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
+        each!(self, io => io.send_run_with(to, contents, segment, ecn))
     }
 
     #[inline]
@@ -126,8 +138,8 @@ impl PacketIo for AnyIo {
     }
 
     #[inline]
-    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
-        each!(self, io => io.send_packed(to, number))
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        each!(self, io => io.send_packed(to, number, ecn))
     }
 
     fn flush(&mut self) -> io::Result<()> {

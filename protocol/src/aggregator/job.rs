@@ -3,7 +3,7 @@
 use super::slot::{SlotView, Slots};
 use super::{DropReason, Endpoint, JobConfig, JobCounters, Lookup, Shard, Sink};
 use crate::wire::{Form, HEADER_LEN, Header, Kind};
-use crate::{JobId, MAX_WORKERS, SlotId, TableId, WorkerId};
+use crate::{Ecn, JobId, MAX_WORKERS, SlotId, TableId, WorkerId};
 
 /// Marks a job number without a job.
 pub(super) const UNUSED: u32 = u32::MAX;
@@ -42,17 +42,17 @@ impl Receivers {
 
     /// Sends a packet to one worker.
     #[inline]
-    pub fn answer(&self, worker: WorkerId, packet: &[u8], sink: &mut impl Sink) {
+    pub fn answer(&self, worker: WorkerId, ecn: Ecn, packet: &[u8], sink: &mut impl Sink) {
         if let Some(Receiver { to: Some(to), .. }) = self.each.get(usize::from(worker.0)) {
-            sink.unicast(*to, packet);
+            sink.unicast(*to, ecn, packet);
         }
     }
 
     /// Sends a packet to all that get copies.
     #[inline]
-    pub fn answer_all(&self, packet: &[u8], sink: &mut impl Sink) {
+    pub fn answer_all(&self, ecn: Ecn, packet: &[u8], sink: &mut impl Sink) {
         if !self.group.is_empty() {
-            sink.multicast(self.job, &self.group, packet);
+            sink.multicast(self.job, &self.group, ecn, packet);
         }
     }
 }
@@ -190,6 +190,7 @@ impl Job {
             round: state.round,
             seen: state.seen,
             complete: state.complete,
+            mark: state.mark,
             values: &packet[HEADER_LEN..],
         })
     }

@@ -22,10 +22,10 @@ pub use lookup::{Lookup, TableError};
 pub use slot::SlotView;
 
 use crate::wire::{
-    FLAG_NUDGE, HEADER_LEN, Header, HeaderError, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN, Norm, Nudge,
-    Straggler,
+    FLAG_MARK, FLAG_NUDGE, HEADER_LEN, Header, HeaderError, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN, Norm,
+    Nudge, Straggler,
 };
-use crate::{JobId, Round, SlotId, TableId, WorkerId};
+use crate::{Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use admission::{Admission, Admissions};
 use job::{Job, Receivers, UNUSED};
 use level::port_of;
@@ -36,11 +36,11 @@ use std::ops::Range;
 
 /// Where an aggregator's packets go.
 pub trait Sink {
-    /// One packet to one member.
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]);
+    /// One packet to one member, to leave with these bits (P46).
+    fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]);
     /// One packet to each member of a job that gets copies. `members` is never empty and stays the same for a
     /// job until its membership is changed.
-    fn multicast(&mut self, job: JobId, members: &[Endpoint], packet: &[u8]);
+    fn multicast(&mut self, job: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]);
 }
 
 /// How a packet ended.
@@ -291,14 +291,20 @@ impl<K: Kernels> Aggregator<K> {
         }
     }
 
-    /// Handles one packet, P7 to P17.
+    /// Handles one packet, P7 to P17, that no queue could mark.
     #[inline]
     pub fn handle(&mut self, from: Endpoint, packet: &[u8], sink: &mut impl Sink) -> Outcome {
+        self.handle_with(from, Ecn::NotEct, packet, sink)
+    }
+
+    /// The same of one that came with these bits (P46).
+    #[inline]
+    pub fn handle_with(&mut self, from: Endpoint, ecn: Ecn, packet: &[u8], sink: &mut impl Sink) -> Outcome {
         let Some((head, payload)) = packet.split_first_chunk() else {
             return self.counters.drop(DropReason::Short);
         };
         if !self.admissions.at(head).fits(from, head, packet.len()) {
-            if let Some(outcome) = self.relay(from, packet, sink) {
+            if let Some(outcome) = self.relay(from, ecn, packet, sink) {
                 return outcome;
             }
             match self.admit(from, packet) {
@@ -313,8 +319,8 @@ impl<K: Kernels> Aggregator<K> {
             return Outcome::Dropped(DropReason::Job);
         };
         let end = match pass.like().kind {
-            Kind::Norm => job.aggregate::<K, true>(pass, head, payload, sink),
-            _ => job.aggregate::<K, false>(pass, head, payload, sink),
+            Kind::Norm => job.aggregate::<K, true>(pass, ecn, head, payload, sink),
+            _ => job.aggregate::<K, false>(pass, ecn, head, payload, sink),
         };
         job.counters.count(pass.like().worker, packet.len(), end);
         match end {
@@ -372,7 +378,7 @@ impl Receivers {
         let mut packet = [0; MAX_PACKET];
         let body = Straggler { kind: header.kind, current }.to_bytes();
         let bytes = answer(header, Kind::Straggler).emit_packet(&mut packet, &body);
-        self.answer(header.worker, bytes, sink);
+        self.answer(header.worker, Ecn::NotEct, bytes, sink);
     }
 
     #[cold]
@@ -380,7 +386,7 @@ impl Receivers {
         let mut packet = [0; MAX_PACKET];
         let body = Nudge { kind: header.kind, seen }.to_bytes();
         let bytes = answer(header, Kind::Nudge).emit_packet(&mut packet, &body);
-        self.answer_all(bytes, sink);
+        self.answer_all(Ecn::NotEct, bytes, sink);
     }
 
     /// Both payloads go out as they came in, whatever tag they carry.
@@ -397,8 +403,14 @@ impl Receivers {
         body[..NORM_LEN].copy_from_slice(held);
         body[NORM_LEN..].copy_from_slice(refused);
         let bytes = answer(header, Kind::Mismatch).emit_packet(&mut packet, &body);
-        self.answer_all(bytes, sink);
+        self.answer_all(Ecn::NotEct, bytes, sink);
     }
+}
+
+/// The flags of a slot with that mark.
+#[inline]
+const fn mark_of(mark: bool) -> u8 {
+    if mark { FLAG_MARK } else { 0 }
 }
 
 /// The P3 payload of a packet that has one.
@@ -412,6 +424,7 @@ impl Job {
     fn aggregate<K: Kernels, const NORM: bool>(
         &mut self,
         pass: &Admission,
+        ecn: Ecn,
         head: &[u8; HEADER_LEN],
         payload: &[u8],
         sink: &mut impl Sink,
@@ -423,6 +436,8 @@ impl Job {
         let packet = packet.get_mut(..pass.slot_len).ok_or(DropReason::Length)?;
         let like = pass.like();
         let nudge = like.flags & FLAG_NUDGE != 0;
+        // P46: of data, who may be told of a queue's mark is; norms know none.
+        let answered = if NORM { Ecn::NotEct } else { ecn.of_answer() };
         // A norm slot has its tag for that.
         let head_of = if NORM { Default::default() } else { (like.kind as u8, like.table) };
         let newer = round.newer_than(state.round);
@@ -454,10 +469,11 @@ impl Job {
             let known = state.seen & pass.bit != 0;
             if state.complete {
                 if let Level::Rack { root, ports, .. } = config.level {
-                    Header::set_flags(packet, like.flags & FLAG_NUDGE);
-                    sink.unicast(port_of(root, ports, slot), packet);
+                    Header::set_flags(packet, like.flags & FLAG_NUDGE | mark_of(state.mark));
+                    sink.unicast(port_of(root, ports, slot), answered, packet);
                 } else {
-                    receivers.answer(like.worker, packet.get(..pass.answer_len).unwrap_or(packet), sink);
+                    let result = packet.get(..pass.answer_len).unwrap_or(packet);
+                    receivers.answer(like.worker, answered, result, sink);
                 }
                 counters.resent += 1;
                 return Ok(if known { Event::Duplicate } else { Event::Late });
@@ -490,21 +506,24 @@ impl Job {
             (state.seen | pass.bit, state.members.wrapping_add(1), state.count.saturating_add(more))
         };
         let complete = members >= config.quorum;
-        *state = SlotState { round, seen, members, count, complete, head: head_of };
+        let marked = !NORM && (ecn == Ecn::Ce || like.flags & FLAG_MARK != 0);
+        let mark = marked || !fresh && state.mark;
+        *state = SlotState { round, seen, members, count, complete, mark, head: head_of };
         if complete {
             // P13: with the header in front of the lanes the slot is its RESULT from now on; of a rack, what it sends up (P35).
             let answer = pass.header(head);
             if let Level::Rack { racks, rack, root, ports } = config.level {
-                let flags = like.flags & FLAG_NUDGE;
+                let flags = like.flags & FLAG_NUDGE | mark_of(mark);
                 Header { flags, num_workers: racks.count, worker: rack, count, ..answer }.emit(packet);
-                sink.unicast(port_of(root, ports, slot), packet);
+                sink.unicast(port_of(root, ports, slot), answered, packet);
             } else {
-                let result = Header { kind: pass.result, flags: 0, worker: WorkerId::NONE, count, ..answer };
+                let flags = mark_of(mark);
+                let result = Header { kind: pass.result, flags, worker: WorkerId::NONE, count, ..answer };
                 result.emit(packet);
                 if pass.answer_len < pass.slot_len {
                     K::pack(pass.table.form, &result, &mut packet[HEADER_LEN..]);
                 }
-                receivers.answer_all(packet.get(..pass.answer_len).unwrap_or(packet), sink);
+                receivers.answer_all(answered, packet.get(..pass.answer_len).unwrap_or(packet), sink);
             }
             counters.results += 1;
         } else if nudge {

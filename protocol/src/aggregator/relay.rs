@@ -3,8 +3,8 @@
 use super::job::Job;
 use super::level::port_of;
 use super::{Aggregator, DropReason, Endpoint, Event, Kernels, Level, Outcome, Sink};
-use crate::WorkerId;
-use crate::wire::{FLAG_ROOT, Form, Header, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN};
+use crate::wire::{FLAG_MARK, FLAG_ROOT, Form, Header, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN};
+use crate::{Ecn, WorkerId};
 
 /// P35: a rack's MISMATCH goes to the root, which tells all.
 #[cold]
@@ -23,7 +23,8 @@ pub(super) fn rack_mismatch(
     let count = u16::from(header.worker.0) + 1;
     let kind = Kind::Mismatch;
     let header = Header { kind, flags: 0, num_workers: racks.count, worker: rack, count, ..*header };
-    sink.unicast(port_of(root, ports, header.slot), header.emit_packet(&mut packet, &body));
+    let packet = header.emit_packet(&mut packet, &body);
+    sink.unicast(port_of(root, ports, header.slot), Ecn::NotEct, packet);
 }
 
 /// Kinds of packets whose slots a packet of a root's can be about.
@@ -69,17 +70,23 @@ impl Job {
 impl<K: Kernels> Aggregator<K> {
     /// What becomes of a packet of a kind that no slot takes: `None` if that is none of this aggregator's to pass on.
     #[inline]
-    pub(super) fn relay(&mut self, from: Endpoint, packet: &[u8], sink: &mut impl Sink) -> Option<Outcome> {
+    pub(super) fn relay(
+        &mut self,
+        from: Endpoint,
+        ecn: Ecn,
+        packet: &[u8],
+        sink: &mut impl Sink,
+    ) -> Option<Outcome> {
         // Nearly all packets are of other kinds.
         if packet.get(1).is_none_or(|&kind| kind <= Kind::Raw as u8) {
             None
         } else {
-            self.pass_on(from, packet, sink)
+            self.pass_on(from, ecn, packet, sink)
         }
     }
 
     #[inline(never)]
-    fn pass_on(&mut self, from: Endpoint, packet: &[u8], sink: &mut impl Sink) -> Option<Outcome> {
+    fn pass_on(&mut self, from: Endpoint, ecn: Ecn, packet: &[u8], sink: &mut impl Sink) -> Option<Outcome> {
         let (header, payload) = Header::parse(packet).ok()?;
         if about(header.kind).is_empty() {
             return None;
@@ -87,18 +94,20 @@ impl<K: Kernels> Aggregator<K> {
         let form = self.table(header.table).map(|table| table.form);
         let place = self.index[usize::from(header.job.0)];
         let job = self.jobs.get_mut(place as usize)?.as_mut()?;
-        let (flags, end) = match job.config.level {
+        let (flags, ecn, end) = match job.config.level {
             Level::Only => return None,
             // P37. Of everything else a root is the sender.
             Level::Root(_) if header.kind != Kind::Mismatch => return None,
-            Level::Root(_) => (0, job.admit_mismatch(from, &header, payload)),
+            Level::Root(_) => (0, Ecn::NotEct, job.admit_mismatch(from, &header, payload)),
             Level::Rack { .. } => {
                 // The job may not have the table that others have.
                 let form = form.filter(|_| job.config.tables.contains(&header.table));
-                (FLAG_ROOT, job.admit_from_root(from, &header, payload, form))
+                let flags = FLAG_ROOT | header.flags & FLAG_MARK;
+                (flags, ecn, job.admit_from_root(from, &header, payload, form))
             }
         };
-        let worker = if flags == FLAG_ROOT { WorkerId::NONE } else { header.worker };
+        let from_root = flags & FLAG_ROOT != 0;
+        let worker = if from_root { WorkerId::NONE } else { header.worker };
         if let Err(reason) = end {
             job.counters.count(worker, packet.len(), Err(reason));
             return Some(Outcome::Dropped(reason));
@@ -108,8 +117,8 @@ impl<K: Kernels> Aggregator<K> {
         let copy = copy.get_mut(..packet.len())?;
         copy.copy_from_slice(packet);
         Header::set_flags(copy, flags);
-        job.receivers.answer_all(copy, sink);
-        if flags == FLAG_ROOT {
+        job.receivers.answer_all(ecn, copy, sink);
+        if from_root {
             job.counters.pass(packet.len());
             return Some(Outcome::Passed);
         }

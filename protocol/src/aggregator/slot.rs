@@ -21,6 +21,8 @@ pub(super) struct SlotState {
     /// How many workers are in the sum: of racks, all that are in theirs (P37).
     pub count: u16,
     pub complete: bool,
+    /// Whether a packet of the sum met congestion (P46).
+    pub mark: bool,
     /// Of DATA and RAW, kind and table of the packet that opened the round (P14).
     pub head: (u8, TableId),
 }
@@ -34,6 +36,8 @@ pub struct SlotView<'a> {
     pub seen: u64,
     /// Whether its RESULT is out.
     pub complete: bool,
+    /// Whether a packet of its sum met congestion (P46).
+    pub mark: bool,
     /// Its lanes (1024 bytes, of which 4-bit lanes take the first half) or its NORM payload (20 bytes), in wire order. Of a complete slot
     /// with sums in fewer bits (P44, P45), what travels is in front, and the rest nothing.
     pub values: &'a [u8],

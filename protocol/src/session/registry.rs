@@ -206,7 +206,9 @@ impl JobState {
         };
         let welcome = self.welcome_of(workers);
         let members = welcome.members.map(|members| Members { number: WorkerId(number), ..members });
-        let body = Welcome { session, nonce: present.nonce, members, ..*welcome }.to_bytes();
+        // A rack tells marks only if its root does, too (P46).
+        let marks = welcome.marks && self.upper.as_ref().is_none_or(Upper::tells_marks);
+        let body = Welcome { session, nonce: present.nonce, members, marks, ..*welcome }.to_bytes();
         let header = Header { num_workers: workers, ..self.header(Kind::Welcome, worker, session) };
         packet(present.addr, &header, &body)
     }

@@ -37,6 +37,11 @@ const ENDINGS: u8 = 15;
 const ENDING_RETRY: Duration = Duration::from_millis(200);
 
 impl Upper {
+    /// Whether the root tells marks, as it has said last.
+    pub(super) fn tells_marks(&self) -> bool {
+        self.root.welcome.marks
+    }
+
     pub fn new(root: Root) -> Upper {
         Upper { root, joiner: None, joined: 0, ending: None }
     }
@@ -179,6 +184,7 @@ impl JobState {
             return self.differs(change);
         }
         upper.root.welcome.shards = says.shards;
+        upper.root.welcome.marks = says.marks;
         let members: Vec<Present> = self.present.iter().flatten().copied().collect();
         let same = upper.joiner.as_ref().is_some_and(|(known, _)| *known == nonce(&members));
         if self.session == Some(says.session) || members.len() != self.present.len() || !same {

@@ -13,13 +13,15 @@ pub const VERSION: u8 = 2;
 pub const FLAG_NUDGE: u8 = 1;
 /// Flag: a rack passes on what its root has sent (P36).
 pub const FLAG_ROOT: u8 = 2;
+/// Flag: packets of this sum met congestion (P46).
+pub const FLAG_MARK: u8 = 4;
 
 /// The header's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// What the packet is.
     pub kind: Kind,
-    /// [`FLAG_NUDGE`] upstream, [`FLAG_ROOT`] downstream, or 0; other bits are ignored.
+    /// [`FLAG_NUDGE`] upstream, [`FLAG_ROOT`] downstream, [`FLAG_MARK`] both ways, or 0; other bits are ignored.
     pub flags: u8,
     /// The job's number of workers.
     pub num_workers: u8,
@@ -115,6 +117,13 @@ impl Header {
         put(head, 16, &self.slot.0.to_be_bytes());
         // The one number whose upper byte comes second: P1.
         put(head, 18, &self.count.to_le_bytes());
+    }
+
+    /// Whether a packet that has been written is DATA or RAW.
+    #[inline]
+    #[must_use]
+    pub fn is_of_data(packet: &[u8]) -> bool {
+        packet.get(1).is_some_and(|&kind| kind == Kind::Data as u8 || kind == Kind::Raw as u8)
     }
 
     /// Changes the flags of a packet that has been written.

@@ -14,8 +14,13 @@ use std::time::Duration;
 pub const WELCOME_LEN: usize = 128;
 /// log₂ of the coordinates that a full partition can have (P4).
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
-/// What is not part of the fingerprint: the session, the nonce and the fingerprint itself; [`MEMBERS_OWN`] and the credit besides.
+/// What is not part of the fingerprint: the session, the nonce and the fingerprint itself; [`MEMBERS_OWN`], [`MARKS_OWN`] and the credit besides.
 const OWN: [std::ops::Range<usize>; 3] = [0..4, 56..64, 72..80];
+
+/// Where marks are told, and the bit that tells them (P46). They are no part of the fingerprint; [`MEMBERS_WORD`] has them.
+const MARKS_AT: usize = 118;
+const MARKS: u8 = 1;
+const MARKS_OWN: u64 = 0xff << (8 * (MEMBERS_WORD + 7 - MARKS_AT));
 
 /// Everything a worker needs to know of its session.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +62,8 @@ pub struct Welcome {
     pub rack: Option<Rack>,
     /// Spares, and the member's number, if there are spares or members come and go (P42).
     pub members: Option<Members>,
+    /// Whether the aggregator tells congestion marks (P46).
+    pub marks: bool,
 }
 
 impl Welcome {
@@ -101,6 +108,7 @@ impl Welcome {
             shares: Shares::parse(shares, p[15])?,
             rack: if u32_at(p, 88) & FEATURE_RACKS == 0 { None } else { Some(Rack::parse(p)?) },
             members: if u32_at(p, 88) & FEATURE_MEMBERS == 0 { None } else { Some(Members::parse(p)?) },
+            marks: p[MARKS_AT] & MARKS != 0,
         };
         let possible = |slots: u32| (2..=65536).contains(&slots) && slots.is_multiple_of(2);
         let sound = possible(welcome.data_slots)
@@ -157,6 +165,7 @@ impl Welcome {
         if let Some(members) = &self.members {
             members.emit(&mut out);
         }
+        out[MARKS_AT] = u8::from(self.marks) * MARKS;
         let (to_shares, to_tables) = out[WELCOME_LEN..].split_at_mut(shares * ROW_LEN);
         self.shares.emit(to_shares);
         self.tables.emit_rest(to_tables);
@@ -165,7 +174,7 @@ impl Welcome {
         out
     }
 
-    /// What two sessions must have in common for one to go on as the other (P24): a hash of all but session, nonce and credit.
+    /// What two sessions must have in common for one to go on as the other (P24): a hash of all but session, nonce, credit and marks.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         digest(&self.to_bytes())
@@ -195,7 +204,7 @@ fn digest(payload: &[u8]) -> u64 {
             _ if own => 0,
             // Its second half is the credit, which may be another one in a server that is started again (P41).
             80 => u64_at(payload, at) >> 32 << 32,
-            MEMBERS_WORD => u64_at(payload, at) & !MEMBERS_OWN,
+            MEMBERS_WORD => u64_at(payload, at) & !(MEMBERS_OWN | MARKS_OWN),
             _ => u64_at(payload, at),
         };
         finalize(hash ^ word).wrapping_add(1)

@@ -16,9 +16,10 @@ pub use stream::{PacketId, StreamStats, Tx};
 
 use crate::aggregator::Shard;
 use crate::wire::{
-    FLAG_ROOT, Form, HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN, Straggler,
+    FLAG_MARK, FLAG_ROOT, Form, HEADER_LEN, Header, Kind, Mismatch, Mode, NORM_LEN, Norm, Nudge, RAW_LEN,
+    Straggler,
 };
-use crate::{Policy, Round, SlotId, TableId};
+use crate::{Ecn, Policy, Round, SlotId, TableId};
 use call::Call;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -156,6 +157,12 @@ impl Worker {
     #[must_use]
     pub fn window(&self) -> (u64, u64) {
         self.data.open()
+    }
+
+    /// Results that told of congestion, or met it (P46).
+    #[must_use]
+    pub fn marks(&self) -> u64 {
+        self.data.marks()
     }
 
     /// Shortest of the recent round-trip times of data packets.
@@ -363,6 +370,18 @@ impl Worker {
     /// Once the session has failed there are no more events, but other workers' NUDGEs are still
     /// answered: they may not know yet.
     pub fn handle(&mut self, now: Duration, packet: &[u8], events: &mut impl Events, tx: &mut impl Tx) {
+        self.handle_with(now, Ecn::NotEct, packet, events, tx);
+    }
+
+    /// The same of a packet that came with these bits (P46).
+    pub fn handle_with(
+        &mut self,
+        now: Duration,
+        ecn: Ecn,
+        packet: &[u8],
+        events: &mut impl Events,
+        tx: &mut impl Tx,
+    ) {
         let Ok((header, payload)) = Header::parse(packet) else {
             self.stats.foreign += 1;
             return;
@@ -384,7 +403,7 @@ impl Worker {
             Kind::NormResult => {
                 if let Some(norm) = Norm::parse(payload)
                     && self.believes(now, slot, round, norm.value, tx)
-                    && let Finish::First(place) = self.norm.finish(now, 0, slot, round)
+                    && let Finish::First(place) = self.norm.finish(now, 0, slot, round, false)
                 {
                     (self.missing_norm, self.missing_racks) = (0, 0);
                     self.norm_result(place, norm.value, events);
@@ -406,7 +425,8 @@ impl Worker {
                 if header.count < self.params.all_workers() {
                     self.data.foresee(slot, round);
                 }
-                if let Finish::First(place) = self.data.finish(now, ring as u8, slot, round) {
+                let marked = ecn == Ecn::Ce || header.flags & FLAG_MARK != 0;
+                if let Finish::First(place) = self.data.finish(now, ring as u8, slot, round, marked) {
                     (self.missing_data, self.missing_racks) = (0, 0);
                     events.result(place, &header, payload);
                     if self.data.was_late(slot, round) {

@@ -46,6 +46,8 @@ pub struct Parameters {
     pub first_seq: u64,
     /// Where the rack stands, if there are racks (P34).
     pub rack: Option<Rack>,
+    /// Whether queues may mark data packets, as the aggregator tells marks (P46).
+    pub marks: bool,
 }
 
 impl Parameters {
@@ -72,6 +74,7 @@ impl Parameters {
             max_rto: Duration::from_secs(1),
             first_seq: 0,
             rack: welcome.rack,
+            marks: welcome.marks,
         }
     }
 

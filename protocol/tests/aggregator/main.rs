@@ -4,6 +4,7 @@
 mod answers;
 mod collectives;
 mod configuration;
+mod marks;
 mod membership;
 mod rounds;
 mod setup;

@@ -313,7 +313,7 @@ fn shards_drop_each_others_slots() {
 #[test]
 fn unknown_flags_and_the_reserved_byte_are_ignored() {
     let mut setup = Setup::new(2);
-    let header = Header { flags: 0xFE, count: 9, ..setup.header(Kind::Data, 0, 0, 0) };
+    let header = Header { flags: 0xFA, count: 9, ..setup.header(Kind::Data, 0, 0, 0) };
     let mut packet = bytes(header, &[0; 512]);
     packet[19] = 0xFF;
     assert_eq!(setup.raw(at(0), &packet), (Outcome::Handled(Event::Opened), vec![]));

@@ -5,7 +5,7 @@ use thc_protocol::aggregator::{
     Aggregator, Endpoint, Event, JobConfig, Level, Lookup, Outcome, Shard, Sink, SlotView,
 };
 use thc_protocol::wire::{FLAG_NUDGE, Form, Header, Kind, MAX_PACKET, Norm};
-use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Lane, Round, SlotId, TableId, WorkerId};
 
 pub const JOB: JobId = JobId(0x0A0B);
 pub const COOKIE: Cookie = Cookie(0xC0DE_F00D);
@@ -52,11 +52,11 @@ impl Sent {
 struct Record(Vec<Sent>);
 
 impl Sink for Record {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
         self.0.push(Sent { to: To::One(to), packet: packet.to_vec() });
     }
 
-    fn multicast(&mut self, job: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, job: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
         self.0.push(Sent { to: To::All(job, members.to_vec()), packet: packet.to_vec() });
     }
 }

@@ -57,6 +57,7 @@ pub fn static_job(workers: u8) -> StaticJob {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            marks: false,
             members: None,
         },
         root: None,

@@ -214,6 +214,7 @@ impl JobPlan {
             max_rto: self.max_rto,
             first_seq: self.first_seq,
             rack: told,
+            marks: false,
         }
     }
 

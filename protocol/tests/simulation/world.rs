@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, DropReason, Endpoint, JobConfig, Lookup, Outcome, Shard, Sink};
 use thc_protocol::wire::{Header, Kind, Table};
-use thc_protocol::{JobId, WorkerId};
+use thc_protocol::{Ecn, JobId, WorkerId};
 
 /// What the network does to packets. Chances are per packet and direction.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,11 +80,11 @@ enum Event {
 pub struct Answers(pub Vec<(Vec<Endpoint>, Rc<[u8]>)>);
 
 impl Sink for Answers {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
         self.0.push((vec![to], packet.into()));
     }
 
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
         self.0.push((members.to_vec(), packet.into()));
     }
 }

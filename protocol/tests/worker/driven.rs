@@ -31,6 +31,7 @@ pub fn parameters() -> Parameters {
         max_rto: ms(1000),
         first_seq: 0,
         rack: None,
+        marks: false,
     }
 }
 

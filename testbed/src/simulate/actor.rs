@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use thc_protocol::JobId;
 use thc_protocol::aggregator::{Aggregator, Endpoint, Outcome, Sink};
+use thc_protocol::{Ecn, JobId};
 use thc_ps::Simd;
-use thc_transport::{PacketIo, Peer, SimIo};
+use thc_transport::{Origin, PacketIo, Peer, SimIo};
 use thc_worker::{Borrowed, CallOptions, Computed, Engine};
 
 use super::error::SimulateError;
@@ -38,8 +38,8 @@ pub struct Outgoing {
 pub enum Packets {
     /// A run to one receiver.
     Run(Leaving),
-    /// One packet to several.
-    Copies(Vec<Peer>, Vec<u8>),
+    /// One packet to several, with these ECN bits.
+    Copies(Vec<Peer>, Vec<u8>, u8),
 }
 
 /// A worker of the job.
@@ -181,21 +181,21 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    fn push(&mut self, to: Vec<Peer>, packet: &[u8]) {
+    fn push(&mut self, to: Vec<Peer>, ecn: Ecn, packet: &[u8]) {
         self.spent += self.costs.send * to.len() as u32;
-        let what = Packets::Copies(to, packet.to_vec());
+        let what = Packets::Copies(to, packet.to_vec(), ecn.bits());
         self.leaving.push(Outgoing { after: self.spent + self.costs.delay, what });
     }
 }
 
 impl Sink for Out<'_> {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
-        self.push(vec![to.addr], packet);
+    fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]) {
+        self.push(vec![to.addr], ecn, packet);
     }
 
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
         self.spent += self.costs.complete;
-        self.push(members.iter().map(|member| member.addr).collect(), packet);
+        self.push(members.iter().map(|member| member.addr).collect(), ecn, packet);
     }
 }
 
@@ -217,27 +217,27 @@ impl SimAggregator {
     pub fn turn(&mut self) -> std::io::Result<Turn> {
         let Self { io, up, aggregator, costs, dropped } = self;
         let mut out = Out { costs, spent: Duration::ZERO, leaving: Vec::new() };
-        let mut take = |from, packet: &[u8]| {
+        let mut take = |Origin { from, ecn, .. }: Origin, packet: &[u8]| {
             out.spent += costs.receive;
-            let outcome = aggregator.handle(Endpoint::udp(from), packet, &mut out);
+            let outcome = aggregator.handle_with(Endpoint::udp(from), Ecn::of_bits(ecn), packet, &mut out);
             *dropped += u64::from(matches!(outcome, Outcome::Dropped(_)));
         };
-        let mut got = io.recv_burst(&mut take)?;
+        let mut got = io.recv_burst_at(&mut take)?;
         if let Some((up, _)) = up {
-            got += up.recv_burst(&mut take)?;
+            got += up.recv_burst_at(&mut take)?;
         }
         Ok(Turn { took: out.spent, leaving: out.leaving, again: got > 0, due: None })
     }
 
     pub fn leave(&mut self, packets: &Packets) -> std::io::Result<()> {
         match packets {
-            Packets::Run(run) => self.io.send_run(run.to, &run.contents, run.segment),
-            Packets::Copies(to, packet) => {
+            Packets::Run(run) => self.io.send_run_with(run.to, &run.contents, run.segment, run.ecn),
+            Packets::Copies(to, packet, ecn) => {
                 let io = match &mut self.up {
                     Some((up, root)) if to[..] == [*root] => up,
                     _ => &mut self.io,
                 };
-                io.send_run_to_all(to, packet, packet.len())
+                io.send_run_to_all(to, packet, packet.len(), *ecn)
             }
         }
     }

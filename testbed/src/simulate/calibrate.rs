@@ -19,7 +19,7 @@ use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Shard, Sink};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Kind};
-use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_ps::Simd;
 use thc_transport::{PacketIo, Peer, UdpConfig, UdpIo};
 
@@ -201,11 +201,11 @@ fn header(worker: u8, slot: u16, round: u32) -> Header {
 struct Count(usize);
 
 impl Sink for Count {
-    fn unicast(&mut self, _: Endpoint, _: &[u8]) {
+    fn unicast(&mut self, _: Endpoint, _: Ecn, _: &[u8]) {
         self.0 += 1;
     }
 
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
         self.0 += members.len();
         black_box(packet);
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use thc_transport::{IoStats, PacketIo, Peer, SimIo};
+use thc_transport::{IoStats, Origin, PacketIo, Peer, SimIo};
 
 /// A run of packets that was sent, and is to leave so much later than the turn began in which it was.
 #[derive(Debug)]
@@ -12,6 +12,7 @@ pub struct Leaving {
     pub to: Peer,
     pub contents: Vec<u8>,
     pub segment: usize,
+    pub ecn: u8,
 }
 
 /// Packet I/O of an engine that is driven turn by turn.
@@ -37,20 +38,32 @@ impl Port {
 
     /// Puts on the wire, now, what was sent before.
     pub fn leave(&mut self, run: &Leaving) -> io::Result<()> {
-        self.io.send_run(run.to, &run.contents, run.segment)
+        self.io.send_run_with(run.to, &run.contents, run.segment, run.ecn)
     }
 }
 
 impl PacketIo for Port {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        let got = self.io.recv_burst(f)?;
+        self.recv_burst_at(&mut |origin, payload| f(origin.from, payload))
+    }
+
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
+        let got = self.io.recv_burst_at(f)?;
         self.spent += self.receive * got as u32;
         Ok(got)
     }
 
+    fn reads_ecn(&self) -> bool {
+        self.io.reads_ecn()
+    }
+
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        self.send_run_with(to, contents, segment, 0)
+    }
+
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         self.spent += self.send * contents.len().div_ceil(segment.max(1)) as u32;
-        self.leaving.push(Leaving { after: self.spent, to, contents: contents.to_vec(), segment });
+        self.leaving.push(Leaving { after: self.spent, to, contents: contents.to_vec(), segment, ecn });
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use thc_protocol::aggregator::{
     Aggregator, DropReason, Endpoint, Event, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::{FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, Norm, RAW_LEN};
-use thc_protocol::{Cookie, JobId, Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Lane, Round, SlotId, TableId, WorkerId};
 use thc_ps::Simd;
 
 use crate::Random;
@@ -27,11 +27,11 @@ pub fn run(data: &[u8]) {
 struct Sent(Vec<(bool, Vec<Endpoint>, Vec<u8>)>);
 
 impl Sink for Sent {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
         self.0.push((false, vec![to], packet.to_vec()));
     }
 
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
         assert!(!members.is_empty());
         self.0.push((true, members.to_vec(), packet.to_vec()));
     }

@@ -57,6 +57,7 @@ fn job(workers: u8, quorum: u8) -> StaticJob {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            marks: false,
             members: None,
         },
         root: None,

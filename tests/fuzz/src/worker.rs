@@ -114,6 +114,7 @@ fn parameters(input: &mut Unstructured<'_>) -> arbitrary::Result<Parameters> {
         max_rto: Duration::from_millis(400),
         first_seq: if input.ratio(1, 8)? { (1 << 40) - 16 } else { 0 },
         rack: None,
+        marks: false,
     })
 }
 

@@ -121,6 +121,7 @@ pub fn configuration(rng: &mut Rng, workers: u8) -> StaticJob {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            marks: true,
             members: None,
         },
         root: None,

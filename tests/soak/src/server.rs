@@ -7,8 +7,8 @@ use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, Kernels, Outcome, Shard, Sink};
 use thc_protocol::session::{Action, Registry, StaticJob};
 use thc_protocol::wire::{Header, Kind, Welcome};
-use thc_protocol::{Cookie, JobId, MAX_WORKERS, WorkerId};
-use thc_transport::{PacketIo, SimIo, SimNet};
+use thc_protocol::{Cookie, Ecn, JobId, MAX_WORKERS, WorkerId};
+use thc_transport::{Origin, PacketIo, SimIo, SimNet};
 
 /// Bytes of slots that a server may have.
 const MEMORY: usize = 64 << 20;
@@ -22,13 +22,13 @@ pub fn address(shard: u8) -> SocketAddrV4 {
 pub struct Out<'a>(pub &'a mut SimIo);
 
 impl Sink for Out<'_> {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
-        self.0.send_run(to.addr, packet, packet.len()).unwrap();
+    fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]) {
+        self.0.send_run_with(to.addr, packet, packet.len(), ecn.bits()).unwrap();
     }
 
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
-        for member in members {
-            self.0.send_run(member.addr, packet, packet.len()).unwrap();
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
+        for &member in members {
+            self.unicast(member, ecn, packet);
         }
     }
 }
@@ -118,17 +118,17 @@ impl<K: Kernels> Server<K> {
         for shard in 0..self.shards.len() {
             let mut burst = Vec::new();
             let ShardServer { io, aggregator } = &mut self.shards[shard];
-            io.recv_burst(&mut |from, packet| burst.push((from, packet.to_vec()))).unwrap();
+            io.recv_burst_at(&mut |origin, packet| burst.push((origin, packet.to_vec()))).unwrap();
             if now < self.down_until {
                 continue;
             }
             any |= !burst.is_empty();
-            for (from, packet) in burst {
+            for (Origin { from, ecn, .. }, packet) in burst {
                 let kind = packet.get(1).copied();
                 if shard == 0 && (kind == Some(Kind::Join as u8) || kind == Some(Kind::Leave as u8)) {
                     control.push((from, packet));
                 } else if let Outcome::Handled(_) =
-                    aggregator.handle(Endpoint::udp(from), &packet, &mut Out(io))
+                    aggregator.handle_with(Endpoint::udp(from), Ecn::of_bits(ecn), &packet, &mut Out(io))
                 {
                     self.heard[usize::from(packet[6])] = Some(now);
                 }

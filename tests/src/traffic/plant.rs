@@ -7,7 +7,7 @@ use thc_protocol::aggregator::{
     Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
 use thc_protocol::wire::Kind;
-use thc_protocol::{JobId, TableId, WorkerId};
+use thc_protocol::{Ecn, JobId, TableId, WorkerId};
 use thc_ps::Simd;
 
 /// Ports of the switch.
@@ -106,7 +106,7 @@ impl Recorder<'_> {
 }
 
 impl Sink for Recorder<'_> {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
         let job = self.job(packet);
         if let Some(root) = job.root.filter(|root| root.endpoint.addr.ip() == to.addr.ip()) {
             let port = to.addr.port() - root.endpoint.addr.port();
@@ -119,7 +119,7 @@ impl Sink for Recorder<'_> {
         self.put(self.from.ingress, member.mac, to.addr, packet);
     }
 
-    fn multicast(&mut self, job: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, job: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
         let placed = self.job(packet).clone();
         assert_eq!(placed.config.job, job);
         assert!(placed.members.values().map(|member| &member.endpoint).eq(members));

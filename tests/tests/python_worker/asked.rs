@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Shard, Sink};
 use thc_protocol::wire::{Ask, FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Welcome};
-use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_tests::{WorkerProcess, write_gradient};
 
 /// With which the worker in Python joins.
@@ -16,14 +16,14 @@ const CONFIGURED: Cookie = Cookie(1);
 struct ToPython<'a>(&'a UdpSocket);
 
 impl Sink for ToPython<'_> {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
         if to != other() {
             self.0.send_to(packet, to.addr).unwrap();
         }
     }
 
-    fn multicast(&mut self, _job: JobId, members: &[Endpoint], packet: &[u8]) {
-        members.iter().for_each(|&to| self.unicast(to, packet));
+    fn multicast(&mut self, _job: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
+        members.iter().for_each(|&to| self.unicast(to, Ecn::NotEct, packet));
     }
 }
 

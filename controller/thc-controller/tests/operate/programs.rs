@@ -107,7 +107,7 @@ impl Site {
         let mut buffer = [0; MAX_PACKET];
         let payload = header.emit_packet(&mut buffer, payload);
         let from = ([2, 0, 10, 9, 0, worker], SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, worker + 1), 5000));
-        self.strict.packet_in(Datagram { from, to: OWN, payload }.frame());
+        self.strict.packet_in(Datagram { from, to: OWN, ecn: 0, payload }.frame());
     }
 
     /// Both workers join until they are welcomed; the session's cookie.

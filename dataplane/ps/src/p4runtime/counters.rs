@@ -179,13 +179,13 @@ mod tests {
     use super::*;
     use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
     use thc_protocol::wire::{Header, Kind};
-    use thc_protocol::{Cookie, JobId, Round, SlotId, TableId};
+    use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId};
 
     struct Nowhere;
 
     impl Sink for Nowhere {
-        fn unicast(&mut self, _: Endpoint, _: &[u8]) {}
-        fn multicast(&mut self, _: JobId, _: &[Endpoint], _: &[u8]) {}
+        fn unicast(&mut self, _: Endpoint, _: Ecn, _: &[u8]) {}
+        fn multicast(&mut self, _: JobId, _: &[Endpoint], _: Ecn, _: &[u8]) {}
     }
 
     /// A report of a job with one worker that has sent a RAW packet twice, one with a wrong cookie, and one

@@ -72,7 +72,8 @@ impl PacketsIn {
     pub fn packet(&self, packet: &ControlPacket) {
         let own = self.0.own_place();
         let from = packet.from();
-        let datagram = Datagram { from: (mac_of(*from.ip()), from), to: own, payload: packet.bytes() };
+        let datagram =
+            Datagram { from: (mac_of(*from.ip()), from), to: own, ecn: 0, payload: packet.bytes() };
         let message = PacketIn { payload: datagram.frame(), metadata: Vec::new() };
         if !self.0.to_primary(stream_message_response::Update::Packet(message)) {
             tracing::debug!("no controller takes the packet of {from}");
@@ -280,7 +281,7 @@ impl Device {
         if !packet.metadata.is_empty() {
             return refuse(Code::InvalidArgument, "packets have no metadata in this program");
         }
-        let Datagram { from: (_, from), to: (_, to), payload } = Datagram::parse(&packet.payload)
+        let Datagram { from: (_, from), to: (_, to), payload, .. } = Datagram::parse(&packet.payload)
             .map_err(|what| Refusal { code: Code::InvalidArgument, message: what.to_owned() })?;
         if payload.is_empty() || payload.len() > MAX_PACKET {
             return refuse(Code::InvalidArgument, format!("the payload must have 1 to {MAX_PACKET} bytes"));

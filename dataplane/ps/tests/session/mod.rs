@@ -12,7 +12,7 @@ use thc_protocol::aggregator::{
 };
 use thc_protocol::session::{JoinEvent, Joiner};
 use thc_protocol::wire::{Header, Kind, Mode, Norm, Welcome};
-use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_ps::{JobOptions, JobStats, ServerOptions, WorkerStats};
 
 /// Nothing here takes that long unless it is broken.
@@ -224,13 +224,13 @@ pub fn session(workers: u8, server: SocketAddrV4) -> Vec<RawWorker> {
 pub struct Sent(pub BTreeMap<SocketAddrV4, Vec<Vec<u8>>>);
 
 impl Sink for Sent {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
+    fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
         self.0.entry(to.addr).or_default().push(packet.to_vec());
     }
 
-    fn multicast(&mut self, _: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
         for member in members {
-            self.unicast(*member, packet);
+            self.unicast(*member, Ecn::NotEct, packet);
         }
     }
 }

@@ -202,15 +202,15 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Adds a datagram that went by at `time` since 1970.
-    pub fn push(&mut self, time: Duration, from: Peer, to: Peer, payload: &[u8]) {
+    /// Adds a datagram with these ECN bits that went by at `time` since 1970.
+    pub fn push(&mut self, time: Duration, from: Peer, to: Peer, ecn: u8, payload: &[u8]) {
         let length = (HEADERS_LEN + payload.len()) as u32;
         // Seconds are unsigned 32 bits in this format: good until 2106.
         for word in [time.as_secs() as u32, time.subsec_nanos(), length, length] {
             self.records.extend_from_slice(&word.to_le_bytes());
         }
         let (from, to) = ((mac_of(*from.ip()), from), (mac_of(*to.ip()), to));
-        self.records.extend_from_slice(&Datagram { from, to, payload }.headers());
+        self.records.extend_from_slice(&Datagram { from, to, ecn, payload }.headers());
         self.records.extend_from_slice(payload);
         self.packets += 1;
     }

@@ -76,7 +76,7 @@ impl DpdkTx {
     ///
     /// # Errors
     /// As [`PacketIo::send_run`].
-    pub fn send(&mut self, _: Peer, _: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, _: Peer, _: &[u8], _: u8) -> io::Result<()> {
         match self.0 {}
     }
 
@@ -85,6 +85,7 @@ impl DpdkTx {
         &mut self,
         _: impl ExactSizeIterator<Item = Peer>,
         _: &[u8],
+        _: u8,
         _: &mut impl FnMut(Peer, io::Error),
     ) {
         match self.0 {}

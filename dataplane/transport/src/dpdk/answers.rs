@@ -1,12 +1,12 @@
 //! What answers datagrams while they lie where a device has put them.
 
 use super::DpdkTx;
-use crate::Peer;
+use crate::Origin;
 
 /// Whoever gets a burst of datagrams, one by one.
 pub trait Answers {
     /// A datagram, and what answers it.
-    fn answer(&mut self, from: Peer, payload: &[u8], tx: &mut DpdkTx);
+    fn answer(&mut self, origin: Origin, payload: &[u8], tx: &mut DpdkTx);
 
     /// What may be a payload's bytes, not checked, comes soon: memory that it needs may be brought closer.
     fn expect(&self, payload: &[u8]) {
@@ -14,9 +14,9 @@ pub trait Answers {
     }
 }
 
-impl<F: FnMut(Peer, &[u8], &mut DpdkTx)> Answers for F {
+impl<F: FnMut(Origin, &[u8], &mut DpdkTx)> Answers for F {
     #[inline]
-    fn answer(&mut self, from: Peer, payload: &[u8], tx: &mut DpdkTx) {
-        self(from, payload, tx);
+    fn answer(&mut self, origin: Origin, payload: &[u8], tx: &mut DpdkTx) {
+        self(origin, payload, tx);
     }
 }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::MacAddr;
 use crate::{
-    FrameCounts, IPV4_UDP_HEADER_LEN, Peer,
+    FrameCounts, IPV4_UDP_HEADER_LEN, Origin, Peer,
     checksum::{fold, sum_of_bytes, sum_of_ends, verify_header, verify_in_place},
 };
 
@@ -85,13 +85,13 @@ fn address_at(bytes: &[u8], at: usize) -> Ipv4Addr {
     Ipv4Addr::new(bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3])
 }
 
-/// Sender and payload of a frame that is a datagram for `local`. `good` says which checksums the device has found right:
+/// How a frame came, and the payload, of one that is a datagram for `local`. `good` says which checksums the device has found right:
 /// the IPv4 header's and UDP's.
 ///
 /// # Errors
 /// What else the frame is.
 #[inline(always)]
-pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(Peer, &'a [u8]), Foreign> {
+pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(Origin, &'a [u8]), Foreign> {
     let Some(headers) = frame.first_chunk::<HEADERS_LEN>() else { return Err(short(frame, local)) };
     if headers[12..14] != IPV4 || headers[..6] != local.mac.0 {
         return Err(unusual(headers, local));
@@ -128,7 +128,7 @@ pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(
     {
         return Err(Foreign::Udp);
     }
-    Ok((from, payload))
+    Ok((Origin { ecn: ip[1] & 3, ..from.into() }, payload))
 }
 
 /// A frame shorter than the headers of a datagram.
@@ -248,13 +248,15 @@ impl Arp {
     }
 }
 
-/// The headers of datagrams from one endpoint to another, all of one length; another length is set when it comes.
+/// The headers of datagrams from one endpoint to another, all of one length and with the same ECN bits; others are set when they
+/// come.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
     /// Complete but for UDP's checksum.
     bytes: [u8; HEADERS_LEN],
-    /// Payload bytes.
+    /// Payload bytes, and ECN bits.
     len: usize,
+    ecn: u8,
     checksums: Checksums,
     /// Sums of the IPv4 header and of UDP's pseudo header, without lengths.
     ip_sum: u64,
@@ -292,8 +294,8 @@ impl Template {
         ip[22..24].copy_from_slice(&to.port().to_be_bytes());
         let ip_sum = sum_of_bytes(&ip[..20]);
         let ends_sum = sum_of_ends(from, to);
-        let mut template = Template { bytes, len: 0, checksums, ip_sum, ends_sum, udp_sum: 0 };
-        template.set_len(0);
+        let mut template = Template { bytes, len: 0, ecn: 0, checksums, ip_sum, ends_sum, udp_sum: 0 };
+        template.set(0, 0);
         template
     }
 
@@ -305,13 +307,14 @@ impl Template {
     }
 
     #[cold]
-    fn set_len(&mut self, len: usize) {
+    fn set(&mut self, len: usize, ecn: u8) {
         let (ip_len, udp_len) = ((len + IPV4_UDP_HEADER_LEN) as u16, (len + 8) as u16);
-        self.len = len;
+        (self.len, self.ecn) = (len, ecn);
+        self.bytes[15] = ecn & 3;
         self.bytes[16..18].copy_from_slice(&ip_len.to_be_bytes());
         self.bytes[38..40].copy_from_slice(&udp_len.to_be_bytes());
         if self.checksums != Checksums::Device {
-            let ip = !fold(self.ip_sum + u64::from(ip_len));
+            let ip = !fold(self.ip_sum + u64::from(ip_len) + u64::from(ecn & 3));
             self.bytes[24..26].copy_from_slice(&ip.to_be_bytes());
         }
         self.udp_sum = match self.checksums {
@@ -322,11 +325,11 @@ impl Template {
     }
 
     /// Writes the headers of a payload of `len` bytes whose [`sum_of_bytes`] is `sum` (only [`Checksums::Software`]
-    /// looks at it). `len` is at most what IPv4 carries.
+    /// looks at it), with these ECN bits. `len` is at most what IPv4 carries.
     #[inline]
-    pub fn write(&mut self, out: &mut [u8; HEADERS_LEN], len: usize, sum: u64) {
-        if len != self.len {
-            self.set_len(len);
+    pub fn write(&mut self, out: &mut [u8; HEADERS_LEN], len: usize, sum: u64, ecn: u8) {
+        if len != self.len || ecn != self.ecn {
+            self.set(len, ecn);
         }
         *out = self.bytes;
         let udp = match self.checksums {

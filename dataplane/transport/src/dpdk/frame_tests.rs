@@ -22,13 +22,17 @@ fn datagram(payload: &[u8], checksums: Checksums) -> Vec<u8> {
     let mut headers = [0xee; HEADERS_LEN];
     let mut template = Template::new((THEIRS, OURS), them(), us(), checksums);
     // Of another length before.
-    template.write(&mut headers, 5, 77);
-    template.write(&mut headers, payload.len(), sum_of_bytes(payload));
+    template.write(&mut headers, 5, 77, 0);
+    template.write(&mut headers, payload.len(), sum_of_bytes(payload), 0);
     [headers.as_slice(), payload].concat()
 }
 
 fn parsed(frame: &[u8]) -> Result<(Peer, &[u8]), Foreign> {
-    parse(frame, &local(), (false, false))
+    found(parse(frame, &local(), (false, false)))
+}
+
+fn found(parsed: Result<(Origin, &[u8]), Foreign>) -> Result<(Peer, &[u8]), Foreign> {
+    parsed.map(|(origin, payload)| (origin.from, payload))
 }
 
 /// Sets the checksum of the IPv4 header anew.
@@ -44,7 +48,7 @@ fn a_frame_known_byte_by_byte() {
     let to = "192.168.0.199:53".parse().unwrap();
     let mut headers = [0; HEADERS_LEN];
     let mut template = Template::new((THEIRS, OURS), from, to, Checksums::Software);
-    template.write(&mut headers, 3, sum_of_bytes(b"hi!"));
+    template.write(&mut headers, 3, sum_of_bytes(b"hi!"), 0);
     assert_eq!(headers[..14], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
     // By hand: 4500+001f+0000+4000+4011+c0a8+0001+c0a8+00c7 = 0x24748; with its carry 0x474a; complement 0xb8b5.
     assert_eq!(headers[14..26], [0x45, 0, 0, 31, 0, 0, 0x40, 0, 64, 17, 0xb8, 0xb5]);
@@ -65,10 +69,25 @@ fn what_is_written_is_read() {
         // What the device is to finish is not right yet, unless it says so.
         let frame = datagram(&payload, Checksums::Device);
         assert_eq!(parsed(&frame), Err(Foreign::IpHeader));
-        assert_eq!(parse(&frame, &local(), (true, true)), Ok((them(), payload.as_slice())));
+        assert_eq!(found(parse(&frame, &local(), (true, true))), Ok((them(), payload.as_slice())));
         assert_eq!(parse(&frame, &local(), (true, false)), Err(Foreign::Udp));
         let careless = Local { checksums: false, ..local() };
-        assert_eq!(parse(&frame, &careless, (true, false)), Ok((them(), payload.as_slice())));
+        assert_eq!(found(parse(&frame, &careless, (true, false))), Ok((them(), payload.as_slice())));
+    }
+}
+
+/// P46: whatever the length before and the bits before, header checksums are right with the new ones.
+#[test]
+fn the_bits_of_congestion_go_out_and_come_in() {
+    let mut template = Template::new((THEIRS, OURS), them(), us(), Checksums::Software);
+    for ecn in [0, 2, 2, 3, 1, 0, 3] {
+        for payload in [&b"a"[..], b"bcd"] {
+            let mut headers = [0xee; HEADERS_LEN];
+            template.write(&mut headers, payload.len(), sum_of_bytes(payload), ecn);
+            let frame = [&headers[..], payload].concat();
+            let expected = Origin { ecn, ..them().into() };
+            assert_eq!(parse(&frame, &local(), (false, false)), Ok((expected, payload)));
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::neighbours::Reach;
 use super::open::{OpenDpdk, device_info, ring_of};
 use super::sender::DpdkTx;
 use super::{Answers, DeviceInfo, FrameCounts, Idle, MacAddr};
-use crate::{IPV4_UDP_HEADER_LEN, IoStats, PacketIo, Peer};
+use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer};
 
 /// How often links and neighbours are looked after.
 const TICK: Duration = Duration::from_millis(100);
@@ -157,10 +157,10 @@ impl DpdkIo {
                     packet.contiguous(scratch).unwrap_or(&[])
                 };
                 match frame::parse(whole, local, packet.checksums_good()) {
-                    Ok((from, payload)) => {
+                    Ok((origin, payload)) => {
                         datagrams += 1;
                         bytes += payload.len() + IPV4_UDP_HEADER_LEN;
-                        desk.answer(from, payload, tx);
+                        desk.answer(origin, payload, tx);
                     }
                     Err(other) => handle(endpoint, tx, device, whole, other),
                 }
@@ -273,18 +273,30 @@ fn handle_arp(endpoint: &OpenDpdk, tx: &mut DpdkTx, device: usize, arp: &Arp) {
 
 impl PacketIo for DpdkIo {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        Ok(self.answer_burst(&mut |from: Peer, payload: &[u8], _: &mut DpdkTx| f(from, payload)))
+        Ok(self.answer_burst(&mut |origin: Origin, payload: &[u8], _: &mut DpdkTx| f(origin.from, payload)))
+    }
+
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
+        Ok(self.answer_burst(&mut |origin: Origin, payload: &[u8], _: &mut DpdkTx| f(origin, payload)))
+    }
+
+    fn reads_ecn(&self) -> bool {
+        true
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
-        self.tx.send_run(to, contents, segment)
+        self.tx.send_run(to, contents, segment, 0)
     }
 
-    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
+        self.tx.send_run(to, contents, segment, ecn)
+    }
+
+    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         crate::packet_io::check_segment(segment)?;
         let mut result = Ok(());
         for payload in contents.chunks(segment) {
-            self.tx.send_to_all(to.iter().copied(), payload, &mut |_, error| result = Err(error));
+            self.tx.send_to_all(to.iter().copied(), payload, ecn, &mut |_, error| result = Err(error));
         }
         self.tx.flush();
         result
@@ -300,8 +312,8 @@ impl PacketIo for DpdkIo {
     }
 
     #[inline]
-    fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
-        self.tx.send_packed(to, number)
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        self.tx.send_packed(to, number, ecn)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -89,7 +89,7 @@ fn a_group_on_several_devices_gets_one_payload() {
     }
     assert!(drain(&mut server).is_empty());
     let payloads: Vec<u8> = (0..3000).map(|i| (i / 11) as u8).collect();
-    server.send_run_to_all(&[at(2), at(3)], &payloads, 1000).unwrap();
+    server.send_run_to_all(&[at(2), at(3)], &payloads, 1000, 0).unwrap();
     for worker in &mut workers {
         let got = drain(worker);
         assert!(got.iter().all(|(from, _)| *from == at(1)));
@@ -107,11 +107,11 @@ fn answers_go_out_with_the_burst() {
     let (mut a, mut b) = acquainted();
     a.send_run(at(2), b"abcdef", 2).unwrap();
     assert!(b.poll());
-    let answered = b.answer_burst(&mut |from: Peer, payload: &[u8], tx: &mut DpdkTx| {
-        tx.send(from, payload).unwrap();
+    let answered = b.answer_burst(&mut |Origin { from, .. }: Origin, payload: &[u8], tx: &mut DpdkTx| {
+        tx.send(from, payload, 0).unwrap();
         let mut refused = Vec::new();
         let to = [from, Peer::new(*from.ip(), 0), from];
-        tx.send_to_all(to.into_iter(), &[payload, b"!"].concat(), &mut |peer, _| refused.push(peer));
+        tx.send_to_all(to.into_iter(), &[payload, b"!"].concat(), 2, &mut |peer, _| refused.push(peer));
         assert_eq!(refused, [to[1]]);
     });
     assert_eq!(answered, 3);
@@ -129,8 +129,8 @@ fn headers_of_answers_go_into_what_was_received() {
         // Those of the burst before are at hand now.
         let before = heads.available();
         while b.poll() {
-            b.answer_burst(&mut |from: Peer, payload: &[u8], tx: &mut DpdkTx| {
-                tx.send_to_all([from, from].into_iter(), &[payload, b"!"].concat(), &mut |_, error| {
+            b.answer_burst(&mut |Origin { from, .. }: Origin, payload: &[u8], tx: &mut DpdkTx| {
+                tx.send_to_all([from, from].into_iter(), &[payload, b"!"].concat(), 0, &mut |_, error| {
                     panic!("{error}")
                 });
             });
@@ -197,7 +197,7 @@ fn what_cannot_be_sent_is_refused() {
     a.send_run(at(2), &long[..1472], 1472).unwrap();
     assert!(a.send_run(at(2), b"x", 0).is_err());
     assert!(a.send_run(Peer::new(*at(2).ip(), 0), b"x", 1).is_err());
-    assert!(a.send_run_to_all(&[at(2), Peer::new(*at(2).ip(), 0)], b"x", 1).is_err());
+    assert!(a.send_run_to_all(&[at(2), Peer::new(*at(2).ip(), 0)], b"x", 1, 0).is_err());
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn foreign_frames_are_counted_and_nothing_more() {
     let mut raw = Raw::open(&other);
     let mut headers = [0; HEADERS_LEN];
     let mut template = frame::Template::new((mac(2), mac(1)), at(2), at(1), frame::Checksums::Software);
-    template.write(&mut headers, 4, crate::checksum::sum_of_bytes(b"good"));
+    template.write(&mut headers, 4, crate::checksum::sum_of_bytes(b"good"), 0);
     let good = [&headers[..], b"good"].concat();
     raw.send(&good);
     let mut vlan = good.clone();
@@ -303,7 +303,7 @@ fn a_shard_takes_nothing_that_is_another_shards() {
         let mut headers = [0; HEADERS_LEN];
         let payload = port.to_be_bytes();
         let mut template = frame::Template::new((mac(2), mac(1)), at(2), to, frame::Checksums::Software);
-        template.write(&mut headers, 2, crate::checksum::sum_of_bytes(&payload));
+        template.write(&mut headers, 2, crate::checksum::sum_of_bytes(&payload), 0);
         raw.send(&[&headers[..], &payload].concat());
     }
     let own = (at(2), 9000u16.to_be_bytes().to_vec());
@@ -316,19 +316,19 @@ fn a_shard_takes_nothing_that_is_another_shards() {
 fn kept_packets_are_sent_again_and_not_changed_under_way() {
     let (mut a, mut b) = acquainted();
     assert!(a.packed(7).is_none());
-    a.send_packed(at(2), 7).unwrap();
+    a.send_packed(at(2), 7, 2).unwrap();
     assert_eq!((a.frame_counts().no_buffer, a.stats().packets_out), (1, 0), "nothing is kept there");
     let packets = a.tx.pool.available();
     for round in 0..3u8 {
         for number in 0..600 {
             a.pack(number, 500).unwrap().fill(round ^ number as u8);
-            a.send_packed(at(2), number).unwrap();
+            a.send_packed(at(2), number, 2).unwrap();
         }
         a.flush().unwrap();
         // Still in the ring: what is written now goes into a copy.
         a.packed(3).unwrap()[0] = 99;
-        a.send_packed(at(2), 3).unwrap();
-        a.send_packed(at(2), 3).unwrap();
+        a.send_packed(at(2), 3, 2).unwrap();
+        a.send_packed(at(2), 3, 2).unwrap();
         a.flush().unwrap();
         let got: Vec<Vec<u8>> = drain(&mut b).into_iter().map(|(_, payload)| payload).collect();
         let sent = |number: usize| vec![round ^ number as u8; 500];
@@ -363,11 +363,11 @@ fn nothing_leaks_in_ten_million_datagrams() {
         a.send_run(at(2), &run, 20).unwrap();
         sent += 256;
         while b.poll() {
-            b.answer_burst(&mut |from: Peer, payload: &[u8], tx: &mut DpdkTx| {
+            b.answer_burst(&mut |Origin { from, .. }: Origin, payload: &[u8], tx: &mut DpdkTx| {
                 got += 1;
                 if got % 4 == 0 {
                     sent += 2;
-                    tx.send_to_all([from, from].into_iter(), payload, &mut |_, error| panic!("{error}"));
+                    tx.send_to_all([from, from].into_iter(), payload, 0, &mut |_, error| panic!("{error}"));
                 }
             });
         }

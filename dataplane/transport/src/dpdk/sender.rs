@@ -121,19 +121,19 @@ impl DpdkTx {
         }
     }
 
-    /// Sends one datagram, at the latest with the next [`Self::flush`].
+    /// Sends one datagram with these ECN bits, at the latest with the next [`Self::flush`].
     ///
     /// # Errors
     /// As [`PacketIo::send_run`](crate::PacketIo::send_run).
     #[inline]
-    pub fn send(&mut self, to: Peer, payload: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, to: Peer, payload: &[u8], ecn: u8) -> io::Result<()> {
         self.check(to, payload.len())?;
         let Some(flow) = self.route(to, 1)? else { return Ok(()) };
-        self.copy_to(flow, payload);
+        self.copy_to(flow, payload, ecn);
         Ok(())
     }
 
-    /// Sends one datagram to every receiver, at the latest with the next [`Self::flush`]. Its payload lies in
+    /// Sends one datagram with these ECN bits to every receiver, at the latest with the next [`Self::flush`]. Its payload lies in
     /// memory once, and each receiver's packet refers to it.
     ///
     /// `failed` is told of each receiver for which [`PacketIo::send_run`](crate::PacketIo::send_run) would fail, and why;
@@ -143,6 +143,7 @@ impl DpdkTx {
         &mut self,
         to: impl ExactSizeIterator<Item = Peer>,
         payload: &[u8],
+        ecn: u8,
         failed: &mut impl FnMut(Peer, io::Error),
     ) {
         // More than any device carries: whoever is asked refuses it below.
@@ -161,10 +162,10 @@ impl DpdkTx {
                     }
                 },
             };
-            let packet = shared.as_mut().and_then(|shared| self.head(flow, shared, payload.len(), sum));
+            let packet = shared.as_mut().and_then(|shared| self.head(flow, shared, payload.len(), sum, ecn));
             match packet {
                 Some(packet) => self.push(self.flows[flow].device, packet, payload.len()),
-                None => self.copy_to(flow, payload),
+                None => self.copy_to(flow, payload, ecn),
             }
         }
     }
@@ -177,7 +178,7 @@ impl DpdkTx {
     }
 
     /// A run of datagrams to one receiver, and a flush.
-    pub(super) fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+    pub(super) fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         if contents.is_empty() {
             return Ok(());
@@ -189,7 +190,7 @@ impl DpdkTx {
             return Ok(());
         };
         for payload in contents.chunks(segment) {
-            self.copy_to(flow, payload);
+            self.copy_to(flow, payload, ecn);
         }
         self.flush_device(self.flows[flow].device);
         Ok(())
@@ -221,7 +222,7 @@ impl DpdkTx {
 
     /// See [`PacketIo::send_packed`](crate::PacketIo::send_packed).
     #[inline]
-    pub(super) fn send_packed(&mut self, to: Peer, number: usize) -> io::Result<()> {
+    pub(super) fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
         if self.unshare(number).is_none() {
             self.counts.no_buffer += 1;
             self.stats.send_errors += 1;
@@ -238,7 +239,7 @@ impl DpdkTx {
         };
         let sum = if checksums == Checksums::Software { sum_of_bytes(payload) } else { 0 };
         let len = payload.len();
-        template.write(headers, len, sum);
+        template.write(headers, len, sum, ecn);
         if let Some(packet) = self.kept.share(number, checksums == Checksums::Device) {
             self.push(device, packet, len);
         }
@@ -430,13 +431,13 @@ impl DpdkTx {
 
     /// A packet to one of the receivers of a payload of `len` bytes; `None` if it takes a copy.
     #[inline(always)]
-    fn head(&mut self, flow: usize, shared: &mut SharedMbuf, len: usize, sum: u64) -> Option<Mbuf> {
+    fn head(&mut self, flow: usize, shared: &mut SharedMbuf, len: usize, sum: u64, ecn: u8) -> Option<Mbuf> {
         if !self.out[self.flows[flow].device].multi_segment {
             return None;
         }
         let mut head = self.heads.take()?;
         let template = &mut self.flows[flow].template;
-        template.write(head.append(HEADERS_LEN)?.first_chunk_mut()?, len, sum);
+        template.write(head.append(HEADERS_LEN)?.first_chunk_mut()?, len, sum, ecn);
         if template.offloads() {
             head.offload_checksums();
         }
@@ -445,7 +446,7 @@ impl DpdkTx {
 
     /// A packet of its own for one receiver.
     #[inline]
-    fn copy_to(&mut self, flow: usize, payload: &[u8]) {
+    fn copy_to(&mut self, flow: usize, payload: &[u8], ecn: u8) {
         let Some(mut packet) = self.take() else { return };
         let Flow { device, template, .. } = &mut self.flows[flow];
         let (device, checksums) = (*device, self.out[*device].checksums);
@@ -453,7 +454,7 @@ impl DpdkTx {
         // Packets have room for the MTU, which was checked.
         let frame = packet.append(HEADERS_LEN + payload.len());
         let Some((headers, data)) = frame.and_then(|frame| frame.split_first_chunk_mut()) else { return };
-        template.write(headers, payload.len(), sum);
+        template.write(headers, payload.len(), sum, ecn);
         data.copy_from_slice(payload);
         if checksums == Checksums::Device {
             packet.offload_checksums();

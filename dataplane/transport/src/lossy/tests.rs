@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::{SimConfig, SimIo, SimNet, UdpConfig, UdpIo};
+use crate::{Capture, CaptureConfig, CapturedIo, SimConfig, SimIo, SimNet, UdpConfig, UdpIo};
 
 fn peer(number: u8) -> Peer {
     Peer::new([10, 0, 0, number].into(), 4000)
@@ -121,6 +121,43 @@ fn incoming_faults_have_their_rates() {
         let numbers = stream(&mut a, &mut b, 20_000);
         check(&numbers, b.injected(), 20_000, wanted);
         assert_eq!(overtaken(&numbers) > 0, wanted.reorder > 0.0);
+    }
+}
+
+/// P46: whatever happens to a datagram, its bits stay; and a capture in between has them.
+#[test]
+fn the_bits_of_congestion_survive() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.pcap");
+    let capture = Capture::create(&CaptureConfig::new(&path)).unwrap();
+    let (a, b) = sim_pair();
+    let config = LossyConfig {
+        outgoing: rates(0.1, 0.2, 0.2),
+        incoming: rates(0.1, 0.2, 0.2),
+        ..LossyConfig::default()
+    };
+    let mut a = LossyIo::new(CapturedIo::new(a, capture), config).unwrap();
+    let mut b = LossyIo::new(b, config).unwrap();
+    assert!(a.reads_ecn() && b.reads_ecn());
+    let mut got = [0; 4];
+    for round in 0..200 {
+        let ecn = round % 4;
+        a.send_run_with(peer(2), &[ecn; 40], 10, ecn).unwrap();
+        b.wait(Duration::from_millis(1)).unwrap();
+        b.recv_burst_at(&mut |origin, payload| {
+            assert_eq!(origin.ecn, payload[0]);
+            got[usize::from(origin.ecn)] += 1;
+        })
+        .unwrap();
+    }
+    assert!(got.iter().all(|&got| got > 100), "{got:?}");
+    let file = std::fs::read(&path).unwrap();
+    let mut rest = &file[24..];
+    while !rest.is_empty() {
+        let len = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        let datagram = crate::frame::Datagram::parse(&rest[16..16 + len]).unwrap();
+        assert_eq!(datagram.ecn, datagram.payload[0]);
+        rest = &rest[16 + len..];
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use super::SimNet;
-use crate::{IoStats, PacketIo, Peer, packet_io::check_segment};
+use crate::{IoStats, Origin, PacketIo, Peer, packet_io::check_segment};
 
 /// Datagrams per [`PacketIo::recv_burst`], so that callers meet full bursts and remainders.
 const BURST: usize = 64;
@@ -13,7 +13,7 @@ pub struct SimIo {
     net: SimNet,
     local: Peer,
     generation: u64,
-    burst: Vec<(Peer, Vec<u8>)>,
+    burst: Vec<(Origin, Vec<u8>)>,
 }
 
 impl SimIo {
@@ -30,18 +30,30 @@ impl SimIo {
 
 impl PacketIo for SimIo {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        self.recv_burst_at(&mut |origin, payload| f(origin.from, payload))
+    }
+
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
         if let Some(endpoint) = self.net.state.borrow_mut().endpoint(self.local, self.generation) {
             endpoint.read(BURST, &mut self.burst);
         }
         // The network is not borrowed any more: `f` may use other endpoints.
         let received = self.burst.len();
-        for (from, payload) in self.burst.drain(..) {
-            f(from, &payload);
+        for (origin, payload) in self.burst.drain(..) {
+            f(origin, &payload);
         }
         Ok(received)
     }
 
+    fn reads_ecn(&self) -> bool {
+        true
+    }
+
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        self.send_run_with(to, contents, segment, 0)
+    }
+
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         let mut net = self.net.state.borrow_mut();
         let datagrams = contents.len().div_ceil(segment);
@@ -52,7 +64,7 @@ impl PacketIo for SimIo {
             endpoint.stats.count_out(datagrams, contents.len());
         }
         for payload in contents.chunks(segment) {
-            net.send(self.local, to, payload);
+            net.send(self.local, to, ecn & 3, payload);
         }
         Ok(())
     }

@@ -34,6 +34,8 @@ pub struct SimStats {
     pub checksum_failed: u64,
     /// Datagrams held back so that later ones overtake them (wherever they ended).
     pub reordered: u64,
+    /// Datagrams that a queue marked (wherever they ended).
+    pub marked: u64,
     /// Datagrams with flipped bits (wherever they ended).
     pub corrupted: u64,
 }

@@ -11,12 +11,14 @@ use fastrand::Rng;
 
 use super::{LinkConfig, SimConfig, SimStats};
 use crate::{
-    IPV4_UDP_HEADER_LEN, IoStats, Peer,
+    IPV4_UDP_HEADER_LEN, IoStats, Origin, Peer,
     checksum::{checksum, verify},
 };
 
 /// A held-back datagram arrives this many times its link's latency and jitter later, at most.
 const MAX_HOLD: u32 = 4;
+/// ECN's codepoint of a datagram that a queue has marked.
+const CONGESTED: u8 = 3;
 /// The shortest hold, so that reordering also works on a link without latency.
 const MIN_HOLD: Duration = Duration::from_micros(1);
 
@@ -57,7 +59,7 @@ struct Link {
 /// An attached endpoint.
 pub(super) struct SimPort {
     generation: u64,
-    inbox: VecDeque<(Peer, Vec<u8>)>,
+    inbox: VecDeque<(Origin, Vec<u8>)>,
     /// Datagrams on the last hop and in the inbox.
     waiting: usize,
     uplink: Wire,
@@ -74,6 +76,7 @@ struct Wire {
 struct Datagram {
     from: Peer,
     to: Peer,
+    ecn: u8,
     payload: Vec<u8>,
     checksum: u16,
 }
@@ -133,7 +136,7 @@ impl SimPort {
     }
 
     /// Moves up to `limit` datagrams to `burst` and counts them as received.
-    pub fn read(&mut self, limit: usize, burst: &mut Vec<(Peer, Vec<u8>)>) {
+    pub fn read(&mut self, limit: usize, burst: &mut Vec<(Origin, Vec<u8>)>) {
         let count = self.inbox.len().min(limit);
         if count == 0 {
             return;
@@ -248,11 +251,11 @@ impl NetState {
     }
 
     /// Sends one datagram of an attached endpoint.
-    pub fn send(&mut self, from: Peer, to: Peer, payload: &[u8]) {
+    pub fn send(&mut self, from: Peer, to: Peer, ecn: u8, payload: &[u8]) {
         self.stats.sent += 1;
         let length = self.length(payload);
         let departs = match self.hosts.get_mut(from.ip()) {
-            Some(_) if from.ip() == to.ip() => return self.stay(from, to, payload),
+            Some(_) if from.ip() == to.ip() => return self.stay(from, to, ecn, payload),
             Some(host) => host.uplink.carry(self.now, length, host.bandwidth),
             None => {
                 let bandwidth = self.bandwidth(from);
@@ -280,22 +283,24 @@ impl NetState {
             *latest = on_time.max(*latest);
             *latest
         };
-        self.launch(from, to, payload, &link, arrives);
+        let checksum = if self.config.checksums { checksum(from, to, payload) } else { 0 };
+        let copy = || Datagram { from, to, ecn, payload: payload.to_vec(), checksum };
+        self.launch(copy(), &link, arrives);
         if self.chance(link.duplicate) {
             self.stats.duplicated += 1;
             let later = self.part_of(spread.saturating_mul(MAX_HOLD));
-            self.launch(from, to, payload, &link, arrives.saturating_add(later));
+            self.launch(copy(), &link, arrives.saturating_add(later));
         }
         // No die is cast where there is none, so that seeds keep their traces.
         if link.late > 0.0 && self.chance(link.late) {
             self.stats.duplicated += 1;
             let later = self.part_of(link.late_by);
-            self.launch(from, to, payload, &link, arrives.saturating_add(later));
+            self.launch(copy(), &link, arrives.saturating_add(later));
         }
     }
 
     /// A datagram that does not leave its host.
-    fn stay(&mut self, from: Peer, to: Peer, payload: &[u8]) {
+    fn stay(&mut self, from: Peer, to: Peer, ecn: u8, payload: &[u8]) {
         let full = self.config.queue_packets;
         let Some(receiver) = self.endpoints.get_mut(&to) else {
             self.stats.unreachable += 1;
@@ -308,18 +313,12 @@ impl NetState {
         receiver.waiting += 1;
         let generation = receiver.generation;
         let checksum = if self.config.checksums { checksum(from, to, payload) } else { 0 };
-        let datagram = Datagram { from, to, payload: payload.to_vec(), checksum };
+        let datagram = Datagram { from, to, ecn, payload: payload.to_vec(), checksum };
         self.schedule(self.now, Stage::Deliver(generation), datagram);
     }
 
     /// Puts one copy of a datagram on its way, maybe corrupted.
-    fn launch(&mut self, from: Peer, to: Peer, payload: &[u8], link: &LinkConfig, arrives: Duration) {
-        let mut datagram = Datagram {
-            from,
-            to,
-            payload: payload.to_vec(),
-            checksum: if self.config.checksums { checksum(from, to, payload) } else { 0 },
-        };
+    fn launch(&mut self, mut datagram: Datagram, link: &LinkConfig, arrives: Duration) {
         if self.chance(link.corrupt) {
             self.stats.corrupted += 1;
             self.corrupt(&mut datagram);
@@ -349,7 +348,7 @@ impl NetState {
         self.events.push(Reverse(Event { at, order: self.scheduled, stage, datagram }));
     }
 
-    fn arrive(&mut self, datagram: Datagram) {
+    fn arrive(&mut self, mut datagram: Datagram) {
         if self.is_cut(datagram.from, datagram.to) {
             self.stats.partitioned += 1;
             return;
@@ -363,6 +362,10 @@ impl NetState {
         if receiver.waiting >= self.config.queue_packets {
             self.stats.overflowed += 1;
             return;
+        }
+        if datagram.ecn != 0 && self.config.mark_packets.is_some_and(|most| receiver.waiting >= most) {
+            datagram.ecn = CONGESTED;
+            self.stats.marked += 1;
         }
         receiver.waiting += 1;
         let done = match self.hosts.get_mut(datagram.to.ip()) {
@@ -378,7 +381,7 @@ impl NetState {
     }
 
     fn deliver(&mut self, datagram: Datagram, generation: u64) {
-        let Datagram { from, to, payload, checksum } = datagram;
+        let Datagram { from, to, ecn, payload, checksum } = datagram;
         let intact = !self.config.checksums || verify(from, to, &payload, checksum);
         let cut = self.is_cut(from, to);
         let Some(receiver) = self.endpoint(to, generation) else {
@@ -387,7 +390,7 @@ impl NetState {
         };
         if intact && !cut {
             let first = receiver.inbox.is_empty();
-            receiver.inbox.push_back((from, payload));
+            receiver.inbox.push_back((Origin { ecn, ..from.into() }, payload));
             if let Some(arrivals) = self.arrivals.as_mut().filter(|_| first) {
                 arrivals.push(to);
             }

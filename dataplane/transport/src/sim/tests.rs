@@ -111,6 +111,7 @@ fn any_config() -> impl Strategy<Value = SimConfig> {
                     bandwidth,
                     framing: 0,
                     queue_packets,
+                    mark_packets: None,
                     checksums,
                 }
             },
@@ -358,6 +359,30 @@ fn incast_overflows_the_receivers_queue() {
     // Eight senders at the receiver's rate: an eighth drains while they arrive, twenty wait.
     assert_eq!(stats.overflowed + stats.delivered, 80);
     assert!((25..=35).contains(&trace.len()), "{}", trace.len());
+}
+
+/// P46: what waits behind others is marked if it may be, and bits are otherwise as they were sent.
+#[test]
+fn a_long_queue_marks_what_it_may() {
+    let net = SimNet::new(SimConfig {
+        bandwidth: Some(1_000_000_000),
+        mark_packets: Some(4),
+        ..SimConfig::default()
+    });
+    let mut a = net.endpoint(peer(1));
+    let mut server = net.endpoint(peer(9));
+    for (ecn, marked) in [(0, 0), (2, 1), (1, 1), (3, 0)] {
+        // All arrive at once, and leave one by one.
+        net.set_bandwidth(peer(1), None);
+        let before = net.stats().marked;
+        a.send_run_with(peer(9), &[7; 60], 10, ecn).unwrap();
+        while net.advance_to_next().is_some() {}
+        let mut got = Vec::new();
+        server.recv_burst_at(&mut |origin, _| got.push(origin.ecn)).unwrap();
+        let last = if marked == 1 { 3 } else { ecn };
+        assert_eq!(got, [ecn, ecn, ecn, ecn, last, last]);
+        assert_eq!(net.stats().marked - before, if ecn == 0 { 0 } else { 2 });
+    }
 }
 
 #[test]

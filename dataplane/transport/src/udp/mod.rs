@@ -17,14 +17,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit};
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit};
 
 pub use config::UdpConfig;
 pub use run::Run;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
 
-use crate::{IoStats, MAX_DATAGRAM, PacketIo, Peer, TransportError, packet_io::check_segment};
+use crate::{IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, TransportError, packet_io::check_segment};
 
 /// Room for one received piece: the kernel merges at most 64 KiB.
 const PIECE: usize = 64 << 10;
@@ -109,7 +109,8 @@ impl UdpIo {
                 _ => None,
             };
             let segment = if meta.stride == 0 { meta.len.max(1) } else { meta.stride };
-            let run = Run { from, at, contents: &piece[..meta.len], segment };
+            let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
+            let run = Run { from, at, ecn, contents: &piece[..meta.len], segment };
             bytes += meta.len;
             datagrams += run.len();
             f(run);
@@ -230,11 +231,15 @@ impl Refusal {
 
 impl PacketIo for UdpIo {
     fn recv_burst(&mut self, f: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
-        self.recv_burst_at(&mut |from, _, payload| f(from, payload))
+        self.recv_burst_at(&mut |origin, payload| f(origin.from, payload))
     }
 
-    fn recv_burst_at(&mut self, f: &mut impl FnMut(Peer, Option<Ipv4Addr>, &[u8])) -> io::Result<usize> {
-        self.recv_runs(&mut |run| run.datagrams().for_each(|datagram| f(run.from, run.at, datagram)))
+    fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
+        self.recv_runs(&mut |run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)))
+    }
+
+    fn reads_ecn(&self) -> bool {
+        self.socket.reads_ecn
     }
 
     fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
@@ -246,6 +251,10 @@ impl PacketIo for UdpIo {
     }
 
     fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        self.send_run_with(to, contents, segment, 0)
+    }
+
+    fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         if to.port() == 0 {
             let cause = io::Error::new(io::ErrorKind::InvalidInput, "port 0 is nobody's port");
@@ -263,7 +272,7 @@ impl PacketIo for UdpIo {
                 self.socket.as_quinn(),
                 &Transmit {
                     destination: SocketAddr::V4(to),
-                    ecn: None,
+                    ecn: EcnCodepoint::from_bits(ecn),
                     contents: &rest[..len],
                     segment_size: in_one_piece.then_some(segment),
                     src_ip: source.map(IpAddr::V4),
@@ -316,7 +325,7 @@ impl PacketIo for UdpIo {
         Ok(())
     }
 
-    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize) -> io::Result<()> {
+    fn send_run_to_all(&mut self, to: &[Peer], contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         for piece in contents.chunks(segment * self.segments_per_call(segment)) {
             let mut rest = to;
@@ -325,7 +334,7 @@ impl PacketIo for UdpIo {
                 let together = rest.len() > 1 && piece.len() <= segment * self.segments_per_call(segment);
                 let sent = if together {
                     let source = |peer| self.answers_from(peer);
-                    self.socket.send_to_each(rest, source, piece, segment).unwrap_or(0)
+                    self.socket.send_to_each(rest, source, piece, segment, ecn).unwrap_or(0)
                 } else {
                     0
                 };
@@ -335,7 +344,7 @@ impl PacketIo for UdpIo {
                     rest = &rest[sent..];
                 } else {
                     // Whatever keeps it from the next one is dealt with there.
-                    self.send_run(*next, piece, segment)?;
+                    self.send_run_with(*next, piece, segment, ecn)?;
                     rest = &rest[1..];
                 }
             }

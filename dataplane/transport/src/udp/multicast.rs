@@ -7,8 +7,8 @@ use crate::Peer;
 
 /// Receivers of one call. Jobs with more workers take several calls.
 const MOST: usize = 16;
-/// Room for two control messages of 2 and of 12 bytes.
-const CONTROL: usize = 64;
+/// Room for three control messages of 2, 12 and 4 bytes.
+const CONTROL: usize = 80;
 
 /// What goes along with a message: how it is cut into datagrams, and where it leaves from.
 #[derive(Clone, Copy)]
@@ -17,7 +17,9 @@ struct Control([u8; CONTROL]);
 
 const _: () = {
     // SAFETY: these only compute.
-    let needed = unsafe { libc::CMSG_SPACE(2) + libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as u32) };
+    let needed = unsafe {
+        libc::CMSG_SPACE(2) + libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as u32) + libc::CMSG_SPACE(4)
+    };
     assert!(needed as usize <= CONTROL && align_of::<Control>() >= align_of::<libc::cmsghdr>());
 };
 
@@ -47,7 +49,7 @@ impl Control {
 
 impl UdpSocket {
     /// Sends `contents`, as datagrams of `segment` bytes if they are longer than that, to each of these receivers, from the
-    /// address that `source` says. Returns how many of them, from the front, it has gone to; at least one.
+    /// address that `source` says, with these ECN bits. Returns how many of them, from the front, it has gone to; at least one.
     ///
     /// # Errors
     /// Why it did not go to the first one.
@@ -57,6 +59,7 @@ impl UdpSocket {
         source: impl Fn(Peer) -> Option<Ipv4Addr>,
         contents: &[u8],
         segment: usize,
+        ecn: u8,
     ) -> io::Result<usize> {
         let mut payload =
             libc::iovec { iov_base: contents.as_ptr().cast_mut().cast(), iov_len: contents.len() };
@@ -82,6 +85,9 @@ impl UdpSocket {
                     ipi_addr: libc::in_addr { s_addr: 0 },
                 };
                 used = control.push(used, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+            }
+            if ecn & 3 != 0 {
+                used = control.push(used, libc::IPPROTO_IP, libc::IP_TOS, libc::c_int::from(ecn & 3));
             }
             let head = &mut message.msg_hdr;
             head.msg_name = ptr::from_mut(name).cast();

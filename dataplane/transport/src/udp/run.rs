@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::Peer;
+use crate::{Origin, Peer};
 
 /// Datagrams of one sender that came in a row.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,8 @@ pub struct Run<'a> {
     pub from: Peer,
     /// This host's address that they were sent to, if the socket looks for that.
     pub at: Option<Ipv4Addr>,
+    /// Their ECN bits: the kernel merges only what has the same.
+    pub ecn: u8,
     /// One behind the other.
     pub(super) contents: &'a [u8],
     /// Bytes of each; the last may have fewer. At least 1.
@@ -18,6 +20,12 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// How they came.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        Origin { from: self.from, at: self.at, ecn: self.ecn }
+    }
+
     /// How many there are, at least one.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -56,6 +64,7 @@ mod tests {
             let run = Run {
                 from: Peer::new(Ipv4Addr::LOCALHOST, 1),
                 at: None,
+                ecn: 0,
                 contents: &contents[..len],
                 segment,
             };

@@ -24,6 +24,8 @@ pub(super) struct UdpSocket {
     /// As obtained from the kernel, in accounted bytes.
     pub recv_buffer: usize,
     pub send_buffer: usize,
+    /// Whether it tells the ECN bits of what it receives.
+    pub reads_ecn: bool,
 }
 
 /// What [`UdpSocket::poll`] waits for.
@@ -60,12 +62,12 @@ impl UdpSocket {
         for (level, name, wanted) in [
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, false),
             (libc::IPPROTO_IP, libc::IP_PKTINFO, config.answer_as_asked && local.ip().is_unspecified()),
-            (libc::IPPROTO_IP, libc::IP_RECVTOS, false),
         ] {
             if !wanted {
                 let _ = set_option(fd, level, name, 0);
             }
         }
+        let reads_ecn = set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1).is_ok();
         if let Some(busy) = config.busy_poll {
             let micros = u32::try_from(busy.as_micros()).unwrap_or(u32::MAX);
             socket.set_busy_poll(micros).map_err(|cause| TransportError::SocketOption {
@@ -76,7 +78,7 @@ impl UdpSocket {
         }
         let recv_buffer = Self::size_buffer(&socket, &RECEIVE, config.recv_buffer)?;
         let send_buffer = Self::size_buffer(&socket, &SEND, config.send_buffer)?;
-        Ok(Self { socket, state, local, recv_buffer, send_buffer })
+        Ok(Self { socket, state, local, recv_buffer, send_buffer, reads_ecn })
     }
 
     /// Makes a buffer as large as `wanted` or as the host allows; returns what it got.

@@ -112,12 +112,43 @@ fn merged_datagrams_come_out_one_by_one() {
     assert!(b.stats().recv_bursts <= 2, "{:?}", b.stats());
 }
 
+/// P46: in one piece or one by one, to one or to many, and from an address that was chosen.
+#[test]
+fn the_bits_of_congestion_arrive() {
+    for gso in [true, false] {
+        let config = UdpConfig { gso, answer_as_asked: true, ..UdpConfig::default() };
+        let mut server = UdpIo::bind(config).unwrap();
+        let mut workers = [bind(true, true), bind(true, true)];
+        let peers = workers.each_ref().map(|worker| worker.local());
+        server.answer_from(peers[1], Some(Ipv4Addr::new(127, 0, 0, 7)));
+        let mut expected = Vec::new();
+        for ecn in [0, 2, 1, 3, 0] {
+            server.send_run_with(peers[0], &[ecn; 25], 10, ecn).unwrap();
+            server.send_run_with(peers[1], &[ecn; 25], 10, ecn).unwrap();
+            server.send_run_to_all(&peers, &[ecn; 25], 10, ecn).unwrap();
+            expected.extend([ecn; 6]);
+        }
+        for worker in &mut workers {
+            assert!(worker.reads_ecn());
+            let mut got = Vec::new();
+            while got.len() < expected.len() && worker.wait(Duration::from_millis(500)).unwrap() {
+                let mut take = |origin: Origin, datagram: &[u8]| {
+                    assert_eq!(origin.ecn, datagram[0]);
+                    got.push(origin.ecn);
+                };
+                worker.recv_burst_at(&mut take).unwrap();
+            }
+            assert_eq!(got, expected);
+        }
+    }
+}
+
 #[test]
 fn multicast_reaches_every_receiver() {
     let mut server = bind(true, true);
     let mut workers: Vec<_> = (0..3).map(|_| bind(true, true)).collect();
     let peers: Vec<Peer> = workers.iter().map(|worker| worker.local()).collect();
-    server.send_run_to_all(&peers, &[7; 2500], 1000).unwrap();
+    server.send_run_to_all(&peers, &[7; 2500], 1000, 0).unwrap();
     for worker in &mut workers {
         let mut lens = Vec::new();
         drain(worker, 3, |_, datagram| lens.push(datagram.len()));
@@ -137,7 +168,7 @@ fn multicast_of_long_runs_reaches_many() {
         let source = Ipv4Addr::new(127, 0, 0, 7);
         server.answer_from(peers[17], Some(source));
         let run: Vec<u8> = (0..150 * 1044 - 5).map(|i| (i % 251) as u8).collect();
-        server.send_run_to_all(&peers, &run, 1044).unwrap();
+        server.send_run_to_all(&peers, &run, 1044, 2).unwrap();
         for (number, worker) in workers.iter_mut().enumerate() {
             let (mut got, mut from) = (Vec::new(), None);
             let count = drain(worker, 150, |peer, datagram| {
@@ -160,13 +191,13 @@ fn multicast_deals_with_receivers_one_by_one() {
     let mut server = bind(true, true);
     let mut here = bind(true, true);
     let gone = bind(true, true).local();
-    server.send_run_to_all(&[gone, here.local(), gone], &[1; 30], 10).unwrap();
+    server.send_run_to_all(&[gone, here.local(), gone], &[1; 30], 10, 0).unwrap();
     assert_eq!(drain(&mut here, 3, |_, _| ()), 3);
     let nobody = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
     for place in 0..3 {
         let mut to = vec![here.local(); 2];
         to.insert(place, nobody);
-        let message = server.send_run_to_all(&to, &[1; 10], 5).unwrap_err().to_string();
+        let message = server.send_run_to_all(&to, &[1; 10], 5, 0).unwrap_err().to_string();
         assert!(message.contains("cannot send to 127.0.0.1:0"), "{message}");
     }
     // A checksum switched off is what makes Linux refuse to segment.
@@ -174,7 +205,7 @@ fn multicast_deals_with_receivers_one_by_one() {
     server.socket.omit_checksums().unwrap();
     let mut other = bind(true, true);
     drain(&mut here, 100, |_, _| ());
-    server.send_run_to_all(&[here.local(), other.local()], &[5; 100], 10).unwrap();
+    server.send_run_to_all(&[here.local(), other.local()], &[5; 100], 10, 0).unwrap();
     for io in [&mut here, &mut other] {
         assert_eq!(drain(io, 10, |_, datagram| assert_eq!(datagram, [5; 10])), 10);
     }

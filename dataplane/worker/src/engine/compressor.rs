@@ -496,6 +496,7 @@ mod tests {
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            marks: false,
             members: None,
         };
         Compressor::new(&welcome, workers, WorkerId(0), None)

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
-use thc_protocol::SlotId;
 use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::{Header, MAX_PACKET, Welcome};
 use thc_protocol::worker::Tx;
+use thc_protocol::{Ecn, SlotId};
 use thc_transport::PacketIo;
 
 /// Most packets that are answered within one burst; further NUDGEs are asked for again.
@@ -141,6 +141,8 @@ impl Ports {
 #[derive(Debug)]
 pub(super) struct Link {
     pub ps: Ports,
+    /// What data packets leave with (P46).
+    data: Ecn,
     /// Time spent in sending.
     pub time: Duration,
     /// Packets to send once the burst being received is over.
@@ -150,7 +152,13 @@ pub(super) struct Link {
 
 impl Link {
     pub fn new(ps: SocketAddrV4, welcome: &Welcome) -> Link {
-        Link { ps: Ports::new(ps, welcome), time: Duration::ZERO, replies: Replies::default(), error: None }
+        Link {
+            ps: Ports::new(ps, welcome),
+            data: if welcome.marks { Ecn::Ect0 } else { Ecn::NotEct },
+            time: Duration::ZERO,
+            replies: Replies::default(),
+            error: None,
+        }
     }
 
     pub fn tx<'a, I: PacketIo>(&'a mut self, io: &'a mut I) -> LinkTx<'a, I> {
@@ -230,7 +238,8 @@ impl<I: PacketIo> Tx for LinkTx<'_, I> {
     fn send(&mut self, shard: u8, contents: &[u8], segment: usize) {
         let started = Instant::now();
         let to = self.link.ps.of(shard);
-        let sent = self.io.send_run(to, contents, segment);
+        let ecn = if Header::is_of_data(contents) { self.link.data } else { Ecn::NotEct };
+        let sent = self.io.send_run_with(to, contents, segment, ecn.bits());
         self.link.note(sent);
         self.link.time += started.elapsed();
     }
@@ -243,7 +252,7 @@ impl<I: PacketIo> Tx for LinkTx<'_, I> {
     #[inline]
     fn send_packed(&mut self, shard: u8, slot: SlotId) {
         let to = self.link.ps.of(shard);
-        let sent = self.io.send_packed(to, usize::from(slot.0));
+        let sent = self.io.send_packed(to, usize::from(slot.0), self.link.data.bits());
         self.link.note(sent);
     }
 

@@ -35,8 +35,8 @@ use thc_codec::table::LookupTable;
 use thc_protocol::session::{JoinEvent, Joiners};
 use thc_protocol::wire::{Choice, Header, Kind, Mode, RESULT_LEN, Welcome};
 use thc_protocol::worker::{CallSpec, PacketId, Parameters, PartSpec, SessionError, Worker};
-use thc_protocol::{TableId, WorkerId};
-use thc_transport::PacketIo;
+use thc_protocol::{Ecn, TableId, WorkerId};
+use thc_transport::{Origin, PacketIo};
 
 /// Groups of partitions compressed and not all sent, at least, beside one for each thread.
 const AHEAD: usize = 2;
@@ -461,7 +461,7 @@ impl<I: PacketIo> Engine<I> {
         let mut events = CallEvents { calls, compressor, memory };
         let mut control = None;
         let Link { ps, replies, .. } = link;
-        let got = io.recv_burst(&mut |from, packet| {
+        let got = io.recv_burst_at(&mut |Origin { from, ecn, .. }, packet| {
             first.get_or_insert_with(Instant::now);
             let Some(port) = ps.find(from) else { return };
             let (share, is_base) = ps.share(port);
@@ -485,7 +485,7 @@ impl<I: PacketIo> Engine<I> {
                 {
                     ps.follow(now, header.slot, share);
                 }
-                worker.handle(now, packet, &mut events, replies);
+                worker.handle_with(now, Ecn::of_bits(ecn), packet, &mut events, replies);
             }
         })?;
         let ended = Instant::now();

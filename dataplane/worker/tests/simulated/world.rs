@@ -6,8 +6,8 @@ use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Joiners, Registry, StaticJob};
 use thc_protocol::wire::{Form, Shares, Table, Tables, Welcome};
-use thc_protocol::{Cookie, JobId, Lane, Policy, TableId, WorkerId};
-use thc_transport::{PacketIo, SimConfig, SimIo, SimNet};
+use thc_protocol::{Cookie, Ecn, JobId, Lane, Policy, TableId, WorkerId};
+use thc_transport::{Origin, PacketIo, SimConfig, SimIo, SimNet};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, Span, WorkerError};
 
 pub const JOB: JobId = JobId(7);
@@ -34,23 +34,23 @@ pub type Admits = Box<dyn FnMut(SocketAddrV4, &[u8]) -> bool>;
 struct Out<'a>(&'a mut SimIo, &'a mut Option<Tamper>);
 
 impl Out<'_> {
-    fn send(&mut self, to: SocketAddrV4, packet: &[u8]) {
+    fn send(&mut self, to: SocketAddrV4, ecn: Ecn, packet: &[u8]) {
         let mut packet = packet.to_vec();
         if let Some(tamper) = self.1 {
             tamper(to, &mut packet);
         }
-        self.0.send_run(to, &packet, packet.len()).unwrap();
+        self.0.send_run_with(to, &packet, packet.len(), ecn.bits()).unwrap();
     }
 }
 
 impl Sink for Out<'_> {
-    fn unicast(&mut self, to: Endpoint, packet: &[u8]) {
-        self.send(to.addr, packet);
+    fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]) {
+        self.send(to.addr, ecn, packet);
     }
 
-    fn multicast(&mut self, _job: JobId, members: &[Endpoint], packet: &[u8]) {
+    fn multicast(&mut self, _job: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
         for member in members {
-            self.send(member.addr, packet);
+            self.send(member.addr, ecn, packet);
         }
     }
 }
@@ -108,13 +108,14 @@ impl Ps {
 
     pub fn serve(&mut self) -> usize {
         let now = self.io.now();
-        let mut packets: Vec<(SocketAddrV4, Vec<u8>)> = Vec::new();
-        self.io.recv_burst(&mut |from, bytes| packets.push((from, bytes.to_vec()))).unwrap();
+        let mut packets: Vec<(Origin, Vec<u8>)> = Vec::new();
+        self.io.recv_burst_at(&mut |origin, bytes| packets.push((origin, bytes.to_vec()))).unwrap();
         let count = packets.len();
-        packets.retain(|(from, bytes)| (self.admits)(*from, bytes));
-        for (from, bytes) in packets {
+        packets.retain(|(origin, bytes)| (self.admits)(origin.from, bytes));
+        for (Origin { from, ecn, .. }, bytes) in packets {
             if bytes[1] & 0x20 == 0 {
-                self.aggregator.handle(Endpoint::udp(from), &bytes, &mut Out(&mut self.io, &mut self.tamper));
+                let mut out = Out(&mut self.io, &mut self.tamper);
+                self.aggregator.handle_with(Endpoint::udp(from), Ecn::of_bits(ecn), &bytes, &mut out);
                 continue;
             }
             let random = &mut self.random;
@@ -202,6 +203,7 @@ pub fn static_job(workers: u8, lane: Lane, quorum: u8, policy: Policy) -> Static
             features: 0,
             shares: Shares::NONE,
             rack: None,
+            marks: true,
             members: None,
         },
         root: None,

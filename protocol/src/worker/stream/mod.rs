@@ -184,6 +184,12 @@ impl Stream {
         self.network.as_ref().map_or((self.limit, 0), |network| (network.packets(), network.decreases()))
     }
 
+    /// Results with a mark so far (P46).
+    #[must_use]
+    pub fn marks(&self) -> u64 {
+        self.network.as_ref().map_or(0, Window::marks)
+    }
+
     /// Shares asking for lost packets with the others of so many workers.
     pub fn set_turns(&mut self, worker: u8, workers: u8) {
         self.turns = (worker.into(), workers.max(1).into());
@@ -346,14 +352,14 @@ impl Stream {
         ring.bytes.get(index * ring.stride + HEADER_LEN..(index + 1) * ring.stride)
     }
 
-    /// A result for (slot, round), of a packet of this ring, has come.
-    pub fn finish(&mut self, now: Duration, ring: u8, slot: SlotId, round: Round) -> Finish {
+    /// A result for (slot, round), of a packet of this ring, has come, with a mark or without (P46).
+    pub fn finish(&mut self, now: Duration, ring: u8, slot: SlotId, round: Round, marked: bool) -> Finish {
         let Some(index) = self.find(slot, round) else { return Finish::Nothing };
         let entry = self.entries[index];
         if entry.state != State::Outstanding || entry.ring != ring {
             return Finish::Nothing;
         }
-        Finish::First(self.answer(now, index))
+        Finish::First(self.answer(now, index, marked))
     }
 
     /// A STRAGGLER for (slot, round) has come: gives that packet up, as finished.
@@ -363,7 +369,7 @@ impl Stream {
             return Finish::Nothing;
         }
         self.stats.given_up += 1;
-        Finish::First(self.answer(now, index))
+        Finish::First(self.answer(now, index, false))
     }
 
     /// The shard of the packet outstanding that was sent for the first time before all others.

@@ -81,8 +81,8 @@ impl Recovery {
 }
 
 impl Stream {
-    /// The aggregator has answered an outstanding packet for good.
-    pub(super) fn answer(&mut self, now: Duration, index: usize) -> PacketId {
+    /// The aggregator has answered an outstanding packet for good, with a mark or without (P46).
+    pub(super) fn answer(&mut self, now: Duration, index: usize, marked: bool) -> PacketId {
         let entry = self.entries[index];
         self.note_order(now, &entry);
         // An answer to what this worker has repeated alone: there was a result, and it was lost on its way here.
@@ -95,10 +95,10 @@ impl Stream {
         }
         let crowded = self.rtt.is_crowded();
         if let Some(network) = &mut self.network {
+            network.note_result(entry.seq, self.next, marked);
             if alone && (asks || crowded) {
                 network.note_loss(crowded);
             }
-            network.note_result(entry.seq, self.next);
         }
         let queue = self.queue(index);
         if entry.number > queue.answered {

@@ -1,4 +1,4 @@
-//! How much may be outstanding for the network's sake (P41).
+//! How much may be outstanding for the network's sake (P41, P46).
 
 use super::super::rtt::Rtt;
 use std::time::Duration;
@@ -7,6 +7,8 @@ use std::time::Duration;
 const LEAST: f64 = 4.0;
 /// What losses leave of the window.
 const AFTER_LOSS: f64 = 0.7;
+/// What a round trip's share of marks counts in the smoothed one (P46).
+const GAIN: f64 = 1.0 / 16.0;
 /// Losses are congestion beyond this part of the packets, also where nothing shows that packets wait in queues.
 const TOLERATED: u32 = 4;
 /// Results that losses are counted over.
@@ -31,6 +33,10 @@ pub(super) struct Window {
     round: u64,
     results: u32,
     decreased: bool,
+    /// Results of this round trip with a mark, and the smoothed share of such.
+    marked: u32,
+    share: f64,
+    marks: u64,
     /// Whether it has kept anything back.
     filled: bool,
     /// Results and losses since they were judged last: over more than a round trip, where that is of few packets.
@@ -53,6 +59,9 @@ impl Window {
             round: 0,
             results: 0,
             decreased: false,
+            marked: 0,
+            share: 1.0,
+            marks: 0,
             filled: false,
             judged: (0, 0),
             paced: false,
@@ -84,6 +93,11 @@ impl Window {
         self.decreases
     }
 
+    /// Results with a mark so far.
+    pub fn marks(&self) -> u64 {
+        self.marks
+    }
+
     /// So many packets go out; more would, had they been let.
     pub fn note_sent(&mut self, packets: u64, all: bool) {
         self.tokens -= packets as f64;
@@ -113,36 +127,56 @@ impl Window {
             .then(|| self.since + Duration::from_secs_f64(lacking / self.pace(rtt)))
     }
 
-    /// A result of a seq is in; `next` is the first seq that has not been sent.
-    pub fn note_result(&mut self, seq: u64, next: u64) {
+    /// A result of a seq is in, with a mark or without; `next` is the first seq that has not been sent.
+    pub fn note_result(&mut self, seq: u64, next: u64, marked: bool) {
+        if seq >= self.round {
+            self.end_round(next);
+        }
         self.results += 1;
         self.judged.0 += 1;
         if self.judged.0 >= JUDGED {
             self.judged = (0, 0);
         }
-        if seq < self.round {
-            return;
+        if marked {
+            self.marks += 1;
+            self.marked += 1;
+            if !self.decreased {
+                self.decrease(1.0 - self.share / 2.0);
+            }
         }
+    }
+
+    /// What was sent when the round trip began has come back: the next one begins, and lasts until `next` is back.
+    fn end_round(&mut self, next: u64) {
         self.round = next;
+        // Nothing is known of the share before the first mark, which so halves the window.
+        if self.marks > 0 && self.results > 0 {
+            self.share += GAIN * (f64::from(self.marked) / f64::from(self.results) - self.share);
+        }
         if !self.decreased && self.filled {
             let more = if self.size < self.threshold { f64::from(self.results) } else { 1.0 };
             self.size = (self.size + more).min(self.most as f64);
         }
         self.paced &= self.size < self.most as f64;
-        (self.results, self.decreased, self.filled) = (0, false, false);
+        (self.results, self.marked, self.decreased, self.filled) = (0, 0, false, false);
     }
 
     /// A packet of this worker, or its result, was lost, on a way that is crowded or not.
     pub fn note_loss(&mut self, crowded: bool) {
         self.judged.1 += 1;
         if (crowded || self.judged.1 * TOLERATED > JUDGED) && !self.decreased {
-            self.size = (self.size * AFTER_LOSS).max(LEAST).min(self.most as f64);
-            self.threshold = self.size;
-            (self.decreased, self.paced) = (true, true);
-            self.tokens = self.tokens.max(0.0);
-            self.decreases += 1;
+            self.decrease(AFTER_LOSS);
             self.judged = (0, 0);
         }
+    }
+
+    /// To this part of itself, for this round trip.
+    fn decrease(&mut self, to: f64) {
+        self.size = (self.size * to).max(LEAST).min(self.most as f64);
+        self.threshold = self.size;
+        (self.decreased, self.paced) = (true, true);
+        self.tokens = self.tokens.max(0.0);
+        self.decreases += 1;
     }
 }
 
@@ -166,7 +200,7 @@ mod tests {
                 if lost > 0 && seq % lost == 0 {
                     window.note_loss(false);
                 }
-                window.note_result(seq, next);
+                window.note_result(seq, next, false);
             }
             sizes.push(window.packets());
         }
@@ -194,6 +228,53 @@ mod tests {
         assert!((us(1_000_001)..us(1_000_100)).contains(&opens), "{opens:?}");
         window.tick(opens, &rtt);
         assert!(window.room(0) >= 1 && window.opens_at(&rtt).is_none());
+    }
+
+    /// Full windows, each a round trip, in which this share of the results is marked; the sizes.
+    fn marked_rounds(window: &mut Window, count: u64, share: f64) -> Vec<u64> {
+        let mut sizes = Vec::new();
+        for _ in 0..count {
+            let (first, packets) = (window.round, window.packets());
+            window.note_sent(packets, true);
+            let next = first + packets;
+            for seq in first..next {
+                window.note_result(seq, next, ((seq - first) as f64) < packets as f64 * share);
+            }
+            sizes.push(window.packets());
+        }
+        sizes
+    }
+
+    #[test]
+    fn the_first_mark_halves_it_and_later_ones_take_their_share() {
+        let mut window = Window::new(512, 64);
+        // Before any mark it grows fast, and nothing is learnt from their lack.
+        marked_rounds(&mut window, 5, 0.0);
+        let before = window.packets();
+        let sizes = marked_rounds(&mut window, 1, 0.01);
+        assert_eq!((sizes[0], window.decreases()), (before / 2, 1));
+        // Few marks for long: the share is small, and so are the steps.
+        marked_rounds(&mut window, 300, 0.02);
+        let (before, decreases) = (window.packets(), window.decreases());
+        let sizes = marked_rounds(&mut window, 1, 0.02);
+        assert!(sizes[0] + 5 >= before && window.decreases() > decreases, "{before} {sizes:?}");
+        // All are marked: half of it each round trip, in the end, down to the least.
+        let sizes = marked_rounds(&mut window, 100, 1.0);
+        assert_eq!(sizes[99], LEAST as u64);
+        let marks = window.marks();
+        marked_rounds(&mut window, 1, 1.0);
+        assert_eq!(window.marks(), marks + LEAST as u64);
+    }
+
+    /// A mark and a loss of one round trip are one decrease.
+    #[test]
+    fn one_decrease_a_round_trip_whatever_the_sign() {
+        let mut window = Window::new(512, 512);
+        window.note_result(0, 512, true);
+        assert_eq!(window.packets(), 256);
+        window.note_result(1, 512, true);
+        window.note_loss(true);
+        assert_eq!((window.packets(), window.decreases()), (256, 1));
     }
 
     #[test]

@@ -1,0 +1,47 @@
+//! What an IPv4 header says of congestion (RFC 3168).
+
+/// The low two bits of IPv4's TOS byte, as a datagram comes or goes (P46).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// A full queue drops it.
+    #[default]
+    NotEct = 0,
+    /// A queue may mark it; nobody here sends that.
+    Ect1 = 1,
+    /// A queue may mark it.
+    Ect0 = 2,
+    /// A queue has marked it: congestion experienced.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// Of a TOS byte, whatever its upper bits.
+    #[inline]
+    #[must_use]
+    pub const fn of_bits(tos: u8) -> Ecn {
+        match tos & 3 {
+            0 => Ecn::NotEct,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
+
+    /// The two bits.
+    #[inline]
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self as u8
+    }
+
+    /// What answers a packet that came so: a queue may mark the answer if it may mark that.
+    #[inline]
+    #[must_use]
+    pub const fn of_answer(self) -> Ecn {
+        match self {
+            Ecn::NotEct => Ecn::NotEct,
+            _ => Ecn::Ect0,
+        }
+    }
+}
