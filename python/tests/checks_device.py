@@ -41,7 +41,7 @@ def same_steps(where: str, steps: int = 3, dtype: torch.dtype = torch.float32, *
         assert same_everywhere(got)
         assert all(torch.equal(a, b) for a, b in zip(want, got)), (where, step, options)
     assert host.device.where == "host" and other.device.where == where
-    assert (host.steps, other.steps) == (steps, steps)
+    assert (host.steps, other.steps) == (steps, steps), (host.steps, other.steps, steps, where, options)
     return (one, host), (two, other)
 
 

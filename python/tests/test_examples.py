@@ -66,8 +66,8 @@ def test_characters() -> None:
 
 @pytest.mark.parametrize("workers", [3])
 def test_best_effort(workers: int) -> None:
-    said = torchrun("best_effort", "--steps", "160", "--every", "20", "--loss", "0.2", "--deadline", "60ms", workers=workers)
-    # Guessing has 0.693. Of five packets one is lost, and nearly all are asked for in time; on a busy machine fewer.
+    said = torchrun("best_effort", "--steps", "160", "--every", "20", "--loss", "0.3", "--deadline", "60ms", workers=workers)
+    # Guessing has 0.693. Of ten packets three are lost, and most are asked for in time; of five one, a busy machine lost nothing for good.
     assert result(said)[0] < 0.69
     lost = re.search(r"packets sent again \d+, lost (\d+)", said)
     assert lost and int(lost[1]) > 0
