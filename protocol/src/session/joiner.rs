@@ -395,6 +395,9 @@ impl Joiner {
                 if welcome.nonce != self.nonce || !(self.state == State::Joining || other) || !possible {
                     return None;
                 }
+                if self.welcomed.is_some_and(|now| welcome.is_before(&now)) {
+                    return None;
+                }
                 if let Some(before) = self.welcomed.filter(|before| before.session == welcome.session)
                     && let Some(change) = Change::between(&before, &welcome)
                 {
