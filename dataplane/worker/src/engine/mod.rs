@@ -87,6 +87,8 @@ pub struct Engine<I: PacketIo> {
     next: Option<(Welcome, u8)>,
     /// Who takes part, if that has changed since it was last asked.
     changed: Option<Membership>,
+    /// Whether this worker leaves: nothing of its own is waited for any more.
+    leaving: bool,
 }
 
 impl<I: PacketIo> Engine<I> {
@@ -126,6 +128,7 @@ impl<I: PacketIo> Engine<I> {
             members: Changing::of(welcome),
             next: None,
             changed: None,
+            leaving: false,
         };
         engine.set_limits();
         Ok(engine)
@@ -472,7 +475,9 @@ impl<I: PacketIo> Engine<I> {
                 if is_base {
                     let was = joiners.has_joined(share);
                     if let Some(event) = joiners.handle(now, share, packet) {
-                        control = Some(event);
+                        // A BOUNDARY behind a WELCOME is one of the next session, and is repeated there.
+                        let later = matches!(event, JoinEvent::Boundary(_)) && control.is_some();
+                        control = if later { control.take() } else { Some(event) };
                     }
                     if !was && joiners.has_joined(share) {
                         ps.welcomed(now, share);
@@ -647,7 +652,9 @@ impl<I: PacketIo> Engine<I> {
     /// When something is due, if anything is.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        [self.worker.deadline(), self.joiners.deadline()].into_iter().flatten().min()
+        let works = !self.leaving && self.failed.is_none();
+        let own = if works { self.worker.deadline() } else { None };
+        [own, self.joiners.deadline()].into_iter().flatten().min()
     }
 
     fn report_waiting(&mut self, now: Duration) {
@@ -670,6 +677,7 @@ impl<I: PacketIo> Engine<I> {
 
     /// Begins to leave; [`Self::serve_others`] until [`Self::has_left`].
     pub fn leave(&mut self) {
+        self.leaving = true;
         self.joiners.set_finished(self.calls.first() as u32);
         self.joiners.leave(self.io.now());
     }

@@ -576,3 +576,41 @@ fn who_has_stopped_before_the_others_goes_on_to_where_they_are() {
     let means = party.reduce(&all, &gradients(3, 5_000, 2));
     assert!(means.iter().all(|mean| *mean == means[0]));
 }
+
+#[test]
+fn a_next_session_and_that_somebody_is_gone_from_it_may_come_together() {
+    let mut party = Party::new(&job(2, 4), quiet());
+    let old = [party.start(0, 0), party.start(2, 0)];
+    party.until("joining", |party| old.iter().all(|&process| party.is_member(process)));
+    for &process in &old {
+        party.processes[process].engine.as_mut().unwrap().take_change();
+    }
+    let pause = |party: &mut Party, time: u64, stops: usize| {
+        let end = party.net.now() + Duration::from_millis(time);
+        while party.net.now() < end {
+            party.processes[stops].stops = true;
+            party.turn();
+        }
+    };
+    // Two wait, of whom one dies before it is let in; one member has stopped.
+    let new = [party.start(1, 0), party.start(3, 0)];
+    pause(&mut party, 300, old[1]);
+    party.kill(new[1]);
+    pause(&mut party, 1000, old[1]);
+    // What comes for it from now on, it finds all together.
+    let engine = party.processes[old[1]].engine.take();
+    party.processes[old[0]].stops = true;
+    pause(&mut party, 900, old[0]);
+    assert_eq!(party.membership(old[0]).workers, 4);
+    party.processes[old[1]].engine = engine;
+    let all = [old[0], new[0], old[1]];
+    party.until("three", |party| {
+        all.iter().all(|&process| party.is_member(process) && party.membership(process).workers == 3)
+    });
+    for process in old {
+        let change = party.processes[process].engine.as_mut().unwrap().take_change().unwrap();
+        assert!(change.newcomers, "{process} was not told that others were let in");
+    }
+    let means = party.reduce(&all, &gradients(3, 5_000, 2));
+    assert!(means.iter().all(|mean| *mean == means[0]));
+}
