@@ -7,8 +7,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod crowd;
+mod held;
 mod ledger;
 mod mean;
+mod pace;
 mod party;
 mod plan;
 mod server;
@@ -20,17 +22,24 @@ pub use world::{Report, World};
 use thc_protocol::aggregator::Scalar;
 use thc_ps::Simd;
 
+/// Bytes that a trace may hold at most.
+const MOST_HELD: i64 = 192 << 20;
+/// Bytes that may be left of one: what is computed once for all, and buffers of the thread.
+const LEFT: i64 = 1 << 20;
+
 /// Runs the trace of a seed until `goal` all-reduces have ended well on all workers.
 ///
 /// # Panics
 /// If something does not hold.
 #[must_use]
 pub fn run(seed: u64, goal: u64) -> Report {
-    if seed.is_multiple_of(4) {
-        World::<Scalar>::new(seed).run(goal)
-    } else {
-        World::<Simd>::new(seed).run(goal)
-    }
+    weighed(seed, || {
+        if seed.is_multiple_of(4) {
+            World::<Scalar>::new(seed).run(goal)
+        } else {
+            World::<Simd>::new(seed).run(goal)
+        }
+    })
 }
 
 /// The same of jobs whose members come and go, on one link.
@@ -39,9 +48,22 @@ pub fn run(seed: u64, goal: u64) -> Report {
 /// If something does not hold.
 #[must_use]
 pub fn run_changing(seed: u64, goal: u64) -> Report {
-    if seed.is_multiple_of(4) {
-        crowd::Crowd::<Scalar>::new(seed).run(goal)
-    } else {
-        crowd::Crowd::<Simd>::new(seed).run(goal)
-    }
+    weighed(seed, || {
+        if seed.is_multiple_of(4) {
+            crowd::Crowd::<Scalar>::new(seed).run(goal)
+        } else {
+            crowd::Crowd::<Simd>::new(seed).run(goal)
+        }
+    })
+}
+
+/// Runs a trace, and looks what it holds and leaves in memory.
+fn weighed(seed: u64, trace: impl FnOnce() -> Report) -> Report {
+    let before = held::now();
+    held::take_most();
+    let report = trace();
+    let (most, left) = (held::take_most() - before, held::now() - before);
+    assert!(most < MOST_HELD, "seed {seed}: it has held {most} bytes");
+    assert!(left < LEFT, "seed {seed}: {left} bytes are left of it");
+    Report { held: most.unsigned_abs(), ..report }
 }

@@ -1,11 +1,16 @@
 //! `thc-soak`: traces until so many all-reduces have been checked.
 
+mod summary;
+
 use clap::{Parser, ValueEnum};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use thc_soak::Report;
+use summary::{Total, resident};
+
+/// How often it is said how far things are.
+const TELL: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Jobs {
@@ -36,41 +41,31 @@ struct Flags {
     /// Traces at a time [default: one for each core]
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<usize>,
+    /// MiB that the process may take for each trace at a time
+    #[arg(long, value_name = "MIB", default_value_t = 128)]
+    memory: u64,
+    /// Seconds that one trace may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    longest: u64,
+    /// The summary as JSON on the standard output, all else on the standard error
+    #[arg(long)]
+    json: bool,
 }
 
-#[derive(Default)]
-struct Total {
-    report: Report,
-    traces: u64,
-}
+impl Flags {
+    fn kind(&self) -> String {
+        self.of.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 
-impl Total {
-    fn add(&mut self, one: &Report) {
-        let all = &mut self.report;
-        all.complete += one.complete;
-        all.results += one.results;
-        all.failed += one.failed;
-        all.happenings += one.happenings;
-        all.sieges += one.sieges;
-        all.survived += one.survived;
-        all.jobs += one.jobs;
-        all.falls += one.falls;
-        all.ended += one.ended;
-        all.sessions += one.sessions;
-        all.packets += one.packets;
-        all.time += one.time;
-        all.recovery.0 += one.recovery.0;
-        all.recovery.1 += one.recovery.1;
-        all.recovery.2 = all.recovery.2.max(one.recovery.2);
-        self.traces += 1;
+    /// How one trace is run alone.
+    fn again(&self, seed: u64) -> String {
+        format!("thc-soak --of {} --seed {seed} --trace {} --count 1 --jobs 1", self.kind(), self.trace)
     }
 }
 
-/// MiB of memory that this process has in use.
-fn memory() -> f64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let resident = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok());
-    resident.unwrap_or(0.0) * 4096.0 / f64::from(1 << 20)
+/// A line for whoever watches.
+fn say(json: bool, line: &str) {
+    if json { eprintln!("soak: {line}") } else { println!("soak: {line}") }
 }
 
 fn main() -> ExitCode {
@@ -79,93 +74,90 @@ fn main() -> ExitCode {
     let jobs = flags.jobs.unwrap_or(cores).max(1);
     let first = flags.seed.unwrap_or_else(|| fastrand::u64(..1 << 40));
     let started = Instant::now();
-    println!("soak: {} all-reduces in traces of {}, from seed {first} on", flags.count, flags.trace);
+    say(
+        flags.json,
+        &format!(
+            "{} all-reduces in traces of {}, {jobs} at a time, from seed {first} on",
+            flags.count, flags.trace
+        ),
+    );
     let next = AtomicU64::new(first);
     let stop = AtomicBool::new(false);
-    let total = Mutex::new((Total::default(), Duration::ZERO, Vec::new()));
-    let before = memory();
+    let total = Mutex::new((Total::new(resident().0), Duration::ZERO));
+    // What each thread runs, and since when.
+    let under_way: Vec<Mutex<Option<(u64, Instant)>>> = (0..jobs).map(|_| Mutex::new(None)).collect();
+    let run = |place: usize| {
+        while !stop.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let changing = match flags.of {
+                Jobs::Fixed => false,
+                Jobs::Changing => true,
+                Jobs::Both => !seed.is_multiple_of(2),
+            };
+            let run = if changing { thc_soak::run_changing } else { thc_soak::run };
+            *under_way[place].lock().unwrap_or_else(PoisonError::into_inner) = Some((seed, Instant::now()));
+            let report = std::panic::catch_unwind(|| run(seed, flags.trace));
+            *under_way[place].lock().unwrap_or_else(PoisonError::into_inner) = None;
+            let Ok(report) = report else {
+                stop.store(true, Ordering::Relaxed);
+                return Some(seed);
+            };
+            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+            let (total, told) = &mut *total;
+            total.add(&report);
+            let elapsed = started.elapsed();
+            let enough = total.report.complete >= flags.count;
+            if elapsed - *told >= TELL || enough {
+                *told = elapsed;
+                say(flags.json, &total.progress(elapsed, flags.count));
+            }
+            if enough {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        None
+    };
     let failed: Vec<u64> = std::thread::scope(|scope| {
-        let run = || {
-            while !stop.load(Ordering::Relaxed) {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                let trace = flags.trace;
-                let changing = match flags.of {
-                    Jobs::Fixed => false,
-                    Jobs::Changing => true,
-                    Jobs::Both => !seed.is_multiple_of(2),
-                };
-                let run = if changing { thc_soak::run_changing } else { thc_soak::run };
-                let Ok(report) = std::panic::catch_unwind(|| run(seed, trace)) else {
-                    stop.store(true, Ordering::Relaxed);
-                    return Some(seed);
-                };
-                let Ok(mut total) = total.lock() else { return None };
-                let (total, told, memories) = &mut *total;
-                total.add(&report);
-                let elapsed = started.elapsed();
-                let done = total.report.complete;
-                memories.push(memory());
-                if elapsed - *told >= Duration::from_secs(10) || done >= flags.count {
-                    *told = elapsed;
-                    let speed = done as f64 / elapsed.as_secs_f64();
-                    println!(
-                        "soak: {done} all-reduces in {} traces, {speed:.0} a second, {:.0} MiB",
-                        total.traces,
-                        memory()
+        let run = &run;
+        let threads: Vec<_> = (0..jobs).map(|place| scope.spawn(move || run(place))).collect();
+        // A trace has bounds of its own, but for what spins within a step.
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(20));
+            for place in &under_way {
+                let at = *place.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some((seed, since)) = at
+                    && since.elapsed() > Duration::from_secs(flags.longest)
+                {
+                    eprintln!(
+                        "soak: the trace of seed {seed} has not ended for {} s; again: {}",
+                        flags.longest,
+                        flags.again(seed)
                     );
-                }
-                if done >= flags.count {
-                    stop.store(true, Ordering::Relaxed);
+                    std::process::exit(1);
                 }
             }
-            None
-        };
-        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(run)).collect();
+        }
         threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     });
-    for seed in &failed {
+    for &seed in &failed {
+        eprintln!("soak: the trace of seed {seed} failed; again: {}", flags.again(seed));
+    }
+    let (total, _) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let elapsed = started.elapsed();
+    total
+        .lines(first, elapsed, flags.of != Jobs::Fixed, failed.is_empty())
+        .iter()
+        .for_each(|line| say(flags.json, line));
+    if flags.json {
+        println!("{}", total.json(first, &flags.kind(), jobs, elapsed, &failed));
+    }
+    let bound = flags.memory * jobs as u64;
+    let too_much = total.peak_mib() > bound as f64;
+    if too_much {
         eprintln!(
-            "soak: the trace of seed {seed} failed; again: thc-soak --of {} --seed {seed} --trace {} --count 1 --jobs 1",
-            flags.of.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
-            flags.trace
+            "soak: {:.0} MiB of memory at most, which is more than {bound} (--memory)",
+            total.peak_mib()
         );
     }
-    let Ok(total) = total.into_inner() else { return ExitCode::FAILURE };
-    let (Total { report, traces }, _, memories) = total;
-    println!(
-        "soak: {} all-reduces right on all workers ({} results compared bit for bit), {} failed on all as they had to",
-        report.complete, report.results, report.failed
-    );
-    println!(
-        "soak: {traces} traces from seed {first} on, {} happenings, {} sieges, {} restarts survived, {} sessions, {} packets, {:.0} s of virtual time in {:.0} s",
-        report.happenings,
-        report.sieges,
-        report.survived,
-        report.sessions,
-        report.packets,
-        report.time.as_secs_f64(),
-        started.elapsed().as_secs_f64()
-    );
-    if flags.of != Jobs::Fixed {
-        println!(
-            "soak: where members come and go: {} jobs, their server or its spare died {} times, sessions ended by an error on {} workers",
-            report.jobs, report.falls, report.ended
-        );
-    }
-    let (sum, count, longest) = report.recovery;
-    println!(
-        "soak: after {count} storms all-reduces went on within {:.0} ms on average, {:.1} s at most",
-        sum.as_secs_f64() * 1e3 / count.max(1) as f64,
-        longest.as_secs_f64()
-    );
-    // Worlds differ in size; what is not given back shows over many of them.
-    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
-    let half = memories.len() / 2;
-    println!(
-        "soak: memory {before:.0} MiB before, {:.0} on average in the first half, {:.0} in the second, {:.0} in the end",
-        mean(&memories[..half]),
-        mean(&memories[half..]),
-        memory()
-    );
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed.is_empty() && !too_much { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -76,6 +76,8 @@ pub struct Party {
     pub done_at: Duration,
     /// Sessions that it was welcomed to.
     pub welcomes: u64,
+    /// Packets that earlier engines have sent again.
+    before: u64,
 }
 
 impl Party {
@@ -98,7 +100,13 @@ impl Party {
             done: 0,
             done_at: Duration::ZERO,
             welcomes: 0,
+            before: 0,
         }
+    }
+
+    /// Packets that it has sent again.
+    pub fn repeated(&self) -> u64 {
+        self.before + self.engine.as_ref().map_or(0, |engine| engine.stats().retransmissions)
     }
 
     /// Whether it is in this session.
@@ -109,6 +117,7 @@ impl Party {
     /// The process dies at once. The next one may be at another address.
     pub fn die(&mut self, moved: bool) {
         self.stage = Stage::Down;
+        self.before = self.repeated();
         self.engine = None;
         self.session = None;
         self.flights.clear();

@@ -1,6 +1,7 @@
 //! One trace: storms in which anything happens, and calms in which all-reduces must go on.
 
 use crate::ledger::Ledger;
+use crate::pace::Pace;
 use crate::party::Party;
 use crate::plan;
 use crate::server::{Server, address};
@@ -44,6 +45,16 @@ pub struct Report {
     pub packets: u64,
     /// Virtual time that passed.
     pub time: Duration,
+    /// Steps that it took.
+    pub steps: u64,
+    /// The most bytes that it held.
+    pub held: u64,
+    /// Packets that workers sent again.
+    pub repeated: u64,
+    /// Where members come and go: processes killed.
+    pub killed: u64,
+    /// Where members come and go: processes started.
+    pub started: u64,
     /// From the end of a storm to the next all-reduce on all workers: the sum of all, their number, the longest.
     pub recovery: (Duration, u64, Duration),
 }
@@ -60,6 +71,7 @@ pub struct World<K: Kernels> {
     report: Report,
     /// Whether the network loses so little that whoever is asked four times (P24) answers, and nothing of the past comes up.
     sound: bool,
+    pace: Pace,
 }
 
 impl<K: Kernels> World<K> {
@@ -79,7 +91,18 @@ impl<K: Kernels> World<K> {
         }
         let stranger = net.endpoint(SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 1), 6000));
         let (ledger, report) = (Ledger::default(), Report::default());
-        World { seed, rng, net, server, parties, stranger, ledger, report, sound }
+        World {
+            seed,
+            rng,
+            net,
+            server,
+            parties,
+            stranger,
+            ledger,
+            report,
+            sound,
+            pace: Pace::new(seed, u64::MAX),
+        }
     }
 
     /// Runs until so many all-reduces have ended well.
@@ -88,6 +111,7 @@ impl<K: Kernels> World<K> {
     /// If something does not hold.
     #[must_use]
     pub fn run(mut self, goal: u64) -> Report {
+        self.pace = Pace::new(self.seed, goal);
         self.calm(0);
         while self.ledger.complete < goal {
             match self.rng.u8(..8) {
@@ -113,6 +137,8 @@ impl<K: Kernels> World<K> {
             sessions: self.server.begun,
             packets: stats.sent,
             time: self.net.now(),
+            steps: self.pace.steps,
+            repeated: self.parties.iter().map(Party::repeated).sum(),
             ..self.report
         }
     }
@@ -262,6 +288,9 @@ impl<K: Kernels> World<K> {
             let mut busy = self.server.serve(now);
             for party in &mut self.parties {
                 busy |= party.turn(now, &mut self.ledger);
+            }
+            if let Err(error) = self.pace.step(now) {
+                panic!("{error}: {}", self.describe());
             }
             if !busy {
                 let due = self.parties.iter().map(|party| party.deadline(now));

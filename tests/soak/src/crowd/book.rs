@@ -5,9 +5,13 @@ use super::process::Process;
 use crate::mean::{Input, Numbers, Output};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use thc_protocol::session::Sizes;
 use thc_protocol::wire::Mode;
 use thc_protocol::{Cookie, JobId};
+
+/// For how long a WELCOME to a session that is over may be under way.
+const LATE: Duration = Duration::from_secs(5);
 
 struct Session {
     numbers: Numbers,
@@ -15,6 +19,8 @@ struct Session {
     members: Vec<u64>,
     /// What its all-reduces give, by their number in it.
     outputs: BTreeMap<u64, Output>,
+    /// When the job's next one began.
+    over: Option<Duration>,
 }
 
 /// What a process has put in.
@@ -48,14 +54,22 @@ impl Book {
     }
 
     /// The first server has begun a session, or resumed one.
-    pub fn begins(&mut self, cookie: Cookie, job: JobId, members: Vec<u64>) {
+    pub fn begins(&mut self, now: Duration, cookie: Cookie, job: JobId, members: Vec<u64>) {
         let (_, welcome) = self.sizes[&job.0].of(members.len() as u8).unwrap();
         self.begun += 1;
-        self.last.insert(job.0, cookie.0);
-        let new =
-            || Session { numbers: Numbers::new(welcome), members: members.clone(), outputs: BTreeMap::new() };
+        let before = self.last.insert(job.0, cookie.0).and_then(|before| self.sessions.get_mut(&before));
+        if let Some(before) = before {
+            before.over = Some(now);
+        }
+        let new = || Session {
+            numbers: Numbers::new(welcome),
+            members: members.clone(),
+            outputs: BTreeMap::new(),
+            over: None,
+        };
         let session = self.sessions.entry(cookie.0).or_insert_with(new);
         assert_eq!(session.members, members, "a session goes on with other members");
+        session.over = None;
     }
 
     /// A process is in a session from now on, after so many calls of its own.
@@ -92,14 +106,14 @@ impl Book {
     }
 
     /// Forgets what nobody can ask for any more.
-    pub fn keep<'a>(&mut self, living: impl Iterator<Item = &'a Process>) {
+    pub fn keep<'a>(&mut self, now: Duration, living: impl Iterator<Item = &'a Process>) {
         let living: Vec<(u64, Option<Cookie>, u64)> =
             living.map(|process| (process.nonce, process.session(), process.finished)).collect();
         let inhabited = |cookie: u32| living.iter().any(|(_, session, _)| *session == Some(Cookie(cookie)));
         let lives = |nonce: &u64| living.iter().any(|(living, ..)| living == nonce);
-        // Who is in none may yet be welcomed to one that has begun.
-        let last: Vec<u32> = self.last.values().copied().collect();
-        self.sessions.retain(|&cookie, _| inhabited(cookie) || last.contains(&cookie));
+        // Who is in none may yet be welcomed to one that has begun, or to one that is over, by a WELCOME that comes late.
+        let known = |session: &Session| session.over.is_none_or(|at| now < at + LATE);
+        self.sessions.retain(|&cookie, session| inhabited(cookie) || known(session));
         let needed: Vec<u64> = self.sessions.values().flat_map(|session| session.members.clone()).collect();
         self.contributions.retain(|nonce, _| needed.contains(nonce) || lives(nonce));
         let mut first: BTreeMap<u64, u64> = BTreeMap::new();

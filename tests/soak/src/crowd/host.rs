@@ -34,6 +34,8 @@ pub struct Host<K: Kernels> {
     cookies: Rng,
     /// Until when the process is not there.
     pub down_until: Duration,
+    /// When it has its next turn.
+    pub due: Duration,
 }
 
 impl<K: Kernels> Host<K> {
@@ -48,6 +50,7 @@ impl<K: Kernels> Host<K> {
             heard: BTreeMap::new(),
             cookies: Rng::with_seed(seed ^ 0xC00C_1E55),
             down_until: Duration::ZERO,
+            due: Duration::ZERO,
         };
         host.restart(jobs);
         host
@@ -67,6 +70,11 @@ impl<K: Kernels> Host<K> {
         self.heard.clear();
     }
 
+    /// The session of a job that it knows.
+    pub fn session(&self, job: JobId) -> Option<Cookie> {
+        self.registry.session(job).map(|(cookie, _)| cookie)
+    }
+
     /// Bytes that what is kept of sessions takes, roughly.
     pub fn registry_size(&self) -> usize {
         format!("{:?}", self.registry).len()
@@ -76,10 +84,10 @@ impl<K: Kernels> Host<K> {
     pub fn serve(&mut self, now: Duration, book: &mut Book) -> bool {
         let mut burst = Vec::new();
         self.io.recv_burst(&mut |from, packet| burst.push((from, packet.to_vec()))).unwrap();
-        if now < self.down_until {
-            return false;
-        }
         let any = !burst.is_empty();
+        if now < self.down_until {
+            return any;
+        }
         for (from, packet) in burst {
             // Control kinds have bit 5 set (P2).
             if packet.get(1).is_some_and(|kind| kind & 0x20 != 0) {
@@ -113,7 +121,8 @@ impl<K: Kernels> Host<K> {
                     self.heard.retain(|(of, _), _| *of != job);
                     if self.share == 0 {
                         let (_, members) = self.registry.session(job).unwrap();
-                        book.begins(config.cookie, job, members.iter().map(|member| member.nonce).collect());
+                        let members = members.iter().map(|member| member.nonce).collect();
+                        book.begins(self.io.now(), config.cookie, job, members);
                     }
                     self.aggregator.install_job(config).unwrap();
                     for (worker, at) in members {

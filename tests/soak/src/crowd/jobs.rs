@@ -4,6 +4,7 @@ use super::book::Book;
 use super::process::Process;
 use crate::plan;
 use fastrand::Rng;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
@@ -12,6 +13,7 @@ use thc_protocol::wire::{Form, Members, Shares, Table, Tables, Welcome};
 use thc_protocol::{JobId, Lane, TableId};
 use thc_transport::SimNet;
 
+use super::TICK;
 use super::host::address;
 
 /// A member that is silent for so long is gone.
@@ -27,7 +29,10 @@ pub struct Job {
     pub seats: Vec<Option<Process>>,
     /// Whether something was done since the last calm that may end a session.
     pub excused: bool,
-    lives: u32,
+    /// Processes started and killed so far, and packets that those who are gone have sent again.
+    pub lives: u32,
+    pub killed: u64,
+    pub repeated: u64,
     seed: u64,
 }
 
@@ -39,7 +44,18 @@ impl Job {
         let stretch = rng.u64(1..=3);
         let seats = (0..most).map(|_| None).collect();
         let (number, seed) = (JobId(number), seed ^ (u64::from(number) << 40));
-        Job { number, configured, least, stretch, seats, excused: true, lives: 0, seed }
+        Job {
+            number,
+            configured,
+            least,
+            stretch,
+            seats,
+            excused: true,
+            lives: 0,
+            killed: 0,
+            repeated: 0,
+            seed,
+        }
     }
 
     pub fn living(&self) -> usize {
@@ -65,21 +81,36 @@ impl Job {
     pub fn kill(&mut self, seat: usize) -> u64 {
         // Too few may be left.
         self.excused |= self.living() <= usize::from(self.least);
-        self.seats[seat].take().map_or(0, |process| process.ended)
+        let Some(process) = self.seats[seat].take() else { return 0 };
+        self.killed += 1;
+        self.repeated += process.repeated();
+        process.ended
     }
 
-    pub fn turn(&mut self, now: Duration, book: &mut Book) -> bool {
-        let mut busy = false;
+    /// Who has this address.
+    pub fn find(&mut self, at: SocketAddrV4) -> Option<&mut Process> {
+        self.seats.iter_mut().flatten().find(|process| process.address == at)
+    }
+
+    /// A turn for every process whose time has come; when the next one's comes.
+    pub fn turn(&mut self, now: Duration, book: &mut Book) -> Duration {
+        let mut next = Duration::MAX;
         // Who leaves, or is found to be gone, leaves the others.
         let few = self.least > 1;
         for seat in &mut self.seats {
             let Some(process) = seat else { continue };
-            busy |= process.turn(now, book, self.excused || few);
-            if process.has_left() {
-                *seat = None;
+            if process.due <= now {
+                let busy = process.turn(now, book, self.excused || few);
+                process.due = if busy { now } else { process.deadline(now).max(now + TICK) };
+                if process.has_left() {
+                    self.repeated += process.repeated();
+                    *seat = None;
+                    continue;
+                }
             }
+            next = next.min(process.due);
         }
-        busy
+        next
     }
 
     pub fn describe(&self) -> String {

@@ -11,17 +11,21 @@ mod jobs;
 mod process;
 
 use crate::Report;
+use crate::pace::Pace;
 use book::Book;
 use fastrand::Rng;
 use host::{Host, address};
 use jobs::Job;
 use process::Process;
+use std::net::SocketAddrV4;
 use std::time::Duration;
 use thc_protocol::aggregator::Kernels;
 use thc_transport::{SimConfig, SimNet};
 
 /// How long all may take to be members and to end another all-reduce when nothing happens any more.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often a server looks what is due.
+const POLL: Duration = Duration::from_millis(10);
 /// All-reduces between two times that what nobody needs is forgotten.
 const KEEP: u64 = 500;
 /// Time moves at least so far, so that what comes at nearly the same time is handled together.
@@ -38,6 +42,7 @@ pub struct Crowd<K: Kernels> {
     report: Report,
     /// All-reduces when what nobody needs was forgotten last.
     kept: u64,
+    pace: Pace,
 }
 
 impl<K: Kernels> Crowd<K> {
@@ -46,6 +51,7 @@ impl<K: Kernels> Crowd<K> {
     pub fn new(seed: u64) -> Crowd<K> {
         let mut rng = Rng::with_seed(seed ^ 0x0C40_00D5);
         let net = SimNet::new(network(&mut rng, seed));
+        net.take_arrivals(&mut Vec::new());
         let count = [2, 2, 3, 4, 8, 16][rng.usize(..6)];
         let mut book = Book::default();
         let jobs: Vec<Job> = (1..=count).map(|number| Job::new(&mut rng, number, seed)).collect();
@@ -56,7 +62,7 @@ impl<K: Kernels> Crowd<K> {
         let hosts = [0, 1].map(|share| Host::new(&net, share, &jobs, seed));
         jobs.iter().for_each(|job| book.add(job));
         let report = Report { jobs: jobs.len() as u64, ..Report::default() };
-        Crowd { seed, rng, net, hosts, jobs, book, report, kept: 0 }
+        Crowd { seed, rng, net, hosts, jobs, book, report, kept: 0, pace: Pace::new(seed, u64::MAX) }
     }
 
     /// Runs until so many all-reduces have ended well.
@@ -65,6 +71,7 @@ impl<K: Kernels> Crowd<K> {
     /// If something does not hold.
     #[must_use]
     pub fn run(mut self, goal: u64) -> Report {
+        self.pace = Pace::new(self.seed, goal);
         self.calm(0);
         while self.book.complete < goal {
             let happenings = self.rng.u64(1..=8);
@@ -88,6 +95,11 @@ impl<K: Kernels> Crowd<K> {
             ended: self.report.ended + processes().map(|process| process.ended).sum::<u64>(),
             packets: self.net.stats().sent,
             time: self.net.now(),
+            steps: self.pace.steps,
+            repeated: self.jobs.iter().map(|job| job.repeated).sum::<u64>()
+                + processes().map(Process::repeated).sum::<u64>(),
+            killed: self.jobs.iter().map(|job| job.killed).sum(),
+            started: self.jobs.iter().map(|job| u64::from(job.lives)).sum(),
             ..self.report
         }
     }
@@ -104,8 +116,7 @@ impl<K: Kernels> Crowd<K> {
             process.done_before = process.done;
         }
         let goal = self.book.complete + more;
-        let still = |process: &Process| process.done == process.done_before || process.leaves();
-        while self.fill() || self.all().any(still) {
+        while self.fill() || self.all().any(|process| self.waits(process)) {
             self.advance(self.net.now() + Duration::from_millis(1), u64::MAX);
             assert!(
                 self.net.now() < now + PATIENCE,
@@ -133,6 +144,13 @@ impl<K: Kernels> Crowd<K> {
         assert!(self.net.in_flight() < 100_000, "packets multiply");
     }
 
+    /// Whether a process has not ended a call since disturbances ceased, is about to leave, or is in a session that the server, which
+    /// has been started anew, does not know yet.
+    fn waits(&self, process: &Process) -> bool {
+        let known = self.hosts[0].session(process.job) == process.session();
+        process.done == process.done_before || process.leaves() || !known
+    }
+
     /// Starts processes where there are too few. Whether there were.
     fn fill(&mut self) -> bool {
         let mut any = false;
@@ -145,7 +163,7 @@ impl<K: Kernels> Crowd<K> {
 
     fn forget(&mut self) {
         self.kept = self.book.complete;
-        self.book.keep(self.jobs.iter().flat_map(|job| &job.seats).flatten());
+        self.book.keep(self.net.now(), self.jobs.iter().flat_map(|job| &job.seats).flatten());
     }
 
     fn all(&self) -> impl Iterator<Item = &Process> {
@@ -219,8 +237,9 @@ impl<K: Kernels> Crowd<K> {
         self.jobs.iter_mut().for_each(|job| job.excused = true);
     }
 
-    /// Runs until a time, or until so many all-reduces have ended well.
+    /// Runs until a time, or until so many all-reduces have ended well. Only who has got something, or whose time has come, has a turn.
     fn advance(&mut self, until: Duration, goal: u64) {
+        let mut arrivals = Vec::new();
         loop {
             let now = self.net.now();
             if now >= until || self.book.complete >= goal {
@@ -229,18 +248,42 @@ impl<K: Kernels> Crowd<K> {
             if self.book.complete >= self.kept + KEEP {
                 self.forget();
             }
-            let mut busy = false;
+            self.net.take_arrivals(&mut arrivals);
+            arrivals.drain(..).for_each(|at| self.wake(at));
+            let mut next = until;
             for host in &mut self.hosts {
-                busy |= host.serve(now, &mut self.book);
+                if host.due <= now {
+                    host.due = if host.serve(now, &mut self.book) { now } else { now + POLL };
+                }
+                next = next.min(host.due);
             }
             for job in &mut self.jobs {
-                busy |= job.turn(now, &mut self.book);
+                next = next.min(job.turn(now, &mut self.book));
             }
-            if !busy {
-                let due = self.all().map(|process| process.deadline(now));
-                let next = due.chain(self.net.next_event()).min().unwrap_or(until).min(until);
-                self.net.advance_to(next.max(now + TICK));
+            if let Err(error) = self.pace.step(now) {
+                panic!("{error}: {}", self.describe());
             }
+            if next > now {
+                let event = self.net.next_event().unwrap_or(until);
+                self.net.advance_to(next.min(event).max(now + TICK));
+            }
+        }
+    }
+
+    /// Something has come for who is at this address.
+    fn wake(&mut self, at: SocketAddrV4) {
+        let job = match at.ip().octets() {
+            [_, 0, ..] => {
+                return self
+                    .hosts
+                    .iter_mut()
+                    .filter(|host| host.address == at)
+                    .for_each(|host| host.due = Duration::ZERO);
+            }
+            [_, _, number, _] => usize::from(number) - 1,
+        };
+        if let Some(process) = self.jobs[job].find(at) {
+            process.due = Duration::ZERO;
         }
     }
 

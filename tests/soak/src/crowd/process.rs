@@ -42,7 +42,7 @@ enum Stage {
 }
 
 pub struct Process {
-    job: JobId,
+    pub job: JobId,
     most: u8,
     stretch: u64,
     seat: u8,
@@ -66,6 +66,8 @@ pub struct Process {
     at_once: usize,
     pub away_until: Duration,
     pub busy_until: Duration,
+    /// When it has its next turn.
+    pub due: Duration,
     /// Whether something was done to it since the last calm that may end its session.
     pub excused: bool,
     /// The longest that it computes between calls.
@@ -106,6 +108,7 @@ impl Process {
             at_once: rng.usize(1..=3),
             away_until: Duration::ZERO,
             busy_until: Duration::ZERO,
+            due: Duration::ZERO,
             excused: false,
             dawdle: Duration::from_micros([20_000, 50_000, 100_000][rng.usize(..3)]),
             rng,
@@ -123,6 +126,7 @@ impl Process {
         if let (Some(engine), Stage::Member) = (&mut self.engine, &self.stage) {
             engine.leave();
             self.stage = Stage::Leaving;
+            self.due = Duration::ZERO;
         }
     }
 
@@ -132,6 +136,11 @@ impl Process {
 
     pub fn has_left(&self) -> bool {
         matches!(self.stage, Stage::Leaving) && self.engine.as_ref().is_none_or(Engine::has_left)
+    }
+
+    /// Packets that it has sent again.
+    pub fn repeated(&self) -> u64 {
+        self.engine.as_ref().map_or(0, |engine| engine.stats().retransmissions)
     }
 
     pub fn describe(&self) -> String {
@@ -298,9 +307,10 @@ impl Process {
                 break;
             }
             busy = true;
-            if self.flights.len() == self.at_once {
-                self.busy_until = now + self.dawdle.mul_f64(self.rng.f64());
-            }
+        }
+        if busy {
+            // It has begun all that it can for now, up to a boundary or as many as it keeps under way.
+            self.busy_until = now + self.dawdle.mul_f64(self.rng.f64());
         }
         busy
     }
@@ -331,10 +341,9 @@ impl Process {
         let (sender, data) = bounded(1);
         let options = CallOptions { mode, feedback: key.map(|key| key as u64) };
         let engine = self.engine.as_mut().expect("a member has an engine");
-        if engine.submit(options, Some(x), 0, Some(sender)).is_ok() {
-            self.flights.push_back(Flight { call: self.made, key, tells, data });
-            self.made += 1;
-        }
+        engine.submit(options, Some(x), 0, Some(sender)).expect("the session goes on");
+        self.flights.push_back(Flight { call: self.made, key, tells, data });
+        self.made += 1;
     }
 
     /// Takes what has ended, and checks it.
