@@ -62,7 +62,7 @@ def main(words: list[str]) -> int:
 
 def _score(run: dict[str, Any]) -> str:
     """Accuracy where a task has it, perplexity elsewhere."""
-    return f"{100 * run['score']:.1f} %" if run["task"] == "convolutions" else f"perplexity {run['score']:.2f}"
+    return f"{100 * run['score']:.1f} %" if TASKS[run["task"]].score == "accuracy" else f"perplexity {run['score']:.2f}"
 
 
 def table(runs: list[dict[str, Any]]) -> str:

@@ -133,6 +133,23 @@ def check_a_local_update_is_the_optimizers_and_leaves_no_trace() -> None:
         loop.group.close()
 
 
+def check_hooks_of_the_step_are_called_once_for_each_mean() -> str | None:
+    if not hasattr(torch.optim.Optimizer, "register_step_post_hook"):
+        return "not run: this torch has no hooks of an optimizer's step (2.0 or newer has)"
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    called: list[str] = []
+    optimizer.register_step_pre_hook(lambda *_: called.append("before"))
+    optimizer.register_step_post_hook(lambda *_: called.append("after"))
+    loop = loop_of(model, optimizer)
+    train(model, optimizer, 0, 5)
+    assert called == ["before", "after"] * 4, called
+    loop.settle()
+    assert called == ["before", "after"] * 5, called
+    loop.group.close()
+    return None
+
+
 def check_ddp_schedulers_clipping_accumulation() -> None:
     model = ddp(network(), gradient_as_bucket_view=True)
     optimizer = torch.optim.SGD(model.parameters(), 0.04, momentum=0.9)

@@ -220,6 +220,8 @@ def test_sums_told_in_4_bits() -> None:
         mine = arrays(length=1 << 16)
         together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
         down = groups[0].stats().bytes_down
+        job = groups[0].job
+        assert (job.lane, job.down) == (8, more.get("down", 8)) and groups[0].tables[0].down == job.down
         together(*[group.close for group in groups])
         server.close()
         return mine, down

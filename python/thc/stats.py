@@ -171,7 +171,10 @@ class Table:
     width: int
     """Bits per coordinate on the way up."""
     lane: int
-    """Bits per coordinate on the way down."""
+    """Bits in which a coordinate's sum is added."""
+    down: int
+    """Bits per sum on the way down: those of the lane, fewer where sums need fewer, or 4 where they are told with a range of their own
+    (``down=4``)."""
     granularity: int
     """Its largest value."""
     fraction: float
@@ -197,7 +200,10 @@ class Job:
     granularity: int
     """The largest table value."""
     lane: int
-    """Bits per coordinate on the way down."""
+    """Bits in which a coordinate's sum is added."""
+    down: int
+    """Bits per sum on the way down: those of the lane, fewer where sums need fewer, or 4 where they are told with a range of their own
+    (``down=4``)."""
     slots: int
     """Slots for coordinates; half as many packets may be under way."""
     norm_slots: int

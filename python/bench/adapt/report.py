@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot  # noqa: E402
 
+from adapt.tasks import TASKS  # noqa: E402
 from report import table  # noqa: E402
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -19,7 +20,6 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PUBLISHED = {("QSGD", "convolutions"): "1.10, 1.41", ("TopK", "convolutions"): "3.78, 2.67", ("PowerSGD", "convolutions"): "1.85, 1.44",
              ("QSGD", "transformer"): "1.16, 1.26", ("TopK", "transformer"): "2.61, 5.2", ("PowerSGD", "transformer"): "1.48, 1.76"}
 AIMS = {"QSGD": 1.10, "TopK": 2.6, "PowerSGD": 1.44}
-SCORES = {"convolutions": "accuracy", "transformer": "perplexity"}
 
 
 def write(results: dict[str, Any], out: Path, docs: Path | None) -> list[Path]:
@@ -62,7 +62,7 @@ def _mean(values: list[float]) -> str:
 
 def _tables(runs: list[dict[str, Any]]) -> list[str]:
     lines: list[str] = []
-    for task in ("convolutions", "transformer"):
+    for task in TASKS:
         own = [run for run in runs if run["part"] == "tables" and run["task"] == task]
         dense = [run for run in own if run["family"] == "none"]
         if not dense:
@@ -86,7 +86,7 @@ def _tables(runs: list[dict[str, Any]]) -> list[str]:
                              PUBLISHED.get((family, task), "") if more else ""])
         size = dense[0]["parameters"]
         lines += [f"### {task.capitalize()} ({size / 1e6:.2f} M parameters), {len(dense)} seeds", "",
-                  *table(["", "equal on all ranks", "held-out loss", SCORES[task], "times fewer bytes", "L-GreCo over uniform", "published"], rows)]
+                  *table(["", "equal on all ranks", "held-out loss", TASKS[task].score, "times fewer bytes", "L-GreCo over uniform", "published"], rows)]
     return lines
 
 

@@ -93,6 +93,7 @@ class Digits:
     """1797 images of 8 × 8; every fifth is held out."""
 
     name, steps, every, batch = "convolutions", 300, 40, 24
+    score = "accuracy"
 
     def __init__(self) -> None:
         from sklearn.datasets import load_digits
@@ -127,6 +128,7 @@ class Words:
     """Half a megabyte of text as its 500 commonest words; a tenth is held out."""
 
     name, steps, every, batch = "transformer", 300, 40, 8
+    score = "perplexity"
 
     def __init__(self) -> None:
         topics = pydoc_data.topics.topics

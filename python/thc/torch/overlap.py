@@ -236,7 +236,8 @@ def overlap(
 
     ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
     and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
-    not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. When the server is lost training goes on through the
+    not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. Hooks of the optimizer's step are called by the update by
+    the mean, not by the local one. When the server is lost training goes on through the
     process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
     takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``), and with ``refine`` one for each further call. Groups and ``options`` as for :func:`thc.torch.wrap`.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,13 @@ import torch
 __all__ = ["Trial"]
 
 
+HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+"""Where an optimizer keeps the hooks of its step, from torch 2.0 on."""
+
+
 class Trial:
-    """Steps of an optimizer that change parameters and leave its own state, momentum and the like, as it was."""
+    """Steps of an optimizer that change parameters and leave its own state, momentum and the like, as it was. Its step's hooks, which may
+    count or log, are not called: the step that is meant to stay calls them."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, update: Callable[[], Any]) -> None:
         """``update`` is the optimizer's step itself."""
@@ -29,9 +35,14 @@ class Trial:
         if rate is not None:
             for group in groups:
                 group["lr"] = rate
+        hooks = {name: getattr(self._optimizer, name) for name in HOOKS if hasattr(self._optimizer, name)}
+        for name in hooks:
+            setattr(self._optimizer, name, OrderedDict())
         try:
             self._update()
         finally:
+            for name, own in hooks.items():
+                setattr(self._optimizer, name, own)
             state.clear()
             state.update(kept)
             for group, before in zip(groups, settings):
