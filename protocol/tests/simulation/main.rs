@@ -7,6 +7,7 @@ mod lossy_policies;
 mod numbers;
 mod plan;
 mod racks;
+mod refused;
 mod reliable;
 mod rng;
 mod scenario;

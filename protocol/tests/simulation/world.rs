@@ -111,6 +111,8 @@ pub struct World {
     pub mixed: u64,
     pub packets_up: u64,
     pub packets_down: u64,
+    /// Which of the first 64 packets, up and down as they are sent, are lost.
+    pub lost: u64,
 }
 
 fn endpoint(job: u16, worker: u8) -> Endpoint {
@@ -135,6 +137,7 @@ impl World {
             same_copies: network.corrupt == 0.0,
             packets_up: 0,
             packets_down: 0,
+            lost: 0,
             too_far: 0,
             mixed: 0,
             restarts,
@@ -302,8 +305,17 @@ impl World {
         }
     }
 
+    /// Whether the packet that has just been counted is one of those that are lost.
+    fn is_lost(&self) -> bool {
+        let number = self.packets_up + self.packets_down - 1;
+        number < 64 && self.lost >> number & 1 == 1
+    }
+
     fn send_up(&mut self, client: usize, shard: u8, packet: &Rc<[u8]>) {
         self.packets_up += 1;
+        if self.is_lost() {
+            return;
+        }
         let free = self.clients[client].up_free.max(self.now) + self.network.wire_time;
         self.clients[client].up_free = free;
         for (delay, packet) in self.network.travel(&mut self.rng, packet) {
@@ -313,6 +325,9 @@ impl World {
 
     fn send_down(&mut self, client: usize, packet: &Rc<[u8]>) {
         self.packets_down += 1;
+        if self.is_lost() {
+            return;
+        }
         let free = self.clients[client].down_free.max(self.now) + self.network.wire_time;
         self.clients[client].down_free = free;
         for (delay, packet) in self.network.travel(&mut self.rng, packet) {
