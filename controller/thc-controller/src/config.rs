@@ -1,6 +1,7 @@
 //! What a controller is told: as it is written ([`Options`]) and as it is used ([`Config`]).
 
 use crate::capacity::Capacity;
+use crate::device_config;
 use crate::error::ControllerError;
 use crate::program::{Passes, Program};
 use crate::roles::{Roles, Subject};
@@ -147,7 +148,7 @@ pub struct TargetOptions {
     pub election_id: Option<u64>,
     /// The program's P4Info, text or binary. Default: the one that this controller was built with.
     pub p4info: Option<PathBuf>,
-    /// What the switch runs: BMv2's JSON. Without it the target must have the program already.
+    /// What the switch runs: BMv2's JSON; a `.conf` of p4c for Tofino, of which what Stratum takes is made. Without it the target must have the program already.
     pub device_config: Option<PathBuf>,
     /// The port by which packets reach this controller (`--cpu-port` of BMv2). Default 255.
     pub cpu_port: Option<u16>,
@@ -486,7 +487,7 @@ impl TargetOptions {
         };
         let loads = match &self.device_config {
             Some(path) => {
-                let bytes = read(path)?;
+                let bytes = device_config::read(path)?;
                 let digest = Sha256::digest(&bytes);
                 let cookie =
                     digest.iter().take(8).fold(0, |number: u64, &byte| number << 8 | u64::from(byte));

@@ -16,6 +16,7 @@ mod capacity;
 mod config;
 mod daemon;
 mod desk;
+mod device_config;
 mod diagnose;
 mod error;
 mod live;
