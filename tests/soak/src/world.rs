@@ -323,6 +323,7 @@ fn network(rng: &mut Rng, seed: u64) -> SimConfig {
         corrupt: rate(rng),
         late: rate(rng),
         late_by: Duration::from_millis([10, 1000, 5000][rng.usize(..3)]),
+        mark_packets: [None, Some(4), Some(16)][rng.usize(..3)],
         ..SimConfig::default()
     }
 }

@@ -308,6 +308,7 @@ fn network(rng: &mut Rng, seed: u64) -> SimConfig {
         late: rate(rng),
         late_by: Duration::from_millis([10, 1000][rng.usize(..2)]),
         queue_packets: [32, 64, 256, 1 << 16][rng.usize(..4)],
+        mark_packets: [None, Some(4), Some(16)][rng.usize(..3)],
         ..SimConfig::default()
     }
 }
