@@ -7,6 +7,7 @@ use crate::config::TargetConfig;
 use crate::error::{ControllerError, NOT_PRIMARY};
 use crate::live::{self, Heard, JobCounted};
 use crate::plan;
+use crate::spec::Spec;
 use crate::state::{AgentCommand, ControllerState};
 use crate::tables::{Mac, Row};
 use crate::target::{Event, Target};
@@ -15,9 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thc_options::JobSetup;
+use thc_options::credit::Room;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, Happening, Registry, SessionMember, StaticJob};
-use thc_protocol::wire::{Table, Tables};
+use thc_protocol::wire::{Table, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 use thc_transport::frame::Datagram;
 use tokio::sync::{mpsc, watch};
@@ -42,6 +45,10 @@ struct Known {
     name: String,
     serial: u64,
     workers: u8,
+    /// Whether its members come and go.
+    sized: bool,
+    /// Of what it is.
+    version: u64,
 }
 
 /// An agent.
@@ -52,6 +59,8 @@ pub struct Agent {
     registry: Registry,
     /// The packets that the target does, once it has said so.
     forms: Option<Forms>,
+    /// Those that it holds, if it has said so or the configuration does.
+    room: Option<Room>,
     known: BTreeMap<JobId, Known>,
     /// When packets of a member were counted last, for the registry.
     heard: BTreeMap<(JobId, u8), Heard>,
@@ -78,6 +87,7 @@ impl Agent {
             shared,
             registry: Registry::default(),
             forms: None,
+            room: None,
             known: BTreeMap::new(),
             heard: BTreeMap::new(),
             listened: None,
@@ -185,11 +195,9 @@ impl Agent {
                     let _ = answer.send(result);
                 }
                 _ = ticks.tick(), if primary => {
-                    let heard = &self.heard;
-                    let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
-                    let due = self.registry.poll(self.started.elapsed(), alive, thc_options::cookie::random);
-                    self.answer(&mut target, due).await?;
                     self.listen(&mut target).await?;
+                    let due = self.due();
+                    self.answer(&mut target, due).await?;
                 }
             }
         }
@@ -215,11 +223,17 @@ impl Agent {
         } else {
             target.load_if_none().await?;
         }
-        self.forms = target.forms().await.or(self.config.capacity.forms);
+        let (forms, room) = target.says().await;
+        self.forms = forms.or(self.config.capacity.forms);
+        self.room = self.config.capacity.room.or(room);
+        self.shared.book().forget_credit(&self.config.name);
         let held = target.held().await?;
         self.end_sessions_that_cannot_go_on(&held)?;
         self.held = Some(held);
         self.sync(target).await?;
+        // Nobody was heard while there was no connection.
+        self.heard.clear();
+        self.registry.listen_anew(self.started.elapsed());
         self.complaints.clear();
         self.retry = FIRST_RETRY;
         let mut views = self.shared.views();
@@ -284,7 +298,12 @@ impl Agent {
     /// Takes jobs that came or went into the registry.
     fn align(&mut self) -> Result<Vec<Action>, ControllerError> {
         let shared = Arc::clone(&self.shared);
-        let book = shared.book();
+        let mut book = shared.book();
+        if let Some(room) = self.room
+            && book.give_credit(&self.config.name, room, self.config.shards)
+        {
+            book.save()?;
+        }
         let here = |known: &Known| {
             book.jobs
                 .get(&known.name)
@@ -294,72 +313,170 @@ impl Agent {
             self.known.iter().filter(|(_, known)| !here(known)).map(|(number, _)| *number).collect();
         let mut actions = Vec::new();
         for number in gone {
-            self.known.remove(&number);
+            let known = self.known.remove(&number);
             self.heard.retain(|(job, _), _| *job != number);
-            actions.extend(self.registry.remove(number));
+            let ended = self.registry.remove(number);
+            // A job that goes on without this target ends nobody's session.
+            let goes_on = known.is_some_and(|known| {
+                book.jobs.get(&known.name).is_some_and(|job| job.serial == known.serial)
+            });
+            actions.extend(ended.into_iter().filter(|end| !goes_on || !matches!(end, Action::Send(..))));
         }
         for (name, job) in &book.jobs {
             let number = JobId(job.spec.number);
             let Some(place) = job.places.get(&self.config.name) else { continue };
-            if self.known.contains_key(&number) {
+            let seen = self.known.get(&number).map(|known| known.version);
+            if seen == Some(job.version) {
                 continue;
             }
-            let servers = &job.spec.servers;
-            let dealt = match (servers.is_empty(), shared.dealt(servers)) {
-                (true, _) => None,
-                (false, Ok(dealt)) => Some(dealt),
-                (false, Err(error)) => {
-                    tracing::warn!("job {name}: {error}; nobody can join it until that is so");
-                    continue;
+            // A spare that is about to be one is that from the beginning.
+            let next = job.next.as_deref().filter(|next| next.is_on(&self.config.name));
+            let is_here = job.targets.contains(&self.config.name);
+            if seen.is_none() {
+                let first = if is_here { self.told(job, &job.spec)? } else { None };
+                let first = match (first, next) {
+                    (None, Some(next)) if !is_here => self.told(job, &next.spec)?,
+                    (first, _) => first,
+                };
+                let Some(job_here) = first else { continue };
+                let spec = next.filter(|_| !is_here).map_or(&job.spec, |next| &next.spec);
+                match spec.follows_at(&self.config.name) {
+                    true => self.registry.insert_share(job_here),
+                    false => self.registry.insert(job_here),
                 }
+                self.restore(name, number, place);
+            }
+            let changed = match next {
+                Some(next) if is_here => self.told(job, &next.spec)?,
+                None if seen.is_some() => self.told(job, &job.spec)?,
+                _ => None,
             };
-            let mut setup = job.spec.setup(dealt.as_ref())?;
-            let mut tables = setup.welcome.tables.to_vec();
-            let rack = job.spec.rack.as_ref();
-            let fit = |table: &Table| fits(name, &self.config.name, self.forms, table, rack);
-            if let Err(refusal) = tables.iter().try_for_each(fit) {
-                tracing::warn!("{}; nobody can join it there", refusal.message);
-                continue;
-            }
-            tables.iter_mut().zip(job.tables()).for_each(|(table, id)| table.id = TableId(id));
-            setup.config.tables = tables.iter().map(|table| table.id).collect();
-            setup.welcome.tables = Tables::new(&tables).unwrap_or(setup.welcome.tables);
-            setup.welcome.shards = self.config.shards;
-            if let Some(rack) = rack {
-                self.macs.insert(rack.root, rack.mac);
-            }
-            let job_here = StaticJob {
-                config: setup.config,
-                welcome: setup.welcome,
-                root: setup.root,
-                sizes: setup.sizes,
-            };
-            match servers.first() {
-                Some(first) if *first != self.config.name => self.registry.insert_share(job_here),
-                _ => self.registry.insert(job_here),
-            }
-            if let Some(session) = &place.session {
-                let members: Vec<SessionMember> = session
-                    .members
-                    .iter()
-                    .map(|(&worker, member)| {
-                        self.macs.insert(member.at, member.mac);
-                        SessionMember {
-                            worker: WorkerId(worker),
-                            nonce: member.nonce,
-                            addr: member.at,
-                            left: false,
-                        }
-                    })
-                    .collect();
-                if self.registry.restore(number, Cookie(session.cookie.0), &members) {
-                    tracing::info!("job {name}: its session of {} workers goes on", members.len());
+            if let Some(changed) = changed {
+                self.registry.change(changed);
+                let runs = self.registry.status(number).is_some_and(|(_, runs)| runs);
+                // Where a session runs, and it begins there, its boundary is waited for.
+                if !runs || (next.is_none() && job.spec.follows_at(&self.config.name)) {
+                    self.registry.settle(number);
                 }
             }
-            let known = Known { name: name.clone(), serial: job.serial, workers: job.spec.workers };
+            let workers = job.spec.workers.max(job.next.as_ref().map_or(0, |next| next.spec.workers));
+            let (sized, version) = (job.spec.members.is_some(), job.version);
+            let known = Known { name: name.clone(), serial: job.serial, workers, sized, version };
             self.known.insert(number, known);
         }
         Ok(actions)
+    }
+
+    /// A session that ran before this controller had it goes on.
+    fn restore(&mut self, name: &str, number: JobId, place: &Placement) {
+        let Some(session) = &place.session else { return };
+        let members: Vec<SessionMember> = session
+            .members
+            .iter()
+            .map(|(&worker, member)| {
+                self.macs.insert(member.at, member.mac);
+                let worker = WorkerId(member.seat.unwrap_or(worker));
+                SessionMember { worker, nonce: member.nonce, addr: member.at, left: false }
+            })
+            .collect();
+        let of = (Cookie(session.cookie.0), session.count);
+        if self.registry.restore(self.started.elapsed(), number, of, &members) {
+            tracing::info!("job {name}: its session of {} workers goes on", members.len());
+        }
+    }
+
+    /// What the registry is told of a job that is of this spec, or will be; none if nobody can join it here, which the log has.
+    fn told(&mut self, job: &Job, spec: &Spec) -> Result<Option<StaticJob>, ControllerError> {
+        let name = &spec.name;
+        let dealt = match (spec.is_shared(), self.shared.dealt(&spec.servers, &spec.spares)) {
+            (false, _) => None,
+            (true, Ok(dealt)) => Some(dealt),
+            (true, Err(error)) => {
+                tracing::warn!("job {name}: {error}; nobody can join it until that is so");
+                return Ok(None);
+            }
+        };
+        let mut setup = spec.setup(dealt.as_ref())?;
+        let rack = spec.rack.as_ref();
+        let fit = |table: &Table| fits(name, &self.config.name, self.forms, table, rack);
+        if let Err(refusal) = setup.welcome.tables.iter().try_for_each(fit) {
+            tracing::warn!("{}; nobody can join it there", refusal.message);
+            return Ok(None);
+        }
+        let ids = |workers: u8| -> Vec<u8> {
+            match job.next.as_deref().filter(|next| next.spec == *spec) {
+                Some(next) => next.tables_of(workers).collect(),
+                None => job.tables_of(workers).collect(),
+            }
+        };
+        let number =
+            |welcome: &mut Welcome, config: &mut JobConfig, ids: Vec<u8>, most: Option<(u8, Table)>| {
+                let mut tables = welcome.tables.to_vec();
+                // Where there is no room for another, it is that of the most.
+                if let (Some((id, table)), Some(first)) = (most, tables.first_mut())
+                    && ids.first() == Some(&id)
+                {
+                    *first = table;
+                }
+                tables.iter_mut().zip(ids).for_each(|(table, id)| table.id = TableId(id));
+                config.tables = tables.iter().map(|table| table.id).collect();
+                welcome.tables = Tables::new(&tables).unwrap_or(welcome.tables);
+                welcome.shards = self.config.shards;
+            };
+        let most = ids(u8::MAX);
+        let largest = most.first().map(|&id| (id, *setup.welcome.tables.first()));
+        if let Some(sizes) = &mut setup.sizes {
+            for (config, welcome) in &mut Arc::make_mut(sizes).shapes {
+                let ids = ids(config.workers);
+                number(welcome, config, ids, largest);
+            }
+        }
+        let own = ids(setup.config.workers);
+        number(&mut setup.welcome, &mut setup.config, own, largest);
+        let credit = job.credit();
+        setup.welcome.credit = credit;
+        if let Some(sizes) = &mut setup.sizes {
+            Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| welcome.credit = credit);
+        }
+        if let Some(rack) = rack {
+            self.macs.insert(rack.root, rack.mac);
+        }
+        let JobSetup { config, welcome, root, sizes, .. } = setup;
+        Ok(Some(StaticJob { config, welcome, root, sizes }))
+    }
+
+    /// Notes which jobs have become what they were to become, since a session of theirs has begun here.
+    fn settle(&mut self) {
+        let mut settled = Vec::new();
+        {
+            let mut book = self.shared.book();
+            for (&number, known) in &mut self.known {
+                let Some(job) = book.jobs.get(&known.name).filter(|job| job.serial == known.serial) else {
+                    continue;
+                };
+                let here = job.next.as_ref().is_some_and(|next| next.by == self.config.name);
+                if !here || known.version != job.version || self.registry.changes(number) {
+                    continue;
+                }
+                book.settle(&known.name);
+                let job = book.jobs.get(&known.name);
+                known.version = job.map_or(known.version, |job| job.version);
+                known.workers = job.map_or(known.workers, |job| job.spec.workers);
+                tracing::info!("job {}: changed", known.name);
+                settled.extend(job.map(|job| job.targets.clone()));
+            }
+        }
+        for targets in settled {
+            let (shared, own) = (Arc::clone(&self.shared), self.config.name.clone());
+            // Others follow; one that is away does when it is back.
+            tokio::spawn(async move {
+                let others: Vec<String> = shared.targets.iter().map(|t| t.config.name.clone()).collect();
+                let others: Vec<String> = others.into_iter().filter(|name| *name != own).collect();
+                if let Err(refusal) = shared.sync(&others).await {
+                    tracing::debug!("{}: {}", targets.join(", "), refusal.message);
+                }
+            });
+        }
     }
 
     /// Writes what the target lacks and removes what it has too much.
@@ -405,16 +522,27 @@ impl Agent {
         let now = self.started.elapsed();
         let mut actions =
             self.registry.handle(now, from, datagram.payload, alive, thc_options::cookie::random);
-        actions.extend(self.registry.poll(now, alive, thc_options::cookie::random));
+        actions.extend(self.due());
         self.answer(target, actions).await?;
         self.show_joined();
         Ok(())
+    }
+
+    /// What time brings. A member is as silent as it was when packets were counted last: that may be late.
+    fn due(&mut self) -> Vec<Action> {
+        let (heard, listened) = (&self.heard, self.listened);
+        let alive = |job, worker: WorkerId| {
+            let Heard { at, .. } = heard.get(&(job, worker.0))?;
+            Some(listened?.saturating_duration_since(*at))
+        };
+        self.registry.poll(self.started.elapsed(), alive, thc_options::cookie::random)
     }
 
     /// Does what the registry says: rows first, since workers send as soon as they are welcomed.
     async fn answer(&mut self, target: &mut Target, actions: Vec<Action>) -> Result<(), ControllerError> {
         let mut changed = false;
         let mut packets = Vec::new();
+        self.settle();
         for action in actions {
             match action {
                 Action::Send(to, bytes) => packets.push((to, bytes)),
@@ -457,14 +585,18 @@ impl Agent {
                             if let Some(place) = record.places.get_mut(&self.config.name) {
                                 place.session = None;
                             }
-                            let begins = record.targets.first() == Some(&self.config.name);
-                            if all_left && (begins || record.spec.servers.is_empty()) {
+                            if all_left && !record.spec.follows_at(&self.config.name) {
                                 // Their numbers are free for the next.
                                 record.given.clear();
                             }
                         }
                     }
                     changed = true;
+                    if self.known.get(&job).is_some_and(|known| known.sized) {
+                        // The next session may have another size and table: its row cannot take the place of this one's.
+                        self.shared.book().save()?;
+                        self.reconcile(target).await?;
+                    }
                 }
             }
         }
@@ -527,19 +659,20 @@ impl Agent {
         let Some(known) = self.known.get(&config.job) else { return };
         tracing::info!("job {}: session of {} workers", known.name, members.len());
         self.heard.retain(|(job, _), _| *job != config.job);
-        let nonces: BTreeMap<u8, u64> = self
-            .registry
-            .session(config.job)
-            .map(|(_, members)| members.iter().map(|m| (m.worker.0, m.nonce)).collect())
-            .unwrap_or_default();
-        let members = members.iter().filter_map(|(worker, at)| {
+        // Seats are in the order of the session's numbers.
+        let seats = self.registry.session(config.job).map(|(_, members)| members).unwrap_or_default();
+        let sized = known.sized;
+        let members = members.iter().zip(0..).filter_map(|((worker, at), place): (_, usize)| {
             let mac = *self.macs.get(&at.addr)?;
-            let nonce = *nonces.get(&worker.0)?;
-            Some((worker.0, Member { at: at.addr, mac, port: self.port(mac)?, nonce }))
+            let known =
+                if sized { seats.get(place) } else { seats.iter().find(|seat| seat.worker == *worker) };
+            let (nonce, seat) = (known?.nonce, sized.then_some(known?.worker.0));
+            Some((worker.0, Member { at: at.addr, mac, port: self.port(mac)?, nonce, seat }))
         });
         let members = members.collect();
         let ports = if let Level::Rack { ports, .. } = config.level { ports } else { 0 };
-        self.shared.book().begin(&known.name, &self.config.name, config.cookie.0, members, ports, before);
+        let of = (ports, self.registry.epoch(config.job));
+        self.shared.book().begin(&known.name, &self.config.name, config.cookie.0, members, of, before);
     }
 
     fn change_session(&self, job: JobId, change: impl FnOnce(&mut BTreeMap<u8, Member>)) {
@@ -575,8 +708,12 @@ impl Agent {
     async fn listen(&mut self, target: &mut Target) -> Result<(), ControllerError> {
         let jobs: Vec<_> = {
             let book = self.shared.book();
+            let registry = &mut self.registry;
             let jobs = self.known.iter().filter_map(|(&number, known)| {
-                let place = book.jobs.get(&known.name)?.places.get(&self.config.name)?.clone();
+                let job = book.jobs.get(&known.name)?;
+                // Another of its servers may have less room.
+                registry.set_credit(number, job.credit());
+                let place = job.places.get(&self.config.name)?.clone();
                 Some((number, known.name.clone(), known.workers, place))
             });
             jobs.collect()

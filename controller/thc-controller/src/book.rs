@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_control_proto::v1;
+use thc_options::credit::{Room, Taken, fills};
 use thc_protocol::wire::{Form, Table as Told};
 
 /// A member of a session.
@@ -29,6 +30,9 @@ pub struct Member {
     pub port: u16,
     /// Its incarnation's number.
     pub nonce: u64,
+    /// Its number in the job, where members come and go and this is another one than in the session (P42).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<u8>,
 }
 
 /// A session that runs.
@@ -46,6 +50,25 @@ pub struct Session {
     /// Packets in sums that the target had counted of each member before.
     #[serde(default)]
     pub before: BTreeMap<u8, u64>,
+    /// What its workers were told that they may have outstanding (P41), 0 for no bound.
+    #[serde(default)]
+    pub credit: u32,
+    /// Which of a job's sessions it is, modulo 2^16, where members come and go (P42).
+    #[serde(default)]
+    pub count: u16,
+}
+
+impl Session {
+    /// n: that of the job, unless members come and go.
+    #[must_use]
+    pub fn workers(&self, job: &Job) -> u8 {
+        if job.spec.members.is_some() { self.members.len() as u8 } else { job.spec.workers }
+    }
+
+    /// The numbers in the job of its workers, in the order of their numbers in the session.
+    pub fn seats(&self) -> impl Iterator<Item = u8> {
+        self.members.iter().map(|(&number, member)| member.seat.unwrap_or(number))
+    }
 }
 
 fn is_zero(ports: &u8) -> bool {
@@ -70,6 +93,9 @@ pub struct Placement {
     pub sessions: u32,
     /// The one that runs.
     pub session: Option<Session>,
+    /// What each worker of the next one may have outstanding here (P41), once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit: Option<u32>,
 }
 
 /// A number that was given to a worker which had none of its own.
@@ -93,6 +119,15 @@ pub struct Job {
     /// Those beside it, in the order of the spec's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<u8>,
+    /// Where members come and go, the first table of sessions of each size, from the fewest workers on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<u8>,
+    /// What it becomes when its next session begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Box<Next>>,
+    /// Goes up with each change of what it is.
+    #[serde(default)]
+    pub version: u64,
     /// Its targets, the first preferred.
     pub targets: Vec<String>,
     /// By target.
@@ -103,6 +138,73 @@ pub struct Job {
     pub active: Option<String>,
     /// Seconds since 1970.
     pub created: u64,
+}
+
+/// What a job becomes when its next session begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Next {
+    /// What it is then.
+    pub spec: Spec,
+    tables: TableIds,
+    targets: Vec<String>,
+    /// The target whose session says when that is.
+    pub by: String,
+}
+
+impl Next {
+    /// Whether it has a place on this target.
+    #[must_use]
+    pub fn is_on(&self, target: &str) -> bool {
+        self.targets.iter().any(|name| name == target)
+    }
+
+    /// Its lookup tables, for so many workers.
+    pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
+        self.tables.of(&self.spec, workers)
+    }
+}
+
+/// Numbers of a job's lookup tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct TableIds {
+    first: u8,
+    more: Vec<u8>,
+    sizes: Vec<u8>,
+}
+
+impl TableIds {
+    fn all(&self) -> impl Iterator<Item = u8> {
+        [self.first].into_iter().chain(self.more.iter().copied()).chain(self.sizes.iter().copied())
+    }
+
+    fn of(&self, spec: &Spec, workers: u8) -> impl Iterator<Item = u8> {
+        of_size(spec, self.first, &self.more, &self.sizes, workers)
+    }
+}
+
+fn of_size<'a>(
+    spec: &Spec,
+    first: u8,
+    more: &'a [u8],
+    sizes: &[u8],
+    workers: u8,
+) -> impl Iterator<Item = u8> + use<'a> {
+    let least = spec.members.map_or(0, |members| members.least);
+    let first = sizes.get(usize::from(workers.saturating_sub(least))).copied().unwrap_or(first);
+    [first].into_iter().chain(more.iter().copied())
+}
+
+/// Fewer packets under way than that are worth a warning.
+const FEW: u32 = 16;
+
+/// Who sends to a target: workers, and of a rack its root.
+fn senders(spec: &Spec, workers: u8) -> u32 {
+    u32::from(workers) + u32::from(spec.rack.is_some())
+}
+
+/// Among how many ports the packets of slots in a row are.
+fn ports(spec: &Spec, shards: u8) -> usize {
+    usize::from(shards) * spec.servers.len().max(1)
 }
 
 /// A lookup table.
@@ -158,7 +260,44 @@ impl Table {
 impl Job {
     /// All its lookup tables, the first first.
     pub fn tables(&self) -> impl Iterator<Item = u8> {
-        [self.table].into_iter().chain(self.more.iter().copied())
+        let next = self.next.iter().flat_map(|next| next.tables.all());
+        [self.table]
+            .into_iter()
+            .chain(self.more.iter().copied())
+            .chain(self.sizes.iter().copied())
+            .chain(next)
+    }
+
+    /// Those of a session of so many workers: the job's where sizes do not differ.
+    pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
+        of_size(&self.spec, self.table, &self.more, &self.sizes, workers)
+    }
+
+    /// What each worker of its next session may have outstanding, as its target with the least room has it; 0 for no bound.
+    #[must_use]
+    pub fn credit(&self) -> u32 {
+        self.places.values().filter_map(|place| place.credit).min().unwrap_or(0)
+    }
+
+    /// What it takes of a target's room: what its session has, or what the next one will, whichever is more.
+    fn taken(&self, target: &str, shards: u8) -> Option<Taken> {
+        let place = self.places.get(target)?;
+        let taken = |spec: &Spec, workers: u8, credit: u32| {
+            let credit = if credit == 0 { spec.data_slots / 2 } else { credit };
+            Taken { senders: senders(spec, workers), each: fills(credit, ports(spec, shards)) }
+        };
+        let next = self.next.as_ref().map_or(&self.spec, |next| &next.spec);
+        let to_come = place.credit.map(|credit| taken(next, next.workers, credit));
+        let session = place.session.as_ref();
+        let runs = session.map(|session| taken(&self.spec, session.members.len() as u8, session.credit));
+        to_come.into_iter().chain(runs).max_by_key(|taken| taken.senders as usize * taken.each)
+    }
+
+    /// The session that runs, and on which target: where it began, of several.
+    #[must_use]
+    pub fn running(&self) -> Option<(&str, &Session)> {
+        let mut running = self.targets.iter().map(|target| (target.as_str(), self.places.get(target)));
+        running.find_map(|(target, place)| Some((target, place?.session.as_ref()?)))
     }
 }
 
@@ -274,16 +413,110 @@ impl Book {
         for (target, capacity) in rooms {
             places.insert(target.clone(), self.place(target, capacity, &spec)?);
         }
+        let TableIds { first: table, more, sizes } = self.tables_for(&spec, rooms)?;
+        self.serial += 1;
+        let job = Job {
+            spec,
+            serial: self.serial,
+            table,
+            more,
+            sizes,
+            next: None,
+            version: 0,
+            targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
+            places,
+            given: BTreeMap::new(),
+            active: None,
+            created: seconds(),
+        };
+        self.jobs.insert(name, job);
+        Ok(())
+    }
+
+    /// A job whose members come and go becomes this one when its next session begins.
+    ///
+    /// # Errors
+    /// There is no room for its tables, or on a target that it has not been on.
+    pub fn change(&mut self, name: &str, spec: Spec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+        let tables = self.tables_for(&spec, rooms)?;
+        let mut new = BTreeMap::new();
+        for (target, capacity) in rooms {
+            if !self.jobs.get(name).is_some_and(|job| job.places.contains_key(target)) {
+                new.insert(target.clone(), self.place(target, capacity, &spec)?);
+            }
+        }
+        let Some(job) = self.jobs.get_mut(name) else { return Ok(()) };
+        job.places.append(&mut new);
+        let by = job.running().map(|(target, _)| target).or(job.targets.first().map(String::as_str));
+        let by = by.unwrap_or_default().to_owned();
+        let targets: Vec<String> = rooms.iter().map(|(target, _)| target.clone()).collect();
+        job.version += 1;
+        // It may have other workers.
+        job.places.values_mut().for_each(|place| place.credit = None);
+        // What another change put there before this one.
+        job.places.retain(|target, _| job.targets.contains(target) || targets.contains(target));
+        job.next = Some(Box::new(Next { spec, tables, targets, by }));
+        self.drop_unused_tables();
+        Ok(())
+    }
+
+    /// A target that is there again may hold another number of packets: who goes on keeps its credit, and others get one anew.
+    pub fn forget_credit(&mut self, target: &str) {
+        let places = self.jobs.values_mut().filter_map(|job| job.places.get_mut(target));
+        places.filter(|place| place.session.is_none()).for_each(|place| place.credit = None);
+    }
+
+    /// P41: gives jobs on a target that have none yet their credit, in the order in which they were made. Whether there was one.
+    pub fn give_credit(&mut self, target: &str, room: Room, shards: u8) -> bool {
+        let without = |job: &&Job| job.places.get(target).is_some_and(|place| place.credit.is_none());
+        let mut new: Vec<(u64, String)> =
+            self.jobs.values().filter(without).map(|job| (job.serial, job.spec.name.clone())).collect();
+        new.sort_unstable();
+        for (_, name) in &new {
+            let others = self.jobs.values().filter(|job| job.spec.name != *name);
+            let there = others.filter_map(|job| job.taken(target, shards));
+            let Some(job) = self.jobs.get(name) else { continue };
+            let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
+            let credit =
+                room.credit(there, senders(spec, spec.workers), spec.data_slots / 2, ports(spec, shards));
+            if credit < FEW.min(spec.data_slots / 2) {
+                tracing::warn!(
+                    "job {name}: target {target} holds {} packets for all jobs, so each of its workers may have {credit} under way, \
+                     which is few: raise recv_buffer (net.core.rmem_max) of a thc-ps, or delete jobs",
+                    room.packets
+                );
+            }
+            if let Some(place) = self.place_mut(name, target) {
+                place.credit = Some(credit);
+            }
+        }
+        !new.is_empty()
+    }
+
+    /// A job has become what it was to become.
+    pub fn settle(&mut self, name: &str) {
+        let Some(job) = self.jobs.get_mut(name) else { return };
+        let Some(next) = job.next.take() else { return };
+        let Next { spec, tables, targets, .. } = *next;
+        job.places.retain(|target, _| targets.contains(target));
+        (job.spec, job.targets) = (spec, targets);
+        (job.table, job.more, job.sizes) = (tables.first, tables.more, tables.sizes);
+        job.version += 1;
+        self.drop_unused_tables();
+    }
+
+    fn tables_for(&mut self, spec: &Spec, rooms: &[(String, Capacity)]) -> Result<TableIds, Refusal> {
+        let name = &spec.name;
         let setup = spec.setup(None).map_err(|error| Refusal::invalid(error.to_string()))?;
         let room = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
         let mut more: Vec<u8> = Vec::new();
         for told in setup.welcome.tables.iter() {
             for (target, capacity) in rooms {
-                fits(&name, target, capacity.forms, told, spec.rack.as_ref())?;
+                fits(name, target, capacity.forms, told, spec.rack.as_ref())?;
             }
             // The root has its tables under these numbers.
             let id =
-                if spec.rack.is_some() { self.numbered(&name, told, room)? } else { self.table(told, room)? };
+                if spec.rack.is_some() { self.numbered(name, told, room)? } else { self.table(told, room)? };
             if more.contains(&id) {
                 let text = format!(
                     "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
@@ -293,21 +526,13 @@ impl Book {
             }
             more.push(id);
         }
-        let table = more.remove(0);
-        self.serial += 1;
-        let job = Job {
-            spec,
-            serial: self.serial,
-            table,
-            more,
-            targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
-            places,
-            given: BTreeMap::new(),
-            active: None,
-            created: seconds(),
-        };
-        self.jobs.insert(name, job);
-        Ok(())
+        let first = more.remove(0);
+        let mut sizes = Vec::new();
+        for (_, welcome) in setup.sizes.iter().flat_map(|sizes| &sizes.shapes) {
+            // Where there is no room for one, sessions of fewer have the table of the most, whose sums fit as well.
+            sizes.push(self.table(welcome.tables.first(), room).unwrap_or(first));
+        }
+        Ok(TableIds { first, more, sizes })
     }
 
     /// Takes a job away, and its table if nobody else wants it.
@@ -395,6 +620,7 @@ impl Book {
             earlier: None,
             sessions: 0,
             session: None,
+            credit: None,
         })
     }
 
@@ -405,15 +631,17 @@ impl Book {
         target: &str,
         cookie: u32,
         members: BTreeMap<u8, Member>,
-        root_ports: u8,
+        (root_ports, count): (u8, u16),
         before: BTreeMap<u8, u64>,
     ) {
         // Cells of a forgotten book's epochs may still be full: time makes them differ.
         self.epoch = self.epoch.wrapping_add(1).max(seconds() as u32);
         let epoch = self.epoch;
+        let credit = self.jobs.get(job).map_or(0, Job::credit);
         if let Some(place) = self.jobs.get_mut(job).and_then(|job| job.places.get_mut(target)) {
             place.sessions = place.sessions.wrapping_add(1);
-            place.session = Some(Session { cookie: Hidden(cookie), epoch, members, root_ports, before });
+            place.session =
+                Some(Session { cookie: Hidden(cookie), epoch, members, root_ports, before, credit, count });
         }
     }
 
@@ -489,7 +717,8 @@ fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const ROOM: Capacity = Capacity { data_slots: 1024, norm_slots: 256, jobs: 16, tables: 255, forms: None };
+    const ROOM: Capacity =
+        Capacity { data_slots: 1024, norm_slots: 256, jobs: 16, tables: 255, forms: None, room: None };
 
     fn spec(name: &str, book: &Book, slots: u32) -> Spec {
         let asked = v1::JobSpec {
@@ -545,14 +774,15 @@ mod tests {
         book.may_change().unwrap_err();
         assert!(book.take_over().unwrap());
         add(&mut book, "a", 16).unwrap();
-        let member = Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX };
-        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), 0, BTreeMap::from([(0, 5)]));
+        let member =
+            Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX, seat: None };
+        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), (0, 0), BTreeMap::from([(0, 5)]));
         book.save().unwrap();
         let again = Book::open(Some(&path)).unwrap();
         assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;
-        again.begin("a", "s1", 78, BTreeMap::new(), 0, BTreeMap::new());
+        again.begin("a", "s1", 78, BTreeMap::new(), (0, 0), BTreeMap::new());
         assert!(again.jobs["a"].places["s1"].session.clone().unwrap().epoch > before);
     }
 }

@@ -11,8 +11,10 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Of the file as it is written here.
-const FORMAT: u32 = 1;
+/// Of the file as it is written here. Those before 2 know of no members that come and go, and are read as they are.
+const FORMAT: u32 = 2;
+/// The first one that was.
+const FIRST_FORMAT: u32 = 1;
 
 /// What is in the file: JSON.
 #[derive(Debug, Serialize, Deserialize)]
@@ -141,10 +143,11 @@ impl BookFile {
         };
         let kept: Kept = serde_json::from_slice(&text)
             .map_err(|error| self.broken(format!("{error}; no file of this version of thc-controller")))?;
-        if kept.format != FORMAT {
-            return Err(
-                self.broken(format!("its format is {}, this thc-controller knows {FORMAT}", kept.format))
-            );
+        if !(FIRST_FORMAT..=FORMAT).contains(&kept.format) {
+            return Err(self.broken(format!(
+                "its format is {}, this thc-controller knows those up to {FORMAT}: run the one that wrote it, or name another file and create the jobs anew",
+                kept.format
+            )));
         }
         if kept.checksum != checksum(&kept.content) {
             let text = "its checksum is wrong: it was damaged, or changed by hand";
@@ -233,7 +236,10 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         for (damaged, said) in [
             (text.replace("17", "18"), "checksum"),
-            (text.replace("\"format\":1", "\"format\":2"), "format is 2"),
+            (
+                text.replace("\"format\":2", "\"format\":3"),
+                "format is 3, this thc-controller knows those up to 2: run",
+            ),
             ("{".to_owned(), "EOF"),
             ("{\"jobs\": {}}".to_owned(), "no file of this version"),
         ] {
@@ -242,6 +248,11 @@ mod tests {
             let error = open(&path).read::<Vec<u32>>().unwrap_err().to_string();
             assert!(error.contains(said) && error.contains("state"), "{error}");
         }
+        // One of the format before is read, and written in this one.
+        fs::write(&path, text.replace("\"format\":2", "\"format\":1")).unwrap();
+        assert_eq!(store.read::<Vec<u32>>().unwrap(), [17]);
+        store.write(&vec![17]).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().contains("\"format\":2"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use p4runtime_proto::config::P4Info;
 use std::fmt;
+use thc_options::credit::Room;
 use thc_protocol::wire::Form;
 
 /// Numbers of workers that have counters of their own, as a power of two.
@@ -58,6 +59,14 @@ pub struct Capacity {
     pub tables: u32,
     /// What packets it does, if that is known: a target says so when it is there.
     pub forms: Option<Forms>,
+    /// Packets that it can hold, if that is bounded and known: a thc-ps says so when it is there.
+    pub room: Option<Room>,
+}
+
+/// What the annotation `@room("5461 64")` of `jobs` says: packets that a port holds, and members planned for.
+#[must_use]
+pub fn room(info: &P4Info) -> Option<Room> {
+    info.table("jobs").ok()?.annotation("room")?.parse().ok()
 }
 
 #[cfg(test)]

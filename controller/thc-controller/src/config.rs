@@ -16,6 +16,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use thc_control_proto::{DEFAULT_PORT, v1};
+use thc_options::credit::{DEFAULT_MEMBERS, Room};
 use thc_options::{JobOptions, PolicyName, RackSize, TableOptions};
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
@@ -108,6 +109,8 @@ pub struct NamedJob {
     pub targets: Vec<String>,
     /// Targets that have a share of its slots each, in place of `targets`.
     pub servers: Vec<String>,
+    /// Targets that stand by for these, or for its one target.
+    pub spares: Vec<String>,
     /// Which of `racks` its target is, below a root.
     pub rack: Option<u32>,
     /// Where that is.
@@ -126,10 +129,11 @@ impl TryFrom<toml::Table> for NamedJob {
         let name = table.remove("name").map(toml::Value::try_into).transpose()?;
         let targets = table.remove("targets").map_or(Ok(Vec::new()), toml::Value::try_into)?;
         let servers = table.remove("servers").map_or(Ok(Vec::new()), toml::Value::try_into)?;
+        let spares = table.remove("spares").map_or(Ok(Vec::new()), toml::Value::try_into)?;
         let rack = table.remove("rack").map(toml::Value::try_into).transpose()?;
         let root = table.remove("root").map(toml::Value::try_into).transpose()?;
         let root_mac = table.remove("root_mac").map(toml::Value::try_into).transpose()?;
-        Ok(NamedJob { name, targets, servers, rack, root, root_mac, job: table.try_into()? })
+        Ok(NamedJob { name, targets, servers, spares, rack, root, root_mac, job: table.try_into()? })
     }
 }
 
@@ -160,6 +164,10 @@ pub struct TargetOptions {
     pub udp_port: Option<u16>,
     /// Threads of a thc-ps, each with a port of its own. Default 1, as a switch.
     pub shards: Option<u8>,
+    /// Packets that it can hold for all jobs. Default: what it says itself, as a thc-ps does; of a switch no bound.
+    pub room: Option<u32>,
+    /// Members of all jobs that this is planned for. Default 64, or what it says itself.
+    pub members: Option<u32>,
     /// The ports that go through the passes, in turn; without them the program's default.
     #[serde(default)]
     pub pass_ports: Vec<u16>,
@@ -404,6 +412,9 @@ impl NamedJob {
             Some(Ok(cookie)) => Some(cookie),
             Some(Err(_)) => return Err(value(&format!("job {name}: cookie"), "too large", "give 32 bits")),
         };
+        let milliseconds = |time: Option<thc_options::Interval>| {
+            time.map(|time| u32::try_from(time.0.as_millis()).unwrap_or(u32::MAX))
+        };
         Ok(v1::JobSpec {
             name: name.clone(),
             workers: small(job.workers).unwrap_or(0),
@@ -418,16 +429,19 @@ impl NamedJob {
                 PolicyName::Reliable => "reliable".to_owned(),
                 PolicyName::BestEffort => "best-effort".to_owned(),
             }),
-            deadline_ms: job
-                .deadline
-                .map(|deadline| u32::try_from(deadline.0.as_millis()).unwrap_or(u32::MAX)),
+            deadline_ms: milliseconds(job.deadline),
             number: small(job.job),
             cookie,
             seed: secret("seed", &job.seed)?,
             targets: self.targets.clone(),
             servers: self.servers.clone(),
+            spares: self.spares.clone(),
             tables: job.tables.iter().map(|table| asked_table(&name, table)).collect::<Result<_, _>>()?,
             rack,
+            min_workers: small(job.min_workers),
+            max_workers: small(job.max_workers),
+            gone_after_ms: milliseconds(job.gone_after),
+            gather_ms: milliseconds(job.gather),
         })
     }
 }
@@ -474,6 +488,21 @@ pub fn asked_table(job: &str, table: &TableOptions) -> Result<v1::TableSpec, Con
 }
 
 impl TargetOptions {
+    /// What the target holds, if that is given.
+    fn room(&self) -> Result<Option<Room>, ControllerError> {
+        if let Some(0) = self.room {
+            return Err(value("target.room", 0, "give the packets that it holds, or leave it out"));
+        }
+        if let Some(wrong) = self.members.filter(|members| !(1..=65535).contains(members)) {
+            return Err(value("target.members", wrong, "use 1 to 65535"));
+        }
+        if let (None, Some(members)) = (self.room, self.members) {
+            return Err(value("target.members", members, "give room as well, or thc-ps --members"));
+        }
+        let members = self.members.unwrap_or(DEFAULT_MEMBERS);
+        Ok(self.room.map(|packets| Room { packets, members }))
+    }
+
     fn validate(&self) -> Result<TargetConfig, ControllerError> {
         let port = |key: &str, port: u16| {
             if (1..=MAX_PORT).contains(&port) {
@@ -525,7 +554,7 @@ impl TargetOptions {
             address,
             device_id: self.device_id,
             election_id: self.election_id.unwrap_or(1),
-            capacity: program.capacity(&pass_ports),
+            capacity: Capacity { room: self.room()?, ..program.capacity(&pass_ports) },
             schema: Schema::new(info),
             program,
             loads,
@@ -571,6 +600,8 @@ mod tests {
             ("", "[[target]]"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmac = \"02:03\"", "target.mac"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nshards = 0", "target.shards"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nroom = 0", "target.room"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmembers = 9", "thc-ps --members"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\ncert = \"x\"", "cert and key"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\np4info = \"no\"", "cannot read no"),
             ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\nworkers = 2", "job.name"),

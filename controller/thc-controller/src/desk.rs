@@ -1,6 +1,6 @@
 //! What operators and workers ask, done: jobs, tables, joins, counters.
 
-use crate::book::{Book, Given, seconds};
+use crate::book::{Book, Given, Job, Session, seconds};
 use crate::capacity::Capacity;
 use crate::diagnose;
 use crate::error::ControllerError;
@@ -50,15 +50,57 @@ fn put_down(book: &mut Book, asked: &v1::JobSpec, homes: &Homes) -> Result<(), R
         return Err(Refusal::exists(text));
     }
     let number = book.free_number();
-    let spec = Spec::of(asked, number, homes.shared.as_ref())?;
+    let spec = Spec::of(&homes.asked(asked), number, homes.shared.as_ref())?;
     book.add(spec, &homes.rooms)
+}
+
+/// What a job is asked to be, from what it is and what of that is to change.
+fn changed(job: &Job, asked: &v1::UpdateJobRequest) -> v1::JobSpec {
+    let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
+    let mut was = spec.shown(job.targets.clone());
+    if let [_] = was.servers.as_slice() {
+        was.targets = std::mem::take(&mut was.servers);
+    }
+    let one_table = spec.one_table || asked.granularity.is_some();
+    let resized = asked.workers.is_some() || asked.min_workers.is_some() || asked.max_workers.is_some();
+    let bits = asked.bits.or(was.bits);
+    // A table that was chosen for some number of workers is chosen anew for another.
+    let keeps = one_table || (!resized && bits == was.bits && spec.members.is_none());
+    let sized = asked.workers.is_none() && (spec.members.is_some() || asked.max_workers.is_some());
+    let (tables, spares) = (asked.tables.clone(), asked.spares.clone());
+    v1::JobSpec {
+        workers: if sized { 0 } else { asked.workers.unwrap_or(was.workers) },
+        min_workers: asked.min_workers.or(was.min_workers).filter(|_| sized),
+        max_workers: asked.max_workers.or(was.max_workers).filter(|_| sized),
+        gone_after_ms: asked.gone_after_ms.or(was.gone_after_ms).filter(|_| sized),
+        gather_ms: asked.gather_ms.or(was.gather_ms).filter(|_| sized),
+        quorum: was.quorum.filter(|&quorum| !resized && !sized && quorum < was.workers),
+        bits,
+        granularity: asked.granularity.or(was.granularity).filter(|_| keeps),
+        fraction: asked.fraction.clone().or(was.fraction).filter(|_| keeps),
+        tables: tables.map_or(was.tables, |tables| tables.tables),
+        spares: spares.map_or(was.spares, |spares| spares.targets),
+        cookie: Some(spec.cookie.0),
+        seed: spec.seed.map(|seed| seed.0),
+        ..was
+    }
 }
 
 /// Where a job is to be.
 struct Homes {
     rooms: Vec<(String, Capacity)>,
-    /// If its slots are dealt to them.
+    /// If its slots are dealt to them, or some stand by.
     shared: Option<ShareServers>,
+    /// The one that has all slots, if it alone does and others stand by.
+    only: Option<String>,
+}
+
+impl Homes {
+    /// A job that is asked for, with the one target that others stand by for as its server.
+    fn asked(&self, asked: &v1::JobSpec) -> v1::JobSpec {
+        let servers = self.only.clone().map_or_else(|| asked.servers.clone(), |only| vec![only]);
+        v1::JobSpec { servers, ..asked.clone() }
+    }
 }
 
 /// Whether every packet of every worker of a job comes into a sum: only then does their number say who is behind.
@@ -148,29 +190,47 @@ impl Desk {
         if asked.rack.is_some() && !servers.is_empty() {
             return refuse("a rack has all slots: leave out servers or rack".to_owned());
         }
-        if servers.is_empty() {
+        let spares = &asked.spares;
+        let homes = if servers.is_empty() { &asked.targets } else { servers };
+        if servers.is_empty() && spares.is_empty() {
             let rooms = self.rooms(&asked.targets)?;
             if let Some(rack) = &asked.rack {
                 self.can_be_rack(name, rack, &rooms)?;
             }
-            return Ok(Homes { rooms, shared: None });
+            return Ok(Homes { rooms, shared: None, only: None });
         }
-        if !asked.targets.is_empty() {
+        if !asked.targets.is_empty() && !servers.is_empty() {
             return refuse(
                 "give servers, which have a share each, or targets, which have all of it".to_owned(),
             );
         }
-        if let [only] = servers.as_slice() {
-            return refuse(format!("servers names {only} alone: name two or more, or give it as target"));
-        }
-        let twice = |&(place, server): &(usize, &String)| servers[..place].contains(server);
-        if let Some((_, server)) = servers.iter().enumerate().find(twice) {
+        let only = match homes.as_slice() {
+            [only] if !spares.is_empty() => Some(only.clone()),
+            [only] => {
+                return refuse(format!("servers names {only} alone: name two or more, or give it as target"));
+            }
+            _ if servers.is_empty() => {
+                return refuse(
+                    "spares stand by for one target, or for servers that have a share each: name that target"
+                        .to_owned(),
+                );
+            }
+            _ => None,
+        };
+        let twice = |&(place, server): &(usize, &String)| homes[..place].contains(server);
+        if let Some((_, server)) = homes.iter().enumerate().find(twice) {
             return refuse(format!("servers names {server} twice: each target has one share"));
         }
-        let rooms = self.rooms(servers)?;
-        let shared = self.shared.dealt(servers);
+        let own =
+            |&(place, spare): &(usize, &String)| homes.contains(spare) || spares[..place].contains(spare);
+        if let Some((_, spare)) = spares.iter().enumerate().find(own) {
+            return refuse(format!("spares names {spare}, which has a place already: name another"));
+        }
+        let all: Vec<String> = homes.iter().chain(spares).cloned().collect();
+        let rooms = self.rooms(&all)?;
+        let shared = self.shared.dealt(homes, spares);
         let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
-        Ok(Homes { rooms, shared: Some(shared) })
+        Ok(Homes { rooms, shared: Some(shared), only })
     }
 
     /// Whether the one target of a rack can be one.
@@ -266,15 +326,92 @@ impl Desk {
                 joined: view.and_then(|view| view.joined.get(name)).copied().unwrap_or(0),
                 running: place.session.is_some(),
                 sessions: place.sessions,
+                members: place.session.as_ref().map_or(0, |session| session.members.len() as u32),
+                // Others have it from the one where it began.
+                epoch: place.session.as_ref().and(job.running()).map_or(0, |(_, begun)| begun.count.into()),
+                seats: place.session.iter().flat_map(Session::seats).map(Into::into).collect(),
+                credit: place.session.as_ref().map_or(job.credit(), |session| session.credit),
             })
         });
         Ok(v1::Job {
+            next: job.next.as_ref().map(|next| next.spec.shown(Vec::new())),
             spec: Some(job.spec.shown(job.targets.clone())),
             table: job.table.into(),
             tables: job.more.iter().map(|&id| id.into()).collect(),
             places: places.collect(),
             created: job.created,
         })
+    }
+
+    /// Changes a job: one whose members come and go when its next session begins, another one while nobody is in it.
+    ///
+    /// # Errors
+    /// There is no such job, who is in it has no place in what it is to be, that cannot be, or a target is away or refuses.
+    pub async fn update_job(&self, asked: &v1::UpdateJobRequest) -> Result<v1::Job, Refusal> {
+        let _one = self.shared.changing.lock().await;
+        self.may_change()?;
+        let name = &asked.name;
+        let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
+        let next = changed(&job, asked);
+        let homes = self.homes(&next)?;
+        let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
+        for name in &names {
+            self.connected(name)?;
+        }
+        let spec = Spec::of(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
+        let refuse = |what: String| Err(Refusal::not_now(format!("job {name}: {what}")));
+        let (before, after) = (job.spec.members, spec.members);
+        let lives = before.is_some() && after.is_some() && job.targets.first() == names.first();
+        if let Some((target, session)) = job.running() {
+            let n = session.members.len();
+            let seats: Vec<u8> = session.seats().collect();
+            if before.is_none() {
+                return refuse(format!(
+                    "it runs with {n} workers on {target}, and always has so many: change it when they have left, or delete it"
+                ));
+            } else if after.is_none() {
+                return refuse(
+                    "its members come and go: keep min_workers below max_workers until they have left"
+                        .to_owned(),
+                );
+            } else if !lives {
+                return refuse(format!(
+                    "its workers join at {}: that changes when they have left",
+                    job.targets[0]
+                ));
+            } else if after.is_some_and(|after| n < after.least.into()) {
+                return refuse(format!(
+                    "it runs with {n} workers on {target}: let more join first, or ask for fewer at least"
+                ));
+            } else if let Some(seat) = seats.iter().find(|seat| **seat >= spec.workers) {
+                return refuse(format!(
+                    "worker {seat} is in its session on {target}: with at most {} there are numbers up to {}",
+                    spec.workers,
+                    spec.workers - 1
+                ));
+            }
+        }
+        self.change(|book| {
+            if lives {
+                return book.change(name, spec, &homes.rooms);
+            }
+            let before = book.remove(name).ok_or_else(|| no_job(name))?;
+            book.add(spec, &homes.rooms)?;
+            if let Some(job) = book.jobs.get_mut(name) {
+                job.created = before.created;
+            }
+            Ok(())
+        })?;
+        // Where sessions begin comes last: what workers are told there, others must know.
+        let all = self.shared.targets.iter().map(|target| target.config.name.clone());
+        let first = job.running().map_or(names[0].clone(), |(target, _)| target.to_owned());
+        let others: Vec<String> = all.filter(|name| *name != first && self.connected(name).is_ok()).collect();
+        let mut synced = self.shared.sync(&others).await;
+        if synced.is_ok() {
+            synced = self.shared.sync(std::slice::from_ref(&first)).await;
+        }
+        synced?;
+        self.job(name)
     }
 
     /// Deletes a job, also from targets that are away: they get rid of it when they are back.
@@ -414,7 +551,10 @@ impl Desk {
                 let Some(counted) = view.jobs.get(job_name) else { continue };
                 let members = job.places.get(target).and_then(|place| place.session.as_ref());
                 let workers = (0u8..).zip(&counted.workers).map(|(worker, c)| {
-                    let key = (job_name.clone(), worker);
+                    // Packets have numbers of the session, and workers report under those of the job.
+                    let seat = members.and_then(|session| session.members.get(&worker)?.seat);
+                    let (key, reported_as) =
+                        ((job_name.clone(), worker), (job_name.clone(), seat.unwrap_or(worker)));
                     let event = |event: Event| c.events[event as usize];
                     let drops = DropReason::ALL.iter().zip(c.drops).filter(|(_, packets)| *packets > 0);
                     let member = members.and_then(|session| session.members.get(&worker));
@@ -439,7 +579,7 @@ impl Desk {
                             None => 0,
                         },
                         silent: view.heard.get(&key).map(|heard| heard.at.elapsed().as_secs_f64()),
-                        report: reports.get(&key).map(|reported| reported.report),
+                        report: reports.get(&reported_as).map(|reported| reported.report),
                     }
                 });
                 jobs.push(v1::JobCounters {
@@ -509,7 +649,10 @@ impl Desk {
             };
             views.get(&target).map(of_job).unwrap_or_default()
         };
+        // Where members come and go, packets do not tell whose seat theirs is.
+        let joined = self.shared.views().get(&target).and_then(|view| view.joined.get(&asked.job).copied());
         let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
+        let joined = joined.filter(|_| job.spec.members.is_some());
         let workers = job.spec.workers;
         let now = seconds();
         let worker = match asked.rank {
@@ -526,7 +669,11 @@ impl Desk {
                 let free = |worker: &u8| {
                     let promised =
                         job.given.get(worker).is_some_and(|given| now.saturating_sub(given.asked) < PROMISE);
-                    !promised && !heard.contains(worker)
+                    let here = match joined {
+                        Some(seats) => seats >> worker & 1 == 1,
+                        None => heard.contains(worker),
+                    };
+                    !promised && !here
                 };
                 own.or_else(|| (0..workers).find(free)).ok_or_else(|| {
                     Refusal::full(format!(
@@ -563,7 +710,7 @@ impl Desk {
         let (targets, active) = {
             let book = self.shared.book();
             let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
-            let shared = !job.spec.servers.is_empty();
+            let shared = job.spec.is_shared();
             (job.targets[..if shared { 1 } else { job.targets.len() }].to_vec(), job.active.clone())
         };
         let there = |target: &&String| self.connected(target).is_ok();

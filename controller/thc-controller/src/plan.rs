@@ -44,7 +44,9 @@ pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerEr
     wanted.group(FLOOD, Group(ports.into_iter().map(|port| (port, 0)).collect()));
     let rack = book.jobs.values().any(|job| job.spec.rack.is_some() && job.places.contains_key(&target.name));
     let of_roots = if rack { &OF_ROOTS[..] } else { &[] };
-    for &kind in [Kind::Join, Kind::Leave].iter().chain(of_roots) {
+    let changing = |job: &Job| job.spec.members.is_some() && job.places.contains_key(&target.name);
+    let of_members = if book.jobs.values().any(changing) { &[Kind::Position][..] } else { &[] };
+    for &kind in [Kind::Join, Kind::Leave].iter().chain(of_members).chain(of_roots) {
         wanted.row(schema, &ControlPlane { kind: kind as u8, port: target.cpu_port })?;
     }
     match target.program.passes {
@@ -70,7 +72,8 @@ pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerEr
     }
     for job in book.jobs.values() {
         if let Some(place) = job.places.get(&target.name) {
-            for table in job.tables() {
+            let workers = place.session.as_ref().map_or(job.spec.workers, |session| session.workers(job));
+            for table in job.tables_of(workers) {
                 let form = book.tables.get(&table).map(Table::form).unwrap_or_default();
                 let on_chip = match target.program.lookups {
                     Lookups::Row => None,
@@ -151,8 +154,8 @@ fn session(
             index: place.index,
             cookie: session.cookie.0,
             epoch: session.epoch,
-            workers: job.spec.workers,
-            quorum: job.spec.quorum,
+            workers: session.workers(job),
+            quorum: session.workers(job).min(job.spec.quorum),
             skip: job.spec.may_skip(),
             data_base: place.data_base,
             data_slots: job.spec.data_slots,

@@ -137,6 +137,7 @@ impl Program {
             jobs: self.jobs,
             tables: self.tables,
             forms: Some(self.forms),
+            room: None,
         }
     }
 

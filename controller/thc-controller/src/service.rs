@@ -8,6 +8,7 @@ use thc_control_proto::v1::{
     DiagnoseRequest, DiagnoseResponse, GetJobRequest, InstallTableRequest, Job, JoinRequest, JoinResponse,
     ListJobsRequest, ListJobsResponse, ListTablesRequest, ListTablesResponse, ListTargetsRequest,
     ListTargetsResponse, ReadCountersRequest, ReadCountersResponse, ReportRequest, ReportResponse, Table,
+    UpdateJobRequest,
 };
 use tonic::{Request, Response, Status, async_trait};
 
@@ -34,6 +35,11 @@ impl Control for Service {
 
     async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<Job>, Status> {
         Ok(Response::new(self.desk.job(&request.into_inner().name)?))
+    }
+
+    async fn update_job(&self, request: Request<UpdateJobRequest>) -> Result<Response<Job>, Status> {
+        self.roles.check(Role::Operator, &request)?;
+        Ok(Response::new(self.desk.update_job(&request.into_inner()).await?))
     }
 
     async fn delete_job(

@@ -5,6 +5,7 @@ use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::Duration;
 use thc_control_proto::v1;
 use thc_options::{Fraction, Interval, JobOptions, JobSetup, PolicyName, ServerOptions, TableOptions};
@@ -67,12 +68,32 @@ pub struct Spec {
     /// The targets that have a share of its slots each, in order; none if each target has them all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
+    /// The targets that stand by for these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spares: Vec<String>,
     /// Its lookup tables beside the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Further>,
+    /// Whether sessions of all sizes have the first table, since it was asked for.
+    #[serde(default)]
+    pub one_table: bool,
+    /// How many workers its sessions may have, if its members come and go; `workers` is the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<Members>,
     /// Of which racks its target is which; none if the target's sums are results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<Rack>,
+}
+
+/// Of a job whose members come and go (P42).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    /// The fewest workers of a session.
+    pub least: u8,
+    /// A member that is silent for so long is gone, in milliseconds.
+    pub gone_after_ms: u32,
+    /// How long the first session waits for more workers, in milliseconds.
+    pub gather_ms: u32,
 }
 
 /// A lookup table beside a job's first.
@@ -93,6 +114,8 @@ pub struct Further {
 pub struct ShareServers {
     /// By share.
     pub at: Vec<SocketAddrV4>,
+    /// How many of them, the last ones, stand by.
+    pub spares: u8,
     /// Ports of each.
     pub shards: u8,
 }
@@ -100,8 +123,14 @@ pub struct ShareServers {
 impl ShareServers {
     /// Data slots unless told otherwise: two blocks for every port, up to as many as a switch has.
     fn data_slots(&self) -> u32 {
-        (2 * u32::from(Shard::BLOCK) * self.at.len() as u32 * u32::from(self.shards))
+        (2 * u32::from(Shard::BLOCK) * self.homes() as u32 * u32::from(self.shards))
             .clamp(DATA_SLOTS, MOST_DATA_SLOTS)
+    }
+
+    /// How many of them have slots at home.
+    #[must_use]
+    pub fn homes(&self) -> usize {
+        self.at.len() - usize::from(self.spares)
     }
 }
 
@@ -140,10 +169,23 @@ impl Spec {
             return Err(Refusal::invalid(text));
         }
         let rack = asked.rack.as_ref().map(|rack| Rack::of(name, rack)).transpose()?;
+        let changing = asked.min_workers.is_some() || asked.max_workers.is_some();
+        if rack.is_some() && (changing || !asked.spares.is_empty()) {
+            let what = if changing { "min_workers and max_workers" } else { "spares" };
+            let text = format!(
+                "job {name}: a rack has the same workers as long as it lives, and no spare: leave out {what}"
+            );
+            return Err(Refusal::invalid(text));
+        }
         let options = JobOptions {
             job: Some(asked.number.map_or(u64::from(number), u64::from)),
             // With racks, they say it.
-            workers: Some(asked.workers.into()).filter(|_| rack.is_none() || asked.workers > 0),
+            workers: Some(asked.workers.into())
+                .filter(|_| (rack.is_none() && !changing) || asked.workers > 0),
+            min_workers: asked.min_workers.map(Into::into),
+            max_workers: asked.max_workers.map(Into::into),
+            gone_after: asked.gone_after_ms.map(milliseconds),
+            gather: asked.gather_ms.map(milliseconds),
             racks: rack.as_ref().map(Rack::sizes),
             cookie: Some(asked.cookie.unwrap_or_else(|| thc_options::cookie::random().max(1)))
                 .map(|cookie| u64::from(cookie).into()),
@@ -170,6 +212,11 @@ impl Spec {
         let (config, welcome) = (&setup.config, &setup.welcome);
         let table = welcome.tables.first();
         let norm_slots = asked.norm_slots.unwrap_or(config.norm_slots.min(MOST_NORM_SLOTS));
+        let members = setup.sizes.as_ref().map(|sizes| Members {
+            least: sizes.least(),
+            gone_after_ms: sizes.gone_after.as_millis() as u32,
+            gather_ms: sizes.gather.as_millis() as u32,
+        });
         Ok(Spec {
             name: name.clone(),
             number: config.job.0,
@@ -186,7 +233,10 @@ impl Spec {
             best_effort: policy == PolicyName::BestEffort,
             deadline_ms: welcome.deadline.as_millis() as u32,
             servers: asked.servers.clone(),
+            spares: asked.spares.clone(),
             tables: welcome.tables[1..].iter().map(Further::of).collect(),
+            one_table: asked.granularity.is_some(),
+            members,
             rack,
         })
     }
@@ -198,17 +248,22 @@ impl Spec {
     pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, thc_options::ConfigError> {
         let options = JobOptions {
             job: Some(self.number.into()),
-            workers: Some(self.workers.into()).filter(|_| self.rack.is_none()),
+            workers: Some(self.workers.into()).filter(|_| self.rack.is_none() && self.members.is_none()),
+            min_workers: self.members.map(|members| members.least.into()),
+            max_workers: self.members.map(|_| self.workers.into()),
+            gone_after: self.members.map(|members| milliseconds(members.gone_after_ms)),
+            gather: self.members.map(|members| milliseconds(members.gather_ms)),
             racks: self.rack.as_ref().map(Rack::sizes),
             cookie: Some(u64::from(self.cookie.0).into()),
             seed: self.seed.map(|seed| seed.0.into()),
             bits: Some(self.bits.into()),
-            granularity: Some(self.granularity.into()),
-            fraction: Some(Fraction(self.fraction)),
+            // Where members come and go each number of workers has a table of its own, unless one was asked for.
+            granularity: Some(self.granularity.into()).filter(|_| self.members.is_none() || self.one_table),
+            fraction: Some(Fraction(self.fraction)).filter(|_| self.members.is_none() || self.one_table),
             data_slots: Some(self.data_slots.into()),
             norm_slots: Some(self.norm_slots.into()),
             block: Some(self.block.into()),
-            quorum: Some(self.quorum.into()).filter(|_| self.rack.is_none()),
+            quorum: Some(self.quorum.into()).filter(|_| self.rack.is_none() && self.members.is_none()),
             policy: Some(if self.best_effort { PolicyName::BestEffort } else { PolicyName::Reliable }),
             deadline: Some(Interval(Duration::from_millis(self.deadline_ms.into()))),
             tables: self.tables.iter().map(Further::options).collect(),
@@ -245,9 +300,26 @@ impl Spec {
             seed: None,
             targets: if self.servers.is_empty() { targets } else { Vec::new() },
             servers: self.servers.clone(),
+            spares: self.spares.clone(),
             tables: self.tables.iter().map(Further::shown).collect(),
             rack: self.rack.as_ref().map(Rack::shown),
+            min_workers: self.members.map(|members| members.least.into()),
+            max_workers: self.members.map(|_| self.workers.into()),
+            gone_after_ms: self.members.map(|members| members.gone_after_ms),
+            gather_ms: self.members.map(|members| members.gather_ms),
         }
+    }
+
+    /// Whether each of its targets has a share of its slots, or stands by for those that have.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        !self.servers.is_empty()
+    }
+
+    /// Whether this target has its sessions from the first one.
+    #[must_use]
+    pub fn follows_at(&self, target: &str) -> bool {
+        self.servers.first().is_some_and(|first| first != target)
     }
 
     /// The loss policy's name.
@@ -316,10 +388,11 @@ fn validated(
 ) -> Result<JobSetup, thc_options::ConfigError> {
     let lanes: Vec<Option<u64>> = options.tables.iter().map(|table| table.lane).collect();
     let mut server = ServerOptions { job: vec![options], ..ServerOptions::default() };
-    if let Some(ShareServers { at, shards }) = shared {
+    if let Some(shared) = shared {
+        let mut at: Vec<String> = shared.at.iter().map(ToString::to_string).collect();
         server.share = Some(format!("0/{}", at.len()));
-        server.shares = Some(at.iter().map(ToString::to_string).collect());
-        server.shards = Some((*shards).into());
+        server.spares = Some(at.split_off(shared.homes())).filter(|spares| !spares.is_empty());
+        (server.shares, server.shards) = (Some(at), Some(shared.shards.into()));
     }
     if let Some(rack) = rack {
         // Where it listens is the target's affair.
@@ -331,15 +404,28 @@ fn validated(
     if rack.is_some() {
         return Ok(setup);
     }
-    // Every aggregator has the usual form: fewer bits of the first table travel in it as they are.
-    let mut tables = setup.welcome.tables.to_vec();
+    setup.welcome.tables = in_usual_form(setup.welcome.tables, &lanes);
+    if let Some(sizes) = &mut setup.sizes {
+        for (_, welcome) in &mut Arc::make_mut(sizes).shapes {
+            welcome.tables = in_usual_form(welcome.tables, &lanes);
+        }
+    }
+    Ok(setup)
+}
+
+/// Every aggregator has the usual form: fewer bits of the first table travel in it as they are.
+fn in_usual_form(told: Tables, lanes: &[Option<u64>]) -> Tables {
+    let mut tables = told.to_vec();
     // Sums are packed only where that was asked for.
-    for (table, _) in tables.iter_mut().skip(1).zip(&lanes).filter(|(_, lane)| lane.is_none()) {
+    for (table, _) in tables.iter_mut().skip(1).zip(lanes).filter(|(_, lane)| lane.is_none()) {
         table.form = Form::new(table.form.width(), table.form.lane()).unwrap_or(table.form);
     }
     tables.iter_mut().take(1).for_each(|first| first.form = Form::USUAL);
-    setup.welcome.tables = Tables::new(&tables).unwrap_or(setup.welcome.tables);
-    Ok(setup)
+    Tables::new(&tables).unwrap_or(told)
+}
+
+fn milliseconds(ms: u32) -> Interval {
+    Interval(Duration::from_millis(ms.into()))
 }
 
 /// 1/32 instead of 0.03125 where that is exact.
@@ -407,7 +493,7 @@ mod tests {
             let servers = (0..count).map(|i| format!("h{i}")).collect();
             let mut asked = v1::JobSpec { servers, ..asked() };
             change(&mut asked);
-            let shared = ShareServers { at: at(count), shards: 1 };
+            let shared = ShareServers { at: at(count), spares: 0, shards: 1 };
             Spec::of(&asked, 7, Some(&shared)).map(|spec| (spec.setup(Some(&shared)).unwrap(), spec))
         };
         for (count, slots) in [(2, 256), (4, 512), (8, 1024), (16, 1024)] {
@@ -419,7 +505,7 @@ mod tests {
         let gap = refused(8, |s| s.data_slots = Some(256));
         assert!(gap.contains("data_slots is 256") && gap.contains("at least 512"), "{gap}");
         assert!(refused(2, |s| s.quorum = Some(3)).contains("all workers in every sum"));
-        let shared = ShareServers { at: vec![at(1)[0]; 2], shards: 1 };
+        let shared = ShareServers { at: vec![at(1)[0]; 2], spares: 0, shards: 1 };
         let overlap = Spec::of(&asked(), 1, Some(&shared)).unwrap_err().message;
         assert!(overlap.contains("shares 0 and 1 overlap"), "{overlap}");
     }

@@ -94,12 +94,12 @@ impl ControllerState {
     ///
     /// # Errors
     /// There is no such target, or they have different numbers of ports.
-    pub fn dealt(&self, servers: &[String]) -> Result<ShareServers, ControllerError> {
+    pub fn dealt(&self, servers: &[String], spares: &[String]) -> Result<ShareServers, ControllerError> {
         let refuse = |value: String, mend: String| {
             Err(ControllerError::Value { key: "servers".to_owned(), value, mend })
         };
-        let mut found: Vec<&TargetConfig> = Vec::with_capacity(servers.len());
-        for name in servers {
+        let mut found: Vec<&TargetConfig> = Vec::with_capacity(servers.len() + spares.len());
+        for name in servers.iter().chain(spares) {
             match self.targets.iter().map(|target| &target.config).find(|config| config.name == *name) {
                 Some(config) => found.push(config),
                 None => return refuse(name.clone(), "there is no [[target]] of this name".to_owned()),
@@ -111,7 +111,8 @@ impl ControllerState {
                 format!("it has {} shards, {} has {shards}: give all as many", other.shards, found[0].name);
             return refuse(other.name.clone(), mend);
         }
-        Ok(ShareServers { at: found.iter().map(|config| config.at).collect(), shards })
+        let at = found.iter().map(|config| config.at).collect();
+        Ok(ShareServers { at, spares: spares.len() as u8, shards })
     }
 
     /// Lets these targets get what the book wants.

@@ -1,11 +1,12 @@
 //! The connection to one switch: P4Runtime as its primary controller.
 
-use crate::capacity::Forms;
+use crate::capacity::{self, Forms};
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, causes, has_io};
 use crate::schema::Schema;
 use crate::tls;
 use crate::wanted::Wanted;
+use p4runtime_proto::config::P4Info;
 use p4runtime_proto::rpc::Status;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1::{
@@ -20,6 +21,7 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::time::Duration;
+use thc_options::credit::Room;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -212,14 +214,19 @@ impl Target {
         Some(answer.into_inner().config?.cookie.map_or(0, |cookie| cookie.cookie))
     }
 
-    /// The packets that the target does, as its own P4Info says.
-    pub async fn forms(&mut self) -> Option<Forms> {
+    /// The packets that the target does, and those that it holds, as its own P4Info says.
+    pub async fn says(&mut self) -> (Option<Forms>, Option<Room>) {
+        let info = self.p4info().await;
+        (info.as_ref().map(Forms::of), info.as_ref().and_then(capacity::room))
+    }
+
+    async fn p4info(&mut self) -> Option<P4Info> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             response_type: get_forwarding_pipeline_config_request::ResponseType::P4infoAndCookie.into(),
         };
         let answer = self.client.get_forwarding_pipeline_config(request).await.ok()?;
-        Some(Forms::of(&answer.into_inner().config?.p4info?))
+        answer.into_inner().config?.p4info
     }
 
     async fn set_program(&mut self, device_config: Vec<u8>, cookie: u64) -> Result<(), ControllerError> {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cookie;
+pub mod credit;
 mod error;
 mod options;
 mod p4runtime;
@@ -43,9 +44,6 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
 const DEFAULT_DPDK_LISTEN: &str = "0.0.0.0:9000";
 /// Bytes of a port's receive buffer unless told otherwise.
 pub const DEFAULT_RECV_BUFFER: usize = 16 << 20;
-/// What a worker may have outstanding however small the receive buffer is, and however large (P41).
-const LEAST_CREDIT: usize = 4;
-const MOST_CREDIT: usize = 1 << 16;
 /// Bytes of its send buffer.
 pub const DEFAULT_SEND_BUFFER: usize = 4 << 20;
 const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
@@ -81,6 +79,8 @@ pub struct ServerConfig {
     pub send_buffer: usize,
     /// Bytes, for the slots of all jobs.
     pub memory_limit: usize,
+    /// Members of all jobs of a controller that receive buffers are planned for.
+    pub members: u32,
     /// Spin instead of sleeping.
     pub busy_poll: bool,
     /// Cores of the shards; empty leaves them where the system likes.
@@ -202,6 +202,8 @@ impl ServerOptions {
             recv_buffer: buffer("recv_buffer", self.recv_buffer, DEFAULT_RECV_BUFFER)?,
             send_buffer: buffer("send_buffer", self.send_buffer, DEFAULT_SEND_BUFFER)?,
             memory_limit: self.memory_limit.map_or(DEFAULT_MEMORY_LIMIT, |Size(bytes)| bytes),
+            members: number(section, "members", self.members, credit::DEFAULT_MEMBERS.into(), 1..=65535)?
+                as u32,
             busy_poll: self.busy_poll.unwrap_or(false),
             pin,
             jobs: Vec::new(),
@@ -234,20 +236,14 @@ impl ServerOptions {
 }
 
 impl ServerConfig {
-    /// P41: tells jobs what a port's receive buffer holds, which is `room` data packets, over all members of all jobs; a quarter as
-    /// many norms come with it. What a root says of a job its racks must be configured with themselves (P38): they are told nothing.
+    /// P41: tells jobs what a port's receive buffer holds, which is `room` data packets, over all that send to it: the members of all
+    /// jobs, the racks of a root, and the root of a rack, whose results are no more than one member's packets.
     pub fn give_credit(&mut self, room: usize) {
-        let members: usize = self.jobs.iter().map(|job| usize::from(job.config.workers)).sum();
-        let each = room / members.max(1);
+        let senders = |job: &JobSetup| usize::from(job.config.workers) + usize::from(job.root.is_some());
+        let all: usize = self.jobs.iter().map(senders).sum();
         let ports = usize::from(self.shards) * usize::from(self.shares.servers() - self.spares);
-        let block = usize::from(Shard::BLOCK);
-        // The most that a port has of so many slots in a row: every so many-th block is there.
-        let at_a_port = |slots: usize| slots / (block * ports) * block + (slots % (block * ports)).min(block);
-        let fits = |credit: &usize| at_a_port(*credit) + at_a_port(credit / 4) <= each;
-        let whole = (1..=each / block).rev().map(|blocks| blocks * block * ports).find(fits);
-        let credit = whole.filter(|_| ports > 1).unwrap_or(each / 5 * 4);
-        let credit = credit.clamp(LEAST_CREDIT, MOST_CREDIT) as u32;
-        for job in self.jobs.iter_mut().filter(|job| job.config.level == Level::Only) {
+        let credit = credit::within(room / all.max(1), ports);
+        for job in &mut self.jobs {
             job.welcome.credit = credit;
             if let Some(sizes) = &mut job.sizes {
                 Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| welcome.credit = credit);

@@ -52,6 +52,10 @@ pub struct ServerOptions {
     /// What the slots of all jobs may take [default: 1GiB]
     #[arg(long, value_name = "BYTES", help_heading = "Server")]
     pub memory_limit: Option<Size>,
+    /// Members that all jobs of a controller are planned to have together, also those that come later: each has its part of the
+    /// receive buffers for sure [default: 64]
+    #[arg(long, value_name = "NUMBER", help_heading = "Server")]
+    pub members: Option<u64>,
     /// Never sleep: the lowest latency, for whole cores
     #[arg(
         long,
@@ -246,7 +250,7 @@ impl ServerOptions {
         server: ServerOptions,
         job: JobOptions,
     ) -> Result<ServerOptions, ConfigError> {
-        lay_over!(server, self: listen, shards, share, shares, spares, rack, root, recv_buffer, send_buffer, memory_limit, busy_poll, pin,
+        lay_over!(server, self: listen, shards, share, shares, spares, rack, root, recv_buffer, send_buffer, memory_limit, members, busy_poll, pin,
                   stats_interval, stats_json, http, pcap, pcap_limit, io, faults);
         self.dpdk = server.dpdk.over(self.dpdk);
         if let Some(p4runtime) = server.p4runtime {

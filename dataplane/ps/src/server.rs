@@ -70,7 +70,8 @@ impl Server {
 
     fn start_on(ports: Ports, mut config: ServerConfig) -> Result<Server, PsError> {
         let local = ports.local();
-        config.give_credit(ports.room());
+        let room = ports.room();
+        config.give_credit(room);
         config.tell_marks(ports.read_marks());
         ports.warn_if_small(&config);
         let jobs = config.jobs.iter().map(|job| job.config.job).collect();
@@ -97,7 +98,7 @@ impl Server {
         server.forwarding = Some(forwarding.clone());
         let mut elsewhere = None;
         if let Some(listener) = listener {
-            let service = Service::new(&server.config, local, forwarding.clone(), shards.clone());
+            let service = Service::new(&server.config, local, forwarding.clone(), shards.clone(), room);
             elsewhere = server.config.jobs.is_empty().then(|| service.packets_in());
             let shared = Arc::clone(&shared);
             server.spawn("thc-ps-p4rt".to_owned(), move || listener.serve(service, &shared))?;

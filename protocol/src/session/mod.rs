@@ -3,6 +3,7 @@
 
 mod follower;
 mod guesses;
+mod job;
 mod joiner;
 mod joiners;
 mod present;

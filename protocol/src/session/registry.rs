@@ -1,15 +1,13 @@
 //! The parameter server's side of static jobs: who is here, and when a session begins (P22–P25).
 
 use super::guesses::Guesses;
+use super::job::{JobState, packet};
 use super::present::{Asked, Claim, Present};
 use super::roster::{Roster, Sizes};
 use super::upper::{Root, Upper};
 use crate::aggregator::{Endpoint, JobConfig, Level};
-use crate::wire::{
-    Ask, Change, HEADER_LEN, Header, Join, Kind, Leave, Members, Pending, Position, RefuseReason, Refused,
-    Welcome,
-};
-use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use crate::wire::{Change, Header, Join, Kind, Leave, Pending, Position, RefuseReason, Refused, Welcome};
+use crate::{Cookie, JobId, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -36,6 +34,15 @@ pub struct StaticJob {
     pub root: Option<Root>,
     /// What sessions of other sizes are like, if members come and go (P42); `config` and `welcome` are those of the largest.
     pub sizes: Option<Arc<Sizes>>,
+}
+
+impl StaticJob {
+    fn set_credit(&mut self, credit: u32) {
+        self.welcome.credit = credit;
+        if let Some(sizes) = &mut self.sizes {
+            Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| welcome.credit = credit);
+        }
+    }
 }
 
 /// What has happened to a worker of a job whose members come and go.
@@ -81,183 +88,6 @@ pub struct SessionMember {
     pub left: bool,
 }
 
-#[derive(Debug)]
-pub(super) struct JobState {
-    pub(super) job: StaticJob,
-    /// Whether workers bring their session along from the first share.
-    follows: bool,
-    /// Cookie of the session that runs.
-    pub(super) session: Option<Cookie>,
-    pub(super) present: Vec<Option<Present>>,
-    /// At a share that is not the first: who claims a session that does not run here.
-    pub(super) claims: Vec<Option<Present>>,
-    /// By worker, the nonce of the incarnation replaced last, and when it was.
-    replaced: Vec<Option<(u64, Duration)>>,
-    /// The session that a worker's restart has ended, and the members to be told of it.
-    pub(super) ended: Option<Ended>,
-    /// Towards the root, at a rack.
-    pub(super) upper: Option<Upper>,
-    /// Of a job whose members come and go: then nobody is in `present`.
-    pub(super) roster: Option<Roster>,
-}
-
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) session: Cookie,
-    pub(super) because_of: WorkerId,
-    pub(super) members: Vec<(WorkerId, SocketAddrV4)>,
-}
-
-impl JobState {
-    /// Lets a worker in, in place of an earlier incarnation.
-    fn admit(&mut self, place: usize, arrival: Present) {
-        if let Some(gone) = self.present[place].filter(|member| member.nonce != arrival.nonce) {
-            self.replaced[place] = Some((gone.nonce, arrival.heard));
-        }
-        self.present[place] = Some(arrival);
-    }
-
-    /// P24: ends the session because of this worker.
-    pub(super) fn end(&mut self, session: Cookie, because_of: WorkerId) {
-        let members = (0u8..).map(WorkerId).zip(&mut self.present);
-        let members = members.filter_map(|(worker, member)| Some((worker, member.take()?)));
-        let members = members.filter(|(worker, gone)| *worker != because_of && !gone.left);
-        let members = members.map(|(worker, gone)| (worker, gone.addr)).collect();
-        self.ended = Some(Ended { session, because_of, members });
-        self.session = None;
-    }
-
-    /// REFUSED(re-forming) to all that have not joined anew yet, each time the cause of it asks.
-    pub(super) fn notices(&self, asks: WorkerId) -> impl Iterator<Item = Action> {
-        let ended = self.ended.iter().filter(move |ended| ended.because_of == asks);
-        ended.flat_map(|ended| {
-            let absent = ended
-                .members
-                .iter()
-                .filter(|(worker, _)| self.present.get(usize::from(worker.0)).is_some_and(Option::is_none));
-            absent.map(|&(worker, addr)| self.reforming(worker, addr, ended.session, ended.because_of))
-        })
-    }
-
-    /// REFUSED(re-forming) to a worker that believes in `session`.
-    pub(super) fn reforming(
-        &self,
-        worker: WorkerId,
-        addr: SocketAddrV4,
-        session: Cookie,
-        because_of: WorkerId,
-    ) -> Action {
-        let header = Header { num_workers: 0, ..self.header(Kind::Refused, worker, session) };
-        let body = Refused { reason: RefuseReason::Reforming, worker: because_of }.to_bytes();
-        packet(addr, &header, &body)
-    }
-
-    /// P24: members that claim a session which cannot go on must join anew; the others stay.
-    pub(super) fn turn_away_claims(&mut self) -> Vec<Action> {
-        let mut workers = (0u8..).map(WorkerId).zip(&self.present);
-        let new = workers.find(|(_, p)| p.is_some_and(|p| p.session == Cookie(0)));
-        let because_of = new.map_or(WorkerId::NONE, |(worker, _)| worker);
-        let mut actions = Vec::new();
-        self.ended = None;
-        for place in 0..self.present.len() {
-            if let Some(claimer) = self.present[place].filter(|p| p.session != Cookie(0)) {
-                self.present[place] = None;
-                let worker = WorkerId(place as u8);
-                actions.push(self.reforming(worker, claimer.addr, claimer.session, because_of));
-                // A claim that is still under way takes no place again.
-                let ended =
-                    self.ended.get_or_insert(Ended { session: claimer.session, because_of, members: vec![] });
-                if ended.session == claimer.session {
-                    ended.members.push((worker, claimer.addr));
-                }
-            }
-        }
-        actions
-    }
-
-    pub(super) fn header(&self, kind: Kind, worker: WorkerId, cookie: Cookie) -> Header {
-        Header {
-            kind,
-            flags: 0,
-            num_workers: self.job.config.workers,
-            job: self.job.config.job,
-            worker,
-            table: TableId(0),
-            cookie,
-            round: Round(0),
-            slot: SlotId(0),
-            count: 0,
-        }
-    }
-
-    pub(super) fn joined(&self) -> u64 {
-        let bits = |present: &[Option<Present>]| {
-            (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
-        };
-        bits(&self.present) | bits(&self.claims) | self.roster.as_ref().map_or(0, Roster::seats)
-    }
-
-    pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
-        // A share that follows knows only the members of a session whose size is not fixed.
-        let here = |seats: &[Option<Present>]| seats.iter().flatten().count() as u8;
-        let (workers, number) = match self.job.sizes {
-            None => (self.job.config.workers, worker.0),
-            Some(_) => (here(&self.present), here(&self.present[..usize::from(worker.0)])),
-        };
-        let welcome = self.welcome_of(workers);
-        let members = welcome.members.map(|members| Members { number: WorkerId(number), ..members });
-        // A rack tells marks only if its root does, too (P46).
-        let marks = welcome.marks && self.upper.as_ref().is_none_or(Upper::tells_marks);
-        let body = Welcome { session, nonce: present.nonce, members, marks, ..*welcome }.to_bytes();
-        let header = Header { num_workers: workers, ..self.header(Kind::Welcome, worker, session) };
-        packet(present.addr, &header, &body)
-    }
-
-    /// How the job is configured, to whoever asks, or claims a session of a job configured otherwise (P22, P24).
-    fn description(&self, to: SocketAddrV4, asked: &Header, join: &Join) -> Action {
-        let now_is = self.welcome_of(asked.num_workers);
-        let body = Welcome { session: Cookie(0), nonce: join.nonce, ..*now_is }.to_bytes();
-        let (round, slot) = (asked.round, asked.slot);
-        let header = Header { round, slot, ..self.header(Kind::Description, asked.worker, asked.cookie) };
-        packet(to, &header, &body)
-    }
-
-    /// ASK to a member whose number somebody else wants (P24).
-    pub(super) fn ask(&self, worker: WorkerId, session: Cookie, member: &Present) -> Action {
-        let body = Ask { nonce: member.nonce }.to_bytes();
-        packet(member.addr, &self.header(Kind::Ask, worker, session), &body)
-    }
-
-    /// The members of the session, by their numbers in the job.
-    fn members(&self) -> impl Iterator<Item = (WorkerId, &Present)> {
-        let fixed = (0u8..).map(WorkerId).zip(&self.present);
-        let fixed = fixed.filter_map(|(worker, present)| Some((worker, present.as_ref()?)));
-        fixed.chain(self.roster.iter().flat_map(Roster::members))
-    }
-
-    /// Whether somebody who is here sends from there.
-    fn knows(&self, from: SocketAddrV4) -> bool {
-        self.present.iter().flatten().any(|p| p.addr == from)
-            || self.roster.as_ref().is_some_and(|roster| roster.knows(from))
-    }
-
-    /// The first worker here, not `worker` itself, whose build computes other numbers (P26).
-    fn disagrees(&self, worker: WorkerId, definitions: u64) -> Option<WorkerId> {
-        let mut others = (0u8..).map(WorkerId).zip(&self.present);
-        let (other, _) = others.find(|(other, present)| {
-            let theirs = present.map_or(0, |present| present.definitions);
-            *other != worker && definitions != 0 && theirs != 0 && theirs != definitions
-        })?;
-        Some(other)
-    }
-}
-
-pub(super) fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
-    let mut bytes = vec![0; HEADER_LEN + body.len()];
-    header.emit_packet(&mut bytes, body);
-    Action::Send(to, bytes)
-}
-
 /// All static jobs of a parameter server.
 #[derive(Debug, Default)]
 pub struct Registry {
@@ -294,6 +124,16 @@ impl Registry {
         self.put(job, true);
     }
 
+    /// Gives a job whose members come and go other times (P42): after how long a silent member is gone, and how long the first session
+    /// waits for more. Nobody else notices.
+    pub fn set_times(&mut self, job: JobId, gone_after: Duration, gather: Duration) {
+        if let Some(sizes) = self.jobs.get_mut(&job).and_then(|state| state.job.sizes.as_mut())
+            && (sizes.gone_after, sizes.gather) != (gone_after, gather)
+        {
+            *sizes = Arc::new(Sizes { gone_after, gather, ..(**sizes).clone() });
+        }
+    }
+
     fn put(&mut self, job: StaticJob, follows: bool) {
         let fixed = job.sizes.is_none() || follows;
         let present = vec![None; if fixed { usize::from(job.config.workers) } else { 0 }];
@@ -301,9 +141,60 @@ impl Registry {
         let claims = Vec::new();
         let upper = job.root.map(Upper::new);
         let roster = job.sizes.as_ref().filter(|_| !follows).map(|_| Roster::new());
-        let state =
-            JobState { follows, session: None, present, claims, replaced, ended: None, job, upper, roster };
+        let state = JobState {
+            follows,
+            session: None,
+            present,
+            claims,
+            replaced,
+            ended: None,
+            job,
+            upper,
+            roster,
+            next: None,
+        };
         self.jobs.insert(state.job.config.job, state);
+    }
+
+    /// Makes another job of one whose members come and go (P42), of the same number and cookie: its times count at once, all else when
+    /// the next session begins. Where one runs and all its members have a place in the changed job, it ends at its next boundary
+    /// for that (P43); a share that is not the first changes with the first claim of a session so changed.
+    pub fn change(&mut self, job: StaticJob) {
+        let Some(state) = self.jobs.get_mut(&job.config.job) else { return };
+        if let (Some(now), Some(next)) = (&mut state.job.sizes, &job.sizes) {
+            let (gone_after, gather) = (next.gone_after, next.gather);
+            *now = Arc::new(Sizes { gone_after, gather, ..(**now).clone() });
+        }
+        state.next = Some(job);
+        if state.session.is_none() && state.roster.is_none() {
+            state.take_next();
+        }
+    }
+
+    /// Whether a change waits for the next session.
+    #[must_use]
+    pub fn changes(&self, job: JobId) -> bool {
+        self.jobs.get(&job).is_some_and(|state| state.next.is_some())
+    }
+
+    /// The change is in force: its session runs at the first share, which knows.
+    pub fn settle(&mut self, job: JobId) {
+        if let Some(state) = self.jobs.get_mut(&job) {
+            state.take_next();
+        }
+    }
+
+    /// What workers are told from now on that they may have outstanding (P41); who goes on keeps what it was told.
+    pub fn set_credit(&mut self, job: JobId, credit: u32) {
+        if let Some(state) = self.jobs.get_mut(&job) {
+            state.job.set_credit(credit);
+            state.next.iter_mut().for_each(|next| next.set_credit(credit));
+        }
+    }
+
+    /// Nobody could be heard until now, so that members were silent says nothing of them (P42).
+    pub fn listen_anew(&mut self, now: Duration) {
+        self.jobs.values_mut().filter_map(|state| state.roster.as_mut()).for_each(|r| r.listen_anew(now));
     }
 
     /// Takes a job away. Its members are told that their session is over; when they join anew they
@@ -333,23 +224,36 @@ impl Registry {
         Some((state.session?, members.collect()))
     }
 
-    /// Takes up a session that ran before this registry was made. Without a place for every worker, or
-    /// without such a job, nothing is taken up and workers join anew. Whether it was.
-    pub fn restore(&mut self, job: JobId, session: Cookie, members: &[SessionMember]) -> bool {
+    /// Sessions that a job whose members come and go has had (P42), modulo 2^16; 0 of others.
+    #[must_use]
+    pub fn epoch(&self, job: JobId) -> u16 {
+        self.jobs.get(&job).and_then(|state| state.roster.as_ref()).map_or(0, Roster::epoch)
+    }
+
+    /// Takes up a session that ran before this registry was made, the `epoch`-th of a job whose members come and go. Without a place
+    /// for every worker, or without such a job, nothing is taken up and workers join anew. Whether it was.
+    pub fn restore(
+        &mut self,
+        now: Duration,
+        job: JobId,
+        (session, epoch): (Cookie, u16),
+        members: &[SessionMember],
+    ) -> bool {
         let Some(state) = self.jobs.get_mut(&job) else { return false };
         let known = |member: &SessionMember| Present {
             nonce: member.nonce,
             session: Cookie(0),
             definitions: 0,
             addr: member.addr,
-            since: Duration::ZERO,
-            heard: Duration::ZERO,
+            since: now,
+            heard: now,
             left: member.left,
             asked: Asked::default(),
         };
+        let sizes = state.job.sizes.as_ref();
+        let fits = sizes.is_none_or(|sizes| sizes.of(members.len() as u8).is_some());
         if let Some(roster) = &mut state.roster {
-            let sizes = state.job.sizes.as_ref();
-            let fits = sizes.is_some_and(|sizes| sizes.of(members.len() as u8).is_some());
+            roster.note_epoch(epoch);
             let within = |member: &SessionMember| member.worker.0 < state.job.config.workers && !member.left;
             if session == Cookie(0) || !fits || !members.iter().all(within) {
                 return false;
@@ -363,7 +267,8 @@ impl Registry {
             let Some(place) = present.get_mut(usize::from(member.worker.0)) else { return false };
             *place = Some(known(member));
         }
-        if session == Cookie(0) || present.iter().any(Option::is_none) {
+        let whole = if sizes.is_some() { fits } else { present.iter().all(Option::is_some) };
+        if session == Cookie(0) || !whole {
             return false;
         }
         state.present = present;
@@ -468,7 +373,18 @@ impl Registry {
         let place = usize::from(worker.0);
         let claims = join.session != Cookie(0);
         if claims && join.fingerprint != state.welcome_of(header.num_workers).fingerprint() {
-            return vec![state.description(from, header, &join)];
+            let next = state.next.as_ref().filter(|_| state.follows).and_then(|next| next.sizes.as_deref());
+            let next = next.and_then(|sizes| sizes.of(header.num_workers));
+            if next.is_some_and(|(_, welcome)| welcome.fingerprint() == join.fingerprint) {
+                state.take_next();
+            } else if state.follows && state.session == Some(join.session) {
+                // It was let in before the job changed, and hears of that from the first share.
+                return Vec::new();
+            } else if let Some(welcome) = state.welcome_again(worker, from, join.nonce) {
+                return vec![welcome];
+            } else {
+                return vec![state.description(from, header, &join)];
+            }
         }
         if place >= usize::from(state.job.config.workers) {
             if worker != WorkerId::NONE {

@@ -1,8 +1,9 @@
 //! A job whose members come and go: who is in the session, who waits to get in, and where one session ends and the next begins
 //! (P42, P43).
 
+use super::job::{Ended, JobState, packet};
 use super::present::{Claim, Present};
-use super::registry::{Action, Ended, Happening, JobState, fresh, packet};
+use super::registry::{Action, Happening, StaticJob, fresh};
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{
     Boundary, Header, Join, Kind, Leave, Members, Pending, Position, RefuseReason, Refused, Stand, Welcome,
@@ -11,6 +12,7 @@ use crate::wire::{
 use crate::{Cookie, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A worker that waits and repeats no JOIN for so long is forgotten.
@@ -143,8 +145,19 @@ impl Roster {
         self.size = self.members.len() as u8;
     }
 
+    /// Sessions so far, modulo 2^16.
+    pub fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
+    /// As if all had just been heard.
+    pub fn listen_anew(&mut self, now: Duration) {
+        let members = self.members.values_mut().map(|member| &mut member.present);
+        members.chain(self.waiting.values_mut().map(|w| &mut w.present)).for_each(|p| p.heard = now);
+    }
+
     /// The later of two numbers of sessions, which wrap.
-    fn note_epoch(&mut self, epoch: u16) {
+    pub fn note_epoch(&mut self, epoch: u16) {
         if epoch.wrapping_sub(self.epoch) as i16 > 0 {
             self.epoch = epoch;
         }
@@ -170,6 +183,36 @@ impl JobState {
     pub(super) fn welcome_of(&self, workers: u8) -> &Welcome {
         let found = self.job.sizes.as_deref().and_then(|sizes| sizes.of(workers));
         found.map_or(&self.job.welcome, |(_, welcome)| welcome)
+    }
+
+    /// The job becomes what it was changed to.
+    pub(super) fn take_next(&mut self) {
+        let Some(next) = self.next.take() else { return };
+        self.job = next;
+        let most = usize::from(self.job.config.workers);
+        self.replaced.resize(most, None);
+        if self.roster.is_none() {
+            self.present.resize(most, None);
+        }
+    }
+
+    /// Whether the job is to change, and these are as many as its sessions may be then, in seats that it has.
+    fn next_fits(&self, seats: impl ExactSizeIterator<Item = u8>) -> Option<&StaticJob> {
+        let next = self.next.as_ref()?;
+        next.sizes.as_ref()?.of(seats.len() as u8)?;
+        let mut seats = seats;
+        seats.all(|seat| seat < next.config.workers).then_some(next)
+    }
+
+    /// The same of those who are members.
+    fn next_of_members(&self) -> Option<&StaticJob> {
+        self.next_fits(self.roster.as_ref()?.members.keys().copied())
+    }
+
+    /// WELCOME to a member that has not heard of the session.
+    pub(super) fn welcome_again(&self, seat: WorkerId, from: SocketAddrV4, nonce: u64) -> Option<Action> {
+        let member = self.member_by_nonce(seat, from, nonce)?;
+        self.session.map(|_| self.welcome_member(seat.0, &member))
     }
 
     fn welcome_member(&self, seat: u8, member: &Member) -> Action {
@@ -297,6 +340,11 @@ impl JobState {
 
     /// Whatever can be done now for those who wait.
     fn admit_waiting(&mut self, now: Duration, random: &mut impl FnMut() -> u32) -> Vec<Action> {
+        let claimed = |roster: &Roster| roster.waiting.values().any(|w| w.present.session != Cookie(0));
+        if self.session.is_none() && !self.roster.as_ref().is_some_and(claimed) {
+            self.take_next();
+        }
+        let changes = self.next_of_members().is_some();
         let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
         let Some(roster) = &mut self.roster else { return Vec::new() };
         // A whole world that has been started anew: whoever was in an earlier one is not in it.
@@ -315,14 +363,15 @@ impl JobState {
             return actions;
         }
         if self.session.is_some() {
-            let asks = roster.waiting.iter().find(|(_, w)| w.workers == 0);
-            match (asks, roster.phase) {
-                (Some((&seat, _)), Phase::Steady) if roster.workers() < sizes.most() => {
-                    (roster.phase, roster.because_of, roster.told) = (Phase::Asking, WorkerId(seat), now);
+            let asks = roster.waiting.iter().find(|(_, w)| w.workers == 0).map(|(&seat, _)| WorkerId(seat));
+            let room = roster.workers() < sizes.most();
+            match (asks.filter(|_| room).or(changes.then_some(WorkerId::NONE)), roster.phase) {
+                (Some(because_of), Phase::Steady) => {
+                    (roster.phase, roster.because_of, roster.told) = (Phase::Asking, because_of, now);
                     roster.members.values_mut().for_each(|member| member.position = None);
                     return self.tell_all();
                 }
-                (None, Phase::Asking | Phase::Stopping(_)) => roster.phase = Phase::Steady,
+                (None, Phase::Asking | Phase::Stopping(_)) if asks.is_none() => roster.phase = Phase::Steady,
                 _ => {}
             }
             return Vec::new();
@@ -375,8 +424,11 @@ impl JobState {
         goes_on: Option<Cookie>,
         random: &mut impl FnMut() -> u32,
     ) -> Vec<Action> {
-        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
         all.sort_unstable_by_key(|(seat, _)| *seat);
+        if goes_on.is_none() && self.next_fits(all.iter().map(|(seat, _)| *seat)).is_some() {
+            self.take_next();
+        }
+        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
         all.truncate(sizes.most().into());
         let Some((config, _)) = sizes.of(all.len() as u8) else { return Vec::new() };
         let session = goes_on.unwrap_or_else(|| fresh(self.job.config.cookie, random));
@@ -469,6 +521,7 @@ impl JobState {
     ) -> Vec<Action> {
         let seat = header.worker;
         let Some(session) = self.session else { return Vec::new() };
+        let most = self.next_of_members().map_or(self.job.config.workers, |next| next.config.workers);
         if self.member_by_nonce(seat, from, position.nonce).is_none() {
             return vec![self.reforming(seat, from, header.cookie, WorkerId::NONE)];
         }
@@ -500,9 +553,9 @@ impl JobState {
                 if all.iter().all(|p| p.has_stopped_at(calls) && p.begun == all[0].begun) =>
             {
                 let mut seats: Vec<(u8, Present)> = everybody(roster);
-                let room = usize::from(self.job.config.workers).saturating_sub(seats.len());
-                let come =
-                    roster.waiting.iter().filter(|(_, w)| w.workers == 0).map(|(&seat, w)| (seat, w.present));
+                let room = usize::from(most).saturating_sub(seats.len());
+                let waits = |&(seat, w): &(&u8, &Waiting)| w.workers == 0 && *seat < most;
+                let come = roster.waiting.iter().filter(waits).map(|(&seat, w)| (seat, w.present));
                 let come: Vec<(u8, Present)> = come.take(room).collect();
                 let job = self.job.config.job;
                 let tell = |&(seat, _): &(u8, Present)| Action::Tell(job, WorkerId(seat), Happening::Came);
@@ -527,8 +580,9 @@ impl JobState {
                     return self.tell_all();
                 }
                 let seats: Vec<(u8, Present)> = everybody(roster);
-                if self.job.sizes.as_ref().is_some_and(|sizes| seats.len() < usize::from(sizes.least())) {
-                    let because_of = roster.because_of;
+                let because_of = roster.because_of;
+                let fewer = |sizes: &Arc<Sizes>| seats.len() < usize::from(sizes.least());
+                if self.next_of_members().is_none() && self.job.sizes.as_ref().is_some_and(fewer) {
                     return self.end_roster(because_of, Vec::new());
                 }
                 self.begin(seats, None, random)

@@ -1,7 +1,8 @@
 //! A rack's session: it begins, goes on and ends with that of its root, of which the rack is a worker (P38).
 
+use super::job::{JobState, packet};
 use super::present::Present;
-use super::registry::{Action, JobState, packet};
+use super::registry::Action;
 use super::{JoinError, JoinEvent, Joiner};
 use crate::aggregator::{Endpoint, JobConfig, Level};
 use crate::wire::{Change, FLAG_ROOT, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome, finalize};
@@ -28,6 +29,8 @@ pub(super) struct Upper {
     joiner: Option<(u64, Joiner)>,
     /// Racks that have joined, as the root has said.
     joined: u64,
+    /// What the root has said that may be outstanding there (P41), 0 for no bound.
+    credit: u32,
     /// That the session is over, which the root is told so many times more, and when next, until it answers.
     ending: Option<(Vec<u8>, u8, Duration)>,
 }
@@ -43,7 +46,12 @@ impl Upper {
     }
 
     pub fn new(root: Root) -> Upper {
-        Upper { root, joiner: None, joined: 0, ending: None }
+        Upper { root, joiner: None, joined: 0, credit: 0, ending: None }
+    }
+
+    /// The smaller of a rack's credit and its root's, which has a sum of the rack for each slot that its members have outstanding.
+    pub fn credit(&self, own: u32) -> u32 {
+        if own == 0 || self.credit == 0 { own.max(self.credit) } else { own.min(self.credit) }
     }
 
     /// A member may have lost its root: so may this rack.
@@ -185,6 +193,7 @@ impl JobState {
         }
         upper.root.welcome.shards = says.shards;
         upper.root.welcome.marks = says.marks;
+        upper.credit = says.credit;
         let members: Vec<Present> = self.present.iter().flatten().copied().collect();
         let same = upper.joiner.as_ref().is_some_and(|(known, _)| *known == nonce(&members));
         if self.session == Some(says.session) || members.len() != self.present.len() || !same {

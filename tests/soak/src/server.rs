@@ -97,7 +97,7 @@ impl<K: Kernels> Server<K> {
         let before = self.registry.session(JOB);
         self.registry = Registry::new([self.job.clone()]);
         if let Some((session, members)) = before {
-            assert!(self.registry.restore(JOB, session, &members));
+            assert!(self.registry.restore(self.net.now(), JOB, (session, 0), &members));
         }
     }
 

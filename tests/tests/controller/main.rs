@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod certificates;
+mod members;
 mod site;
 
 use site::{Kind, Site};

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 use thc_control_proto::v1::{
     CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, JobPlace, JobSpec, ListJobsRequest,
+    UpdateJobRequest, update_job_request,
 };
 use thc_controller::{asked_rack, asked_table};
 use thc_options::TableOptions;
@@ -27,6 +28,17 @@ Examples:
   With number and secret, workers can join without asking the controller:
     THC_COOKIE=0x1234abcd thc-controller job create fixed --workers 2 --number 7";
 
+const UPDATE: &str = "\
+Of a job whose members come and go, --gone-after and --gather count at once, and all else when its next session begins: where one \
+runs, that is at its next boundary between all-reduces, with the same workers. What these have no place in is refused. A job that always \
+has as many workers changes while nobody is in it. Number, cookie, slots, block, quorum, policy and the target where workers join stay: delete the \
+job and create it for others.
+
+Examples:
+  thc-controller job update train --max-workers 8
+  thc-controller job update train --gone-after 10s --spares ps2
+  thc-controller job update train --granularity 30 --fraction 1/32 --spares none";
+
 /// What can be done with jobs.
 #[derive(Subcommand, Debug)]
 pub enum Command {
@@ -37,6 +49,9 @@ pub enum Command {
     List,
     /// Show one job: parameters, and its place on each target
     Show(NameFlags),
+    /// Change a job: how many workers its sessions have, its tables, its spares, how long it waits
+    #[command(after_help = UPDATE)]
+    Update(UpdateFlags),
     /// End a job's session and take it from its targets
     Delete(NameFlags),
 }
@@ -56,14 +71,110 @@ enum Policy {
     BestEffort,
 }
 
+/// What of a job changes.
+#[derive(Args, Debug)]
+pub struct UpdateFlags {
+    /// The job's name
+    name: String,
+    /// Sessions of so many workers at least: members come and go
+    #[arg(long, value_name = "N", conflicts_with = "workers")]
+    min_workers: Option<u32>,
+    /// And of so many at most
+    #[arg(long, value_name = "N", conflicts_with = "workers")]
+    max_workers: Option<u32>,
+    /// Always so many workers
+    #[arg(long, value_name = "N")]
+    workers: Option<u32>,
+    /// A member that is silent for so long is gone
+    #[arg(long, value_name = "TIME")]
+    gone_after: Option<humantime::Duration>,
+    /// How long the first session waits for more workers
+    #[arg(long, value_name = "TIME")]
+    gather: Option<humantime::Duration>,
+    /// Bits per coordinate on the way up, 1 to 4
+    #[arg(long, value_name = "B")]
+    bits: Option<u32>,
+    /// Granularity of the lookup table, for sessions of all sizes
+    #[arg(long, value_name = "G", requires = "fraction")]
+    granularity: Option<u32>,
+    /// Truncated fraction, such as 1/32
+    #[arg(long, value_name = "P", requires = "granularity")]
+    fraction: Option<String>,
+    /// Further lookup tables in place of those that it has, as in `job create`; or none
+    #[arg(long, value_name = "TABLE")]
+    tables: Vec<String>,
+    /// Targets that stand by in place of those that do; or none
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    spares: Vec<String>,
+}
+
+/// What a list becomes: nothing if it is not given, and an empty one if it is `none`.
+fn list(given: Vec<String>) -> Option<Vec<String>> {
+    match given.as_slice() {
+        [] => None,
+        [only] if only == "none" => Some(Vec::new()),
+        _ => Some(given),
+    }
+}
+
+impl UpdateFlags {
+    fn request(self) -> Result<UpdateJobRequest, Failure> {
+        let name = self.name;
+        let tables = list(self.tables).map(|tables| {
+            let table = |text: String| {
+                let table: TableOptions =
+                    text.parse().map_err(|error| Failure::usage(format!("--tables {text}: {error}")))?;
+                asked_table(&name, &table).map_err(|error| Failure::usage(error.to_string()))
+            };
+            tables.into_iter().map(table).collect::<Result<_, _>>()
+        });
+        let asked = UpdateJobRequest {
+            name: name.clone(),
+            min_workers: self.min_workers,
+            max_workers: self.max_workers,
+            gone_after_ms: milliseconds(self.gone_after),
+            gather_ms: milliseconds(self.gather),
+            workers: self.workers,
+            bits: self.bits,
+            granularity: self.granularity,
+            fraction: self.fraction,
+            tables: tables.transpose()?.map(|tables| update_job_request::Tables { tables }),
+            spares: list(self.spares).map(|targets| update_job_request::Spares { targets }),
+        };
+        if asked == (UpdateJobRequest { name: name.clone(), ..UpdateJobRequest::default() }) {
+            return Err(Failure::usage(format!(
+                "job {name}: nothing to change: give --min-workers, --max-workers, --gone-after, --spares or another flag of --help"
+            )));
+        }
+        Ok(asked)
+    }
+}
+
+/// A time of a flag.
+fn milliseconds(time: Option<humantime::Duration>) -> Option<u32> {
+    time.map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX))
+}
+
 /// What a job is made of.
 #[derive(Args, Debug)]
 pub struct CreateFlags {
     /// What you and the workers call it: letters, digits, '-', '_' and '.', at most 63
     name: String,
     /// How many workers take part, 1 to 64
-    #[arg(long, value_name = "N", required_unless_present = "racks")]
+    #[arg(long, value_name = "N", required_unless_present_any = ["racks", "max_workers"], conflicts_with_all = ["min_workers", "max_workers"])]
     workers: Option<u32>,
+    /// Members come and go: sessions of so many workers at least [default: 1]
+    #[arg(long, value_name = "N", requires = "max_workers", help_heading = "Members")]
+    min_workers: Option<u32>,
+    /// And of so many at most, 2 to 64; in place of --workers
+    #[arg(long, value_name = "N", help_heading = "Members")]
+    max_workers: Option<u32>,
+    /// A member that is silent for so long is gone [default: 3s]
+    #[arg(long, value_name = "TIME", requires = "max_workers", help_heading = "Members")]
+    gone_after: Option<humantime::Duration>,
+    /// How long the first session waits for more workers [default: 1s]
+    #[arg(long, value_name = "TIME", requires = "max_workers", help_heading = "Members")]
+    gather: Option<humantime::Duration>,
     /// Bit budget b: bits per coordinate on the way up, 1 to 4 [default: 4]
     #[arg(long, value_name = "B", help_heading = "Compression")]
     bits: Option<u32>,
@@ -113,6 +224,9 @@ pub struct CreateFlags {
         help_heading = "Aggregator"
     )]
     servers: Vec<String>,
+    /// Targets that stand by: when the one of --target, or one of --servers, is silent, workers go on there in the middle of an all-reduce
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = "Aggregator")]
+    spares: Vec<String>,
     /// Workers of each rack of a root, such as 8,8, or 7/8,7/8 for a quorum of 7 in each; in place of --workers
     #[arg(long, value_name = "WORKERS,…", value_delimiter = ',', requires_all = ["rack", "root", "root_mac"], help_heading = "Rack")]
     racks: Vec<String>,
@@ -171,8 +285,13 @@ impl CreateFlags {
             seed: None,
             targets: self.targets,
             servers: self.servers,
+            spares: self.spares,
             tables,
             rack,
+            min_workers: self.min_workers,
+            max_workers: self.max_workers,
+            gone_after_ms: milliseconds(self.gone_after),
+            gather_ms: milliseconds(self.gather),
         })
     }
 }
@@ -194,6 +313,11 @@ pub async fn run(command: Command, connection: Connection, json: bool) -> Result
             let job = client.get_job(GetJobRequest { name }).await?.into_inner();
             if json { print_json(&job) } else { print(&described(&job)) }
         }
+        Command::Update(flags) => {
+            let asked = flags.request()?;
+            let job = client.update_job(asked).await?.into_inner();
+            if json { print_json(&job) } else { print(&described(&job)) }
+        }
         Command::Delete(NameFlags { name }) => {
             let answer = client.delete_job(DeleteJobRequest { name: name.clone() }).await?.into_inner();
             if json { print_json(&answer) } else { print(&format!("job {name} deleted\n")) }
@@ -210,8 +334,52 @@ fn state(place: &JobPlace) -> &'static str {
     }
 }
 
-fn joined(place: &JobPlace, workers: u32) -> String {
-    format!("{}/{workers}", place.joined.count_ones())
+/// How many are here of how many; of a job whose members come and go with the fewest and the most.
+fn joined(place: &JobPlace, spec: &JobSpec) -> String {
+    match spec.min_workers {
+        Some(least) => format!("{}/{least}-{}", place.joined.count_ones(), spec.workers),
+        None => format!("{}/{}", place.joined.count_ones(), spec.workers),
+    }
+}
+
+/// Which session of the job it is, where members come and go.
+fn epoch(place: &JobPlace, spec: &JobSpec) -> String {
+    match spec.min_workers {
+        Some(_) if place.running => place.epoch.to_string(),
+        _ => "-".to_owned(),
+    }
+}
+
+/// The session on a target whose members come and go: epoch, n, and whose numbers these are.
+fn session(place: &JobPlace) -> String {
+    let seats: Vec<String> = place.seats.iter().map(u32::to_string).collect();
+    let s = if place.members == 1 { "" } else { "s" };
+    format!(
+        "epoch {}: {} worker{s}, {} in the job, on {}",
+        place.epoch,
+        place.members,
+        seats.join(", "),
+        place.target
+    )
+}
+
+/// What of a job changes at its next boundary.
+fn coming(now: &JobSpec, next: &JobSpec) -> String {
+    let mut all = Vec::new();
+    if (now.min_workers, now.workers) != (next.min_workers, next.workers) {
+        all.push(format!("{} to {} workers", next.min_workers.unwrap_or(next.workers), next.workers));
+    }
+    if parameters(now) != parameters(next) {
+        all.push(parameters(next));
+    }
+    if now.tables != next.tables {
+        all.push(format!("{} further tables", next.tables.len()));
+    }
+    if now.spares != next.spares {
+        let spares = if next.spares.is_empty() { "none".to_owned() } else { next.spares.join(", ") };
+        all.push(format!("spares {spares}"));
+    }
+    if all.is_empty() { "as asked for".to_owned() } else { all.join("; ") }
 }
 
 /// b, g and p as people write them.
@@ -237,8 +405,18 @@ fn policy(spec: &JobSpec) -> String {
 }
 
 fn listed(jobs: &[Job]) -> String {
-    let mut grid =
-        Grid::new(&["JOB", ">NUMBER", ">TABLE", "PARAMETERS", "LOSS", "TARGET", "STATE", ">JOINED"]);
+    let mut grid = Grid::new(&[
+        "JOB",
+        ">NUMBER",
+        ">TABLE",
+        "PARAMETERS",
+        "LOSS",
+        "TARGET",
+        "STATE",
+        ">JOINED",
+        ">EPOCH",
+        ">N",
+    ]);
     for job in jobs {
         let spec = job.spec.clone().unwrap_or_default();
         for (nth, place) in job.places.iter().enumerate() {
@@ -251,7 +429,9 @@ fn listed(jobs: &[Job]) -> String {
                 first(policy(&spec)),
                 place.target.clone(),
                 state(place).to_owned(),
-                joined(place, spec.workers),
+                joined(place, &spec),
+                epoch(place, &spec),
+                if place.running { place.members.to_string() } else { "-".to_owned() },
             ]);
         }
     }
@@ -269,7 +449,20 @@ fn described(job: &Job) -> String {
     let mut line = |key: &str, value: String| {
         let _ = writeln!(text, "  {key:<8} {value}");
     };
-    line("workers", spec.workers.to_string());
+    match spec.min_workers {
+        None => line("workers", spec.workers.to_string()),
+        Some(least) => {
+            let time = |ms: Option<u32>| {
+                humantime::format_duration(Duration::from_millis(ms.unwrap_or_default().into())).to_string()
+            };
+            let (gone, gather) = (time(spec.gone_after_ms), time(spec.gather_ms));
+            line("workers", format!("{least} to {}", spec.workers));
+            line("members", format!("gone after {gone}, the first session waits {gather} for more"));
+            for place in job.places.iter().filter(|place| place.running) {
+                line("session", session(place));
+            }
+        }
+    }
     line("table", format!("{}: {}", job.table, parameters(&spec)));
     let slots = (spec.data_slots.unwrap_or_default(), spec.norm_slots.unwrap_or_default());
     for (id, table) in job.tables.iter().zip(&spec.tables) {
@@ -280,21 +473,38 @@ fn described(job: &Job) -> String {
     line("block", format!("2^{} coordinates", spec.block.unwrap_or_default()));
     line("slots", format!("{} for gradients, {} for norms", slots.0, slots.1));
     line("loss", policy(&spec));
-    if !spec.servers.is_empty() {
-        line("servers", format!("{}, a share of the slots each", spec.servers.join(", ")));
+    match spec.servers.as_slice() {
+        [] => {}
+        [only] => line("server", only.clone()),
+        all => line("servers", format!("{}, a share of the slots each", all.join(", "))),
     }
-    let mut grid =
-        Grid::new(&["TARGET", "STATE", ">JOINED", ">SESSIONS", "DATA SLOTS", "NORM SLOTS", ">GROUP"]);
+    if !spec.spares.is_empty() {
+        line("spares", spec.spares.join(", "));
+    }
+    if let Some(next) = &job.next {
+        line("next", format!("{}; at the next boundary", coming(&spec, next)));
+    }
+    let mut grid = Grid::new(&[
+        "TARGET",
+        "STATE",
+        ">JOINED",
+        ">SESSIONS",
+        "DATA SLOTS",
+        "NORM SLOTS",
+        ">GROUP",
+        ">CREDIT",
+    ]);
     let range = |base: u32, slots: u32| format!("{base}-{}", (base + slots).saturating_sub(1));
     for place in &job.places {
         grid.row([
             place.target.clone(),
             state(place).to_owned(),
-            joined(place, spec.workers),
+            joined(place, &spec),
             place.sessions.to_string(),
             range(place.data_base, slots.0),
             range(place.norm_base, slots.1),
             place.group.to_string(),
+            if place.credit == 0 { "-".to_owned() } else { place.credit.to_string() },
         ]);
     }
     text + &grid.to_string()
@@ -339,6 +549,7 @@ mod tests {
             spec: Some(spec),
             table: 2,
             tables: vec![5],
+            next: None,
             places: vec![place("s1", true), place("s2", false)],
             created: 0,
         }
@@ -349,7 +560,10 @@ mod tests {
         let text = listed(&[job()]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines[1].starts_with("train") && lines[1].ends_with("s1      running     3/4"), "{text}");
+        assert!(
+            lines[1].starts_with("train") && lines[1].ends_with("s1      running     3/4      -  0"),
+            "{text}"
+        );
         assert!(lines[1].contains("best-effort after 1s 500ms, 3 of 4 complete a sum"), "{text}");
         assert!(lines[2].starts_with('"') && lines[2].contains("away"), "{text}");
         assert!(listed(&[]).contains("job create"));

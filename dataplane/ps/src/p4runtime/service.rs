@@ -19,9 +19,10 @@ use super::pipeline::{Pipeline, Verified, verify};
 use super::refusal::{Refusal, refuse};
 use super::stream::{Clients, PacketsIn};
 use crate::forwarding::SharedForwarding;
-use crate::rows::Program;
+use crate::rows::{Program, set_room};
 use crate::shards::Shards;
 use thc_options::ServerConfig;
+use thc_options::credit::Room;
 
 /// What requests work on.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub struct Device {
     pub clients: Arc<Clients>,
     /// Whether the jobs are static: then nothing can be written.
     fixed: bool,
+    /// What its ports hold, and for how many members.
+    room: Room,
     state: Mutex<State>,
 }
 
@@ -55,17 +58,19 @@ pub struct State {
 pub struct Service(Arc<Device>);
 
 impl Service {
-    /// Of a server that workers reach at `own`.
+    /// Of a server that workers reach at `own`, whose ports hold `room` data packets each.
     #[must_use]
     pub fn new(
         config: &ServerConfig,
         own: SocketAddrV4,
         forwarding: SharedForwarding,
         shards: Shards,
+        room: usize,
     ) -> Service {
         let fixed = !config.jobs.is_empty();
         let id = config.p4runtime.as_ref().map_or(0, |p4runtime| p4runtime.device_id);
-        Service(Arc::new(Device::new(id, own, forwarding, shards, fixed)))
+        let room = Room { packets: u32::try_from(room).unwrap_or(u32::MAX), members: config.members };
+        Service(Arc::new(Device { room, ..Device::new(id, own, forwarding, shards, fixed) }))
     }
 
     /// Where packets for the controller go.
@@ -93,6 +98,7 @@ impl Device {
             forwarding,
             shards,
             fixed,
+            room: Room { packets: 0, members: 1 },
             state: Mutex::new(State { pipeline: Pipeline { saved: None, running }, ..State::default() }),
         }
     }
@@ -200,8 +206,12 @@ impl Device {
         let wants = request.response_type();
         let p4info = matches!(wants, ResponseType::All | ResponseType::P4infoAndCookie);
         let device = matches!(wants, ResponseType::All | ResponseType::DeviceConfigAndCookie);
+        let mut p4info = config.p4info.clone().filter(|_| p4info);
+        if self.room.packets > 0 {
+            p4info.iter_mut().for_each(|info| set_room(info, &self.room.to_string()));
+        }
         Ok(ForwardingPipelineConfig {
-            p4info: if p4info { config.p4info.clone() } else { None },
+            p4info,
             p4_device_config: if device { config.p4_device_config.clone() } else { Vec::new() },
             cookie: config.cookie,
         })

@@ -8,7 +8,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use program::{Counter, CounterKind, Field, MatchTable, Program, set_forms};
+pub use program::{Counter, CounterKind, Field, MatchTable, Program, set_forms, set_room};
 pub use statics::StaticRows;
 pub use store::{Entry, Key, MulticastGroup, Replica, RowChange, Store};
 pub use view::{Changes, Held, JobView, Levels, Used, View, check, control_kinds, lookup};

@@ -124,11 +124,19 @@ pub enum CounterKind {
 /// The table whose rows say a form, and the annotation by which it names those that there are.
 const LOOKUP: &str = "lookup";
 const FORMS: &str = "forms";
+const JOBS: &str = "jobs";
+const ROOM: &str = "room";
 
 /// Says in a P4Info which forms there are.
 pub fn set_forms(info: &mut P4Info, forms: &str) {
     let lookup = info.tables.iter_mut().find(|table| table.name() == LOOKUP);
     lookup.into_iter().for_each(|table| table.annotate(FORMS, forms));
+}
+
+/// Says what this server's ports have room for (P41), or nothing by an empty text.
+pub fn set_room(info: &mut P4Info, room: &str) {
+    let jobs = info.tables.iter_mut().find(|table| table.name() == JOBS);
+    jobs.into_iter().for_each(|table| table.annotate(ROOM, room));
 }
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| {

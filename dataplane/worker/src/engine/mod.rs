@@ -520,7 +520,10 @@ impl<I: PacketIo> Engine<I> {
     fn join_traffic(&mut self, now: Duration) -> Result<(), WorkerError> {
         let mut buffer = [0; 64];
         while let Some((share, packet)) = self.joiners.poll(now, &mut buffer) {
-            self.io.send_run(self.link.ps.base(share), packet, packet.len())?;
+            // A session that is about to begin may have shares that the present one does not.
+            let at = self.joiners.shares().get(share).filter(|_| share > 0);
+            let at = at.copied().unwrap_or_else(|| self.link.ps.base(0));
+            self.io.send_run(at, packet, packet.len())?;
         }
         Ok(())
     }

@@ -1,0 +1,157 @@
+//! What a member may have outstanding, so that nobody's packets overflow a port (P41).
+
+use thc_protocol::aggregator::Shard;
+
+/// What a worker may have outstanding however small the receive buffer is, and however large.
+pub const LEAST_CREDIT: u32 = 4;
+const MOST_CREDIT: u32 = 1 << 16;
+/// Members of all jobs that a server plans for whose jobs a controller makes, unless told otherwise.
+pub const DEFAULT_MEMBERS: u32 = 64;
+
+/// What a member with this credit may have at one of so many ports: data packets of slots in a row, and norms, a quarter as many.
+#[must_use]
+pub fn fills(credit: u32, ports: usize) -> usize {
+    let (block, credit) = (usize::from(Shard::BLOCK), credit as usize);
+    // Of so many slots in a row every so many-th block is there.
+    let at_a_port = |slots: usize| slots / (block * ports) * block + (slots % (block * ports)).min(block);
+    at_a_port(credit) + at_a_port((credit / 4).max(1))
+}
+
+/// The credit with which a member fills no more than `each` of any port, but at least [`LEAST_CREDIT`].
+#[must_use]
+pub fn within(each: usize, ports: usize) -> u32 {
+    let block = usize::from(Shard::BLOCK);
+    let fits = |credit: &usize| fills(*credit as u32, ports) <= each;
+    let whole = (1..=each / block).rev().map(|blocks| blocks * block * ports).find(fits);
+    let credit = whole.filter(|_| ports > 1).unwrap_or(each / 5 * 4);
+    (credit.min(MOST_CREDIT as usize) as u32).max(LEAST_CREDIT)
+}
+
+/// What an aggregator's ports have room for, and for how many members of all jobs that is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Data packets that each of its ports holds.
+    pub packets: u32,
+    /// Members of all jobs, of those that come later too. Fewer, where so many would have next to nothing each.
+    pub members: u32,
+}
+
+/// What a job takes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Who sends: its workers, and of a rack its root.
+    pub senders: u32,
+    /// Packets of each port that one of these may fill.
+    pub each: usize,
+}
+
+impl Room {
+    /// For how many it is planned: where the buffers are small, for as many as may have four times the least.
+    #[must_use]
+    pub fn planned(self) -> u32 {
+        self.members.min(self.packets / (4 * fills(LEAST_CREDIT, 1) as u32)).max(1)
+    }
+
+    /// The credit of a job that comes with so many senders, who can use so much of it, beside jobs that have taken this.
+    ///
+    /// Each of the members planned for that are not there yet keeps the least; beyond that a job gets what it can use, but no more than half of what is
+    /// free, or its even part. So what all have together fits the room, whatever jobs come and go, while these are no more than planned for; who comes
+    /// after them has at least the least.
+    #[must_use]
+    pub fn credit(self, there: impl Iterator<Item = Taken>, senders: u32, useful: u32, ports: usize) -> u32 {
+        let (mut members, mut free) = (senders, self.packets as usize);
+        for Taken { senders, each } in there {
+            members += senders;
+            free = free.saturating_sub(senders as usize * each);
+        }
+        let planned = self.planned();
+        let kept = planned.saturating_sub(members) as usize * fills(LEAST_CREDIT, 1);
+        let even = self.packets as usize * senders as usize / planned.max(members) as usize;
+        let limit = free.saturating_sub(kept).min(even.max(free / 2));
+        let useful = useful.max(LEAST_CREDIT);
+        within(limit / senders.max(1) as usize, ports).min(useful)
+    }
+}
+
+impl std::fmt::Display for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.packets, self.members)
+    }
+}
+
+impl std::str::FromStr for Room {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Room, ()> {
+        let (packets, members) = text.split_once(' ').ok_or(())?;
+        let number = |text: &str| text.parse::<u32>().map_err(|_| ());
+        Ok(Room { packets: number(packets)?, members: number(members)? })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// P41, for any sequence of jobs that are created and removed: Σ over members of all jobs of (credit + credit/4) fits each port.
+    #[test]
+    fn jobs_that_come_and_go_never_have_more_than_the_room() {
+        let mut state = 7u64;
+        let mut draw = |below: u32| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u32 % below
+        };
+        let mut full = 0;
+        for _ in 0..300 {
+            let room = Room { packets: 40 + draw(20_000), members: 1 + draw(300) };
+            let ports = [1, 2, 4][draw(3) as usize];
+            let mut jobs: Vec<(u32, u32)> = Vec::new();
+            for _ in 0..200 {
+                if draw(3) == 0 && !jobs.is_empty() {
+                    jobs.swap_remove(draw(jobs.len() as u32) as usize);
+                    continue;
+                }
+                let senders = 1 + draw(64);
+                let members: u32 = jobs.iter().map(|job| job.0).sum();
+                if members + senders > room.planned() {
+                    full += 1;
+                    continue;
+                }
+                let there = jobs.iter().map(|&(senders, c)| Taken { senders, each: fills(c, ports) });
+                let credit = room.credit(there, senders, 8 << draw(8), ports);
+                assert!(credit >= LEAST_CREDIT);
+                jobs.push((senders, credit));
+                // Of a window of so many slots in a row, wherever it begins, the most that one port has.
+                let here = |seq: usize| (seq / 64).is_multiple_of(ports);
+                let most = |slots: u32| {
+                    let firsts = (0..64 * ports).step_by(16);
+                    firsts
+                        .map(|first| (first..first + slots as usize).filter(|&seq| here(seq)).count())
+                        .max()
+                        .unwrap()
+                };
+                let sum: usize =
+                    jobs.iter().map(|&(n, c)| n as usize * (most(c) + most((c / 4).max(1)))).sum();
+                assert!(sum <= room.packets as usize, "{room:?}, {ports} ports, {jobs:?}: {sum}");
+            }
+        }
+        assert!(full > 1000);
+    }
+
+    #[test]
+    fn few_have_what_they_can_use_and_more_than_planned_for_the_least_at_least() {
+        let room = Room { packets: 5461, members: 64 };
+        assert_eq!(room.credit([].into_iter(), 2, 128, 1), 128);
+        assert_eq!(room.credit([].into_iter(), 64, 512, 1), 68);
+        let half = Taken { senders: 32, each: 85 };
+        assert_eq!(room.credit([half].into_iter(), 32, 512, 1), 68);
+        assert_eq!(room.credit([half, half].into_iter(), 32, 512, 1), LEAST_CREDIT);
+        // What the kernel gives unless told otherwise.
+        let small = Room { packets: 138, members: 64 };
+        assert_eq!((small.planned(), small.credit([].into_iter(), 2, 128, 1)), (6, 24));
+        assert_eq!(small.credit([].into_iter(), 64, 128, 1), LEAST_CREDIT);
+        assert_eq!("138 64".parse(), Ok(small));
+        assert_eq!(small.to_string().parse(), Ok(small));
+    }
+}

@@ -1,0 +1,190 @@
+//! A job as the registry keeps it: who is here, and what they are told.
+
+use super::present::Present;
+use super::registry::{Action, StaticJob};
+use super::roster::Roster;
+use super::upper::Upper;
+use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Members, RefuseReason, Refused, Welcome};
+use crate::{Cookie, Round, SlotId, TableId, WorkerId};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct JobState {
+    pub(super) job: StaticJob,
+    /// Whether workers bring their session along from the first share.
+    pub(super) follows: bool,
+    /// Cookie of the session that runs.
+    pub(super) session: Option<Cookie>,
+    pub(super) present: Vec<Option<Present>>,
+    /// At a share that is not the first: who claims a session that does not run here.
+    pub(super) claims: Vec<Option<Present>>,
+    /// By worker, the nonce of the incarnation replaced last, and when it was.
+    pub(super) replaced: Vec<Option<(u64, Duration)>>,
+    /// The session that a worker's restart has ended, and the members to be told of it.
+    pub(super) ended: Option<Ended>,
+    /// Towards the root, at a rack.
+    pub(super) upper: Option<Upper>,
+    /// Of a job whose members come and go: then nobody is in `present`.
+    pub(super) roster: Option<Roster>,
+    /// What it becomes when its next session begins.
+    pub(super) next: Option<StaticJob>,
+}
+
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) session: Cookie,
+    pub(super) because_of: WorkerId,
+    pub(super) members: Vec<(WorkerId, SocketAddrV4)>,
+}
+
+impl JobState {
+    /// Lets a worker in, in place of an earlier incarnation.
+    pub(super) fn admit(&mut self, place: usize, arrival: Present) {
+        if let Some(gone) = self.present[place].filter(|member| member.nonce != arrival.nonce) {
+            self.replaced[place] = Some((gone.nonce, arrival.heard));
+        }
+        self.present[place] = Some(arrival);
+    }
+
+    /// P24: ends the session because of this worker.
+    pub(super) fn end(&mut self, session: Cookie, because_of: WorkerId) {
+        let members = (0u8..).map(WorkerId).zip(&mut self.present);
+        let members = members.filter_map(|(worker, member)| Some((worker, member.take()?)));
+        let members = members.filter(|(worker, gone)| *worker != because_of && !gone.left);
+        let members = members.map(|(worker, gone)| (worker, gone.addr)).collect();
+        self.ended = Some(Ended { session, because_of, members });
+        self.session = None;
+    }
+
+    /// REFUSED(re-forming) to all that have not joined anew yet, each time the cause of it asks.
+    pub(super) fn notices(&self, asks: WorkerId) -> impl Iterator<Item = Action> {
+        let ended = self.ended.iter().filter(move |ended| ended.because_of == asks);
+        ended.flat_map(|ended| {
+            let absent = ended
+                .members
+                .iter()
+                .filter(|(worker, _)| self.present.get(usize::from(worker.0)).is_some_and(Option::is_none));
+            absent.map(|&(worker, addr)| self.reforming(worker, addr, ended.session, ended.because_of))
+        })
+    }
+
+    /// REFUSED(re-forming) to a worker that believes in `session`.
+    pub(super) fn reforming(
+        &self,
+        worker: WorkerId,
+        addr: SocketAddrV4,
+        session: Cookie,
+        because_of: WorkerId,
+    ) -> Action {
+        let header = Header { num_workers: 0, ..self.header(Kind::Refused, worker, session) };
+        let body = Refused { reason: RefuseReason::Reforming, worker: because_of }.to_bytes();
+        packet(addr, &header, &body)
+    }
+
+    /// P24: members that claim a session which cannot go on must join anew; the others stay.
+    pub(super) fn turn_away_claims(&mut self) -> Vec<Action> {
+        let mut workers = (0u8..).map(WorkerId).zip(&self.present);
+        let new = workers.find(|(_, p)| p.is_some_and(|p| p.session == Cookie(0)));
+        let because_of = new.map_or(WorkerId::NONE, |(worker, _)| worker);
+        let mut actions = Vec::new();
+        self.ended = None;
+        for place in 0..self.present.len() {
+            if let Some(claimer) = self.present[place].filter(|p| p.session != Cookie(0)) {
+                self.present[place] = None;
+                let worker = WorkerId(place as u8);
+                actions.push(self.reforming(worker, claimer.addr, claimer.session, because_of));
+                // A claim that is still under way takes no place again.
+                let ended =
+                    self.ended.get_or_insert(Ended { session: claimer.session, because_of, members: vec![] });
+                if ended.session == claimer.session {
+                    ended.members.push((worker, claimer.addr));
+                }
+            }
+        }
+        actions
+    }
+
+    pub(super) fn header(&self, kind: Kind, worker: WorkerId, cookie: Cookie) -> Header {
+        Header {
+            kind,
+            flags: 0,
+            num_workers: self.job.config.workers,
+            job: self.job.config.job,
+            worker,
+            table: TableId(0),
+            cookie,
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        }
+    }
+
+    pub(super) fn joined(&self) -> u64 {
+        let bits = |present: &[Option<Present>]| {
+            (0u8..).zip(present).filter(|(_, p)| p.is_some()).fold(0, |bits, (w, _)| bits | WorkerId(w).bit())
+        };
+        bits(&self.present) | bits(&self.claims) | self.roster.as_ref().map_or(0, Roster::seats)
+    }
+
+    pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, present: &Present) -> Action {
+        // A share that follows knows only the members of a session whose size is not fixed.
+        let here = |seats: &[Option<Present>]| seats.iter().flatten().count() as u8;
+        let (workers, number) = match self.job.sizes {
+            None => (self.job.config.workers, worker.0),
+            Some(_) => (here(&self.present), here(&self.present[..usize::from(worker.0)])),
+        };
+        let welcome = self.welcome_of(workers);
+        let members = welcome.members.map(|members| Members { number: WorkerId(number), ..members });
+        let credit = self.upper.as_ref().map_or(welcome.credit, |upper| upper.credit(welcome.credit));
+        // A rack tells marks only if its root does, too (P46).
+        let marks = welcome.marks && self.upper.as_ref().is_none_or(Upper::tells_marks);
+        let body = Welcome { session, nonce: present.nonce, members, marks, credit, ..*welcome }.to_bytes();
+        let header = Header { num_workers: workers, ..self.header(Kind::Welcome, worker, session) };
+        packet(present.addr, &header, &body)
+    }
+
+    /// How the job is configured, to whoever asks, or claims a session of a job configured otherwise (P22, P24).
+    pub(super) fn description(&self, to: SocketAddrV4, asked: &Header, join: &Join) -> Action {
+        let now_is = self.welcome_of(asked.num_workers);
+        let body = Welcome { session: Cookie(0), nonce: join.nonce, ..*now_is }.to_bytes();
+        let (round, slot) = (asked.round, asked.slot);
+        let header = Header { round, slot, ..self.header(Kind::Description, asked.worker, asked.cookie) };
+        packet(to, &header, &body)
+    }
+
+    /// ASK to a member whose number somebody else wants (P24).
+    pub(super) fn ask(&self, worker: WorkerId, session: Cookie, member: &Present) -> Action {
+        let body = Ask { nonce: member.nonce }.to_bytes();
+        packet(member.addr, &self.header(Kind::Ask, worker, session), &body)
+    }
+
+    /// The members of the session, by their numbers in the job.
+    pub(super) fn members(&self) -> impl Iterator<Item = (WorkerId, &Present)> {
+        let fixed = (0u8..).map(WorkerId).zip(&self.present);
+        let fixed = fixed.filter_map(|(worker, present)| Some((worker, present.as_ref()?)));
+        fixed.chain(self.roster.iter().flat_map(Roster::members))
+    }
+
+    /// Whether somebody who is here sends from there.
+    pub(super) fn knows(&self, from: SocketAddrV4) -> bool {
+        self.present.iter().flatten().any(|p| p.addr == from)
+            || self.roster.as_ref().is_some_and(|roster| roster.knows(from))
+    }
+
+    /// The first worker here, not `worker` itself, whose build computes other numbers (P26).
+    pub(super) fn disagrees(&self, worker: WorkerId, definitions: u64) -> Option<WorkerId> {
+        let mut others = (0u8..).map(WorkerId).zip(&self.present);
+        let (other, _) = others.find(|(other, present)| {
+            let theirs = present.map_or(0, |present| present.definitions);
+            *other != worker && definitions != 0 && theirs != 0 && theirs != definitions
+        })?;
+        Some(other)
+    }
+}
+
+pub(super) fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
+    let mut bytes = vec![0; HEADER_LEN + body.len()];
+    header.emit_packet(&mut bytes, body);
+    Action::Send(to, bytes)
+}
