@@ -1,0 +1,68 @@
+//! Flags of `thc-worker doctor`, and the visit that they ask for.
+
+use super::Keys;
+use super::texts::cookie;
+use crate::cli::doctor::{Known, Visit};
+use std::path::PathBuf;
+use thc_transport::{Backend, IoName};
+
+const DOCTOR: &str = "\
+One line for each thing looked at: ok, warning, or wrong with what mends it. Nothing is changed,
+and no place in the job is taken: the parameter server is asked with packets that it only refuses.
+With --io dpdk the devices are opened, so no other process may be using them.
+
+Examples:
+  thc-worker doctor --ps 10.0.0.1:9000 --cookie 0x1234
+  thc-worker doctor --config worker.toml --json
+  thc-worker doctor --ps 10.0.0.1:9000 --io dpdk --dpdk-device 0000:3b:00.0 \\
+      --dpdk-address 10.0.0.2/24
+
+  A server's host, before thc-ps runs there:
+  thc-worker doctor --patience 0s --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.1/24
+
+Exit status: 0 it will work, 1 something is wrong, 2 wrong flags or configuration.";
+
+/// The flags of a run, and a few.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DOCTOR)]
+pub(super) struct DoctorFlags {
+    /// The same TOML file as for a run; flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How long the parameter server may take to answer; 0s: don't ask it
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    patience: humantime::Duration,
+    /// Print the report as JSON on stdout
+    #[arg(long)]
+    json: bool,
+    /// Look for /proc, /sys and /dev in this folder, for tests
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    root: Option<PathBuf>,
+    // Last: what follows would go under its last heading.
+    #[command(flatten)]
+    keys: Keys,
+}
+
+impl DoctorFlags {
+    /// What is missing of a run is no error here, nor is a backend that is not built in: that is a finding.
+    pub(super) fn visit(self) -> Result<Visit, String> {
+        let keys = self.keys.over_file(self.config.as_deref())?;
+        let own = *keys.bind()?.ip();
+        let io = match keys.io {
+            Some(IoName::Dpdk) => keys.dpdk.config(own).map(Backend::Dpdk),
+            io => keys.dpdk.backend(io, own),
+        };
+        let cookie = cookie(keys.cookie.as_deref())?;
+        Ok(Visit {
+            known: Known { cookie: cookie.is_some(), worker: keys.worker.is_some() },
+            config: keys.group(
+                keys.worker.unwrap_or(0),
+                cookie.unwrap_or(0),
+                io.map_err(|e| e.to_string())?,
+            )?,
+            root: self.root,
+            patience: *self.patience,
+            json: self.json,
+        })
+    }
+}

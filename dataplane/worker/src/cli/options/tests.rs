@@ -1,0 +1,169 @@
+use super::*;
+use std::io::Write;
+
+fn plan(args: &[&str]) -> Result<Plan, String> {
+    let all = ["thc-worker", "--worker", "1", "--cookie", "0x10"].iter().chain(args);
+    Flags::try_parse_from(all).map_err(|e| e.to_string())?.plan()
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "job = 5\nps = \"127.0.0.1:7000\"\ntimeout = \"3s\"\ncoordinates = 10").unwrap();
+    let plan = plan(&["--config", file.path().to_str().unwrap(), "--job", "6"]).unwrap();
+    assert_eq!(plan.group.job, 6);
+    assert_eq!(plan.group.ps.port(), 7000);
+    assert_eq!(plan.group.timeout, Duration::from_secs(3));
+    assert_eq!(plan.source, Source::MadeUp(10));
+}
+
+#[test]
+fn errors_name_the_key() {
+    for (args, says) in [
+        (&[][..], "nothing to reduce"),
+        (&["--coordinates", "0"], "coordinates is 0"),
+        (&["--coordinates", "9", "--repeat", "0"], "repeat is 0"),
+        (&["--coordinates", "9", "--ps", "nowhere"], "ps = \"nowhere\""),
+        (&["--coordinates", "9", "--ps", "[::1]:9"], "no IPv4 address"),
+        (&["--coordinates", "9", "--timeout", "5"], "timeout = \"5\""),
+        (&["--coordinates", "9", "--bind", "x"], "bind = \"x\""),
+        (&["--coordinates", "9", "--inject", "loss=2"], "inject"),
+        (&["--coordinates", "9", "--inject", "NaN"], "loss is NaN"),
+        (
+            &["--coordinates", "4294967296"],
+            "coordinates is 4294967296: one all-reduce has 4294967295 at most",
+        ),
+        (&["--coordinates", "99999999999999"], "coordinates is 99999999999999"),
+        (&["--coordinates", "9", "--output", "x.f32"], "output needs input"),
+        (&["--input", ""], "a value is required for '--input"),
+        (&["--input", "x", "--output", ""], "a value is required for '--output"),
+        (&["--coordinates", "9", "--threads", "0"], "threads is 0"),
+        (&["--coordinates", "9", "--threads", "99999999"], "threads is 99999999"),
+        (&["--coordinates", "9", "--ps", ""], "ps = \"\""),
+        (&["--coordinates", "9", "--workers", "3"], "workers needs colocated"),
+        (&["--coordinates", "9", "--lane", "7"], "lane needs colocated"),
+        (&["--coordinates", "9", "--down", "4"], "down needs colocated"),
+        (&["--coordinates", "9", "--ps", "127.0.0.1:1", "--colocated", "127.0.0.1:1"], "exclude each other"),
+        (&["--coordinates", "9", "--colocated", "127.0.0.1:1,nowhere"], "colocated = \"nowhere\""),
+        (&["--coordinates", "9", "--colocated", "127.0.0.1:1"], "worker is 1: the job's workers are 0 to 0"),
+        (
+            &["--coordinates", "9", "--colocated", "127.0.0.1:1,127.0.0.1:1"],
+            "colocated: shares: shares 0 and 1 overlap: 127.0.0.1:1 and 127.0.0.1:1",
+        ),
+        (
+            &["--coordinates", "9", "--colocated", "127.0.0.1:1,127.0.0.1:2", "--workers", "1"],
+            "workers is 1, but 2 shares need as many workers",
+        ),
+        (&["--coordinates", "9", "--ps", "127.0.0.1:0"], "port 0"),
+        (&["--coordinates", "9", "--ps", "0.0.0.0:9000"], "no server's address"),
+        (&["--coordinates", "9", "--ps", "224.0.0.1:9000"], "no server's address"),
+        (&["--coordinates", "9", "--timeout=-1s"], "timeout = \"-1s\""),
+        (&["--coordinates", "9", "--timeout", ""], "timeout = \"\""),
+        (&["--coordinates", "9", "--timeout", "2years"], "a year is the longest"),
+        (&["--coordinates", "9", "--join-timeout", "99999999999999999999s"], "join_timeout"),
+        (&["--coordinates", "9", "--min-rto", "0ms"], "min_rto is 0"),
+        (&["--coordinates", "9", "--pcap", "x", "--pcap-limit=-1"], "pcap_limit = \"-1\""),
+        (&["--coordinates", "9", "--http", "9702"], "http = \"9702\": give an address and a port"),
+        (&["--coordinates", "9", "--config", "/"], "/: Is a directory"),
+        (&["--coordinates", "9", "--config", "/nowhere/at/all"], "No such file"),
+    ] {
+        let error = plan(args).unwrap_err();
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    for (args, says) in [
+        (&["--worker", "64"][..], "worker is 64"),
+        (&["--worker", "255"], "worker is 255"),
+        (&["--worker", "256"], "256 is not in 0..=255"),
+        (&["--worker=-1"], "-1 is not in 0..=255"),
+        (&["--job", "65536", "--worker", "0"], "65536 is not in 0..=65535"),
+        (&["--coordinates=-1", "--worker", "0"], "invalid digit"),
+        (&["--coordinates=1e9", "--worker", "0"], "invalid digit"),
+        (&["--coordinates=NaN", "--worker", "0"], "invalid digit"),
+        (&["--repeat", "4294967296", "--worker", "0"], "4294967296 is not in"),
+    ] {
+        let flags = ["thc-worker", "--cookie", "1"].iter().chain(args);
+        let flags = flags.chain(if args[0].contains("coord") { &[][..] } else { &["--coordinates", "9"] });
+        let error =
+            Flags::try_parse_from(flags).map_err(|e| e.to_string()).and_then(Flags::plan).unwrap_err();
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn empty_paths_in_a_file_are_refused() {
+    for (keys, says) in [
+        ("input = \"\"", "input is empty"),
+        ("input = \"x\"\noutput = \"\"", "output is empty"),
+        ("coordinates = 9\npcap = \"\"", "pcap is empty"),
+        ("coordinates = -9", "line 1"),
+    ] {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "{keys}").unwrap();
+        let error = plan(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+        assert!(error.contains(says), "{keys}: {error}");
+    }
+}
+
+#[test]
+fn capture_and_backend() {
+    let plan = plan(&["--coordinates", "9", "--pcap", "a.pcap", "--pcap-limit", "2MiB"]).unwrap();
+    assert_eq!(plan.capture, Some(CaptureConfig { path: "a.pcap".into(), limit: 2 << 20 }));
+    assert_eq!(plan.group.io, Backend::Udp);
+}
+
+#[test]
+fn errors_about_dpdk_name_the_key() {
+    let device = ["--coordinates", "9", "--dpdk-device", "net_null0"];
+    for (more, says) in [
+        (&[][..], "io is not given"),
+        (&["--io", "dpdk"], "address is missing"),
+        (&["--io", "dpdk", "--dpdk-address", "10.0.0.1/99"], "prefix is 99"),
+        (&["--io", "dpdk", "--bind", "10.0.0.1:0", "--dpdk-mtu", "9"], "mtu is 9"),
+        (&["--pcap-limit", "much", "--io", "udp"], "pcap_limit = \"much\""),
+    ] {
+        let args = [&device[..], more].concat();
+        let error = plan(&args).unwrap_err();
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn a_file_has_a_dpdk_section() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(
+        file,
+        "coordinates = 9\nio = \"dpdk\"\n[dpdk]\ndevices = [\"net_null0\"]\nhugepages = false\naddress = \"10.0.0.1/8\""
+    )
+    .unwrap();
+    let path = file.path().to_str().unwrap().to_owned();
+    match plan(&["--config", &path, "--dpdk-idle", "busy"]) {
+        Ok(plan) => {
+            let Backend::Dpdk(dpdk) = plan.group.io else { panic!("{plan:?}") };
+            assert_eq!((dpdk.prefix, dpdk.hugepages), (8, false));
+            assert_eq!(dpdk.idle, thc_transport::Idle::BusyPoll);
+        }
+        Err(error) => assert!(!cfg!(feature = "dpdk") && error.contains("libdpdk-dev"), "{error}"),
+    }
+    writeln!(file, "devics = []").unwrap();
+    let error = plan(&["--config", &path]).unwrap_err();
+    assert!(error.contains("line 7") && error.contains("devics"), "{error}");
+}
+
+#[test]
+fn unknown_keys_are_refused_with_their_line() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "job = 5\nworkr = 3").unwrap();
+    let error = plan(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+    assert!(error.contains("line 2") && error.contains("workr"), "{error}");
+}
+
+#[test]
+fn a_wrong_cookie_is_not_shown() {
+    let flags = ["thc-worker", "--worker", "1", "--cookie", "secret77", "--coordinates", "1"];
+    let error = Flags::try_parse_from(flags).unwrap().plan().unwrap_err();
+    assert!(error.contains("cookie") && !error.contains("secret77"), "{error}");
+}
