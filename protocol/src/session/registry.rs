@@ -292,12 +292,6 @@ impl Registry {
         actions
     }
 
-    /// Whether this aggregator is a rack of a job whose root is at `from`, so that control packets of the root are for it.
-    #[must_use]
-    pub fn has_root(&self, from: SocketAddrV4) -> bool {
-        self.jobs.values().any(|state| state.job.root.is_some_and(|root| root.at == from))
-    }
-
     /// Workers present in a job and whether its session runs.
     #[must_use]
     pub fn status(&self, job: JobId) -> Option<(u64, bool)> {
