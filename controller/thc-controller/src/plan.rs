@@ -107,7 +107,7 @@ fn lookup(
     row: &Table,
 ) -> Result<(), ControllerError> {
     let (schema, values) = (&target.schema, row.values);
-    let Lookups::Bytes { tables, room, bits } = &target.program.lookups else {
+    let Lookups::Bytes { room, bits } = &target.program.lookups else {
         return wanted.row(schema, &Lookup { table: id, values, form: row.form() });
     };
     let (form, _) = on_chip(row.form());
@@ -119,10 +119,7 @@ fn lookup(
     if number >= *room {
         return Err(ControllerError::Room { target: target.name.clone(), table: id, room: *room });
     }
-    let on_chip = LookupBytes { number, values, form };
-    for table in tables {
-        on_chip.entries(schema, table)?.into_iter().for_each(|entry| wanted.made(entry));
-    }
+    wanted.lookup(LookupBytes { number, values, form });
     Ok(())
 }
 

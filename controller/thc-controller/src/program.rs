@@ -34,10 +34,8 @@ pub enum Passes {
 pub enum Lookups {
     /// One row of `lookup`, by the table's id.
     Row,
-    /// In each of these tables a row for each byte of indices, by a number of the chip's.
+    /// In each of several tables a row for each byte of indices, by a number of the chip's.
     Bytes {
-        /// Their names.
-        tables: Vec<String>,
         /// Bits of the values that one byte of indices stands for.
         bits: i32,
         /// How many lookup tables there is room for.
@@ -173,17 +171,15 @@ fn lookups(info: &P4Info) -> Result<Lookups, P4InfoError> {
     if info.table("lookup").is_ok() {
         return Ok(Lookups::Row);
     }
-    let of_bytes =
+    let mut of_bytes =
         info.tables.iter().filter(|table| alias(table.preamble.as_ref()).starts_with(LOOKUP_OF_BYTES));
-    let tables: Vec<String> =
-        of_bytes.clone().map(|table| alias(table.preamble.as_ref()).to_owned()).collect();
-    let Some(first) = of_bytes.clone().next() else {
+    let Some(first) = of_bytes.next() else {
         return Err(P4InfoError::Missing { kind: "table", name: "lookup".to_owned() });
     };
     let action = format!("set_{}", alias(first.preamble.as_ref()).trim_start_matches(LOOKUP_OF_BYTES));
     let bits = info.action(&action)?.params.first().map_or(0, |param| param.bitwidth);
     let room = u8::try_from(first.size >> 8).unwrap_or(u8::MAX);
-    Ok(Lookups::Bytes { tables, bits, room })
+    Ok(Lookups::Bytes { bits, room })
 }
 
 #[cfg(test)]
@@ -212,11 +208,8 @@ mod tests {
         let two = program(include_str!("../../../p4/build/tofino/tofino2.p4info.txtpb"));
         assert_eq!(one.passes, Passes::Cells { passes: 16, cells: 8192 });
         assert_eq!(two.passes, Passes::Cells { passes: 8, cells: 8192 });
-        for (program, tables) in [(&one, 32), (&two, 64)] {
-            let Lookups::Bytes { tables: names, bits, room } = &program.lookups else {
-                panic!("rows of bytes")
-            };
-            assert_eq!((names.len(), *bits, *room), (tables, 16, 4));
+        for program in [&one, &two] {
+            assert_eq!(program.lookups, Lookups::Bytes { bits: 16, room: 4 });
             assert!(program.source && program.loopback.is_some());
         }
         // All passes in one pipe, or over four.

@@ -51,14 +51,14 @@ impl Schema {
     }
 
     /// The tables that lookup tables are written to: `lookup`, or those of bytes of indices.
-    pub fn lookups(&self) -> impl Iterator<Item = u32> {
+    pub fn lookups(&self) -> impl Iterator<Item = &Table> {
         let alias = |table: &Table| table.preamble.as_ref().is_some_and(|p| p.alias.starts_with("lookup"));
-        self.info.tables.iter().filter(move |table| alias(table)).map(Table::id)
+        self.info.tables.iter().filter(move |table| alias(table))
     }
 
     /// The tables that this controller writes; others, constant ones among them, are nobody's or another program's.
     pub fn written(&self) -> impl Iterator<Item = u32> {
-        WRITTEN.iter().filter_map(|name| self.table(name).ok()).chain(self.lookups())
+        WRITTEN.iter().filter_map(|name| self.table(name).ok()).chain(self.lookups().map(Table::id))
     }
 
     /// The parameter of this name in an entry's action.

@@ -2,12 +2,14 @@
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
-use crate::tables::{Job, JobTable, Row};
+use crate::tables::{Job, JobTable, LookupBytes, Row};
 use p4runtime_proto::bytes::encode;
+use p4runtime_proto::config::Table;
 use p4runtime_proto::v1::{
     Entity, FieldMatch, MulticastGroupEntry, PacketReplicationEngineEntry, Replica, TableEntry, Update,
     ValueSetEntry, ValueSetMember, entity, field_match, packet_replication_engine_entry, replica, update,
 };
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A multicast group: port and instance of each copy.
@@ -17,10 +19,15 @@ pub struct Group(pub Vec<(u16, u16)>);
 /// Table and key of an entry.
 type Key = (u32, Vec<(u32, Vec<u8>)>);
 
+type Entries = BTreeMap<Key, TableEntry>;
+
 /// All rows and groups of a switch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    entries: BTreeMap<Key, TableEntry>,
+    entries: Entries,
+    /// Lookup tables that take a row for each byte of indices in each of many tables, by number. Their rows are made only where the
+    /// other side does not have the same lookup table: there may be tens of thousands, and a job that comes or goes changes none.
+    lookups: BTreeMap<u8, LookupBytes>,
     defaults: BTreeMap<u32, TableEntry>,
     groups: BTreeMap<u32, Group>,
     /// Members of value sets of parsers, ports all of them.
@@ -37,9 +44,9 @@ impl Wanted {
         Ok(())
     }
 
-    /// Adds a row that is none of a [`Row`].
-    pub fn made(&mut self, entry: TableEntry) {
-        self.entry(entry);
+    /// Adds a lookup table of rows of bytes; a later one of the same number replaces an earlier.
+    pub fn lookup(&mut self, lookup: LookupBytes) {
+        self.lookups.insert(lookup.number, lookup);
     }
 
     /// Gives a value set its members.
@@ -64,32 +71,20 @@ impl Wanted {
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no such tables.
     pub fn disturbed(&self, held: &Wanted, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
-        let may = schema.table(JobTable::TABLE)?;
-        // By the first field of their keys, which says whose values they are.
-        let mut changed: BTreeSet<&[u8]> = BTreeSet::new();
-        for lookup in schema.lookups() {
-            let (mine, theirs) = (self.rows(lookup), held.rows(lookup));
-            let lost = mine.filter(|(key, entry)| held.entries.get(*key) != Some(*entry));
-            let others = theirs.filter(|(key, _)| !self.entries.contains_key(*key));
-            changed.extend(lost.chain(others).filter_map(|(key, _)| Some(key.1.first()?.1.as_slice())));
-        }
-        let mut disturbed = BTreeSet::new();
-        for (key, entry) in held.rows(may) {
-            let (Some(wanted), Some(job), Some(id)) = (self.entries.get(key), number(key, 0), key.1.get(1))
-            else {
-                continue;
-            };
-            // Where lookup tables have numbers of the chip's, the row says which.
-            let whose = schema.param(wanted, "lookup").unwrap_or(&id.1);
-            if changed.contains(whose) || wanted != entry {
-                disturbed.insert(job);
-            }
-        }
-        Ok(disturbed)
+        let (mine, theirs) = (self.against(held, schema)?, held.against(self, schema)?);
+        disturbed(&mine, &theirs, schema)
     }
 
-    fn rows(&self, table: u32) -> impl Iterator<Item = (&Key, &TableEntry)> {
-        self.entries.range((table, Vec::new())..(table + 1, Vec::new()))
+    /// All rows but those of lookup tables of bytes that `other` has, too.
+    fn against(&self, other: &Wanted, schema: &Schema) -> Result<Cow<'_, Entries>, ControllerError> {
+        let mut entries = Cow::Borrowed(&self.entries);
+        for (number, lookup) in &self.lookups {
+            if other.lookups.get(number) != Some(lookup) {
+                let made = lookup.entries(schema)?;
+                entries.to_mut().extend(made.into_iter().map(|entry| (key(&entry), entry)));
+            }
+        }
+        Ok(entries)
     }
 
     fn entry(&mut self, entry: TableEntry) {
@@ -133,14 +128,15 @@ impl Wanted {
         let jobs = schema.table(Job::TABLE)?;
         // A job's group is one more than its index.
         let groups = u32::try_from(schema.info().table(Job::TABLE)?.size).unwrap_or(0);
-        let disturbed = self.disturbed(held, schema)?;
+        let (mine, theirs) = (self.against(held, schema)?, held.against(self, schema)?);
+        let disturbed = disturbed(&mine, &theirs, schema)?;
         let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
-        let changed = |(key, entry): &(&Key, &TableEntry)| self.entries.get(*key) != Some(*entry);
+        let changed = |(key, entry): &(&Key, &TableEntry)| mine.get(*key) != Some(*entry);
         let (mut first, mut middle, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, entry) in held.entries.iter().filter(|row| changed(row) || goes(row.0)) {
+        for (key, entry) in theirs.iter().filter(|row| changed(row) || goes(row.0)) {
             if key.0 == jobs {
                 first.push(table(update::Type::Delete, entry));
-            } else if !self.entries.contains_key(key) {
+            } else if !mine.contains_key(key) {
                 middle.push(table(update::Type::Delete, entry));
             }
         }
@@ -151,8 +147,8 @@ impl Wanted {
                 if held.groups.contains_key(&number) { update::Type::Modify } else { update::Type::Insert };
             middle.push(group(kind, number, wanted));
         }
-        for (key, entry) in &self.entries {
-            match held.entries.get(key) {
+        for (key, entry) in mine.iter() {
+            match theirs.get(key) {
                 Some(same) if same == entry && !goes(key) => {}
                 _ if key.0 == jobs => last.push(table(update::Type::Insert, entry)),
                 Some(_) => middle.push(table(update::Type::Modify, entry)),
@@ -191,6 +187,34 @@ fn plain(entry: TableEntry) -> TableEntry {
         is_default_action: entry.is_default_action,
         ..TableEntry::default()
     }
+}
+
+/// See [`Wanted::disturbed`].
+fn disturbed(mine: &Entries, theirs: &Entries, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
+    let may = schema.table(JobTable::TABLE)?;
+    // By the first field of their keys, which says whose values they are.
+    let mut changed: BTreeSet<&[u8]> = BTreeSet::new();
+    for lookup in schema.lookups().map(Table::id) {
+        let lost = rows(mine, lookup).filter(|(key, entry)| theirs.get(*key) != Some(*entry));
+        let others = rows(theirs, lookup).filter(|(key, _)| !mine.contains_key(*key));
+        changed.extend(lost.chain(others).filter_map(|(key, _)| Some(key.1.first()?.1.as_slice())));
+    }
+    let mut disturbed = BTreeSet::new();
+    for (key, entry) in rows(theirs, may) {
+        let (Some(wanted), Some(job), Some(id)) = (mine.get(key), number(key, 0), key.1.get(1)) else {
+            continue;
+        };
+        // Where lookup tables have numbers of the chip's, the row says which.
+        let whose = schema.param(wanted, "lookup").unwrap_or(&id.1);
+        if changed.contains(whose) || wanted != entry {
+            disturbed.insert(job);
+        }
+    }
+    Ok(disturbed)
+}
+
+fn rows(entries: &Entries, table: u32) -> impl Iterator<Item = (&Key, &TableEntry)> {
+    entries.range((table, Vec::new())..(table + 1, Vec::new()))
 }
 
 fn key(entry: &TableEntry) -> Key {
@@ -318,5 +342,40 @@ mod tests {
             let kinds: Vec<_> = updates.iter().map(Update::r#type).collect();
             assert_eq!(kinds, [update::Type::Delete, write, update::Type::Insert]);
         }
+    }
+
+    /// A job that comes makes no row of lookup tables anew, and sends none.
+    #[test]
+    fn rows_of_bytes_are_made_once() {
+        let info = p4info::parse(include_bytes!("../../../p4/build/tofino/tofino2.p4info.txtpb")).unwrap();
+        let schema = Schema::new(info);
+        let holds = |jobs: &[u16], values: u8| {
+            let mut rows = Wanted::default();
+            for &job in jobs {
+                let on_chip = Some((u8::from(job > 2), false));
+                rows.row(&schema, &JobTable { job, table: 7, on_chip }).unwrap();
+            }
+            for number in [0, 1] {
+                let values = [number * values; 16];
+                rows.lookup(LookupBytes { number, values, form: Form::USUAL });
+            }
+            rows
+        };
+        let (one, two) = (holds(&[1], 1), holds(&[1, 3], 1));
+        let all = one.updates(&Wanted::default(), &schema).unwrap();
+        // 64 tables of 256 rows for each, and the job's.
+        assert_eq!(all.len(), 2 * 64 * 256 + 1);
+        assert!(matches!(two.against(&one, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 2));
+        assert!(matches!(one.against(&two, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 1));
+        assert_eq!(two.updates(&one, &schema).unwrap().len(), 1);
+        // What was read from a switch is rows, and compared with all of them.
+        let read = Wanted::read(all.into_iter().filter_map(|update| update.entity).collect());
+        assert_eq!(one.updates(&read, &schema).unwrap(), []);
+        // Other values of one of them.
+        let other = holds(&[1, 3], 2);
+        assert_eq!(other.disturbed(&two, &schema).unwrap(), BTreeSet::from([3]));
+        let updates = other.updates(&two, &schema).unwrap();
+        assert_eq!(updates.len(), 64 * 256);
+        assert!(updates.iter().all(|update| update.r#type() == update::Type::Modify));
     }
 }

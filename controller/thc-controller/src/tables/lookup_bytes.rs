@@ -33,14 +33,23 @@ impl LookupBytes {
         })
     }
 
-    /// Its rows in one of the tables, an entry for each byte.
+    /// Its rows, an entry for each byte in each of the tables: tens of thousands.
     ///
     /// # Errors
     /// As [`Schema::entry`].
-    pub fn entries(&self, schema: &Schema, table: &str) -> Result<Vec<TableEntry>, ControllerError> {
+    pub fn entries(&self, schema: &Schema) -> Result<Vec<TableEntry>, ControllerError> {
+        let mut entries = Vec::new();
+        for table in schema.lookups() {
+            let name = table.preamble.as_ref().map_or("", |preamble| &preamble.alias);
+            entries.append(&mut self.entries_of(schema, name)?);
+        }
+        Ok(entries)
+    }
+
+    fn entries_of(&self, schema: &Schema, table: &str) -> Result<Vec<TableEntry>, ControllerError> {
         let action = table.replacen("lookup", "set", 1);
         let key = [("lookup", self.number.into()), ("indices", u8::MAX.into())];
-        // There are tens of thousands of rows: names are looked up for one of them.
+        // Names are looked up for one of them.
         let last = schema.entry_of(table, &key, (&action, vec![("values", self.lanes(u8::MAX))]))?;
         let row = |byte: u8| {
             let mut entry = last.clone();
