@@ -46,6 +46,10 @@ header ipv4_h {
     ipv4_addr_t dst;
 }
 
+// P46, RFC 3168: the low two bits of `tos`. Congestion where a packet came through; and of a packet that may be told of it: ECT(0).
+const bit<2> ECN_CE = 3;
+const bit<8> TOS_ECT = 2;
+
 header udp_h {
     bit<16> src_port;
     bit<16> dst_port;

@@ -5,6 +5,7 @@
 
 const bit<8> VERSION = 2;                        // P1
 const bit<8> FLAG_NUDGE = 1;                     // P17
+const bit<8> FLAG_MARK = 4;                      // P46
 const bit<8> NO_WORKER = 255;                    // P1
 
 // P2. A result's kind is its request's with RESULT_BIT set.

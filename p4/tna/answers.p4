@@ -5,14 +5,14 @@ control Answers(
     inout ingress_t meta,
     inout ingress_intrinsic_metadata_for_tm_t manager)
 {
-    action carrier(bit<16> udp_len, bit<16> total_len) {
+    action carrier(bit<8> tos, bit<16> udp_len, bit<16> total_len) {
         hdr.ethernet.setValid();
         hdr.ethernet.dst = 0;
         hdr.ethernet.type = ETHERTYPE_IPV4;
         hdr.ipv4.setValid();
         hdr.ipv4.version = 4;
         hdr.ipv4.ihl = 5;
-        hdr.ipv4.tos = 0;
+        hdr.ipv4.tos = tos;
         hdr.ipv4.total_len = total_len;
         hdr.ipv4.id = 0;
         hdr.ipv4.flags = 2;
@@ -40,25 +40,25 @@ control Answers(
         manager.mcast_grp_a = meta.group;
     }
 
-    action result(bit<16> udp_len, bit<16> total_len) {
+    action result(bit<8> tos, bit<16> udp_len, bit<16> total_len) {
         hdr.thc.kind = hdr.trip.head[15:8];
         hdr.thc.table_id = hdr.trip.head[7:0];
         hdr.thc.worker = NO_WORKER;
         hdr.thc.count = meta.count;
         hdr.refused.setInvalid();
-        carrier(udp_len, total_len);
+        carrier(tos, udp_len, total_len);
     }
 
-    action result_to_members(bit<16> udp_len, bit<16> total_len) {
+    action result_to_members(bit<8> tos, bit<16> udp_len, bit<16> total_len) {
         to_members();
-        result(udp_len, total_len);
+        result(tos, udp_len, total_len);
         meta.whose[WHOSE_ANSWER] = ANSWER_RESULT;
         meta.count_answer = 1;
     }
 
-    action result_to_sender(bit<16> udp_len, bit<16> total_len) {
+    action result_to_sender(bit<8> tos, bit<16> udp_len, bit<16> total_len) {
         to_sender();
-        result(udp_len, total_len);
+        result(tos, udp_len, total_len);
         meta.whose[WHOSE_ANSWER] = ANSWER_RESENT;
         meta.count_answer = 1;
     }
@@ -70,10 +70,11 @@ control Answers(
         hdr.straggler.zero = 0;
         hdr.straggler.current = hdr.trip.seen_low;
         hdr.thc.kind = KIND_STRAGGLER;
+        hdr.thc.flags = 0;
         hdr.thc.count = 0;
         hdr.norm.setInvalid();
         hdr.refused.setInvalid();
-        carrier(UDP_STRAGGLER, UDP_STRAGGLER + 20);
+        carrier(0, UDP_STRAGGLER, UDP_STRAGGLER + 20);
     }
 
     // P35: what would go to all, or to the sender again, goes up, with kind, table and slot of the packet that found it. Its own kind
@@ -86,13 +87,13 @@ control Answers(
         hdr.thc.num_workers = meta.racks;
     }
 
-    action sums(bit<2> counted, bit<8> flags, bit<16> udp_len, bit<16> total_len) {
+    action sums(bit<ANSWER_BITS> counted, bit<8> flags, bit<8> tos, bit<16> udp_len, bit<16> total_len) {
         to_root();
         hdr.thc.flags = flags;
         hdr.thc.table_id = hdr.trip.head[7:0];
         hdr.thc.count = meta.count;
         hdr.refused.setInvalid();
-        carrier(udp_len, total_len);
+        carrier(tos, udp_len, total_len);
         meta.whose[WHOSE_ANSWER] = counted;
         meta.count_answer = 1;
     }
@@ -101,14 +102,14 @@ control Answers(
         to_root();
         hdr.thc.count = meta.next;
         hdr.thc.kind = KIND_MISMATCH;
-        carrier(UDP_MISMATCH, UDP_MISMATCH + 20);
+        carrier(0, UDP_MISMATCH, UDP_MISMATCH + 20);
     }
 
-    // P36: from the root, as it is but for flag and carrier.
-    action pass_on() {
+    // P36: from the root, as it is but for flags and carrier. Marks stay as they came (P46).
+    action pass_on(bit<8> flags, bit<8> tos) {
         to_members();
-        hdr.thc.flags = FLAG_ROOT;
-        hdr.ipv4.tos = 0;
+        hdr.thc.flags = flags;
+        hdr.ipv4.tos = tos;
         hdr.ipv4.id = 0;
         hdr.ipv4.flags = 2;
         hdr.ipv4.ttl = 64;
@@ -120,7 +121,7 @@ control Answers(
         to_members();
         hdr.thc.kind = KIND_MISMATCH;
         hdr.thc.count = 0;
-        carrier(UDP_MISMATCH, UDP_MISMATCH + 20);
+        carrier(0, UDP_MISMATCH, UDP_MISMATCH + 20);
     }
 
     action nudge() {
@@ -130,10 +131,11 @@ control Answers(
         hdr.nudge.zero = 0;
         hdr.nudge.seen = hdr.trip.seen_high ++ hdr.trip.seen_low;
         hdr.thc.kind = KIND_NUDGE;
+        hdr.thc.flags = 0;
         hdr.thc.count = 0;
         hdr.norm.setInvalid();
         hdr.refused.setInvalid();
-        carrier(UDP_NUDGE, UDP_NUDGE + 20);
+        carrier(0, UDP_NUDGE, UDP_NUDGE + 20);
         meta.whose[WHOSE_ANSWER] = ANSWER_NUDGE;
         meta.count_answer = 1;
     }
@@ -146,30 +148,45 @@ control Answers(
             meta.half: ternary;
             meta.rack: ternary;
             hdr.trip.flags: ternary;
+            // The slot's mark.
+            hdr.thc.flags: ternary;
+            // Of what comes from a root.
+            hdr.ipv4.tos: ternary;
         }
         actions = {
             result_to_members; result_to_sender; straggler; mismatch; nudge; sums; mismatch_to_root; pass_on; @defaultonly NoAction;
         }
-        size = 32;
+        size = 64;
         const default_action = NoAction();
         const entries = {
-            (false, _, _, _, _, _): pass_on();
-#define SUMS(what, counted, nudge, flags) \
-            (true, what, false, 0, 1, nudge): sums(counted, flags, UDP_WORDS, UDP_WORDS + 20); \
-            (true, what, false, 1, 1, nudge): sums(counted, flags, UDP_HALF_WORDS, UDP_HALF_WORDS + 20); \
-            (true, what, true, _, 1, nudge): sums(counted, flags, UDP_NORM, UDP_NORM + 20);
-            SUMS(ANSWER_WITH_RESULT, ANSWER_RESULT, 1 &&& 1, FLAG_NUDGE) SUMS(ANSWER_WITH_RESULT, ANSWER_RESULT, _, 0)
-            SUMS(ANSWER_AGAIN, ANSWER_RESENT, 1 &&& 1, FLAG_NUDGE) SUMS(ANSWER_AGAIN, ANSWER_RESENT, _, 0)
-            (true, ANSWER_WITH_RESULT, false, 0, _, _): result_to_members(UDP_WORDS, UDP_WORDS + 20);
-            (true, ANSWER_WITH_RESULT, false, 1, _, _): result_to_members(UDP_HALF_WORDS, UDP_HALF_WORDS + 20);
-            (true, ANSWER_WITH_RESULT, true, _, _, _): result_to_members(UDP_NORM, UDP_NORM + 20);
-            (true, ANSWER_AGAIN, false, 0, _, _): result_to_sender(UDP_WORDS, UDP_WORDS + 20);
-            (true, ANSWER_AGAIN, false, 1, _, _): result_to_sender(UDP_HALF_WORDS, UDP_HALF_WORDS + 20);
-            (true, ANSWER_AGAIN, true, _, _, _): result_to_sender(UDP_NORM, UDP_NORM + 20);
-            (true, ANSWER_STRAGGLER, _, _, _, _): straggler();
-            (true, ANSWER_MISMATCH, true, _, 1, _): mismatch_to_root();
-            (true, ANSWER_MISMATCH, true, _, _, _): mismatch();
-            (true, ANSWER_WITH_NUDGE, _, _, _, _): nudge();
+#define PASSED_ON(ecn) \
+            (false, _, _, _, _, _, WITH(FLAG_MARK), ecn &&& 3): pass_on(FLAG_ROOT | FLAG_MARK, ecn); \
+            (false, _, _, _, _, _, _, ecn &&& 3): pass_on(FLAG_ROOT, ecn);
+            PASSED_ON(0) PASSED_ON(1) PASSED_ON(2) PASSED_ON(3)
+#define SUMS(what, counted, nudge, marked, flags) \
+            (true, what, false, 0, 1, WITH(TRIP_ECT | nudge), marked, _): sums(counted, flags, TOS_ECT, UDP_WORDS, UDP_WORDS + 20); \
+            (true, what, false, 0, 1, WITH(nudge), marked, _): sums(counted, flags, 0, UDP_WORDS, UDP_WORDS + 20); \
+            (true, what, false, 1, 1, WITH(TRIP_ECT | nudge), marked, _): sums(counted, flags, TOS_ECT, UDP_HALF_WORDS, UDP_HALF_WORDS + 20); \
+            (true, what, false, 1, 1, WITH(nudge), marked, _): sums(counted, flags, 0, UDP_HALF_WORDS, UDP_HALF_WORDS + 20);
+#define ALL_SUMS(what, counted) \
+            (true, what, true, _, 1, WITH(TRIP_NUDGE), _, _): sums(counted, FLAG_NUDGE, 0, UDP_NORM, UDP_NORM + 20); \
+            (true, what, true, _, 1, _, _, _): sums(counted, 0, 0, UDP_NORM, UDP_NORM + 20); \
+            SUMS(what, counted, TRIP_NUDGE, WITH(FLAG_MARK), FLAG_NUDGE | FLAG_MARK) \
+            SUMS(what, counted, TRIP_NUDGE, _, FLAG_NUDGE) \
+            SUMS(what, counted, 0, WITH(FLAG_MARK), FLAG_MARK) \
+            SUMS(what, counted, 0, _, 0)
+            ALL_SUMS(ANSWER_WITH_RESULT, ANSWER_RESULT) ALL_SUMS(ANSWER_AGAIN, ANSWER_RESENT)
+#define RESULTS(what, to) \
+            (true, what, false, 0, _, WITH(TRIP_ECT), _, _): to(TOS_ECT, UDP_WORDS, UDP_WORDS + 20); \
+            (true, what, false, 0, _, _, _, _): to(0, UDP_WORDS, UDP_WORDS + 20); \
+            (true, what, false, 1, _, WITH(TRIP_ECT), _, _): to(TOS_ECT, UDP_HALF_WORDS, UDP_HALF_WORDS + 20); \
+            (true, what, false, 1, _, _, _, _): to(0, UDP_HALF_WORDS, UDP_HALF_WORDS + 20); \
+            (true, what, true, _, _, _, _, _): to(0, UDP_NORM, UDP_NORM + 20);
+            RESULTS(ANSWER_WITH_RESULT, result_to_members) RESULTS(ANSWER_AGAIN, result_to_sender)
+            (true, ANSWER_STRAGGLER, _, _, _, _, _, _): straggler();
+            (true, ANSWER_MISMATCH, true, _, 1, _, _, _): mismatch_to_root();
+            (true, ANSWER_MISMATCH, true, _, _, _, _, _): mismatch();
+            (true, ANSWER_WITH_NUDGE, _, _, _, _, _, _): nudge();
         }
     }
 

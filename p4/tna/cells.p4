@@ -144,7 +144,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         size = 3;
         const default_action = NoAction();
         const entries = {
-            (TRIP_ADD, 0 &&& 3): use_next_round();
+            (TRIP_ADD, WITHOUT(TRIP_NUDGE | TRIP_SKIP)): use_next_round();
             (TRIP_ADD, _): use_round();
             (TRIP_COLLECT, _): look_at_round();
         }
@@ -183,7 +183,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
             (0, 0, _): same();
             (0, 0x80000000 &&& 0x80000000, _): older();
             (0, 1, _): newer();
-            (0, _, 0 &&& 3): far();
+            (0, _, WITHOUT(TRIP_NUDGE | TRIP_SKIP)): far();
         }
     }
 
@@ -242,7 +242,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         size = 3;
         const default_action = NoAction();
         const entries = {
-            (TRIP_ADD, 0, 0 &&& 3): use_next_tag();
+            (TRIP_ADD, 0, WITHOUT(TRIP_NUDGE | TRIP_SKIP)): use_next_tag();
             (TRIP_ADD, 0, _): use_tag();
             (TRIP_ADD, _, _): begin_tag();
         }
@@ -441,6 +441,61 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
     }
 #endif
 
+    // P46: FLAG_MARK if a packet that was added in the first pass had met congestion. A slot needs no more than that pass's: no RESULT
+    // goes out before its cell is complete. The packet has it in P1 from then on.
+    Register<bit<8>, bit<16>>(PIPE_CELLS, 0) marks;
+    RegisterAction<bit<8>, bit<16>, bit<8>>(marks) set_mark = {
+        void apply(inout bit<8> value, out bit<8> mark) {
+            value = FLAG_MARK;
+            mark = value;
+        }
+    };
+    RegisterAction<bit<8>, bit<16>, bit<8>>(marks) clear_mark = {
+        void apply(inout bit<8> value, out bit<8> mark) {
+            value = 0;
+            mark = value;
+        }
+    };
+    RegisterAction<bit<8>, bit<16>, bit<8>>(marks) read_mark = {
+        void apply(inout bit<8> value, out bit<8> mark) {
+            mark = value;
+        }
+    };
+
+    action marked() {
+        hdr.thc.flags = set_mark.execute(hdr.trip.cell);
+    }
+
+    action unmarked() {
+        hdr.thc.flags = clear_mark.execute(hdr.trip.cell);
+    }
+
+    action look_at_mark() {
+        hdr.thc.flags = read_mark.execute(hdr.trip.cell);
+    }
+
+    // What is late or a duplicate changes no mark.
+    table mark {
+        key = {
+            hdr.trip.what: ternary;
+            hdr.trip.number: ternary;
+            meta.age: ternary;
+            meta.again: ternary;
+            meta.missing: ternary;
+            hdr.trip.flags: ternary;
+        }
+        actions = { marked; unmarked; look_at_mark; @defaultonly NoAction; }
+        size = 8;
+        const default_action = NoAction();
+        const entries = {
+            (TRIP_ADD, 0, AGE_NEWER, _, _, WITH(TRIP_MARK)): marked();
+            (TRIP_ADD, 0, AGE_NEWER, _, _, _): unmarked();
+            (TRIP_ADD, 0, AGE_SAME, _, 0, _): look_at_mark();
+            (TRIP_ADD, 0, AGE_SAME, 0, _, WITH(TRIP_MARK)): marked();
+            (TRIP_ADD, 0, AGE_SAME, _, _, _): look_at_mark();
+        }
+    }
+
     // What the packet is counted as, and what becomes of its answer. What becomes of the words is in words.p4.
     action decide(bit<16> event, bit<8> complete, bit<8> completes) {
         meta.event_index = meta.event_index | event;
@@ -548,6 +603,7 @@ control Cells(inout egress_headers_t hdr, inout egress_t meta) {
         meta.event_index = hdr.trip.who >> (REASON_BITS - EVENT_BITS);
         counting.apply();
         decisions.apply();
+        mark.apply();
 #if __TARGET_TOFINO__ == 1
         head.apply();
 #endif

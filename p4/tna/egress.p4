@@ -130,19 +130,19 @@ control Egress(
             (TRIP_ADD, true, _, _, 1, _, _, _, _): mismatch();
             (TRIP_ADD, true, _, _, _, 1, 1, _, _): norm_result();
             (TRIP_ADD, true, _, _, _, 1, _, _, _): norm_again();
-            (TRIP_ADD, true, _, _, _, _, _, 1 &&& 1, _): norm_nudge();
+            (TRIP_ADD, true, _, _, _, _, _, WITH(TRIP_NUDGE), _): norm_nudge();
             (TRIP_ADD, true, _, _, _, _, _, _, _): nothing();
             (TRIP_ADD, false, LAST_PASS, _, _, 1, _, _, _): first_collected();
-            (TRIP_ADD, false, LAST_PASS, _, _, _, _, 1 &&& 1, _): nudge();
+            (TRIP_ADD, false, LAST_PASS, _, _, _, _, WITH(TRIP_NUDGE), _): nudge();
             (TRIP_ADD, false, LAST_PASS, _, _, _, _, _, _): nothing();
-            (TRIP_ADD, false, HALF_LAST_PASS, _, _, 1, _, 4 &&& 4, _): first_half_collected();
-            (TRIP_ADD, false, HALF_LAST_PASS, _, _, _, _, 5 &&& 5, _): nudge();
-            (TRIP_ADD, false, HALF_LAST_PASS, _, _, _, _, 4 &&& 4, _): nothing();
+            (TRIP_ADD, false, HALF_LAST_PASS, _, _, 1, _, WITH(TRIP_HALF), _): first_half_collected();
+            (TRIP_ADD, false, HALF_LAST_PASS, _, _, _, _, WITH(TRIP_HALF | TRIP_NUDGE), _): nudge();
+            (TRIP_ADD, false, HALF_LAST_PASS, _, _, _, _, WITH(TRIP_HALF), _): nothing();
             (TRIP_ADD, false, _, _, _, _, _, _, _): next_pass();
             (TRIP_COLLECT, _, 0, _, _, 1, 1, _, _): result();
             (TRIP_COLLECT, _, 0, _, _, 1, _, _, _): result_again();
             (TRIP_COLLECT, _, _, _, _, 1, _, _, _): next_collected();
-            (TRIP_COLLECT, _, _, _, _, _, _, 1 &&& 1, _): nudge();
+            (TRIP_COLLECT, _, _, _, _, _, _, WITH(TRIP_NUDGE), _): nudge();
         }
     }
 

@@ -35,6 +35,18 @@ header bridge_h {
 }
 const bit<16> NO_PORT = 0xFFFF;
 
+// The flags of trip_h: FLAG_NUDGE; and of a job that may skip rounds: with neither, P9 holds a packet to the next round. SKIP also
+// in every pass but the first, whose cell has decided that: rounds with lanes of 4 bits leave out the second half of the cells.
+const bit<8> TRIP_NUDGE = FLAG_NUDGE;
+const bit<8> TRIP_SKIP = 2;
+// Lanes of 4 bits.
+const bit<8> TRIP_HALF = 4;
+// P46: data that may be told of congestion, and that has been.
+const bit<8> TRIP_ECT = 8;
+const bit<8> TRIP_MARK = 16;
+#define WITH(bits) bits &&& bits
+#define WITHOUT(bits) 0 &&& bits
+
 // In front of a packet of the aggregator between its passes, in place of Ethernet, IP and UDP. It never
 // leaves the switch.
 header trip_h {
@@ -54,9 +66,7 @@ header trip_h {
     // 1 as long as every cell was complete, and once this packet has completed one.
     bit<8> complete;
     bit<8> completes;
-    // FLAG_NUDGE, and 2 of a job that may skip rounds: with neither, P9 holds a packet to the next round. 2 also in every
-    // pass but the first, whose cell has decided that: rounds with lanes of 4 bits leave out the second half of the cells.
-    // 4 of a packet with lanes of 4 bits.
+    // TRIP_NUDGE and others, below.
     bit<8> flags;
     // Kind and table of the RESULT's header (P13).
     bit<16> head;

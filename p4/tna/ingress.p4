@@ -33,7 +33,7 @@ control Ingress(
         hdr.trip.lookup = meta.lookup;
         hdr.trip.complete = 1;
         hdr.trip.completes = 0;
-        hdr.trip.flags = hdr.thc.flags & FLAG_NUDGE;
+        hdr.trip.flags = meta.flags;
         hdr.trip.head[15:8] = hdr.thc.kind | RESULT_BIT;
         hdr.trip.head[7:0] = hdr.thc.table_id;
         hdr.trip.me_low = meta.me_low;

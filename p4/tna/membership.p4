@@ -112,6 +112,34 @@ control Membership(
         }
     }
 
+    action set_flags(bit<8> bits) {
+        meta.flags = bits;
+    }
+
+    // P17, and P46 of DATA and RAW.
+#define DATA_OR_RAW KIND_DATA &&& 0xFE
+#define MARKED(nudge) \
+            (DATA_OR_RAW, nudge &&& FLAG_NUDGE, 3 &&& 3): set_flags(nudge | TRIP_ECT | TRIP_MARK); \
+            (DATA_OR_RAW, nudge | FLAG_MARK &&& FLAG_NUDGE | FLAG_MARK, 1 &&& 1): set_flags(nudge | TRIP_ECT | TRIP_MARK); \
+            (DATA_OR_RAW, nudge | FLAG_MARK &&& FLAG_NUDGE | FLAG_MARK, 2 &&& 2): set_flags(nudge | TRIP_ECT | TRIP_MARK); \
+            (DATA_OR_RAW, nudge | FLAG_MARK &&& FLAG_NUDGE | FLAG_MARK, _): set_flags(nudge | TRIP_MARK); \
+            (DATA_OR_RAW, nudge &&& FLAG_NUDGE, 1 &&& 1): set_flags(nudge | TRIP_ECT); \
+            (DATA_OR_RAW, nudge &&& FLAG_NUDGE, 2 &&& 2): set_flags(nudge | TRIP_ECT);
+    table flags {
+        key = {
+            hdr.thc.kind: ternary;
+            hdr.thc.flags: ternary;
+            hdr.ipv4.tos: ternary;
+        }
+        actions = { set_flags; }
+        size = 16;
+        const default_action = set_flags(0);
+        const entries = {
+            MARKED(0) MARKED(FLAG_NUDGE)
+            (_, WITH(FLAG_NUDGE), _): set_flags(TRIP_NUDGE);
+        }
+    }
+
     action fresh() {
         meta.way = WAY_FRESH;
     }
@@ -273,6 +301,7 @@ control Membership(
         if (hdr.thc.kind == KIND_DATA || hdr.thc.kind == KIND_RESULT) {
             job_tables.apply();
         }
+        flags.apply();
         lengths.apply();
         workers.apply();
         meta.who[WHO_JOB] = meta.whose[WHOSE_JOB];

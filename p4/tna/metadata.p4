@@ -60,6 +60,8 @@ struct ingress_t {
     bit<16> group;
     bit<16> quorum;
     bit<1> skip;
+    // The packet's own of trip_h.
+    bit<8> flags;
     // What a RESULT's header says: a complete cell has exactly quorum workers.
     bit<8> count;
     bit<32> epoch;

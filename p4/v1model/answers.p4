@@ -43,7 +43,7 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         meta.to_all = true;
     }
 
-    action head(bit<8> kind, bit<16> udp_len) {
+    action head(bit<8> kind, bit<16> udp_len, bit<8> tos) {
         hdr.thc.kind = kind;
         hdr.thc.flags = 0;
         hdr.thc.count = 0;
@@ -59,7 +59,7 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         hdr.udp.src_port = hdr.udp.dst_port;
         hdr.udp.dst_port = port;
         hdr.udp.checksum = 0;
-        hdr.ipv4.tos = 0;
+        hdr.ipv4.tos = tos;
         hdr.ipv4.total_len = udp_len + 20;
         hdr.ipv4.id = 0;
         hdr.ipv4.flags = 2;
@@ -67,14 +67,21 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     apply {
+        // P46: data brings about an answer that may be marked, if it could be itself.
+        bit<2> ecn = hdr.ipv4.tos[1:0];
+        bit<8> tos = 0;
+        if (ecn != 0) {
+            tos = TOS_ECT;
+        }
         if (meta.from_root) {
-            // P36: to all members as it is, but for the flag and the carrier.
+            // P36: to all members as it is, but for the flags and the carrier. Marks stay as they came (P46).
             bit<8> count = hdr.thc.count;
             bit<8> upper = hdr.thc.reserved;
-            head(hdr.thc.kind, hdr.udp.len);
+            bit<8> flags = FLAG_ROOT | hdr.thc.flags & FLAG_MARK;
+            head(hdr.thc.kind, hdr.udp.len, (bit<8>)ecn);
             hdr.thc.count = count;
             hdr.thc.reserved = upper;
-            hdr.thc.flags = FLAG_ROOT;
+            hdr.thc.flags = flags;
             to_members();
             return;
         }
@@ -95,7 +102,7 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         }
         mark_to_drop(standard);
         if (meta.cell.event == EVENT_STALE) {
-            head(KIND_STRAGGLER, UDP_STRAGGLER);
+            head(KIND_STRAGGLER, UDP_STRAGGLER, 0);
             hdr.straggler.setValid();
             hdr.straggler.kind = kind;
             hdr.straggler.zero = 0;
@@ -107,7 +114,7 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             hdr.done.pop_front(PASSES - 1);
             to_sender();
         } else if (meta.cell.event == EVENT_MISMATCH) {
-            head(KIND_MISMATCH, UDP_MISMATCH);
+            head(KIND_MISMATCH, UDP_MISMATCH, 0);
             if (meta.rack.here) {
                 hdr.thc.count = hdr.thc.worker + 1;
                 to_root();
@@ -125,7 +132,11 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         } else {
             bit<8> result_kind = kind | RESULT_BIT;
             bit<8> result_table = hdr.thc.table_id;
+            bit<8> flags = 0;
             if (!norm) {
+                if (hdr.pass.mark == 1) {
+                    flags = FLAG_MARK;
+                }
                 complete = hdr.pass.complete == 1;
                 completes = hdr.pass.completes == 1;
                 seen = hdr.pass.seen;
@@ -142,24 +153,25 @@ control Answers(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                     answers.count(counted | (bit<32>)ANSWER_RESENT);
                 }
                 if (norm) {
-                    head(result_kind, UDP_NORM);
+                    head(result_kind, UDP_NORM, 0);
                 } else if (meta.half) {
-                    head(result_kind, UDP_HALF_WORDS);
+                    head(result_kind, UDP_HALF_WORDS, tos);
                 } else {
-                    head(result_kind, UDP_WORDS);
+                    head(result_kind, UDP_WORDS, tos);
                 }
+                hdr.thc.flags = flags;
                 hdr.thc.worker = NO_WORKER;
                 hdr.thc.table_id = result_table;
                 hdr.thc.count = meta.cell.count;
                 if (meta.rack.here) {
                     hdr.thc.kind = result_kind ^ RESULT_BIT;
                     if (nudge) {
-                        hdr.thc.flags = FLAG_NUDGE;
+                        hdr.thc.flags = flags | FLAG_NUDGE;
                     }
                     to_root();
                 }
             } else if (nudge) {
-                head(KIND_NUDGE, UDP_NUDGE);
+                head(KIND_NUDGE, UDP_NUDGE, 0);
                 hdr.nudge.setValid();
                 hdr.nudge.kind = kind;
                 hdr.nudge.zero = 0;

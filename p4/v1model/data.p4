@@ -41,6 +41,9 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
     ALL_WORDS(REGISTER)
     // Kind and table of the packet that opened the cell's round: all others of the round have the same (P14).
     register<bit<16>>(DATA_CELLS) heads;
+    // P46: whether a packet that was added in the first pass had met congestion. A slot needs no more than that pass's: no RESULT goes
+    // out before its cell is complete.
+    register<bit<1>>(DATA_SLOTS) marks;
 
     action look_up() {
         ALL_WORDS(LOOK_UP)
@@ -92,6 +95,16 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
                     hdr.pass.opened = 1;
                 }
                 hdr.pass.seen = 0xFFFFFFFFFFFFFFFF;
+                bit<1> mark = 0;
+                if (meta.cell.event != EVENT_OPENED) {
+                    marks.read(mark, slot);
+                }
+                if ((meta.cell.event == EVENT_OPENED || meta.cell.event == EVENT_ADDED)
+                    && (hdr.ipv4.tos[1:0] == ECN_CE || hdr.thc.flags & FLAG_MARK != 0)) {
+                    mark = 1;
+                }
+                marks.write(slot, mark);
+                hdr.pass.mark = mark;
                 hdr.pass.result_kind = hdr.thc.kind | RESULT_BIT;
                 hdr.pass.result_table = hdr.thc.table_id;
             }

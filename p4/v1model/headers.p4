@@ -40,7 +40,9 @@ header pass_h {
     bit<1> completes;
     // This packet has opened its round in the first cell.
     bit<1> opened;
-    bit<5> unused;
+    // The slot's mark, as the packet left it in the first cell (P46). Where that cell is complete, it is final.
+    bit<1> mark;
+    bit<4> unused;
     // What the RESULT's header says (P13): as of the packet that completed the first cell.
     bit<8> result_kind;
     bit<8> result_table;

@@ -11,8 +11,8 @@ use std::process::Command;
 use thc_protocol::Lane;
 use thc_protocol::aggregator::{DropReason, Event};
 use thc_protocol::wire::{
-    FLAG_NUDGE, Form, HEADER_LEN, Header, HeaderError, Kind, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, Norm, Nudge,
-    RAW_LEN, RESULT_LEN, STRAGGLER_LEN, Straggler, VERSION,
+    FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, HeaderError, Kind, MISMATCH_LEN, NORM_LEN, NUDGE_LEN,
+    Norm, Nudge, RAW_LEN, RESULT_LEN, STRAGGLER_LEN, Straggler, VERSION,
 };
 
 fn p4() -> PathBuf {
@@ -333,6 +333,7 @@ fn numbers_are_those_of_the_protocol() {
     }
     assert_eq!(constants["VERSION"], u64::from(VERSION));
     assert_eq!(constants["FLAG_NUDGE"], u64::from(FLAG_NUDGE));
+    assert_eq!(constants["FLAG_MARK"], u64::from(FLAG_MARK));
     for reason in DropReason::ALL {
         assert_eq!(constants[format!("DROP_{}", reason.name().to_uppercase()).as_str()], reason as u64);
     }

@@ -207,6 +207,7 @@ struct ingress_t {
     bit<16>  group;
     bit<16>  quorum;
     bit<1>   skip;
+    bit<8>   flags;
     bit<8>   count;
     bit<32>  epoch;
     bit<8>   lookup;
@@ -693,6 +694,36 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             8w63 : membership_set_me_0(32w0, 32w2147483648, 8w64);
         }
     }
+    @name("Ingress.membership.set_flags") action membership_set_flags_0(@name("bits") bit<8> bits) {
+        meta.flags = bits;
+    }
+    @name("Ingress.membership.flags") table membership_flags {
+        key = {
+            hdr.thc.kind : ternary @name("hdr.thc.kind");
+            hdr.thc.flags: ternary @name("hdr.thc.flags");
+            hdr.ipv4.tos : ternary @name("hdr.ipv4.tos");
+        }
+        actions = {
+            membership_set_flags_0();
+        }
+        size = 16;
+        const default_action = membership_set_flags_0(8w0);
+        const entries = {
+            (8w0x2 &&& 8w0xfe, 8w0 &&& 8w1, 8w3 &&& 8w3) : membership_set_flags_0(8w24);
+            (8w0x2 &&& 8w0xfe, 8w4 &&& 8w5, 8w1 &&& 8w1) : membership_set_flags_0(8w24);
+            (8w0x2 &&& 8w0xfe, 8w4 &&& 8w5, 8w2 &&& 8w2) : membership_set_flags_0(8w24);
+            (8w0x2 &&& 8w0xfe, 8w4 &&& 8w5, default) : membership_set_flags_0(8w16);
+            (8w0x2 &&& 8w0xfe, 8w0 &&& 8w1, 8w1 &&& 8w1) : membership_set_flags_0(8w8);
+            (8w0x2 &&& 8w0xfe, 8w0 &&& 8w1, 8w2 &&& 8w2) : membership_set_flags_0(8w8);
+            (8w0x2 &&& 8w0xfe, 8w1 &&& 8w1, 8w3 &&& 8w3) : membership_set_flags_0(8w25);
+            (8w0x2 &&& 8w0xfe, 8w5 &&& 8w5, 8w1 &&& 8w1) : membership_set_flags_0(8w25);
+            (8w0x2 &&& 8w0xfe, 8w5 &&& 8w5, 8w2 &&& 8w2) : membership_set_flags_0(8w25);
+            (8w0x2 &&& 8w0xfe, 8w5 &&& 8w5, default) : membership_set_flags_0(8w17);
+            (8w0x2 &&& 8w0xfe, 8w1 &&& 8w1, 8w1 &&& 8w1) : membership_set_flags_0(8w9);
+            (8w0x2 &&& 8w0xfe, 8w1 &&& 8w1, 8w2 &&& 8w2) : membership_set_flags_0(8w9);
+            (default, 8w1 &&& 8w1, default) : membership_set_flags_0(8w1);
+        }
+    }
     @name("Ingress.membership.fresh") action membership_fresh_0() {
         meta.way = 4w2;
     }
@@ -910,7 +941,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         const default_action = NoAction_9();
         size = 4;
     }
-    @name("Ingress.answers_out.result_to_members") action answers_out_result_to_members_0(@name("udp_len") bit<16> udp_len, @name("total_len") bit<16> total_len_0) {
+    @name("Ingress.answers_out.result_to_members") action answers_out_result_to_members_0(@name("tos") bit<8> tos_0, @name("udp_len") bit<16> udp_len, @name("total_len") bit<16> total_len_0) {
         hdr.bridge.trip = 8w3;
         manager.mcast_grp_a = meta.group;
         hdr.thc.kind = hdr.trip.head[15:8];
@@ -924,7 +955,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.ipv4.setValid();
         hdr.ipv4.version = 4w4;
         hdr.ipv4.ihl = 4w5;
-        hdr.ipv4.tos = 8w0;
+        hdr.ipv4.tos = tos_0;
         hdr.ipv4.total_len = total_len_0;
         hdr.ipv4.id = 16w0;
         hdr.ipv4.flags = 3w2;
@@ -942,7 +973,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         meta.whose[1:0] = 2w0;
         meta.count_answer = 1w1;
     }
-    @name("Ingress.answers_out.result_to_sender") action answers_out_result_to_sender_0(@name("udp_len") bit<16> udp_len_0, @name("total_len") bit<16> total_len_1) {
+    @name("Ingress.answers_out.result_to_sender") action answers_out_result_to_sender_0(@name("tos") bit<8> tos_1, @name("udp_len") bit<16> udp_len_0, @name("total_len") bit<16> total_len_1) {
         hdr.bridge.trip = 8w4;
         hdr.bridge.worker = hdr.thc.worker;
         manager.ucast_egress_port = (PortId_t)hdr.trip.port;
@@ -957,7 +988,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.ipv4.setValid();
         hdr.ipv4.version = 4w4;
         hdr.ipv4.ihl = 4w5;
-        hdr.ipv4.tos = 8w0;
+        hdr.ipv4.tos = tos_1;
         hdr.ipv4.total_len = total_len_1;
         hdr.ipv4.id = 16w0;
         hdr.ipv4.flags = 3w2;
@@ -984,6 +1015,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.straggler.zero = 24w0;
         hdr.straggler.current = hdr.trip.seen_low;
         hdr.thc.kind = 8w0x14;
+        hdr.thc.flags = 8w0;
         hdr.thc.count = 8w0;
         hdr.norm.setInvalid();
         hdr.refused.setInvalid();
@@ -1009,13 +1041,13 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.udp.checksum = 16w0;
         hdr.trip.setInvalid();
     }
-    @name("Ingress.answers_out.sums") action answers_out_sums_0(@name("counted") bit<2> counted, @name("flags") bit<8> flags_1, @name("udp_len") bit<16> udp_len_1, @name("total_len") bit<16> total_len_5) {
+    @name("Ingress.answers_out.sums") action answers_out_sums_0(@name("counted") bit<2> counted, @name("flags") bit<8> flags_0, @name("tos") bit<8> tos_6, @name("udp_len") bit<16> udp_len_1, @name("total_len") bit<16> total_len_5) {
         hdr.bridge.trip = 8w4;
         hdr.bridge.worker = meta.root;
         manager.ucast_egress_port = meta.root_port;
         hdr.thc.worker = meta.rack_number;
         hdr.thc.num_workers = meta.racks;
-        hdr.thc.flags = flags_1;
+        hdr.thc.flags = flags_0;
         hdr.thc.table_id = hdr.trip.head[7:0];
         hdr.thc.count = meta.count;
         hdr.refused.setInvalid();
@@ -1025,7 +1057,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.ipv4.setValid();
         hdr.ipv4.version = 4w4;
         hdr.ipv4.ihl = 4w5;
-        hdr.ipv4.tos = 8w0;
+        hdr.ipv4.tos = tos_6;
         hdr.ipv4.total_len = total_len_5;
         hdr.ipv4.id = 16w0;
         hdr.ipv4.flags = 3w2;
@@ -1073,11 +1105,11 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.udp.checksum = 16w0;
         hdr.trip.setInvalid();
     }
-    @name("Ingress.answers_out.pass_on") action answers_out_pass_on_0() {
+    @name("Ingress.answers_out.pass_on") action answers_out_pass_on_0(@name("flags") bit<8> flags_3, @name("tos") bit<8> tos_7) {
         hdr.bridge.trip = 8w3;
         manager.mcast_grp_a = meta.group;
-        hdr.thc.flags = 8w2;
-        hdr.ipv4.tos = 8w0;
+        hdr.thc.flags = flags_3;
+        hdr.ipv4.tos = tos_7;
         hdr.ipv4.id = 16w0;
         hdr.ipv4.flags = 3w2;
         hdr.ipv4.ttl = 8w64;
@@ -1119,6 +1151,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.nudge.zero = 24w0;
         hdr.nudge.seen = hdr.trip.seen_high ++ hdr.trip.seen_low;
         hdr.thc.kind = 8w0x16;
+        hdr.thc.flags = 8w0;
         hdr.thc.count = 8w0;
         hdr.norm.setInvalid();
         hdr.refused.setInvalid();
@@ -1154,6 +1187,8 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             meta.half         : ternary @name("meta.half");
             meta.rack         : ternary @name("meta.rack");
             hdr.trip.flags    : ternary @name("hdr.trip.flags");
+            hdr.thc.flags     : ternary @name("hdr.thc.flags");
+            hdr.ipv4.tos      : ternary @name("hdr.ipv4.tos");
         }
         actions = {
             answers_out_result_to_members_0();
@@ -1166,32 +1201,67 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             answers_out_pass_on_0();
             @defaultonly NoAction_10();
         }
-        size = 32;
+        size = 64;
         const default_action = NoAction_10();
         const entries = {
-            (false, default, default, default, default, default) : answers_out_pass_on_0();
-            (true, 8w5, false, 1w0, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w0, 8w1, 16w1052, 16w1072);
-            (true, 8w5, false, 1w1, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w0, 8w1, 16w540, 16w560);
-            (true, 8w5, true, default, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w0, 8w1, 16w48, 16w68);
-            (true, 8w5, false, 1w0, 1w1, default) : answers_out_sums_0(2w0, 8w0, 16w1052, 16w1072);
-            (true, 8w5, false, 1w1, 1w1, default) : answers_out_sums_0(2w0, 8w0, 16w540, 16w560);
-            (true, 8w5, true, default, 1w1, default) : answers_out_sums_0(2w0, 8w0, 16w48, 16w68);
-            (true, 8w6, false, 1w0, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w1, 8w1, 16w1052, 16w1072);
-            (true, 8w6, false, 1w1, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w1, 8w1, 16w540, 16w560);
-            (true, 8w6, true, default, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w1, 8w1, 16w48, 16w68);
-            (true, 8w6, false, 1w0, 1w1, default) : answers_out_sums_0(2w1, 8w0, 16w1052, 16w1072);
-            (true, 8w6, false, 1w1, 1w1, default) : answers_out_sums_0(2w1, 8w0, 16w540, 16w560);
-            (true, 8w6, true, default, 1w1, default) : answers_out_sums_0(2w1, 8w0, 16w48, 16w68);
-            (true, 8w5, false, 1w0, default, default) : answers_out_result_to_members_0(16w1052, 16w1072);
-            (true, 8w5, false, 1w1, default, default) : answers_out_result_to_members_0(16w540, 16w560);
-            (true, 8w5, true, default, default, default) : answers_out_result_to_members_0(16w48, 16w68);
-            (true, 8w6, false, 1w0, default, default) : answers_out_result_to_sender_0(16w1052, 16w1072);
-            (true, 8w6, false, 1w1, default, default) : answers_out_result_to_sender_0(16w540, 16w560);
-            (true, 8w6, true, default, default, default) : answers_out_result_to_sender_0(16w48, 16w68);
-            (true, 8w7, default, default, default, default) : answers_out_straggler_0();
-            (true, 8w8, true, default, 1w1, default) : answers_out_mismatch_to_root_0();
-            (true, 8w8, true, default, default, default) : answers_out_mismatch_0();
-            (true, 8w9, default, default, default, default) : answers_out_nudge_0();
+            (false, default, default, default, default, default, 8w4 &&& 8w4, 8w0 &&& 8w3) : answers_out_pass_on_0(8w6, 8w0);
+            (false, default, default, default, default, default, default, 8w0 &&& 8w3) : answers_out_pass_on_0(8w2, 8w0);
+            (false, default, default, default, default, default, 8w4 &&& 8w4, 8w1 &&& 8w3) : answers_out_pass_on_0(8w6, 8w1);
+            (false, default, default, default, default, default, default, 8w1 &&& 8w3) : answers_out_pass_on_0(8w2, 8w1);
+            (false, default, default, default, default, default, 8w4 &&& 8w4, 8w2 &&& 8w3) : answers_out_pass_on_0(8w6, 8w2);
+            (false, default, default, default, default, default, default, 8w2 &&& 8w3) : answers_out_pass_on_0(8w2, 8w2);
+            (false, default, default, default, default, default, 8w4 &&& 8w4, 8w3 &&& 8w3) : answers_out_pass_on_0(8w6, 8w3);
+            (false, default, default, default, default, default, default, 8w3 &&& 8w3) : answers_out_pass_on_0(8w2, 8w3);
+            (true, 8w5, true, default, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w0, 8w1, 8w0, 16w48, 16w68);
+            (true, 8w5, true, default, 1w1, default, default, default) : answers_out_sums_0(2w0, 8w0, 8w0, 16w48, 16w68);
+            (true, 8w5, false, 1w0, 1w1, 8w9 &&& 8w9, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w5, 8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, 1w1, 8w1 &&& 8w1, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w5, 8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, 1w1, 8w9 &&& 8w9, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w5, 8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, 1w1, 8w1 &&& 8w1, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w5, 8w0, 16w540, 16w560);
+            (true, 8w5, false, 1w0, 1w1, 8w9 &&& 8w9, default, default) : answers_out_sums_0(2w0, 8w1, 8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w0, 8w1, 8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, 1w1, 8w9 &&& 8w9, default, default) : answers_out_sums_0(2w0, 8w1, 8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w0, 8w1, 8w0, 16w540, 16w560);
+            (true, 8w5, false, 1w0, 1w1, 8w8 &&& 8w8, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w4, 8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, 1w1, 8w0 &&& 8w0, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w4, 8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, 1w1, 8w8 &&& 8w8, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w4, 8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, 1w1, 8w0 &&& 8w0, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w4, 8w0, 16w540, 16w560);
+            (true, 8w5, false, 1w0, 1w1, 8w8 &&& 8w8, default, default) : answers_out_sums_0(2w0, 8w0, 8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, 1w1, 8w0 &&& 8w0, default, default) : answers_out_sums_0(2w0, 8w0, 8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, 1w1, 8w8 &&& 8w8, default, default) : answers_out_sums_0(2w0, 8w0, 8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, 1w1, 8w0 &&& 8w0, default, default) : answers_out_sums_0(2w0, 8w0, 8w0, 16w540, 16w560);
+            (true, 8w6, true, default, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w1, 8w1, 8w0, 16w48, 16w68);
+            (true, 8w6, true, default, 1w1, default, default, default) : answers_out_sums_0(2w1, 8w0, 8w0, 16w48, 16w68);
+            (true, 8w6, false, 1w0, 1w1, 8w9 &&& 8w9, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w5, 8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, 1w1, 8w1 &&& 8w1, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w5, 8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, 1w1, 8w9 &&& 8w9, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w5, 8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, 1w1, 8w1 &&& 8w1, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w5, 8w0, 16w540, 16w560);
+            (true, 8w6, false, 1w0, 1w1, 8w9 &&& 8w9, default, default) : answers_out_sums_0(2w1, 8w1, 8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w1, 8w1, 8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, 1w1, 8w9 &&& 8w9, default, default) : answers_out_sums_0(2w1, 8w1, 8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w1, 8w1, 8w0, 16w540, 16w560);
+            (true, 8w6, false, 1w0, 1w1, 8w8 &&& 8w8, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w4, 8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, 1w1, 8w0 &&& 8w0, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w4, 8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, 1w1, 8w8 &&& 8w8, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w4, 8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, 1w1, 8w0 &&& 8w0, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w4, 8w0, 16w540, 16w560);
+            (true, 8w6, false, 1w0, 1w1, 8w8 &&& 8w8, default, default) : answers_out_sums_0(2w1, 8w0, 8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, 1w1, 8w0 &&& 8w0, default, default) : answers_out_sums_0(2w1, 8w0, 8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, 1w1, 8w8 &&& 8w8, default, default) : answers_out_sums_0(2w1, 8w0, 8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, 1w1, 8w0 &&& 8w0, default, default) : answers_out_sums_0(2w1, 8w0, 8w0, 16w540, 16w560);
+            (true, 8w5, false, 1w0, default, 8w8 &&& 8w8, default, default) : answers_out_result_to_members_0(8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, default, default, default, default) : answers_out_result_to_members_0(8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, default, 8w8 &&& 8w8, default, default) : answers_out_result_to_members_0(8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, default, default, default, default) : answers_out_result_to_members_0(8w0, 16w540, 16w560);
+            (true, 8w5, true, default, default, default, default, default) : answers_out_result_to_members_0(8w0, 16w48, 16w68);
+            (true, 8w6, false, 1w0, default, 8w8 &&& 8w8, default, default) : answers_out_result_to_sender_0(8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, default, default, default, default) : answers_out_result_to_sender_0(8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, default, 8w8 &&& 8w8, default, default) : answers_out_result_to_sender_0(8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, default, default, default, default) : answers_out_result_to_sender_0(8w0, 16w540, 16w560);
+            (true, 8w6, true, default, default, default, default, default) : answers_out_result_to_sender_0(8w0, 16w48, 16w68);
+            (true, 8w7, default, default, default, default, default, default) : answers_out_straggler_0();
+            (true, 8w8, true, default, 1w1, default, default, default) : answers_out_mismatch_to_root_0();
+            (true, 8w8, true, default, default, default, default, default) : answers_out_mismatch_0();
+            (true, 8w9, default, default, default, default, default, default) : answers_out_nudge_0();
         }
     }
     @name("Ingress.answers_out.set_source") action answers_out_set_source_0(@name("mac") mac_t mac_3, @name("address") ipv4_addr_t address_5) {
@@ -1235,7 +1305,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.trip.lookup = meta.lookup;
         hdr.trip.complete = 8w1;
         hdr.trip.completes = 8w0;
-        hdr.trip.flags = hdr.thc.flags & 8w1;
+        hdr.trip.flags = meta.flags;
         hdr.trip.head[15:8] = hdr.thc.kind | 8w0x10;
         hdr.trip.head[7:0] = hdr.thc.table_id;
         hdr.trip.me_low = meta.me_low;
@@ -1258,7 +1328,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.trip.lookup = meta.lookup;
         hdr.trip.complete = 8w1;
         hdr.trip.completes = 8w0;
-        hdr.trip.flags = hdr.thc.flags & 8w1;
+        hdr.trip.flags = meta.flags;
         hdr.trip.head[15:8] = hdr.thc.kind | 8w0x10;
         hdr.trip.head[7:0] = hdr.thc.table_id;
         hdr.trip.me_low = meta.me_low;
@@ -1314,6 +1384,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         if (hdr.thc.kind == 8w0x2 || hdr.thc.kind == 8w0x12) {
             membership_job_tables.apply();
         }
+        membership_flags.apply();
         membership_lengths.apply();
         membership_workers.apply();
         meta.who[14:11] = meta.whose[5:2];
@@ -1496,6 +1567,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @noWarn("unused") @name(".NoAction") action NoAction_64() {
     }
     @noWarn("unused") @name(".NoAction") action NoAction_65() {
+    }
+    @noWarn("unused") @name(".NoAction") action NoAction_66() {
     }
     @name("Egress.cells.epochs") Register<bit<32>, bit<16>>(32w9216, 32w0) cells_epochs;
     @name("Egress.cells.take_epoch") RegisterAction<bit<32>, bit<16>, bit<32>>(cells_epochs) cells_take_epoch = {
@@ -1855,6 +1928,58 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             (default, default) : cells_look_at_head_0();
         }
     }
+    @name("Egress.cells.marks") Register<bit<8>, bit<16>>(32w8192, 8w0) cells_marks;
+    @name("Egress.cells.set_mark") RegisterAction<bit<8>, bit<16>, bit<8>>(cells_marks) cells_set_mark = {
+        void apply(inout bit<8> value, out bit<8> mark) {
+            value = 8w4;
+            mark = value;
+        }
+    };
+    @name("Egress.cells.clear_mark") RegisterAction<bit<8>, bit<16>, bit<8>>(cells_marks) cells_clear_mark = {
+        void apply(inout bit<8> value, out bit<8> mark) {
+            value = 8w0;
+            mark = value;
+        }
+    };
+    @name("Egress.cells.read_mark") RegisterAction<bit<8>, bit<16>, bit<8>>(cells_marks) cells_read_mark = {
+        void apply(inout bit<8> value, out bit<8> mark) {
+            mark = value;
+        }
+    };
+    @name("Egress.cells.marked") action cells_marked_0() {
+        hdr.thc.flags = cells_set_mark.execute(hdr.trip.cell);
+    }
+    @name("Egress.cells.unmarked") action cells_unmarked_0() {
+        hdr.thc.flags = cells_clear_mark.execute(hdr.trip.cell);
+    }
+    @name("Egress.cells.look_at_mark") action cells_look_at_mark_0() {
+        hdr.thc.flags = cells_read_mark.execute(hdr.trip.cell);
+    }
+    @name("Egress.cells.mark") table cells_mark {
+        key = {
+            hdr.trip.what  : ternary @name("hdr.trip.what");
+            hdr.trip.number: ternary @name("hdr.trip.number");
+            meta.age       : ternary @name("meta.age");
+            meta.again     : ternary @name("meta.again");
+            meta.missing   : ternary @name("meta.missing");
+            hdr.trip.flags : ternary @name("hdr.trip.flags");
+        }
+        actions = {
+            cells_marked_0();
+            cells_unmarked_0();
+            cells_look_at_mark_0();
+            @defaultonly NoAction_17();
+        }
+        size = 8;
+        const default_action = NoAction_17();
+        const entries = {
+            (8w1, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
+            (8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();
+            (8w1, 8w0, 2w2, default, 16w0, default) : cells_look_at_mark_0();
+            (8w1, 8w0, 2w2, 1w0, default, 8w16 &&& 8w16) : cells_marked_0();
+            (8w1, 8w0, 2w2, default, default, default) : cells_look_at_mark_0();
+        }
+    }
     @name("Egress.cells.decide") action cells_decide_0(@name("event") bit<16> event, @name("complete") bit<8> complete_1, @name("completes") bit<8> completes_1) {
         meta.event_index = meta.event_index | event;
         meta.complete = complete_1;
@@ -1885,10 +2010,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_stale_0();
             cells_mismatch_0();
             cells_refuse_0();
-            @defaultonly NoAction_17();
+            @defaultonly NoAction_18();
         }
         size = 16;
-        const default_action = NoAction_17();
+        const default_action = NoAction_18();
         const entries = {
             (default, default, 2w3, default, default, default) : cells_stale_0();
             (8w1, default, 2w0, default, default, default) : cells_refuse_0(16w6);
@@ -1914,9 +2039,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a0_0();
-            @defaultonly NoAction_18();
+            @defaultonly NoAction_19();
         }
-        const default_action = NoAction_18();
+        const default_action = NoAction_19();
         size = 1024;
     }
     @name("Egress.lookup.set_b0") action lookup_set_b0_0(@name("values") bit<16> values_32) {
@@ -1929,9 +2054,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b0_0();
-            @defaultonly NoAction_19();
+            @defaultonly NoAction_20();
         }
-        const default_action = NoAction_19();
+        const default_action = NoAction_20();
         size = 1024;
     }
     @name("Egress.lookup.set_a1") action lookup_set_a1_0(@name("values") bit<16> values_33) {
@@ -1944,9 +2069,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a1_0();
-            @defaultonly NoAction_20();
+            @defaultonly NoAction_21();
         }
-        const default_action = NoAction_20();
+        const default_action = NoAction_21();
         size = 1024;
     }
     @name("Egress.lookup.set_b1") action lookup_set_b1_0(@name("values") bit<16> values_34) {
@@ -1959,9 +2084,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b1_0();
-            @defaultonly NoAction_21();
+            @defaultonly NoAction_22();
         }
-        const default_action = NoAction_21();
+        const default_action = NoAction_22();
         size = 1024;
     }
     @name("Egress.lookup.set_a2") action lookup_set_a2_0(@name("values") bit<16> values_35) {
@@ -1974,9 +2099,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a2_0();
-            @defaultonly NoAction_22();
+            @defaultonly NoAction_23();
         }
-        const default_action = NoAction_22();
+        const default_action = NoAction_23();
         size = 1024;
     }
     @name("Egress.lookup.set_b2") action lookup_set_b2_0(@name("values") bit<16> values_36) {
@@ -1989,9 +2114,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b2_0();
-            @defaultonly NoAction_23();
+            @defaultonly NoAction_24();
         }
-        const default_action = NoAction_23();
+        const default_action = NoAction_24();
         size = 1024;
     }
     @name("Egress.lookup.set_a3") action lookup_set_a3_0(@name("values") bit<16> values_37) {
@@ -2004,9 +2129,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a3_0();
-            @defaultonly NoAction_24();
+            @defaultonly NoAction_25();
         }
-        const default_action = NoAction_24();
+        const default_action = NoAction_25();
         size = 1024;
     }
     @name("Egress.lookup.set_b3") action lookup_set_b3_0(@name("values") bit<16> values_38) {
@@ -2019,9 +2144,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b3_0();
-            @defaultonly NoAction_25();
+            @defaultonly NoAction_26();
         }
-        const default_action = NoAction_25();
+        const default_action = NoAction_26();
         size = 1024;
     }
     @name("Egress.lookup.set_a4") action lookup_set_a4_0(@name("values") bit<16> values_39) {
@@ -2034,9 +2159,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a4_0();
-            @defaultonly NoAction_26();
+            @defaultonly NoAction_27();
         }
-        const default_action = NoAction_26();
+        const default_action = NoAction_27();
         size = 1024;
     }
     @name("Egress.lookup.set_b4") action lookup_set_b4_0(@name("values") bit<16> values_40) {
@@ -2049,9 +2174,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b4_0();
-            @defaultonly NoAction_27();
+            @defaultonly NoAction_28();
         }
-        const default_action = NoAction_27();
+        const default_action = NoAction_28();
         size = 1024;
     }
     @name("Egress.lookup.set_a5") action lookup_set_a5_0(@name("values") bit<16> values_41) {
@@ -2064,9 +2189,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a5_0();
-            @defaultonly NoAction_28();
+            @defaultonly NoAction_29();
         }
-        const default_action = NoAction_28();
+        const default_action = NoAction_29();
         size = 1024;
     }
     @name("Egress.lookup.set_b5") action lookup_set_b5_0(@name("values") bit<16> values_42) {
@@ -2079,9 +2204,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b5_0();
-            @defaultonly NoAction_29();
+            @defaultonly NoAction_30();
         }
-        const default_action = NoAction_29();
+        const default_action = NoAction_30();
         size = 1024;
     }
     @name("Egress.lookup.set_a6") action lookup_set_a6_0(@name("values") bit<16> values_43) {
@@ -2094,9 +2219,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a6_0();
-            @defaultonly NoAction_30();
+            @defaultonly NoAction_31();
         }
-        const default_action = NoAction_30();
+        const default_action = NoAction_31();
         size = 1024;
     }
     @name("Egress.lookup.set_b6") action lookup_set_b6_0(@name("values") bit<16> values_44) {
@@ -2109,9 +2234,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b6_0();
-            @defaultonly NoAction_31();
+            @defaultonly NoAction_32();
         }
-        const default_action = NoAction_31();
+        const default_action = NoAction_32();
         size = 1024;
     }
     @name("Egress.lookup.set_a7") action lookup_set_a7_0(@name("values") bit<16> values_45) {
@@ -2124,9 +2249,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a7_0();
-            @defaultonly NoAction_32();
+            @defaultonly NoAction_33();
         }
-        const default_action = NoAction_32();
+        const default_action = NoAction_33();
         size = 1024;
     }
     @name("Egress.lookup.set_b7") action lookup_set_b7_0(@name("values") bit<16> values_46) {
@@ -2139,9 +2264,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b7_0();
-            @defaultonly NoAction_33();
+            @defaultonly NoAction_34();
         }
-        const default_action = NoAction_33();
+        const default_action = NoAction_34();
         size = 1024;
     }
     @name("Egress.lookup.set_a8") action lookup_set_a8_0(@name("values") bit<16> values_47) {
@@ -2154,9 +2279,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a8_0();
-            @defaultonly NoAction_34();
+            @defaultonly NoAction_35();
         }
-        const default_action = NoAction_34();
+        const default_action = NoAction_35();
         size = 1024;
     }
     @name("Egress.lookup.set_b8") action lookup_set_b8_0(@name("values") bit<16> values_48) {
@@ -2169,9 +2294,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b8_0();
-            @defaultonly NoAction_35();
+            @defaultonly NoAction_36();
         }
-        const default_action = NoAction_35();
+        const default_action = NoAction_36();
         size = 1024;
     }
     @name("Egress.lookup.set_a9") action lookup_set_a9_0(@name("values") bit<16> values_49) {
@@ -2184,9 +2309,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a9_0();
-            @defaultonly NoAction_36();
+            @defaultonly NoAction_37();
         }
-        const default_action = NoAction_36();
+        const default_action = NoAction_37();
         size = 1024;
     }
     @name("Egress.lookup.set_b9") action lookup_set_b9_0(@name("values") bit<16> values_50) {
@@ -2199,9 +2324,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b9_0();
-            @defaultonly NoAction_37();
+            @defaultonly NoAction_38();
         }
-        const default_action = NoAction_37();
+        const default_action = NoAction_38();
         size = 1024;
     }
     @name("Egress.lookup.set_a10") action lookup_set_a10_0(@name("values") bit<16> values_51) {
@@ -2214,9 +2339,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a10_0();
-            @defaultonly NoAction_38();
+            @defaultonly NoAction_39();
         }
-        const default_action = NoAction_38();
+        const default_action = NoAction_39();
         size = 1024;
     }
     @name("Egress.lookup.set_b10") action lookup_set_b10_0(@name("values") bit<16> values_52) {
@@ -2229,9 +2354,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b10_0();
-            @defaultonly NoAction_39();
+            @defaultonly NoAction_40();
         }
-        const default_action = NoAction_39();
+        const default_action = NoAction_40();
         size = 1024;
     }
     @name("Egress.lookup.set_a11") action lookup_set_a11_0(@name("values") bit<16> values_53) {
@@ -2244,9 +2369,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a11_0();
-            @defaultonly NoAction_40();
+            @defaultonly NoAction_41();
         }
-        const default_action = NoAction_40();
+        const default_action = NoAction_41();
         size = 1024;
     }
     @name("Egress.lookup.set_b11") action lookup_set_b11_0(@name("values") bit<16> values_54) {
@@ -2259,9 +2384,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b11_0();
-            @defaultonly NoAction_41();
+            @defaultonly NoAction_42();
         }
-        const default_action = NoAction_41();
+        const default_action = NoAction_42();
         size = 1024;
     }
     @name("Egress.lookup.set_a12") action lookup_set_a12_0(@name("values") bit<16> values_55) {
@@ -2274,9 +2399,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a12_0();
-            @defaultonly NoAction_42();
+            @defaultonly NoAction_43();
         }
-        const default_action = NoAction_42();
+        const default_action = NoAction_43();
         size = 1024;
     }
     @name("Egress.lookup.set_b12") action lookup_set_b12_0(@name("values") bit<16> values_56) {
@@ -2289,9 +2414,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b12_0();
-            @defaultonly NoAction_43();
+            @defaultonly NoAction_44();
         }
-        const default_action = NoAction_43();
+        const default_action = NoAction_44();
         size = 1024;
     }
     @name("Egress.lookup.set_a13") action lookup_set_a13_0(@name("values") bit<16> values_57) {
@@ -2304,9 +2429,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a13_0();
-            @defaultonly NoAction_44();
+            @defaultonly NoAction_45();
         }
-        const default_action = NoAction_44();
+        const default_action = NoAction_45();
         size = 1024;
     }
     @name("Egress.lookup.set_b13") action lookup_set_b13_0(@name("values") bit<16> values_58) {
@@ -2319,9 +2444,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b13_0();
-            @defaultonly NoAction_45();
+            @defaultonly NoAction_46();
         }
-        const default_action = NoAction_45();
+        const default_action = NoAction_46();
         size = 1024;
     }
     @name("Egress.lookup.set_a14") action lookup_set_a14_0(@name("values") bit<16> values_59) {
@@ -2334,9 +2459,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a14_0();
-            @defaultonly NoAction_46();
+            @defaultonly NoAction_47();
         }
-        const default_action = NoAction_46();
+        const default_action = NoAction_47();
         size = 1024;
     }
     @name("Egress.lookup.set_b14") action lookup_set_b14_0(@name("values") bit<16> values_60) {
@@ -2349,9 +2474,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b14_0();
-            @defaultonly NoAction_47();
+            @defaultonly NoAction_48();
         }
-        const default_action = NoAction_47();
+        const default_action = NoAction_48();
         size = 1024;
     }
     @name("Egress.lookup.set_a15") action lookup_set_a15_0(@name("values") bit<16> values_61) {
@@ -2364,9 +2489,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a15_0();
-            @defaultonly NoAction_48();
+            @defaultonly NoAction_49();
         }
-        const default_action = NoAction_48();
+        const default_action = NoAction_49();
         size = 1024;
     }
     @name("Egress.lookup.set_b15") action lookup_set_b15_0(@name("values") bit<16> values_62) {
@@ -2379,9 +2504,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b15_0();
-            @defaultonly NoAction_49();
+            @defaultonly NoAction_50();
         }
-        const default_action = NoAction_49();
+        const default_action = NoAction_50();
         size = 1024;
     }
     @name("Egress.words.lanes0") Register<bit<32>, bit<16>>(32w9216, 32w0) words_lanes0;
@@ -2822,10 +2947,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_add0_0();
             words_read0_0();
             words_max0_0();
-            @defaultonly NoAction_50();
+            @defaultonly NoAction_51();
         }
         size = 8;
-        const default_action = NoAction_50();
+        const default_action = NoAction_51();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open0_0();
             (8w1, false, 2w2, default, 16w0) : words_read0_0();
@@ -2848,10 +2973,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open1_0();
             words_add1_0();
             words_read1_0();
-            @defaultonly NoAction_51();
+            @defaultonly NoAction_52();
         }
         size = 8;
-        const default_action = NoAction_51();
+        const default_action = NoAction_52();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open1_0();
             (8w1, false, 2w2, default, 16w0) : words_read1_0();
@@ -2874,10 +2999,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open2_0();
             words_add2_0();
             words_read2_0();
-            @defaultonly NoAction_52();
+            @defaultonly NoAction_53();
         }
         size = 8;
-        const default_action = NoAction_52();
+        const default_action = NoAction_53();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open2_0();
             (8w1, false, 2w2, default, 16w0) : words_read2_0();
@@ -2900,10 +3025,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open3_0();
             words_add3_0();
             words_read3_0();
-            @defaultonly NoAction_53();
+            @defaultonly NoAction_54();
         }
         size = 8;
-        const default_action = NoAction_53();
+        const default_action = NoAction_54();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open3_0();
             (8w1, false, 2w2, default, 16w0) : words_read3_0();
@@ -2926,10 +3051,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open4_0();
             words_add4_0();
             words_read4_0();
-            @defaultonly NoAction_54();
+            @defaultonly NoAction_55();
         }
         size = 4;
-        const default_action = NoAction_54();
+        const default_action = NoAction_55();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open4_0();
             (8w1, false, 2w2, default, 16w0) : words_read4_0();
@@ -2949,10 +3074,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open5_0();
             words_add5_0();
             words_read5_0();
-            @defaultonly NoAction_55();
+            @defaultonly NoAction_56();
         }
         size = 4;
-        const default_action = NoAction_55();
+        const default_action = NoAction_56();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open5_0();
             (8w1, false, 2w2, default, 16w0) : words_read5_0();
@@ -2972,10 +3097,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open6_0();
             words_add6_0();
             words_read6_0();
-            @defaultonly NoAction_56();
+            @defaultonly NoAction_57();
         }
         size = 4;
-        const default_action = NoAction_56();
+        const default_action = NoAction_57();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open6_0();
             (8w1, false, 2w2, default, 16w0) : words_read6_0();
@@ -2995,10 +3120,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open7_0();
             words_add7_0();
             words_read7_0();
-            @defaultonly NoAction_57();
+            @defaultonly NoAction_58();
         }
         size = 4;
-        const default_action = NoAction_57();
+        const default_action = NoAction_58();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open7_0();
             (8w1, false, 2w2, default, 16w0) : words_read7_0();
@@ -3018,10 +3143,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open8_0();
             words_add8_0();
             words_read8_0();
-            @defaultonly NoAction_58();
+            @defaultonly NoAction_59();
         }
         size = 4;
-        const default_action = NoAction_58();
+        const default_action = NoAction_59();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open8_0();
             (8w1, false, 2w2, default, 16w0) : words_read8_0();
@@ -3041,10 +3166,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open9_0();
             words_add9_0();
             words_read9_0();
-            @defaultonly NoAction_59();
+            @defaultonly NoAction_60();
         }
         size = 4;
-        const default_action = NoAction_59();
+        const default_action = NoAction_60();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open9_0();
             (8w1, false, 2w2, default, 16w0) : words_read9_0();
@@ -3064,10 +3189,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open10_0();
             words_add10_0();
             words_read10_0();
-            @defaultonly NoAction_60();
+            @defaultonly NoAction_61();
         }
         size = 4;
-        const default_action = NoAction_60();
+        const default_action = NoAction_61();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open10_0();
             (8w1, false, 2w2, default, 16w0) : words_read10_0();
@@ -3087,10 +3212,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open11_0();
             words_add11_0();
             words_read11_0();
-            @defaultonly NoAction_61();
+            @defaultonly NoAction_62();
         }
         size = 4;
-        const default_action = NoAction_61();
+        const default_action = NoAction_62();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open11_0();
             (8w1, false, 2w2, default, 16w0) : words_read11_0();
@@ -3110,10 +3235,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open12_0();
             words_add12_0();
             words_read12_0();
-            @defaultonly NoAction_62();
+            @defaultonly NoAction_63();
         }
         size = 4;
-        const default_action = NoAction_62();
+        const default_action = NoAction_63();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open12_0();
             (8w1, false, 2w2, default, 16w0) : words_read12_0();
@@ -3133,10 +3258,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open13_0();
             words_add13_0();
             words_read13_0();
-            @defaultonly NoAction_63();
+            @defaultonly NoAction_64();
         }
         size = 4;
-        const default_action = NoAction_63();
+        const default_action = NoAction_64();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open13_0();
             (8w1, false, 2w2, default, 16w0) : words_read13_0();
@@ -3156,10 +3281,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open14_0();
             words_add14_0();
             words_read14_0();
-            @defaultonly NoAction_64();
+            @defaultonly NoAction_65();
         }
         size = 4;
-        const default_action = NoAction_64();
+        const default_action = NoAction_65();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open14_0();
             (8w1, false, 2w2, default, 16w0) : words_read14_0();
@@ -3179,10 +3304,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open15_0();
             words_add15_0();
             words_read15_0();
-            @defaultonly NoAction_65();
+            @defaultonly NoAction_66();
         }
         size = 4;
-        const default_action = NoAction_65();
+        const default_action = NoAction_66();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open15_0();
             (8w1, false, 2w2, default, 16w0) : words_read15_0();
@@ -3383,6 +3508,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             meta.event_index = hdr.trip.who >> 1;
             cells_counting.apply();
             cells_decisions.apply();
+            cells_mark.apply();
             cells_head.apply();
             lookup_lookup_a0.apply();
             lookup_lookup_b0.apply();

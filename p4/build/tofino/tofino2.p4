@@ -239,6 +239,7 @@ struct ingress_t {
     bit<16>  group;
     bit<16>  quorum;
     bit<1>   skip;
+    bit<8>   flags;
     bit<8>   count;
     bit<32>  epoch;
     bit<8>   lookup;
@@ -725,6 +726,36 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             8w63 : membership_set_me_0(32w0, 32w2147483648, 8w64);
         }
     }
+    @name("Ingress.membership.set_flags") action membership_set_flags_0(@name("bits") bit<8> bits) {
+        meta.flags = bits;
+    }
+    @name("Ingress.membership.flags") table membership_flags {
+        key = {
+            hdr.thc.kind : ternary @name("hdr.thc.kind");
+            hdr.thc.flags: ternary @name("hdr.thc.flags");
+            hdr.ipv4.tos : ternary @name("hdr.ipv4.tos");
+        }
+        actions = {
+            membership_set_flags_0();
+        }
+        size = 16;
+        const default_action = membership_set_flags_0(8w0);
+        const entries = {
+            (8w0x2 &&& 8w0xfe, 8w0 &&& 8w1, 8w3 &&& 8w3) : membership_set_flags_0(8w24);
+            (8w0x2 &&& 8w0xfe, 8w4 &&& 8w5, 8w1 &&& 8w1) : membership_set_flags_0(8w24);
+            (8w0x2 &&& 8w0xfe, 8w4 &&& 8w5, 8w2 &&& 8w2) : membership_set_flags_0(8w24);
+            (8w0x2 &&& 8w0xfe, 8w4 &&& 8w5, default) : membership_set_flags_0(8w16);
+            (8w0x2 &&& 8w0xfe, 8w0 &&& 8w1, 8w1 &&& 8w1) : membership_set_flags_0(8w8);
+            (8w0x2 &&& 8w0xfe, 8w0 &&& 8w1, 8w2 &&& 8w2) : membership_set_flags_0(8w8);
+            (8w0x2 &&& 8w0xfe, 8w1 &&& 8w1, 8w3 &&& 8w3) : membership_set_flags_0(8w25);
+            (8w0x2 &&& 8w0xfe, 8w5 &&& 8w5, 8w1 &&& 8w1) : membership_set_flags_0(8w25);
+            (8w0x2 &&& 8w0xfe, 8w5 &&& 8w5, 8w2 &&& 8w2) : membership_set_flags_0(8w25);
+            (8w0x2 &&& 8w0xfe, 8w5 &&& 8w5, default) : membership_set_flags_0(8w17);
+            (8w0x2 &&& 8w0xfe, 8w1 &&& 8w1, 8w1 &&& 8w1) : membership_set_flags_0(8w9);
+            (8w0x2 &&& 8w0xfe, 8w1 &&& 8w1, 8w2 &&& 8w2) : membership_set_flags_0(8w9);
+            (default, 8w1 &&& 8w1, default) : membership_set_flags_0(8w1);
+        }
+    }
     @name("Ingress.membership.fresh") action membership_fresh_0() {
         meta.way = 4w2;
     }
@@ -942,7 +973,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         const default_action = NoAction_9();
         size = 4;
     }
-    @name("Ingress.answers_out.result_to_members") action answers_out_result_to_members_0(@name("udp_len") bit<16> udp_len, @name("total_len") bit<16> total_len_0) {
+    @name("Ingress.answers_out.result_to_members") action answers_out_result_to_members_0(@name("tos") bit<8> tos_0, @name("udp_len") bit<16> udp_len, @name("total_len") bit<16> total_len_0) {
         hdr.bridge.trip = 8w3;
         manager.mcast_grp_a = meta.group;
         hdr.thc.kind = hdr.trip.head[15:8];
@@ -956,7 +987,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.ipv4.setValid();
         hdr.ipv4.version = 4w4;
         hdr.ipv4.ihl = 4w5;
-        hdr.ipv4.tos = 8w0;
+        hdr.ipv4.tos = tos_0;
         hdr.ipv4.total_len = total_len_0;
         hdr.ipv4.id = 16w0;
         hdr.ipv4.flags = 3w2;
@@ -974,7 +1005,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         meta.whose[1:0] = 2w0;
         meta.count_answer = 1w1;
     }
-    @name("Ingress.answers_out.result_to_sender") action answers_out_result_to_sender_0(@name("udp_len") bit<16> udp_len_0, @name("total_len") bit<16> total_len_1) {
+    @name("Ingress.answers_out.result_to_sender") action answers_out_result_to_sender_0(@name("tos") bit<8> tos_1, @name("udp_len") bit<16> udp_len_0, @name("total_len") bit<16> total_len_1) {
         hdr.bridge.trip = 8w4;
         hdr.bridge.worker = hdr.thc.worker;
         manager.ucast_egress_port = (PortId_t)hdr.trip.port;
@@ -989,7 +1020,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.ipv4.setValid();
         hdr.ipv4.version = 4w4;
         hdr.ipv4.ihl = 4w5;
-        hdr.ipv4.tos = 8w0;
+        hdr.ipv4.tos = tos_1;
         hdr.ipv4.total_len = total_len_1;
         hdr.ipv4.id = 16w0;
         hdr.ipv4.flags = 3w2;
@@ -1016,6 +1047,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.straggler.zero = 24w0;
         hdr.straggler.current = hdr.trip.seen_low;
         hdr.thc.kind = 8w0x14;
+        hdr.thc.flags = 8w0;
         hdr.thc.count = 8w0;
         hdr.norm.setInvalid();
         hdr.refused.setInvalid();
@@ -1041,13 +1073,13 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.udp.checksum = 16w0;
         hdr.trip.setInvalid();
     }
-    @name("Ingress.answers_out.sums") action answers_out_sums_0(@name("counted") bit<2> counted, @name("flags") bit<8> flags_1, @name("udp_len") bit<16> udp_len_1, @name("total_len") bit<16> total_len_5) {
+    @name("Ingress.answers_out.sums") action answers_out_sums_0(@name("counted") bit<2> counted, @name("flags") bit<8> flags_0, @name("tos") bit<8> tos_6, @name("udp_len") bit<16> udp_len_1, @name("total_len") bit<16> total_len_5) {
         hdr.bridge.trip = 8w4;
         hdr.bridge.worker = meta.root;
         manager.ucast_egress_port = meta.root_port;
         hdr.thc.worker = meta.rack_number;
         hdr.thc.num_workers = meta.racks;
-        hdr.thc.flags = flags_1;
+        hdr.thc.flags = flags_0;
         hdr.thc.table_id = hdr.trip.head[7:0];
         hdr.thc.count = meta.count;
         hdr.refused.setInvalid();
@@ -1057,7 +1089,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.ipv4.setValid();
         hdr.ipv4.version = 4w4;
         hdr.ipv4.ihl = 4w5;
-        hdr.ipv4.tos = 8w0;
+        hdr.ipv4.tos = tos_6;
         hdr.ipv4.total_len = total_len_5;
         hdr.ipv4.id = 16w0;
         hdr.ipv4.flags = 3w2;
@@ -1105,11 +1137,11 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.udp.checksum = 16w0;
         hdr.trip.setInvalid();
     }
-    @name("Ingress.answers_out.pass_on") action answers_out_pass_on_0() {
+    @name("Ingress.answers_out.pass_on") action answers_out_pass_on_0(@name("flags") bit<8> flags_3, @name("tos") bit<8> tos_7) {
         hdr.bridge.trip = 8w3;
         manager.mcast_grp_a = meta.group;
-        hdr.thc.flags = 8w2;
-        hdr.ipv4.tos = 8w0;
+        hdr.thc.flags = flags_3;
+        hdr.ipv4.tos = tos_7;
         hdr.ipv4.id = 16w0;
         hdr.ipv4.flags = 3w2;
         hdr.ipv4.ttl = 8w64;
@@ -1151,6 +1183,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.nudge.zero = 24w0;
         hdr.nudge.seen = hdr.trip.seen_high ++ hdr.trip.seen_low;
         hdr.thc.kind = 8w0x16;
+        hdr.thc.flags = 8w0;
         hdr.thc.count = 8w0;
         hdr.norm.setInvalid();
         hdr.refused.setInvalid();
@@ -1186,6 +1219,8 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             meta.half         : ternary @name("meta.half");
             meta.rack         : ternary @name("meta.rack");
             hdr.trip.flags    : ternary @name("hdr.trip.flags");
+            hdr.thc.flags     : ternary @name("hdr.thc.flags");
+            hdr.ipv4.tos      : ternary @name("hdr.ipv4.tos");
         }
         actions = {
             answers_out_result_to_members_0();
@@ -1198,32 +1233,67 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             answers_out_pass_on_0();
             @defaultonly NoAction_10();
         }
-        size = 32;
+        size = 64;
         const default_action = NoAction_10();
         const entries = {
-            (false, default, default, default, default, default) : answers_out_pass_on_0();
-            (true, 8w5, false, 1w0, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w0, 8w1, 16w1052, 16w1072);
-            (true, 8w5, false, 1w1, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w0, 8w1, 16w540, 16w560);
-            (true, 8w5, true, default, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w0, 8w1, 16w48, 16w68);
-            (true, 8w5, false, 1w0, 1w1, default) : answers_out_sums_0(2w0, 8w0, 16w1052, 16w1072);
-            (true, 8w5, false, 1w1, 1w1, default) : answers_out_sums_0(2w0, 8w0, 16w540, 16w560);
-            (true, 8w5, true, default, 1w1, default) : answers_out_sums_0(2w0, 8w0, 16w48, 16w68);
-            (true, 8w6, false, 1w0, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w1, 8w1, 16w1052, 16w1072);
-            (true, 8w6, false, 1w1, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w1, 8w1, 16w540, 16w560);
-            (true, 8w6, true, default, 1w1, 8w1 &&& 8w1) : answers_out_sums_0(2w1, 8w1, 16w48, 16w68);
-            (true, 8w6, false, 1w0, 1w1, default) : answers_out_sums_0(2w1, 8w0, 16w1052, 16w1072);
-            (true, 8w6, false, 1w1, 1w1, default) : answers_out_sums_0(2w1, 8w0, 16w540, 16w560);
-            (true, 8w6, true, default, 1w1, default) : answers_out_sums_0(2w1, 8w0, 16w48, 16w68);
-            (true, 8w5, false, 1w0, default, default) : answers_out_result_to_members_0(16w1052, 16w1072);
-            (true, 8w5, false, 1w1, default, default) : answers_out_result_to_members_0(16w540, 16w560);
-            (true, 8w5, true, default, default, default) : answers_out_result_to_members_0(16w48, 16w68);
-            (true, 8w6, false, 1w0, default, default) : answers_out_result_to_sender_0(16w1052, 16w1072);
-            (true, 8w6, false, 1w1, default, default) : answers_out_result_to_sender_0(16w540, 16w560);
-            (true, 8w6, true, default, default, default) : answers_out_result_to_sender_0(16w48, 16w68);
-            (true, 8w7, default, default, default, default) : answers_out_straggler_0();
-            (true, 8w8, true, default, 1w1, default) : answers_out_mismatch_to_root_0();
-            (true, 8w8, true, default, default, default) : answers_out_mismatch_0();
-            (true, 8w9, default, default, default, default) : answers_out_nudge_0();
+            (false, default, default, default, default, default, 8w4 &&& 8w4, 8w0 &&& 8w3) : answers_out_pass_on_0(8w6, 8w0);
+            (false, default, default, default, default, default, default, 8w0 &&& 8w3) : answers_out_pass_on_0(8w2, 8w0);
+            (false, default, default, default, default, default, 8w4 &&& 8w4, 8w1 &&& 8w3) : answers_out_pass_on_0(8w6, 8w1);
+            (false, default, default, default, default, default, default, 8w1 &&& 8w3) : answers_out_pass_on_0(8w2, 8w1);
+            (false, default, default, default, default, default, 8w4 &&& 8w4, 8w2 &&& 8w3) : answers_out_pass_on_0(8w6, 8w2);
+            (false, default, default, default, default, default, default, 8w2 &&& 8w3) : answers_out_pass_on_0(8w2, 8w2);
+            (false, default, default, default, default, default, 8w4 &&& 8w4, 8w3 &&& 8w3) : answers_out_pass_on_0(8w6, 8w3);
+            (false, default, default, default, default, default, default, 8w3 &&& 8w3) : answers_out_pass_on_0(8w2, 8w3);
+            (true, 8w5, true, default, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w0, 8w1, 8w0, 16w48, 16w68);
+            (true, 8w5, true, default, 1w1, default, default, default) : answers_out_sums_0(2w0, 8w0, 8w0, 16w48, 16w68);
+            (true, 8w5, false, 1w0, 1w1, 8w9 &&& 8w9, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w5, 8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, 1w1, 8w1 &&& 8w1, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w5, 8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, 1w1, 8w9 &&& 8w9, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w5, 8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, 1w1, 8w1 &&& 8w1, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w5, 8w0, 16w540, 16w560);
+            (true, 8w5, false, 1w0, 1w1, 8w9 &&& 8w9, default, default) : answers_out_sums_0(2w0, 8w1, 8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w0, 8w1, 8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, 1w1, 8w9 &&& 8w9, default, default) : answers_out_sums_0(2w0, 8w1, 8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w0, 8w1, 8w0, 16w540, 16w560);
+            (true, 8w5, false, 1w0, 1w1, 8w8 &&& 8w8, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w4, 8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, 1w1, 8w0 &&& 8w0, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w4, 8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, 1w1, 8w8 &&& 8w8, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w4, 8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, 1w1, 8w0 &&& 8w0, 8w4 &&& 8w4, default) : answers_out_sums_0(2w0, 8w4, 8w0, 16w540, 16w560);
+            (true, 8w5, false, 1w0, 1w1, 8w8 &&& 8w8, default, default) : answers_out_sums_0(2w0, 8w0, 8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, 1w1, 8w0 &&& 8w0, default, default) : answers_out_sums_0(2w0, 8w0, 8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, 1w1, 8w8 &&& 8w8, default, default) : answers_out_sums_0(2w0, 8w0, 8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, 1w1, 8w0 &&& 8w0, default, default) : answers_out_sums_0(2w0, 8w0, 8w0, 16w540, 16w560);
+            (true, 8w6, true, default, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w1, 8w1, 8w0, 16w48, 16w68);
+            (true, 8w6, true, default, 1w1, default, default, default) : answers_out_sums_0(2w1, 8w0, 8w0, 16w48, 16w68);
+            (true, 8w6, false, 1w0, 1w1, 8w9 &&& 8w9, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w5, 8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, 1w1, 8w1 &&& 8w1, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w5, 8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, 1w1, 8w9 &&& 8w9, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w5, 8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, 1w1, 8w1 &&& 8w1, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w5, 8w0, 16w540, 16w560);
+            (true, 8w6, false, 1w0, 1w1, 8w9 &&& 8w9, default, default) : answers_out_sums_0(2w1, 8w1, 8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w1, 8w1, 8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, 1w1, 8w9 &&& 8w9, default, default) : answers_out_sums_0(2w1, 8w1, 8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, 1w1, 8w1 &&& 8w1, default, default) : answers_out_sums_0(2w1, 8w1, 8w0, 16w540, 16w560);
+            (true, 8w6, false, 1w0, 1w1, 8w8 &&& 8w8, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w4, 8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, 1w1, 8w0 &&& 8w0, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w4, 8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, 1w1, 8w8 &&& 8w8, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w4, 8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, 1w1, 8w0 &&& 8w0, 8w4 &&& 8w4, default) : answers_out_sums_0(2w1, 8w4, 8w0, 16w540, 16w560);
+            (true, 8w6, false, 1w0, 1w1, 8w8 &&& 8w8, default, default) : answers_out_sums_0(2w1, 8w0, 8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, 1w1, 8w0 &&& 8w0, default, default) : answers_out_sums_0(2w1, 8w0, 8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, 1w1, 8w8 &&& 8w8, default, default) : answers_out_sums_0(2w1, 8w0, 8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, 1w1, 8w0 &&& 8w0, default, default) : answers_out_sums_0(2w1, 8w0, 8w0, 16w540, 16w560);
+            (true, 8w5, false, 1w0, default, 8w8 &&& 8w8, default, default) : answers_out_result_to_members_0(8w2, 16w1052, 16w1072);
+            (true, 8w5, false, 1w0, default, default, default, default) : answers_out_result_to_members_0(8w0, 16w1052, 16w1072);
+            (true, 8w5, false, 1w1, default, 8w8 &&& 8w8, default, default) : answers_out_result_to_members_0(8w2, 16w540, 16w560);
+            (true, 8w5, false, 1w1, default, default, default, default) : answers_out_result_to_members_0(8w0, 16w540, 16w560);
+            (true, 8w5, true, default, default, default, default, default) : answers_out_result_to_members_0(8w0, 16w48, 16w68);
+            (true, 8w6, false, 1w0, default, 8w8 &&& 8w8, default, default) : answers_out_result_to_sender_0(8w2, 16w1052, 16w1072);
+            (true, 8w6, false, 1w0, default, default, default, default) : answers_out_result_to_sender_0(8w0, 16w1052, 16w1072);
+            (true, 8w6, false, 1w1, default, 8w8 &&& 8w8, default, default) : answers_out_result_to_sender_0(8w2, 16w540, 16w560);
+            (true, 8w6, false, 1w1, default, default, default, default) : answers_out_result_to_sender_0(8w0, 16w540, 16w560);
+            (true, 8w6, true, default, default, default, default, default) : answers_out_result_to_sender_0(8w0, 16w48, 16w68);
+            (true, 8w7, default, default, default, default, default, default) : answers_out_straggler_0();
+            (true, 8w8, true, default, 1w1, default, default, default) : answers_out_mismatch_to_root_0();
+            (true, 8w8, true, default, default, default, default, default) : answers_out_mismatch_0();
+            (true, 8w9, default, default, default, default, default, default) : answers_out_nudge_0();
         }
     }
     @name("Ingress.answers_out.set_source") action answers_out_set_source_0(@name("mac") mac_t mac_3, @name("address") ipv4_addr_t address_6) {
@@ -1267,7 +1337,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.trip.lookup = meta.lookup;
         hdr.trip.complete = 8w1;
         hdr.trip.completes = 8w0;
-        hdr.trip.flags = hdr.thc.flags & 8w1;
+        hdr.trip.flags = meta.flags;
         hdr.trip.head[15:8] = hdr.thc.kind | 8w0x10;
         hdr.trip.head[7:0] = hdr.thc.table_id;
         hdr.trip.me_low = meta.me_low;
@@ -1290,7 +1360,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         hdr.trip.lookup = meta.lookup;
         hdr.trip.complete = 8w1;
         hdr.trip.completes = 8w0;
-        hdr.trip.flags = hdr.thc.flags & 8w1;
+        hdr.trip.flags = meta.flags;
         hdr.trip.head[15:8] = hdr.thc.kind | 8w0x10;
         hdr.trip.head[7:0] = hdr.thc.table_id;
         hdr.trip.me_low = meta.me_low;
@@ -1346,6 +1416,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         if (hdr.thc.kind == 8w0x2 || hdr.thc.kind == 8w0x12) {
             membership_job_tables.apply();
         }
+        membership_flags.apply();
         membership_lengths.apply();
         membership_workers.apply();
         meta.who[14:11] = meta.whose[5:2];
@@ -1588,6 +1659,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @noWarn("unused") @name(".NoAction") action NoAction_94() {
     }
     @noWarn("unused") @name(".NoAction") action NoAction_95() {
+    }
+    @noWarn("unused") @name(".NoAction") action NoAction_96() {
     }
     @name("Egress.cells.rounds") Register<pair_t, bit<16>>(32w9216, (pair_t){first = 32w0,second = 32w0}) cells_rounds;
     @name("Egress.cells.take_round") RegisterAction2<pair_t, bit<16>, bit<32>, bit<32>>(cells_rounds) cells_take_round = {
@@ -1873,6 +1946,58 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             (8w2, 2w2, default, default, default, default) : cells_see_0();
         }
     }
+    @name("Egress.cells.marks") Register<bit<8>, bit<16>>(32w8192, 8w0) cells_marks;
+    @name("Egress.cells.set_mark") RegisterAction<bit<8>, bit<16>, bit<8>>(cells_marks) cells_set_mark = {
+        void apply(inout bit<8> value, out bit<8> mark) {
+            value = 8w4;
+            mark = value;
+        }
+    };
+    @name("Egress.cells.clear_mark") RegisterAction<bit<8>, bit<16>, bit<8>>(cells_marks) cells_clear_mark = {
+        void apply(inout bit<8> value, out bit<8> mark) {
+            value = 8w0;
+            mark = value;
+        }
+    };
+    @name("Egress.cells.read_mark") RegisterAction<bit<8>, bit<16>, bit<8>>(cells_marks) cells_read_mark = {
+        void apply(inout bit<8> value, out bit<8> mark) {
+            mark = value;
+        }
+    };
+    @name("Egress.cells.marked") action cells_marked_0() {
+        hdr.thc.flags = cells_set_mark.execute(hdr.trip.cell);
+    }
+    @name("Egress.cells.unmarked") action cells_unmarked_0() {
+        hdr.thc.flags = cells_clear_mark.execute(hdr.trip.cell);
+    }
+    @name("Egress.cells.look_at_mark") action cells_look_at_mark_0() {
+        hdr.thc.flags = cells_read_mark.execute(hdr.trip.cell);
+    }
+    @name("Egress.cells.mark") table cells_mark {
+        key = {
+            hdr.trip.what  : ternary @name("hdr.trip.what");
+            hdr.trip.number: ternary @name("hdr.trip.number");
+            meta.age       : ternary @name("meta.age");
+            meta.again     : ternary @name("meta.again");
+            meta.missing   : ternary @name("meta.missing");
+            hdr.trip.flags : ternary @name("hdr.trip.flags");
+        }
+        actions = {
+            cells_marked_0();
+            cells_unmarked_0();
+            cells_look_at_mark_0();
+            @defaultonly NoAction_15();
+        }
+        size = 8;
+        const default_action = NoAction_15();
+        const entries = {
+            (8w1, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
+            (8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();
+            (8w1, 8w0, 2w2, default, 16w0, default) : cells_look_at_mark_0();
+            (8w1, 8w0, 2w2, 1w0, default, 8w16 &&& 8w16) : cells_marked_0();
+            (8w1, 8w0, 2w2, default, default, default) : cells_look_at_mark_0();
+        }
+    }
     @name("Egress.cells.decide") action cells_decide_0(@name("event") bit<16> event, @name("complete") bit<8> complete_1, @name("completes") bit<8> completes_1) {
         meta.event_index = meta.event_index | event;
         meta.complete = complete_1;
@@ -1903,10 +2028,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_stale_0();
             cells_mismatch_0();
             cells_refuse_0();
-            @defaultonly NoAction_15();
+            @defaultonly NoAction_16();
         }
         size = 16;
-        const default_action = NoAction_15();
+        const default_action = NoAction_16();
         const entries = {
             (default, default, 2w3, default, default, default) : cells_stale_0();
             (8w1, default, 2w0, default, default, default) : cells_refuse_0(16w6);
@@ -1932,9 +2057,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a0_0();
-            @defaultonly NoAction_16();
+            @defaultonly NoAction_17();
         }
-        const default_action = NoAction_16();
+        const default_action = NoAction_17();
         size = 1024;
     }
     @name("Egress.lookup.set_b0") action lookup_set_b0_0(@name("values") bit<16> values_64) {
@@ -1947,9 +2072,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b0_0();
-            @defaultonly NoAction_17();
+            @defaultonly NoAction_18();
         }
-        const default_action = NoAction_17();
+        const default_action = NoAction_18();
         size = 1024;
     }
     @name("Egress.lookup.set_a1") action lookup_set_a1_0(@name("values") bit<16> values_65) {
@@ -1962,9 +2087,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a1_0();
-            @defaultonly NoAction_18();
+            @defaultonly NoAction_19();
         }
-        const default_action = NoAction_18();
+        const default_action = NoAction_19();
         size = 1024;
     }
     @name("Egress.lookup.set_b1") action lookup_set_b1_0(@name("values") bit<16> values_66) {
@@ -1977,9 +2102,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b1_0();
-            @defaultonly NoAction_19();
+            @defaultonly NoAction_20();
         }
-        const default_action = NoAction_19();
+        const default_action = NoAction_20();
         size = 1024;
     }
     @name("Egress.lookup.set_a2") action lookup_set_a2_0(@name("values") bit<16> values_67) {
@@ -1992,9 +2117,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a2_0();
-            @defaultonly NoAction_20();
+            @defaultonly NoAction_21();
         }
-        const default_action = NoAction_20();
+        const default_action = NoAction_21();
         size = 1024;
     }
     @name("Egress.lookup.set_b2") action lookup_set_b2_0(@name("values") bit<16> values_68) {
@@ -2007,9 +2132,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b2_0();
-            @defaultonly NoAction_21();
+            @defaultonly NoAction_22();
         }
-        const default_action = NoAction_21();
+        const default_action = NoAction_22();
         size = 1024;
     }
     @name("Egress.lookup.set_a3") action lookup_set_a3_0(@name("values") bit<16> values_69) {
@@ -2022,9 +2147,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a3_0();
-            @defaultonly NoAction_22();
+            @defaultonly NoAction_23();
         }
-        const default_action = NoAction_22();
+        const default_action = NoAction_23();
         size = 1024;
     }
     @name("Egress.lookup.set_b3") action lookup_set_b3_0(@name("values") bit<16> values_70) {
@@ -2037,9 +2162,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b3_0();
-            @defaultonly NoAction_23();
+            @defaultonly NoAction_24();
         }
-        const default_action = NoAction_23();
+        const default_action = NoAction_24();
         size = 1024;
     }
     @name("Egress.lookup.set_a4") action lookup_set_a4_0(@name("values") bit<16> values_71) {
@@ -2052,9 +2177,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a4_0();
-            @defaultonly NoAction_24();
+            @defaultonly NoAction_25();
         }
-        const default_action = NoAction_24();
+        const default_action = NoAction_25();
         size = 1024;
     }
     @name("Egress.lookup.set_b4") action lookup_set_b4_0(@name("values") bit<16> values_72) {
@@ -2067,9 +2192,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b4_0();
-            @defaultonly NoAction_25();
+            @defaultonly NoAction_26();
         }
-        const default_action = NoAction_25();
+        const default_action = NoAction_26();
         size = 1024;
     }
     @name("Egress.lookup.set_a5") action lookup_set_a5_0(@name("values") bit<16> values_73) {
@@ -2082,9 +2207,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a5_0();
-            @defaultonly NoAction_26();
+            @defaultonly NoAction_27();
         }
-        const default_action = NoAction_26();
+        const default_action = NoAction_27();
         size = 1024;
     }
     @name("Egress.lookup.set_b5") action lookup_set_b5_0(@name("values") bit<16> values_74) {
@@ -2097,9 +2222,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b5_0();
-            @defaultonly NoAction_27();
+            @defaultonly NoAction_28();
         }
-        const default_action = NoAction_27();
+        const default_action = NoAction_28();
         size = 1024;
     }
     @name("Egress.lookup.set_a6") action lookup_set_a6_0(@name("values") bit<16> values_75) {
@@ -2112,9 +2237,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a6_0();
-            @defaultonly NoAction_28();
+            @defaultonly NoAction_29();
         }
-        const default_action = NoAction_28();
+        const default_action = NoAction_29();
         size = 1024;
     }
     @name("Egress.lookup.set_b6") action lookup_set_b6_0(@name("values") bit<16> values_76) {
@@ -2127,9 +2252,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b6_0();
-            @defaultonly NoAction_29();
+            @defaultonly NoAction_30();
         }
-        const default_action = NoAction_29();
+        const default_action = NoAction_30();
         size = 1024;
     }
     @name("Egress.lookup.set_a7") action lookup_set_a7_0(@name("values") bit<16> values_77) {
@@ -2142,9 +2267,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a7_0();
-            @defaultonly NoAction_30();
+            @defaultonly NoAction_31();
         }
-        const default_action = NoAction_30();
+        const default_action = NoAction_31();
         size = 1024;
     }
     @name("Egress.lookup.set_b7") action lookup_set_b7_0(@name("values") bit<16> values_78) {
@@ -2157,9 +2282,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b7_0();
-            @defaultonly NoAction_31();
+            @defaultonly NoAction_32();
         }
-        const default_action = NoAction_31();
+        const default_action = NoAction_32();
         size = 1024;
     }
     @name("Egress.lookup.set_a8") action lookup_set_a8_0(@name("values") bit<16> values_79) {
@@ -2172,9 +2297,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a8_0();
-            @defaultonly NoAction_32();
+            @defaultonly NoAction_33();
         }
-        const default_action = NoAction_32();
+        const default_action = NoAction_33();
         size = 1024;
     }
     @name("Egress.lookup.set_b8") action lookup_set_b8_0(@name("values") bit<16> values_80) {
@@ -2187,9 +2312,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b8_0();
-            @defaultonly NoAction_33();
+            @defaultonly NoAction_34();
         }
-        const default_action = NoAction_33();
+        const default_action = NoAction_34();
         size = 1024;
     }
     @name("Egress.lookup.set_a9") action lookup_set_a9_0(@name("values") bit<16> values_81) {
@@ -2202,9 +2327,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a9_0();
-            @defaultonly NoAction_34();
+            @defaultonly NoAction_35();
         }
-        const default_action = NoAction_34();
+        const default_action = NoAction_35();
         size = 1024;
     }
     @name("Egress.lookup.set_b9") action lookup_set_b9_0(@name("values") bit<16> values_82) {
@@ -2217,9 +2342,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b9_0();
-            @defaultonly NoAction_35();
+            @defaultonly NoAction_36();
         }
-        const default_action = NoAction_35();
+        const default_action = NoAction_36();
         size = 1024;
     }
     @name("Egress.lookup.set_a10") action lookup_set_a10_0(@name("values") bit<16> values_83) {
@@ -2232,9 +2357,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a10_0();
-            @defaultonly NoAction_36();
+            @defaultonly NoAction_37();
         }
-        const default_action = NoAction_36();
+        const default_action = NoAction_37();
         size = 1024;
     }
     @name("Egress.lookup.set_b10") action lookup_set_b10_0(@name("values") bit<16> values_84) {
@@ -2247,9 +2372,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b10_0();
-            @defaultonly NoAction_37();
+            @defaultonly NoAction_38();
         }
-        const default_action = NoAction_37();
+        const default_action = NoAction_38();
         size = 1024;
     }
     @name("Egress.lookup.set_a11") action lookup_set_a11_0(@name("values") bit<16> values_85) {
@@ -2262,9 +2387,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a11_0();
-            @defaultonly NoAction_38();
+            @defaultonly NoAction_39();
         }
-        const default_action = NoAction_38();
+        const default_action = NoAction_39();
         size = 1024;
     }
     @name("Egress.lookup.set_b11") action lookup_set_b11_0(@name("values") bit<16> values_86) {
@@ -2277,9 +2402,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b11_0();
-            @defaultonly NoAction_39();
+            @defaultonly NoAction_40();
         }
-        const default_action = NoAction_39();
+        const default_action = NoAction_40();
         size = 1024;
     }
     @name("Egress.lookup.set_a12") action lookup_set_a12_0(@name("values") bit<16> values_87) {
@@ -2292,9 +2417,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a12_0();
-            @defaultonly NoAction_40();
+            @defaultonly NoAction_41();
         }
-        const default_action = NoAction_40();
+        const default_action = NoAction_41();
         size = 1024;
     }
     @name("Egress.lookup.set_b12") action lookup_set_b12_0(@name("values") bit<16> values_88) {
@@ -2307,9 +2432,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b12_0();
-            @defaultonly NoAction_41();
+            @defaultonly NoAction_42();
         }
-        const default_action = NoAction_41();
+        const default_action = NoAction_42();
         size = 1024;
     }
     @name("Egress.lookup.set_a13") action lookup_set_a13_0(@name("values") bit<16> values_89) {
@@ -2322,9 +2447,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a13_0();
-            @defaultonly NoAction_42();
+            @defaultonly NoAction_43();
         }
-        const default_action = NoAction_42();
+        const default_action = NoAction_43();
         size = 1024;
     }
     @name("Egress.lookup.set_b13") action lookup_set_b13_0(@name("values") bit<16> values_90) {
@@ -2337,9 +2462,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b13_0();
-            @defaultonly NoAction_43();
+            @defaultonly NoAction_44();
         }
-        const default_action = NoAction_43();
+        const default_action = NoAction_44();
         size = 1024;
     }
     @name("Egress.lookup.set_a14") action lookup_set_a14_0(@name("values") bit<16> values_91) {
@@ -2352,9 +2477,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a14_0();
-            @defaultonly NoAction_44();
+            @defaultonly NoAction_45();
         }
-        const default_action = NoAction_44();
+        const default_action = NoAction_45();
         size = 1024;
     }
     @name("Egress.lookup.set_b14") action lookup_set_b14_0(@name("values") bit<16> values_92) {
@@ -2367,9 +2492,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b14_0();
-            @defaultonly NoAction_45();
+            @defaultonly NoAction_46();
         }
-        const default_action = NoAction_45();
+        const default_action = NoAction_46();
         size = 1024;
     }
     @name("Egress.lookup.set_a15") action lookup_set_a15_0(@name("values") bit<16> values_93) {
@@ -2382,9 +2507,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a15_0();
-            @defaultonly NoAction_46();
+            @defaultonly NoAction_47();
         }
-        const default_action = NoAction_46();
+        const default_action = NoAction_47();
         size = 1024;
     }
     @name("Egress.lookup.set_b15") action lookup_set_b15_0(@name("values") bit<16> values_94) {
@@ -2397,9 +2522,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b15_0();
-            @defaultonly NoAction_47();
+            @defaultonly NoAction_48();
         }
-        const default_action = NoAction_47();
+        const default_action = NoAction_48();
         size = 1024;
     }
     @name("Egress.lookup.set_a16") action lookup_set_a16_0(@name("values") bit<16> values_95) {
@@ -2412,9 +2537,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a16_0();
-            @defaultonly NoAction_48();
+            @defaultonly NoAction_49();
         }
-        const default_action = NoAction_48();
+        const default_action = NoAction_49();
         size = 1024;
     }
     @name("Egress.lookup.set_b16") action lookup_set_b16_0(@name("values") bit<16> values_96) {
@@ -2427,9 +2552,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b16_0();
-            @defaultonly NoAction_49();
+            @defaultonly NoAction_50();
         }
-        const default_action = NoAction_49();
+        const default_action = NoAction_50();
         size = 1024;
     }
     @name("Egress.lookup.set_a17") action lookup_set_a17_0(@name("values") bit<16> values_97) {
@@ -2442,9 +2567,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a17_0();
-            @defaultonly NoAction_50();
+            @defaultonly NoAction_51();
         }
-        const default_action = NoAction_50();
+        const default_action = NoAction_51();
         size = 1024;
     }
     @name("Egress.lookup.set_b17") action lookup_set_b17_0(@name("values") bit<16> values_98) {
@@ -2457,9 +2582,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b17_0();
-            @defaultonly NoAction_51();
+            @defaultonly NoAction_52();
         }
-        const default_action = NoAction_51();
+        const default_action = NoAction_52();
         size = 1024;
     }
     @name("Egress.lookup.set_a18") action lookup_set_a18_0(@name("values") bit<16> values_99) {
@@ -2472,9 +2597,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a18_0();
-            @defaultonly NoAction_52();
+            @defaultonly NoAction_53();
         }
-        const default_action = NoAction_52();
+        const default_action = NoAction_53();
         size = 1024;
     }
     @name("Egress.lookup.set_b18") action lookup_set_b18_0(@name("values") bit<16> values_100) {
@@ -2487,9 +2612,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b18_0();
-            @defaultonly NoAction_53();
+            @defaultonly NoAction_54();
         }
-        const default_action = NoAction_53();
+        const default_action = NoAction_54();
         size = 1024;
     }
     @name("Egress.lookup.set_a19") action lookup_set_a19_0(@name("values") bit<16> values_101) {
@@ -2502,9 +2627,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a19_0();
-            @defaultonly NoAction_54();
+            @defaultonly NoAction_55();
         }
-        const default_action = NoAction_54();
+        const default_action = NoAction_55();
         size = 1024;
     }
     @name("Egress.lookup.set_b19") action lookup_set_b19_0(@name("values") bit<16> values_102) {
@@ -2517,9 +2642,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b19_0();
-            @defaultonly NoAction_55();
+            @defaultonly NoAction_56();
         }
-        const default_action = NoAction_55();
+        const default_action = NoAction_56();
         size = 1024;
     }
     @name("Egress.lookup.set_a20") action lookup_set_a20_0(@name("values") bit<16> values_103) {
@@ -2532,9 +2657,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a20_0();
-            @defaultonly NoAction_56();
+            @defaultonly NoAction_57();
         }
-        const default_action = NoAction_56();
+        const default_action = NoAction_57();
         size = 1024;
     }
     @name("Egress.lookup.set_b20") action lookup_set_b20_0(@name("values") bit<16> values_104) {
@@ -2547,9 +2672,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b20_0();
-            @defaultonly NoAction_57();
+            @defaultonly NoAction_58();
         }
-        const default_action = NoAction_57();
+        const default_action = NoAction_58();
         size = 1024;
     }
     @name("Egress.lookup.set_a21") action lookup_set_a21_0(@name("values") bit<16> values_105) {
@@ -2562,9 +2687,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a21_0();
-            @defaultonly NoAction_58();
+            @defaultonly NoAction_59();
         }
-        const default_action = NoAction_58();
+        const default_action = NoAction_59();
         size = 1024;
     }
     @name("Egress.lookup.set_b21") action lookup_set_b21_0(@name("values") bit<16> values_106) {
@@ -2577,9 +2702,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b21_0();
-            @defaultonly NoAction_59();
+            @defaultonly NoAction_60();
         }
-        const default_action = NoAction_59();
+        const default_action = NoAction_60();
         size = 1024;
     }
     @name("Egress.lookup.set_a22") action lookup_set_a22_0(@name("values") bit<16> values_107) {
@@ -2592,9 +2717,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a22_0();
-            @defaultonly NoAction_60();
+            @defaultonly NoAction_61();
         }
-        const default_action = NoAction_60();
+        const default_action = NoAction_61();
         size = 1024;
     }
     @name("Egress.lookup.set_b22") action lookup_set_b22_0(@name("values") bit<16> values_108) {
@@ -2607,9 +2732,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b22_0();
-            @defaultonly NoAction_61();
+            @defaultonly NoAction_62();
         }
-        const default_action = NoAction_61();
+        const default_action = NoAction_62();
         size = 1024;
     }
     @name("Egress.lookup.set_a23") action lookup_set_a23_0(@name("values") bit<16> values_109) {
@@ -2622,9 +2747,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a23_0();
-            @defaultonly NoAction_62();
+            @defaultonly NoAction_63();
         }
-        const default_action = NoAction_62();
+        const default_action = NoAction_63();
         size = 1024;
     }
     @name("Egress.lookup.set_b23") action lookup_set_b23_0(@name("values") bit<16> values_110) {
@@ -2637,9 +2762,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b23_0();
-            @defaultonly NoAction_63();
+            @defaultonly NoAction_64();
         }
-        const default_action = NoAction_63();
+        const default_action = NoAction_64();
         size = 1024;
     }
     @name("Egress.lookup.set_a24") action lookup_set_a24_0(@name("values") bit<16> values_111) {
@@ -2652,9 +2777,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a24_0();
-            @defaultonly NoAction_64();
+            @defaultonly NoAction_65();
         }
-        const default_action = NoAction_64();
+        const default_action = NoAction_65();
         size = 1024;
     }
     @name("Egress.lookup.set_b24") action lookup_set_b24_0(@name("values") bit<16> values_112) {
@@ -2667,9 +2792,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b24_0();
-            @defaultonly NoAction_65();
+            @defaultonly NoAction_66();
         }
-        const default_action = NoAction_65();
+        const default_action = NoAction_66();
         size = 1024;
     }
     @name("Egress.lookup.set_a25") action lookup_set_a25_0(@name("values") bit<16> values_113) {
@@ -2682,9 +2807,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a25_0();
-            @defaultonly NoAction_66();
+            @defaultonly NoAction_67();
         }
-        const default_action = NoAction_66();
+        const default_action = NoAction_67();
         size = 1024;
     }
     @name("Egress.lookup.set_b25") action lookup_set_b25_0(@name("values") bit<16> values_114) {
@@ -2697,9 +2822,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b25_0();
-            @defaultonly NoAction_67();
+            @defaultonly NoAction_68();
         }
-        const default_action = NoAction_67();
+        const default_action = NoAction_68();
         size = 1024;
     }
     @name("Egress.lookup.set_a26") action lookup_set_a26_0(@name("values") bit<16> values_115) {
@@ -2712,9 +2837,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a26_0();
-            @defaultonly NoAction_68();
+            @defaultonly NoAction_69();
         }
-        const default_action = NoAction_68();
+        const default_action = NoAction_69();
         size = 1024;
     }
     @name("Egress.lookup.set_b26") action lookup_set_b26_0(@name("values") bit<16> values_116) {
@@ -2727,9 +2852,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b26_0();
-            @defaultonly NoAction_69();
+            @defaultonly NoAction_70();
         }
-        const default_action = NoAction_69();
+        const default_action = NoAction_70();
         size = 1024;
     }
     @name("Egress.lookup.set_a27") action lookup_set_a27_0(@name("values") bit<16> values_117) {
@@ -2742,9 +2867,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a27_0();
-            @defaultonly NoAction_70();
+            @defaultonly NoAction_71();
         }
-        const default_action = NoAction_70();
+        const default_action = NoAction_71();
         size = 1024;
     }
     @name("Egress.lookup.set_b27") action lookup_set_b27_0(@name("values") bit<16> values_118) {
@@ -2757,9 +2882,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b27_0();
-            @defaultonly NoAction_71();
+            @defaultonly NoAction_72();
         }
-        const default_action = NoAction_71();
+        const default_action = NoAction_72();
         size = 1024;
     }
     @name("Egress.lookup.set_a28") action lookup_set_a28_0(@name("values") bit<16> values_119) {
@@ -2772,9 +2897,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a28_0();
-            @defaultonly NoAction_72();
+            @defaultonly NoAction_73();
         }
-        const default_action = NoAction_72();
+        const default_action = NoAction_73();
         size = 1024;
     }
     @name("Egress.lookup.set_b28") action lookup_set_b28_0(@name("values") bit<16> values_120) {
@@ -2787,9 +2912,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b28_0();
-            @defaultonly NoAction_73();
+            @defaultonly NoAction_74();
         }
-        const default_action = NoAction_73();
+        const default_action = NoAction_74();
         size = 1024;
     }
     @name("Egress.lookup.set_a29") action lookup_set_a29_0(@name("values") bit<16> values_121) {
@@ -2802,9 +2927,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a29_0();
-            @defaultonly NoAction_74();
+            @defaultonly NoAction_75();
         }
-        const default_action = NoAction_74();
+        const default_action = NoAction_75();
         size = 1024;
     }
     @name("Egress.lookup.set_b29") action lookup_set_b29_0(@name("values") bit<16> values_122) {
@@ -2817,9 +2942,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b29_0();
-            @defaultonly NoAction_75();
+            @defaultonly NoAction_76();
         }
-        const default_action = NoAction_75();
+        const default_action = NoAction_76();
         size = 1024;
     }
     @name("Egress.lookup.set_a30") action lookup_set_a30_0(@name("values") bit<16> values_123) {
@@ -2832,9 +2957,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a30_0();
-            @defaultonly NoAction_76();
+            @defaultonly NoAction_77();
         }
-        const default_action = NoAction_76();
+        const default_action = NoAction_77();
         size = 1024;
     }
     @name("Egress.lookup.set_b30") action lookup_set_b30_0(@name("values") bit<16> values_124) {
@@ -2847,9 +2972,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b30_0();
-            @defaultonly NoAction_77();
+            @defaultonly NoAction_78();
         }
-        const default_action = NoAction_77();
+        const default_action = NoAction_78();
         size = 1024;
     }
     @name("Egress.lookup.set_a31") action lookup_set_a31_0(@name("values") bit<16> values_125) {
@@ -2862,9 +2987,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a31_0();
-            @defaultonly NoAction_78();
+            @defaultonly NoAction_79();
         }
-        const default_action = NoAction_78();
+        const default_action = NoAction_79();
         size = 1024;
     }
     @name("Egress.lookup.set_b31") action lookup_set_b31_0(@name("values") bit<16> values_126) {
@@ -2877,9 +3002,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b31_0();
-            @defaultonly NoAction_79();
+            @defaultonly NoAction_80();
         }
-        const default_action = NoAction_79();
+        const default_action = NoAction_80();
         size = 1024;
     }
     @name("Egress.words.lanes0") Register<pair_t, bit<16>>(32w9216, (pair_t){first = 32w0,second = 32w0}) words_lanes0;
@@ -3417,10 +3542,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_add0_0();
             words_read0_0();
             words_max0_0();
-            @defaultonly NoAction_80();
+            @defaultonly NoAction_81();
         }
         size = 8;
-        const default_action = NoAction_80();
+        const default_action = NoAction_81();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open0_0();
             (8w1, false, 2w2, default, 16w0) : words_read0_0();
@@ -3443,10 +3568,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open2_0();
             words_add2_0();
             words_read2_0();
-            @defaultonly NoAction_81();
+            @defaultonly NoAction_82();
         }
         size = 8;
-        const default_action = NoAction_81();
+        const default_action = NoAction_82();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open2_0();
             (8w1, false, 2w2, default, 16w0) : words_read2_0();
@@ -3469,10 +3594,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open4_0();
             words_add4_0();
             words_read4_0();
-            @defaultonly NoAction_82();
+            @defaultonly NoAction_83();
         }
         size = 4;
-        const default_action = NoAction_82();
+        const default_action = NoAction_83();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open4_0();
             (8w1, false, 2w2, default, 16w0) : words_read4_0();
@@ -3492,10 +3617,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open6_0();
             words_add6_0();
             words_read6_0();
-            @defaultonly NoAction_83();
+            @defaultonly NoAction_84();
         }
         size = 4;
-        const default_action = NoAction_83();
+        const default_action = NoAction_84();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open6_0();
             (8w1, false, 2w2, default, 16w0) : words_read6_0();
@@ -3515,10 +3640,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open8_0();
             words_add8_0();
             words_read8_0();
-            @defaultonly NoAction_84();
+            @defaultonly NoAction_85();
         }
         size = 4;
-        const default_action = NoAction_84();
+        const default_action = NoAction_85();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open8_0();
             (8w1, false, 2w2, default, 16w0) : words_read8_0();
@@ -3538,10 +3663,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open10_0();
             words_add10_0();
             words_read10_0();
-            @defaultonly NoAction_85();
+            @defaultonly NoAction_86();
         }
         size = 4;
-        const default_action = NoAction_85();
+        const default_action = NoAction_86();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open10_0();
             (8w1, false, 2w2, default, 16w0) : words_read10_0();
@@ -3561,10 +3686,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open12_0();
             words_add12_0();
             words_read12_0();
-            @defaultonly NoAction_86();
+            @defaultonly NoAction_87();
         }
         size = 4;
-        const default_action = NoAction_86();
+        const default_action = NoAction_87();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open12_0();
             (8w1, false, 2w2, default, 16w0) : words_read12_0();
@@ -3584,10 +3709,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open14_0();
             words_add14_0();
             words_read14_0();
-            @defaultonly NoAction_87();
+            @defaultonly NoAction_88();
         }
         size = 4;
-        const default_action = NoAction_87();
+        const default_action = NoAction_88();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open14_0();
             (8w1, false, 2w2, default, 16w0) : words_read14_0();
@@ -3607,10 +3732,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open16_0();
             words_add16_0();
             words_read16_0();
-            @defaultonly NoAction_88();
+            @defaultonly NoAction_89();
         }
         size = 4;
-        const default_action = NoAction_88();
+        const default_action = NoAction_89();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open16_0();
             (8w1, false, 2w2, default, 16w0) : words_read16_0();
@@ -3630,10 +3755,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open18_0();
             words_add18_0();
             words_read18_0();
-            @defaultonly NoAction_89();
+            @defaultonly NoAction_90();
         }
         size = 4;
-        const default_action = NoAction_89();
+        const default_action = NoAction_90();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open18_0();
             (8w1, false, 2w2, default, 16w0) : words_read18_0();
@@ -3653,10 +3778,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open20_0();
             words_add20_0();
             words_read20_0();
-            @defaultonly NoAction_90();
+            @defaultonly NoAction_91();
         }
         size = 4;
-        const default_action = NoAction_90();
+        const default_action = NoAction_91();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open20_0();
             (8w1, false, 2w2, default, 16w0) : words_read20_0();
@@ -3676,10 +3801,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open22_0();
             words_add22_0();
             words_read22_0();
-            @defaultonly NoAction_91();
+            @defaultonly NoAction_92();
         }
         size = 4;
-        const default_action = NoAction_91();
+        const default_action = NoAction_92();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open22_0();
             (8w1, false, 2w2, default, 16w0) : words_read22_0();
@@ -3699,10 +3824,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open24_0();
             words_add24_0();
             words_read24_0();
-            @defaultonly NoAction_92();
+            @defaultonly NoAction_93();
         }
         size = 4;
-        const default_action = NoAction_92();
+        const default_action = NoAction_93();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open24_0();
             (8w1, false, 2w2, default, 16w0) : words_read24_0();
@@ -3722,10 +3847,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open26_0();
             words_add26_0();
             words_read26_0();
-            @defaultonly NoAction_93();
+            @defaultonly NoAction_94();
         }
         size = 4;
-        const default_action = NoAction_93();
+        const default_action = NoAction_94();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open26_0();
             (8w1, false, 2w2, default, 16w0) : words_read26_0();
@@ -3745,10 +3870,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open28_0();
             words_add28_0();
             words_read28_0();
-            @defaultonly NoAction_94();
+            @defaultonly NoAction_95();
         }
         size = 4;
-        const default_action = NoAction_94();
+        const default_action = NoAction_95();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open28_0();
             (8w1, false, 2w2, default, 16w0) : words_read28_0();
@@ -3768,10 +3893,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open30_0();
             words_add30_0();
             words_read30_0();
-            @defaultonly NoAction_95();
+            @defaultonly NoAction_96();
         }
         size = 4;
-        const default_action = NoAction_95();
+        const default_action = NoAction_96();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open30_0();
             (8w1, false, 2w2, default, 16w0) : words_read30_0();
@@ -3963,6 +4088,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             meta.event_index = hdr.trip.who >> 1;
             cells_counting.apply();
             cells_decisions.apply();
+            cells_mark.apply();
             lookup_lookup_a0.apply();
             lookup_lookup_b0.apply();
             lookup_lookup_a1.apply();

@@ -4,7 +4,7 @@ use super::frame::Datagram;
 use super::plant::{OWN, OWN_MAC, PORTS, PlacedJob};
 use thc_protocol::aggregator::Level;
 use thc_protocol::wire::{Header, Kind, MAX_PACKET};
-use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 
 /// Faults that a packet can have, each of them or not: version, kind, job, cookie, member, IP address, UDP port, ingress port,
 /// workers, length, slot, table. That it is too short goes with none of them.
@@ -71,5 +71,5 @@ pub fn packet(job: &PlacedJob, kind: Kind, faults: u32) -> (u16, Datagram) {
     }
     let port =
         if has(7) { PORTS.into_iter().find(|&port| port != sender.port).unwrap() } else { sender.port };
-    (port, Datagram { from: (mac, addr), to: (OWN_MAC, OWN), payload: bytes })
+    (port, Datagram { from: (mac, addr), to: (OWN_MAC, OWN), ecn: Ecn::NotEct, payload: bytes })
 }

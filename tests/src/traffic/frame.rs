@@ -1,6 +1,7 @@
 //! Ethernet, ARP, IPv4 and UDP around the protocol's packets.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use thc_protocol::Ecn;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -15,6 +16,8 @@ pub struct Datagram {
     pub from: (Mac, SocketAddrV4),
     /// The receiver.
     pub to: (Mac, SocketAddrV4),
+    /// What queues on its way may do, and have done.
+    pub ecn: Ecn,
     /// Behind UDP's header.
     pub payload: Vec<u8>,
 }
@@ -25,7 +28,7 @@ impl Datagram {
     pub fn frame(&self) -> Vec<u8> {
         let mut frame = ethernet(self.to.0, self.from.0, 0x0800);
         let udp_len = (8 + self.payload.len()) as u16;
-        frame.extend([0x45, 0]);
+        frame.extend([0x45, self.ecn.bits()]);
         frame.extend((20 + udp_len).to_be_bytes());
         frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
         frame.extend(self.from.1.ip().octets());

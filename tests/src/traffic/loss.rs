@@ -7,8 +7,8 @@ use super::{config, jobs, tables};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use thc_protocol::aggregator::Lookup;
-use thc_protocol::wire::{Header, Kind, MAX_PACKET};
-use thc_protocol::{Lane, Round, SlotId, TableId, WorkerId};
+use thc_protocol::wire::{FLAG_MARK, Header, Kind, MAX_PACKET};
+use thc_protocol::{Ecn, Lane, Round, SlotId, TableId, WorkerId};
 
 const ROUNDS: u32 = 12;
 
@@ -101,12 +101,17 @@ fn sound(kind: Kind, parts: &[&Part], count: u16, lanes: &[u8], chunk: usize) ->
     })
 }
 
+/// Whether all packets of a slot's round come with CE, or none; some of them otherwise.
+fn congested(slot: u16, round: u32) -> Option<bool> {
+    [Some(true), Some(false), None][(usize::from(slot) + round as usize) % 3]
+}
+
 /// Workers send the packets of a round until all have their RESULTs. `exchange` gives a switch that loses packets what comes in,
 /// with the ports, and has all that comes out; `chunk` bytes of lanes are of one pass. How many packets were sent, and how many
 /// RESULTs came.
 ///
 /// # Panics
-/// If a sum is wrong, copies differ, or somebody gets no RESULT.
+/// If a sum or a mark is wrong, copies differ, or somebody gets no RESULT.
 pub fn rounds(
     random: &mut Rng,
     plant: &Plant,
@@ -143,7 +148,12 @@ pub fn rounds(
                 let mut packet = [0; MAX_PACKET];
                 let payload = parts[key].header.emit_packet(&mut packet, &parts[key].payload).to_vec();
                 let from = (member.mac, member.endpoint.addr);
-                let frame = Datagram { from, to: (OWN_MAC, OWN), payload }.frame();
+                let ecn = match congested(key.1, round) {
+                    Some(true) => Ecn::Ce,
+                    Some(false) => Ecn::Ect0,
+                    None => random.choice([Ecn::Ect0, Ecn::Ce]).unwrap(),
+                };
+                let frame = Datagram { from, to: (OWN_MAC, OWN), ecn, payload }.frame();
                 packets.push((member.port, frame, parts[key].header));
             }
             sent += packets.len();
@@ -159,6 +169,11 @@ pub fn rounds(
                     assert!(
                         *seen.entry((job, slot, header.round.0)).or_insert_with(|| packet.clone()) == packet,
                         "copies differ: {place}"
+                    );
+                    let marked = header.flags == FLAG_MARK;
+                    assert!(
+                        congested(slot, header.round.0).is_none_or(|all| all == marked),
+                        "a wrong mark: {place}"
                     );
                     results += 1;
                     // One more copy of a round before, long under way: it is the same, and that is all.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level, Lookup};
 use thc_protocol::wire::Form;
-use thc_protocol::{Cookie, JobId, Lane, TableId};
+use thc_protocol::{Cookie, Ecn, JobId, Lane, TableId};
 
 /// A member that is behind a port, and may send from that one alone or from any.
 #[must_use]
@@ -27,6 +27,13 @@ pub fn member(job: u8, worker: u8, port: u16, any: bool) -> Member {
         },
         port,
     }
+}
+
+/// How packets come: most may be marked, some are (P46).
+pub fn ecn(random: &mut Rng) -> Ecn {
+    random
+        .choice([Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::NotEct, Ecn::NotEct, Ecn::Ect1, Ecn::Ce])
+        .unwrap_or_default()
 }
 
 /// A job with so many data and norm slots.

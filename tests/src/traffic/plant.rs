@@ -94,8 +94,8 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    fn put(&mut self, port: u16, mac: Mac, to: SocketAddrV4, packet: &[u8]) {
-        let datagram = Datagram { from: (OWN_MAC, OWN), to: (mac, to), payload: packet.to_vec() };
+    fn put(&mut self, port: u16, mac: Mac, to: SocketAddrV4, ecn: Ecn, packet: &[u8]) {
+        let datagram = Datagram { from: (OWN_MAC, OWN), to: (mac, to), ecn, payload: packet.to_vec() };
         self.out.entry(port).or_default().push(datagram.frame());
     }
 
@@ -106,25 +106,25 @@ impl Recorder<'_> {
 }
 
 impl Sink for Recorder<'_> {
-    fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
+    fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]) {
         let job = self.job(packet);
         if let Some(root) = job.root.filter(|root| root.endpoint.addr.ip() == to.addr.ip()) {
             let port = to.addr.port() - root.endpoint.addr.port();
             assert!(port < job.root_ports());
-            self.put(root.port, root.mac, to.addr, packet);
+            self.put(root.port, root.mac, to.addr, ecn, packet);
             return;
         }
         let member = *job.members.values().find(|member| member.endpoint == to).unwrap();
         // A member that may send from any port is answered where it sent.
-        self.put(self.from.ingress, member.mac, to.addr, packet);
+        self.put(self.from.ingress, member.mac, to.addr, ecn, packet);
     }
 
-    fn multicast(&mut self, job: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
+    fn multicast(&mut self, job: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
         let placed = self.job(packet).clone();
         assert_eq!(placed.config.job, job);
         assert!(placed.members.values().map(|member| &member.endpoint).eq(members));
         for member in placed.members.values() {
-            self.put(member.port, member.mac, member.endpoint.addr, packet);
+            self.put(member.port, member.mac, member.endpoint.addr, ecn, packet);
         }
     }
 }
@@ -145,16 +145,17 @@ impl Plant {
         }
     }
 
-    /// A packet to the aggregator in a frame of so many bytes.
+    /// A packet to the aggregator in this frame.
     ///
     /// # Panics
     /// If thc-ps does anything else than the model.
-    pub fn handle(&mut self, from: Endpoint, packet: &[u8], frame: usize) -> Outcome {
+    pub fn handle(&mut self, from: Endpoint, packet: &[u8], frame: &[u8]) -> Outcome {
+        let ecn = Ecn::of_bits(frame[15]);
         let (mut out, mut of_ps) = (Frames::new(), Frames::new());
         let mut sink = Recorder { jobs: &self.jobs, from, out: &mut out };
-        let outcome = self.model.handle(from, packet, &mut sink);
+        let outcome = self.model.handle_with(from, ecn, packet, &mut sink);
         let mut sink = Recorder { jobs: &self.jobs, from, out: &mut of_ps };
-        assert_eq!(self.ps.handle(from, packet, &mut sink), outcome, "thc-ps and the model differ");
+        assert_eq!(self.ps.handle_with(from, ecn, packet, &mut sink), outcome, "thc-ps and the model differ");
         assert!(out == of_ps, "thc-ps and the model answer differently: {outcome:?}");
         for (port, frames) in out {
             self.out.entry(port).or_default().extend(frames);
@@ -164,7 +165,7 @@ impl Plant {
             let job = u16::from_be_bytes([packet[4], packet[5]]);
             // What comes from a root is no worker's.
             let worker = if packet[1] > Kind::Raw as u8 { 64 } else { packet[6].min(64) };
-            *self.bytes.entry((job, worker)).or_default() += frame as u64;
+            *self.bytes.entry((job, worker)).or_default() += frame.len() as u64;
         }
         outcome
     }

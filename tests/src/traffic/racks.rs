@@ -2,12 +2,12 @@
 
 use super::frame::Datagram;
 use super::plant::{Member, OWN, OWN_MAC, PlacedJob, Plant};
-use super::{config, member};
+use super::{config, ecn, member};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level, Lookup, Racks};
-use thc_protocol::wire::{FLAG_NUDGE, Form, Header, Kind, MAX_PACKET, Norm};
+use thc_protocol::wire::{FLAG_MARK, FLAG_NUDGE, Form, Header, Kind, MAX_PACKET, Norm};
 use thc_protocol::{Cookie, Lane, Round, SlotId, TableId, WorkerId};
 
 /// Three racks of up to three workers.
@@ -74,7 +74,8 @@ pub fn step(random: &mut Rng, plant: &Plant, time: u32) -> (u16, Datagram) {
     let worker = random.u8(..config.workers);
     let mut header = Header {
         kind: Kind::Data,
-        flags: if random.u8(..5) == 0 { FLAG_NUDGE } else { 0 },
+        flags: if random.u8(..5) == 0 { FLAG_NUDGE } else { 0 }
+            | if random.u8(..10) == 0 { FLAG_MARK } else { 0 },
         num_workers: config.workers,
         job: config.job,
         worker: WorkerId(worker),
@@ -144,5 +145,5 @@ pub fn step(random: &mut Rng, plant: &Plant, time: u32) -> (u16, Datagram) {
     }
     let mut packet = [0; MAX_PACKET];
     let payload = header.emit_packet(&mut packet, &payload).to_vec();
-    (from.port, Datagram { from: place, to: (OWN_MAC, OWN), payload })
+    (from.port, Datagram { from: place, to: (OWN_MAC, OWN), ecn: ecn(random), payload })
 }

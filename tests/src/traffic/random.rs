@@ -1,10 +1,11 @@
 //! Random traffic: mostly rounds that complete, and everything that P7 to P17 have an answer for.
 
+use super::ecn;
 use super::frame::{CARRIER, Datagram, Mac, arp, ethernet, seal};
 use super::plant::{CONTROL_PORT, OWN, OWN_MAC, PORTS, PlacedJob, Plant};
 use fastrand::Rng;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use thc_protocol::wire::{FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Norm, VERSION};
+use thc_protocol::wire::{FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Norm, VERSION};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 
 /// What a frame is to the model.
@@ -85,9 +86,11 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         kind = random.choice([Kind::Data, Kind::Raw]).unwrap();
         table = random.choice(job.config.tables.iter().copied()).unwrap();
     }
+    let flags = if random.u8(..5) == 0 { FLAG_NUDGE } else { random.u8(..) & !FLAG_NUDGE };
     let mut header = Header {
         kind,
-        flags: if random.u8(..5) == 0 { FLAG_NUDGE } else { random.u8(..) & !FLAG_NUDGE },
+        // Not many, for else all slots are marked.
+        flags: if random.u8(..8) == 0 { flags } else { flags & !FLAG_MARK },
         num_workers: job.config.workers,
         job: job.config.job,
         worker: WorkerId(worker),
@@ -149,7 +152,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         _ => {}
     }
     bytes.truncate(cut);
-    let datagram = Datagram { from: place, to: (OWN_MAC, OWN), payload: bytes };
+    let datagram = Datagram { from: place, to: (OWN_MAC, OWN), ecn: ecn(random), payload: bytes };
     let (frame, mut meaning) = carried(random, plant, header.kind, datagram);
     if matches!(meaning, Meaning::Packet(_) | Meaning::Malformed) && for_control(plant, &frame) {
         meaning = Meaning::Forwarded(CONTROL_PORT);
@@ -194,7 +197,8 @@ fn carried(random: &mut Rng, plant: &Plant, kind: Kind, mut datagram: Datagram) 
         3 => frame[20] = 0x20,
         4 => frame[21] = 1,
         5 => frame[14] = 0x46,
-        6 if frame.len() > CARRIER + 1 => {
+        // Of what is too short for P1 anyway, Tofino's ingress does not see that it is cut off, too.
+        6 if frame.len() > CARRIER + if plant.cuts { 1 } else { HEADER_LEN } => {
             let whole = plant.cuts || kind == Kind::Norm;
             let end = frame.len() - 1;
             frame.truncate(random.usize(CARRIER..if whole { end } else { end.min(CARRIER + HEADER_LEN) }));
@@ -235,7 +239,7 @@ fn beside(random: &mut Rng, stations: &[(Mac, u16)]) -> Step {
         4 => ([ethernet([0x03, 0, 0, 0, 0, 9], from, 0x86DD), text].concat(), Meaning::Flooded),
         // UDP between hosts, sometimes to the aggregator's port: it must pass as it is.
         _ => {
-            let datagram = Datagram { from: (from, other), to: (to, other), payload: text };
+            let datagram = Datagram { from: (from, other), to: (to, other), ecn: ecn(random), payload: text };
             (datagram.frame(), Meaning::Forwarded(to_port))
         }
     };

@@ -52,7 +52,7 @@ pub fn registers(seed: u64, plant: &Plant, switch: &Switch) -> usize {
     let states = ["state.epochs", "state.rounds", "state.seen", "state.counts"];
     let mut asked = names("data", &states);
     asked.extend((0..WORDS).map(|word| format!("SwitchIngress.data.lanes{word}")));
-    asked.extend(names("data", &["heads"]));
+    asked.extend(names("data", &["heads", "marks"]));
     let data = switch.registers(&asked);
     let mut asked = names("norm", &states);
     asked.extend(names("norm", &["tags", "values", "lengths", "calls", "keys"]));
@@ -74,6 +74,12 @@ pub fn registers(seed: u64, plant: &Plant, switch: &Switch) -> usize {
             assert_eq!(of_ps, view, "seed {seed}, job {}, data slot {slot} of thc-ps", job.config.job);
             let round = if view.seen == 0 { 0 } else { u64::from(view.round.0) };
             let first = (job.data_base + slot) as usize * PASSES;
+            let mark = data[5 + WORDS][(job.data_base + slot) as usize] == 1;
+            assert!(
+                view.seen == 0 || mark == view.mark,
+                "seed {seed}, job {}, data slot {slot}: mark",
+                job.config.job
+            );
             // Kind and table of the slot's round, which sums have shown to be those of the model.
             let [kind, table] = (data[4 + WORDS][first] as u16).to_be_bytes();
             let kind = Kind::from_byte(kind).unwrap_or(Kind::Data);

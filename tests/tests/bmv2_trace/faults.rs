@@ -35,7 +35,7 @@ fn checks_are_in_the_order_of_p7() {
             switch.send(port, &frame);
             let from = Endpoint { ingress: port, addr: datagram.from.1 };
             dropped +=
-                u64::from(matches!(plant.handle(from, &datagram.payload, frame.len()), Outcome::Dropped(_)));
+                u64::from(matches!(plant.handle(from, &datagram.payload, &frame), Outcome::Dropped(_)));
         }
     }
     switch.push(&thc_tests::traffic::frame::ethernet([2, 0xAA, 0, 0, 0, 1], [2; 6], 0x88B6));

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use switch::Switch;
 use thc_protocol::aggregator::{DropReason, Endpoint, Outcome};
 use thc_protocol::wire::{Header, Kind, MAX_PACKET};
-use thc_protocol::{Round, SlotId, WorkerId};
+use thc_protocol::{Ecn, Round, SlotId, WorkerId};
 use thc_tests::traffic::frame::{Datagram, Mac};
 use thc_tests::traffic::plant::{Frames, OWN, OWN_MAC, PORTS, Plant};
 use thc_tests::traffic::random::Meaning;
@@ -55,8 +55,8 @@ fn marker(plant: &Plant, round: u32) -> (u16, Vec<u8>, Vec<u8>) {
     };
     let mut packet = [0; MAX_PACKET];
     let packet = header.emit_packet(&mut packet, &[0x5A; 512]).to_vec();
-    let datagram =
-        Datagram { from: (member.mac, member.endpoint.addr), to: (OWN_MAC, OWN), payload: packet.clone() };
+    let from = (member.mac, member.endpoint.addr);
+    let datagram = Datagram { from, to: (OWN_MAC, OWN), ecn: Ecn::Ect0, payload: packet.clone() };
     (member.port, datagram.frame(), packet)
 }
 
@@ -87,7 +87,7 @@ fn segment(
                 let ip: [u8; 4] = step.frame[26..30].try_into().unwrap();
                 let udp = u16::from_be_bytes([step.frame[34], step.frame[35]]);
                 let from = Endpoint { ingress: step.port, addr: SocketAddrV4::new(ip.into(), udp) };
-                match plant.handle(from, &bytes, step.frame.len()) {
+                match plant.handle(from, &bytes, &step.frame) {
                     Outcome::Handled(event) => event.name(),
                     Outcome::Dropped(reason) => reason.name(),
                     Outcome::Passed => "passed",
@@ -118,7 +118,7 @@ fn segment(
     let (port, frame, packet) = marker(plant, number as u32);
     let from = plant.jobs.last().unwrap().members[&0].endpoint;
     switch.send(port, &frame);
-    plant.handle(from, &packet, frame.len());
+    plant.handle(from, &packet, &frame);
     // To the aggregator's MAC, but nothing that it knows: dropped by the entry of that station.
     switch.push(&frame::ethernet(OWN_MAC, [2; 6], 0x88B6));
 

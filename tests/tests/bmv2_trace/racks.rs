@@ -45,7 +45,7 @@ fn switch_and_model_are_equal_as_racks() {
         let bytes = datagram.frame();
         switch.send(port, &bytes);
         switch.push(&frame::ethernet(OWN_MAC, [2; 6], 0x88B6));
-        let outcome = plant.handle(from, &datagram.payload, bytes.len());
+        let outcome = plant.handle(from, &datagram.payload, &bytes);
         let name = match outcome {
             Outcome::Handled(event) => event.name(),
             Outcome::Dropped(reason) => reason.name(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, Registry, StaticJob};
 use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, Welcome};
-use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_tests::traffic::frame::{CARRIER, Datagram, Mac};
 use thc_tests::traffic::plant::{Member, OWN, OWN_MAC, PlacedJob, Plant};
 use thc_tests::{COOKIE_NUMBER, Ps, WorkerProcess, write_gradients};
@@ -145,7 +145,8 @@ impl Host {
                     self.control(from, &payload);
                     continue;
                 }
-                let datagram = Datagram { from: (mac(payload[6]), from), to: (OWN_MAC, OWN), payload };
+                let datagram =
+                    Datagram { from: (mac(payload[6]), from), to: (OWN_MAC, OWN), ecn: Ecn::NotEct, payload };
                 self.switch.send(PORT, &datagram.frame());
                 self.deliver();
             }

@@ -87,6 +87,9 @@ pub fn registers(plant: &Plant, site: &Site, case: Case) -> Result<usize, String
                 && held == view.values[start..][..held.len()]
         };
         compared += usize::from(view.seen != 0);
+        let mark = |at: usize| site.chip.cell("Egress.cells.marks", port, at).unwrap()[0] != 0;
+        let has_mark = pass == 0 && view.seen != 0;
+        let same = same && (!has_mark || mark((first + base + slot) as usize) == view.mark);
         let place = format!("job {}, {kind:?}, slot {slot}, pass {pass}", job.config.job);
         if same {
             Ok(())

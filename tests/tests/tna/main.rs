@@ -85,7 +85,7 @@ impl Site {
     fn both(&mut self, plant: &mut Plant, port: u16, datagram: &Datagram) -> Result<Outcome, String> {
         let from = Endpoint { ingress: port, addr: datagram.from.1 };
         let frame = datagram.frame();
-        let outcome = plant.handle(from, &datagram.payload, frame.len());
+        let outcome = plant.handle(from, &datagram.payload, &frame);
         let expected = std::mem::take(&mut plant.out);
         let got = self.exchange(port, &frame);
         if got == expected { Ok(outcome) } else { Err(differing(port, &frame, &expected, &got)) }

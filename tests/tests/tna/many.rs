@@ -7,7 +7,7 @@ use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, MAX_PACKET, Norm};
 use thc_protocol::{Round, SlotId, TableId, WorkerId};
 use thc_tests::traffic::frame::Datagram;
 use thc_tests::traffic::plant::{OWN, OWN_MAC, Plant};
-use thc_tests::traffic::{config, jobs, member};
+use thc_tests::traffic::{config, ecn, jobs, member};
 
 #[test]
 fn sixty_four_workers_complete_a_slot() {
@@ -55,8 +55,12 @@ fn sixty_four_workers_complete_a_slot() {
                 let mut packet = [0; MAX_PACKET];
                 let payload = header.emit_packet(&mut packet, &payload).to_vec();
                 let member = plant.jobs[0].members[&worker];
-                let datagram =
-                    Datagram { from: (member.mac, member.endpoint.addr), to: (OWN_MAC, OWN), payload };
+                let datagram = Datagram {
+                    from: (member.mac, member.endpoint.addr),
+                    to: (OWN_MAC, OWN),
+                    ecn: ecn(&mut random),
+                    payload,
+                };
                 let outcome = site.both(&mut plant, member.port, &datagram);
                 let outcome =
                     outcome.unwrap_or_else(|what| panic!("{case:?}, {kind:?}, worker {worker}: {what}"));

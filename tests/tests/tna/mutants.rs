@@ -3,7 +3,7 @@
 use super::{Case, TOFINO, TOFINO2, trace};
 
 /// A piece of the program for Tofino 2, and what stands there by mistake.
-const MISTAKES: [(&str, &str); 20] = [
+const MISTAKES: [(&str, &str); 26] = [
     // Rounds: the sign of a difference, the next one, an older one, a cell of another epoch.
     ("> 32s0", "< 32s0"),
     ("(32w0, 32w1, default) : cells_newer_0();", "(32w0, 32w1, default) : cells_same_0();"),
@@ -23,8 +23,19 @@ const MISTAKES: [(&str, &str); 20] = [
     ("(8w1, false, 8w7, default, default, 8w1, default, default, default) : first_collected();", ""),
     ("8w4 &&& 8w4, default) : first_half_collected();", "8w4 &&& 8w4, default) : first_collected();"),
     ("hdr.trip.completes = hdr.trip.completes | meta.completes;", "hdr.trip.completes = meta.completes;"),
-    ("(true, 8w8, true, default, default, default) : answers_out_mismatch_0();", ""),
+    ("(true, 8w8, true, default, default, default, default, default) : answers_out_mismatch_0();", ""),
     ("hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src", "hdr.ipv4.protocol, hdr.ipv4.ttl, hdr.ipv4.src"),
+    // Marks: one that is dropped, that a repetition sets, or a late packet, that outlives its round, that is told of what is not
+    // complete; a result that no queue may mark.
+    ("hdr.thc.kind = 8w0x16;\n        hdr.thc.flags = 8w0;", "hdr.thc.kind = 8w0x16;"),
+    ("value = 8w4;", "value = 8w0;"),
+    ("(8w1, 8w0, 2w2, 1w0, default, 8w16 &&& 8w16)", "(8w1, 8w0, 2w2, default, default, 8w16 &&& 8w16)"),
+    ("(8w1, 8w0, 2w2, default, 16w0, default) : cells_look_at_mark_0();", ""),
+    (
+        "(8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();",
+        "(8w1, 8w0, 2w1, default, default, default) : cells_look_at_mark_0();",
+    ),
+    ("result_to_members_0(8w2, ", "result_to_members_0(8w0, "),
     // What is let in; an index of counters; what a place holds that nothing was written to.
     ("meta.data_room = data_slots |-| hdr.thc.slot;", "meta.data_room = data_slots;"),
     ("meta.event_index = hdr.trip.who >> 1;", "meta.event_index = hdr.trip.who;"),

@@ -83,7 +83,7 @@ pub fn trace(
                 let ip: [u8; 4] = step.frame[26..30].try_into().unwrap();
                 let udp = u16::from_be_bytes([step.frame[34], step.frame[35]]);
                 let from = Endpoint { ingress: step.port, addr: SocketAddrV4::new(ip.into(), udp) };
-                match plant.handle(from, &bytes, step.frame.len()) {
+                match plant.handle(from, &bytes, &step.frame) {
                     Outcome::Handled(event) => event.name(),
                     Outcome::Dropped(reason) => reason.name(),
                     Outcome::Passed => "passed",
