@@ -342,7 +342,8 @@ impl Group {
             stragglers,
             lost,
             window,
-            decreases
+            decreases,
+            marks
         );
         seconds!(compression, network, waiting, round_trip, shortest_round_trip);
         Ok(found)

@@ -27,6 +27,7 @@ _METRICS: list[tuple[str, str, str, Read]] = [
     ("thc_group_shortest_round_trip_seconds", "gauge", "the shortest of the recent ones", lambda stats, _: stats.shortest_round_trip),
     ("thc_group_window_packets", "gauge", "data packets that may be outstanding now", lambda stats, _: stats.window),
     ("thc_group_window_decreases", "counter", "how often congestion made the window smaller", lambda stats, _: stats.decreases),
+    ("thc_group_marked_results", "counter", "results that told of congestion, or met it", lambda stats, _: stats.marks),
     ("thc_training_steps", "counter", "steps that were measured", lambda _, training: training.steps),
     ("thc_training_computing_seconds", "counter", "steps without waiting", lambda stats, _: stats.computing),
     ("thc_training_hidden_seconds", "counter", "computing while gradients travelled (T_overlap)", lambda stats, _: stats.hidden),

@@ -51,6 +51,8 @@ class Stats:
     """Data packets that may be outstanding now."""
     decreases: int
     """How often congestion has made them fewer."""
+    marks: int
+    """Results that told of congestion, or met it (ECN)."""
     device: str = "host"
     """What compresses: ``"host"``, the library; or on the gradients' device, ``"triton"`` or ``"torch"``, whose time is in none of
     these numbers."""
@@ -148,6 +150,7 @@ class Stats:
             shortest_round_trip=self.shortest_round_trip,
             window=self.window,
             decreases=self.decreases - earlier.decreases,
+            marks=self.marks - earlier.marks,
             device=self.device,
             why=self.why,
             computing=self.computing - earlier.computing,

@@ -58,6 +58,7 @@ local f = {
     flags = ProtoField.uint8("thc.flags", "Flags", base.HEX),
     flag_nudge = ProtoField.bool("thc.flags.nudge", "Nudge", 8, nil, 0x01, "Pass the slot on if it is incomplete (P17)"),
     flag_root = ProtoField.bool("thc.flags.root", "Root", 8, nil, 0x02, "Passed on by a rack: numbers of workers are of racks (P36)"),
+    flag_mark = ProtoField.bool("thc.flags.mark", "Mark", 8, nil, 0x04, "Packets of this sum met congestion (P46)"),
     workers = ProtoField.uint8("thc.workers", "Workers of the job"),
     job = ProtoField.uint16("thc.job", "Job"),
     worker = ProtoField.uint8("thc.worker", "Worker"),
@@ -124,6 +125,7 @@ local f = {
     welcome_number = ProtoField.uint8("thc.welcome.number", "Number in the session"),
     welcome_spares = ProtoField.uint8("thc.welcome.spares", "Spares, the last of the shares"),
     welcome_epoch = ProtoField.uint16("thc.welcome.epoch", "Epoch"),
+    welcome_marks = ProtoField.bool("thc.welcome.marks", "Marks are told", 8, nil, 0x01, "Workers send data as ECN-capable (P46)"),
     welcome_racks = ProtoField.uint8("thc.welcome.racks", "Racks"),
     welcome_rack = ProtoField.uint8("thc.welcome.rack", "Rack (255: this is the root)"),
     welcome_all_workers = ProtoField.uint16("thc.welcome.all_workers", "Workers of all racks"),
@@ -278,6 +280,7 @@ local function welcome(tvb, tree, header)
         tree:add(f.welcome_spares, tvb(115, 1))
         tree:add(f.welcome_epoch, tvb(116, 2))
     end
+    tree:add(f.welcome_marks, tvb(118, 1))
     tree:add(f.welcome_shares, tvb(92, 1))
     for row = 0, tvb(92, 1):uint() - 1 do
         tree:add(f.welcome_share, tvb(128 + 8 * row, 4))
@@ -440,6 +443,7 @@ local function header_tree(tvb, tree)
     local flags = tree:add(f.flags, tvb(2, 1))
     flags:add(f.flag_nudge, tvb(2, 1))
     flags:add(f.flag_root, tvb(2, 1))
+    flags:add(f.flag_mark, tvb(2, 1))
     tree:add(f.workers, tvb(3, 1))
     tree:add(f.job, tvb(4, 2))
     add_worker(tree, f.worker, tvb(6, 1))

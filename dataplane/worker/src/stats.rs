@@ -49,6 +49,8 @@ pub struct Stats {
     pub window: u64,
     /// How often congestion has made them fewer.
     pub decreases: u64,
+    /// Results that told of congestion, or met it.
+    pub marks: u64,
 }
 
 /// What a worker has computed so far, in coordinates, padding included: the same in every run, whatever time it takes.

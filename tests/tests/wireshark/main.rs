@@ -11,8 +11,8 @@ use std::time::Duration;
 use pcap::Packet;
 use rustix::process::{Pid, Signal, kill_process};
 use thc_protocol::wire::{
-    Ask, Boundary, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm, Nudge,
-    Pending, Position, Refused, Straggler, Welcome,
+    Ask, Boundary, FLAG_MARK, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch,
+    Norm, Nudge, Pending, Position, Refused, Straggler, Welcome,
 };
 use thc_protocol::{Lane, Policy};
 use thc_tests::{Ps, WorkerProcess};
@@ -84,6 +84,7 @@ fn decode(packet: &[u8]) -> Fields {
         ("thc.flags", n(header.flags)),
         ("thc.flags.nudge", n(header.flags & FLAG_NUDGE)),
         ("thc.flags.root", n(u8::from(header.flags & FLAG_ROOT != 0))),
+        ("thc.flags.mark", n(u8::from(header.flags & FLAG_MARK != 0))),
         ("thc.workers", n(header.num_workers)),
         ("thc.job", n(header.job.0)),
         ("thc.worker", n(header.worker.0)),
@@ -169,6 +170,7 @@ fn decode(packet: &[u8]) -> Fields {
                 ("thc.welcome.max_workers", n(welcome.max_workers)),
                 ("thc.welcome.credit", n(welcome.credit)),
                 ("thc.welcome.features", n(u32::from_be_bytes(*payload[88..].first_chunk().unwrap()))),
+                ("thc.welcome.marks", n(u8::from(welcome.marks))),
                 ("thc.welcome.width", n(first.form.width())),
                 ("thc.welcome.tables", n(welcome.tables.len() as u8 - 1)),
                 ("thc.welcome.shares", n(welcome.shares.as_slice().len() as u8)),

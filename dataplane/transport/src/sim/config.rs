@@ -35,6 +35,8 @@ pub struct SimConfig {
     /// How many datagrams may wait for one endpoint, on its last hop and unread; further ones
     /// are dropped.
     pub queue_packets: usize,
+    /// How many datagrams may wait to leave a host ([`SimNet::set_host`](super::SimNet::set_host)); `None` is any number.
+    pub leaving_packets: Option<usize>,
     /// From how many waiting datagrams on a further one is marked (ECN), if it may be; `None` marks nothing.
     pub mark_packets: Option<usize>,
     /// Whether datagrams carry a checksum and corrupted ones are dropped. Without, they are
@@ -57,6 +59,7 @@ impl Default for SimConfig {
             bandwidth: None,
             framing: 0,
             queue_packets: 1 << 16,
+            leaving_packets: None,
             mark_packets: None,
             checksums: true,
         }

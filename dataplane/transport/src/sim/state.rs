@@ -46,6 +46,8 @@ struct Host {
     bandwidth: Option<u64>,
     uplink: Wire,
     downlink: Wire,
+    /// When those on the way out will have left.
+    leaving: VecDeque<Duration>,
 }
 
 /// One direction between two endpoints.
@@ -206,7 +208,12 @@ impl NetState {
     }
 
     pub fn set_host(&mut self, address: Ipv4Addr, bandwidth: Option<u64>) {
-        let new = || Host { bandwidth, uplink: Wire::default(), downlink: Wire::default() };
+        let new = || Host {
+            bandwidth,
+            uplink: Wire::default(),
+            downlink: Wire::default(),
+            leaving: VecDeque::new(),
+        };
         self.hosts.entry(address).or_insert_with(new).bandwidth = bandwidth;
     }
 
@@ -251,12 +258,30 @@ impl NetState {
     }
 
     /// Sends one datagram of an attached endpoint.
-    pub fn send(&mut self, from: Peer, to: Peer, ecn: u8, payload: &[u8]) {
+    pub fn send(&mut self, from: Peer, to: Peer, mut ecn: u8, payload: &[u8]) {
         self.stats.sent += 1;
         let length = self.length(payload);
         let departs = match self.hosts.get_mut(from.ip()) {
             Some(_) if from.ip() == to.ip() => return self.stay(from, to, ecn, payload),
-            Some(host) => host.uplink.carry(self.now, length, host.bandwidth),
+            Some(host) => {
+                while host.leaving.front().is_some_and(|&left| left <= self.now) {
+                    host.leaving.pop_front();
+                }
+                let waiting = host.leaving.len();
+                if self.config.leaving_packets.is_some_and(|most| waiting >= most) {
+                    self.stats.overflowed += 1;
+                    return;
+                }
+                if ecn != 0 && self.config.mark_packets.is_some_and(|most| waiting >= most) {
+                    ecn = CONGESTED;
+                    self.stats.marked += 1;
+                }
+                let left = host.uplink.carry(self.now, length, host.bandwidth);
+                if self.config.leaving_packets.is_some() || self.config.mark_packets.is_some() {
+                    host.leaving.push_back(left);
+                }
+                left
+            }
             None => {
                 let bandwidth = self.bandwidth(from);
                 let uplink = self.endpoints.get_mut(&from).map(|sender| &mut sender.uplink);

@@ -111,6 +111,7 @@ fn any_config() -> impl Strategy<Value = SimConfig> {
                     bandwidth,
                     framing: 0,
                     queue_packets,
+                    leaving_packets: None,
                     mark_packets: None,
                     checksums,
                 }

@@ -80,6 +80,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, state: &State) -> fmt::Result {
         ("stragglers", "How often a quorum had gone on without this worker", s.stragglers),
         ("lost_packets", "Packets whose coordinates counted as zero", s.lost),
         ("window_decreases", "How often congestion made the window smaller", s.decreases),
+        ("marked_results", "Results that told of congestion, or met it", s.marks),
     ] {
         counters(encoder, name, help, labels().map(|labels| (labels, value)))?;
     }
@@ -167,6 +168,7 @@ mod tests {
             shortest_round_trip: Duration::from_secs(17),
             window: 18,
             decreases: 19,
+            marks: 20,
         };
         told.done(stats);
         let families = until(&endpoint, |families| call(families) == Some(0.0));

@@ -218,6 +218,7 @@ impl<I: PacketIo> Engine<I> {
             shortest_round_trip: self.worker.shortest_round_trip().unwrap_or_default(),
             window: self.worker.window().0,
             decreases: self.stats.decreases + self.worker.window().1,
+            marks: self.stats.marks + self.worker.marks(),
             network: self.stats.network + self.link.time,
             ..self.stats
         }

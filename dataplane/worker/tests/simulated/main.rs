@@ -3,6 +3,7 @@
 
 mod best_effort;
 mod feedback;
+mod marks;
 mod members;
 mod norms;
 mod packed;

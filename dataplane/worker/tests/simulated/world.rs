@@ -78,8 +78,12 @@ fn install_tables(aggregator: &mut Aggregator, job: &StaticJob) {
 
 impl Ps {
     pub fn new(net: &SimNet, job: StaticJob, share: u8) -> Ps {
+        Ps::at(net, share_addr(share), job, share)
+    }
+
+    fn at(net: &SimNet, addr: SocketAddrV4, job: StaticJob, share: u8) -> Ps {
         Ps {
-            io: net.endpoint(share_addr(share)),
+            io: net.endpoint(addr),
             aggregator: Ps::aggregator(&job),
             registry: Ps::registry(&job, share),
             job,
@@ -226,13 +230,19 @@ impl World {
     }
 
     pub fn with_threads(job: StaticJob, faults: SimConfig, threads: usize) -> World {
-        let net = SimNet::new(faults);
-        let mut ps = Ps::new(&net, job.clone(), 0);
+        World::beside(&SimNet::new(faults), job, 0, threads)
+    }
+
+    /// One of several of a network, each with a server of its own on the same host.
+    pub fn beside(net: &SimNet, job: StaticJob, number: u8, threads: usize) -> World {
+        let net = net.clone();
+        let at = SocketAddrV4::new(*ps_addr().ip(), ps_addr().port() + u16::from(number));
+        let mut ps = Ps::at(&net, at, job.clone(), 0);
         let mut others: Vec<_> =
             (1..job.welcome.shares.servers()).map(|share| Ps::new(&net, job.clone(), share)).collect();
         let mut joining: Vec<_> = (0..job.config.workers)
             .map(|w| {
-                let addr = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, w + 1), 5000);
+                let addr = SocketAddrV4::new(Ipv4Addr::new(10, 0, number, w + 1), 5000);
                 let io = net.endpoint(addr);
                 let joiner = Joiner::new(JOB, WorkerId(w), COOKIE, 1000 + u64::from(w), 0, io.now());
                 (io, Joiners::new(joiner), None)
@@ -243,7 +253,8 @@ impl World {
             for (io, joiners, welcome) in &mut joining {
                 let now = io.now();
                 while let Some((share, packet)) = joiners.poll(now, &mut buffer) {
-                    io.send_run(share_addr(share as u8), packet, packet.len()).unwrap();
+                    let to = if share == 0 { at } else { share_addr(share as u8) };
+                    io.send_run(to, packet, packet.len()).unwrap();
                 }
                 io.recv_burst(&mut |from, packet| {
                     let share = usize::from(from.ip().octets()[3] - 100);
@@ -269,7 +280,7 @@ impl World {
             .map(|(w, (io, joiners, welcome))| {
                 let (welcome, n) = welcome.unwrap();
                 let config = EngineConfig {
-                    ps: ps_addr(),
+                    ps: at,
                     job: JOB,
                     worker: WorkerId(w),
                     timeout: Duration::from_secs(20),
