@@ -21,6 +21,8 @@ const FORGET: Duration = Duration::from_secs(3);
 const ASKING: Duration = Duration::from_secs(1);
 /// How often members are told what to do until they do it.
 const TELL: Duration = Duration::from_millis(100);
+/// How long members have to answer a server that heard nobody for a while.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// The sizes that sessions of a job may have.
 #[derive(Clone, Debug)]
@@ -93,6 +95,8 @@ pub(super) struct Roster {
     phase: Phase,
     because_of: WorkerId,
     told: Duration,
+    /// Whether nobody has been heard for so long that the server may be cut off.
+    deaf: bool,
     /// Since when there is this roster.
     since: Option<Duration>,
 }
@@ -107,6 +111,7 @@ impl Roster {
             phase: Phase::Steady,
             because_of: WorkerId::NONE,
             told: Duration::ZERO,
+            deaf: false,
             since: None,
         }
     }
@@ -648,11 +653,25 @@ impl JobState {
         let mut actions = Vec::new();
         if let Some(session) = self.session {
             let due = now.saturating_sub(roster.told) >= TELL;
+            let heard = |member: &Member| {
+                let packets = alive(member.number).map_or(Duration::ZERO, |ago| now.saturating_sub(ago));
+                member.present.heard.max(packets)
+            };
+            // Who hears nobody may be cut off itself: that counts for none of them, and when it hears somebody again, it asks the others.
+            let waiting = roster.waiting.values().map(|waiting| waiting.present.heard);
+            let latest = roster.members.values().map(heard).chain(waiting).max().unwrap_or(now);
+            let deaf = now.saturating_sub(latest) >= sizes.gone_after * 2 / 3;
+            if std::mem::replace(&mut roster.deaf, deaf) && !deaf {
+                let least = now.saturating_sub(sizes.gone_after.saturating_sub(ANSWER));
+                roster
+                    .members
+                    .values_mut()
+                    .for_each(|member| member.present.heard = heard(member).max(least));
+            }
             let (mut gone, mut silent) = (Vec::new(), Vec::new());
             for (&seat, member) in &roster.members {
-                let packets = alive(member.number).map_or(Duration::ZERO, |ago| now.saturating_sub(ago));
-                let quiet = now.saturating_sub(member.present.heard.max(packets));
-                if quiet >= sizes.gone_after {
+                let quiet = now.saturating_sub(heard(member));
+                if quiet >= sizes.gone_after && !deaf {
                     gone.push(seat);
                 } else if due && quiet >= sizes.gone_after / 3 {
                     silent.push((seat, member.present));

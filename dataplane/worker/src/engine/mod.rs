@@ -475,10 +475,19 @@ impl<I: PacketIo> Engine<I> {
             if kind & 0x20 != 0 {
                 if is_base {
                     let was = joiners.has_joined(share);
-                    if let Some(event) = joiners.handle(now, share, packet) {
-                        // A BOUNDARY behind a WELCOME is one of the next session, and is repeated there.
-                        let later = matches!(event, JoinEvent::Boundary(_)) && control.is_some();
-                        control = if later { control.take() } else { Some(event) };
+                    match joiners.handle(now, share, packet) {
+                        // The session goes on, and so does what else was said of it.
+                        Some(JoinEvent::Welcome(welcome, _))
+                            if welcome.session == worker.parameters().cookie =>
+                        {
+                            worker.note_alive(now);
+                        }
+                        None
+                        | Some(JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye) => {}
+                        // A BOUNDARY behind a WELCOME to the next session is one of that, and is repeated there.
+                        Some(JoinEvent::Boundary(_))
+                            if control.is_some() && !matches!(control, Some(JoinEvent::Boundary(_))) => {}
+                        event => control = event,
                     }
                     if !was && joiners.has_joined(share) {
                         ps.welcomed(now, share);
@@ -503,10 +512,9 @@ impl<I: PacketIo> Engine<I> {
             Some(JoinEvent::Boundary(boundary)) => self.obey(now, boundary),
             Some(JoinEvent::Welcome(welcome, workers)) => {
                 self.worker.note_alive(now);
-                let another = welcome.session != self.worker.parameters().cookie;
-                if another && self.members.is_some() {
+                if self.members.is_some() {
                     self.next = Some((welcome, workers));
-                } else if another {
+                } else {
                     self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });
                 }
             }

@@ -614,3 +614,37 @@ fn a_next_session_and_that_somebody_is_gone_from_it_may_come_together() {
     let means = party.reduce(&all, &gradients(3, 5_000, 2));
     assert!(means.iter().all(|mean| *mean == means[0]));
 }
+
+#[test]
+fn a_server_that_was_cut_off_takes_nobody_for_gone() {
+    let (mut party, all) = whole(&job(1, 2), quiet());
+    let epoch = party.membership(all[0]).epoch;
+    let wait = |party: &mut Party, milliseconds: u64| {
+        let end = party.net.now() + Duration::from_millis(milliseconds);
+        while party.net.now() < end {
+            party.turn();
+        }
+    };
+    wait(&mut party, 2000);
+    party.net.partition(ps_addr());
+    wait(&mut party, 800);
+    party.net.heal(ps_addr());
+    // One answers a little later than the other.
+    let engine = party.processes[all[1]].engine.take();
+    wait(&mut party, 600);
+    party.processes[all[1]].engine = engine;
+    let data = gradients(2, LEN, 5);
+    let means = party.reduce(&all, &data);
+    assert!(means[0] == means[1] && means[0] == reference(&[data])[0]);
+    assert!(all.iter().all(|&process| party.membership(process).epoch == epoch));
+    // Who does not answer then is gone after all.
+    party.net.partition(ps_addr());
+    wait(&mut party, 1000);
+    party.kill(all[1]);
+    party.net.heal(ps_addr());
+    wait(&mut party, 3000);
+    assert_eq!(
+        party.membership(all[0]),
+        Membership { epoch: epoch + 1, workers: 1, number: 0, newcomers: false }
+    );
+}
