@@ -61,6 +61,8 @@ pub struct Agent {
     forms: Option<Forms>,
     /// Those that it holds, if it has said so or the configuration does.
     room: Option<Room>,
+    /// Whether its program keeps and tells congestion marks (P46).
+    marks: bool,
     known: BTreeMap<JobId, Known>,
     /// When packets of a member were counted last, for the registry.
     heard: BTreeMap<(JobId, u8), Heard>,
@@ -88,6 +90,7 @@ impl Agent {
             registry: Registry::default(),
             forms: None,
             room: None,
+            marks: false,
             known: BTreeMap::new(),
             heard: BTreeMap::new(),
             listened: None,
@@ -223,9 +226,10 @@ impl Agent {
         } else {
             target.load_if_none().await?;
         }
-        let (forms, room) = target.says().await;
+        let (forms, room, marks) = target.says().await;
         self.forms = forms.or(self.config.capacity.forms);
         self.room = self.config.capacity.room.or(room);
+        self.marks = marks;
         self.shared.book().forget_credit(&self.config.name);
         let held = target.held().await?;
         self.end_sessions_that_cannot_go_on(&held)?;
@@ -434,9 +438,10 @@ impl Agent {
         let own = ids(setup.config.workers);
         number(&mut setup.welcome, &mut setup.config, own, largest);
         let credit = job.credit();
-        setup.welcome.credit = credit;
+        let say = |welcome: &mut Welcome| (welcome.credit, welcome.marks) = (credit, self.marks);
+        say(&mut setup.welcome);
         if let Some(sizes) = &mut setup.sizes {
-            Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| welcome.credit = credit);
+            Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| say(welcome));
         }
         if let Some(rack) = rack {
             self.macs.insert(rack.root, rack.mac);

@@ -69,10 +69,35 @@ pub fn room(info: &P4Info) -> Option<Room> {
     info.table("jobs").ok()?.annotation("room")?.parse().ok()
 }
 
+/// Whether a program keeps the congestion marks of slots (P46): it has the register `marks`, which Tofino's have as an extern.
+#[must_use]
+pub fn marks(info: &P4Info) -> bool {
+    let registers = info.registers.iter().filter_map(|register| register.preamble.as_ref());
+    let externs = info.externs.iter().flat_map(|kind| &kind.instances);
+    let externs = externs.filter_map(|instance| instance.preamble.as_ref());
+    registers.chain(externs).any(|preamble| preamble.alias == "marks")
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_that_keep_marks_say_so() {
+        let programs: [&[u8]; 3] = [
+            include_bytes!("../../../p4/build/thc.p4info.txtpb"),
+            include_bytes!("../../../p4/build/tofino/tofino.p4info.txtpb"),
+            include_bytes!("../../../p4/build/tofino/tofino2.p4info.txtpb"),
+        ];
+        for program in programs {
+            let mut info = p4runtime_proto::p4info::parse(program).unwrap();
+            assert!(marks(&info));
+            info.registers.clear();
+            info.externs.clear();
+            assert!(!marks(&info));
+        }
+    }
 
     #[test]
     fn forms_are_what_the_annotation_says() {

@@ -214,10 +214,11 @@ impl Target {
         Some(answer.into_inner().config?.cookie.map_or(0, |cookie| cookie.cookie))
     }
 
-    /// The packets that the target does, and those that it holds, as its own P4Info says.
-    pub async fn says(&mut self) -> (Option<Forms>, Option<Room>) {
+    /// The packets that the target does, those that it holds, and whether it tells marks, as its own P4Info says.
+    pub async fn says(&mut self) -> (Option<Forms>, Option<Room>, bool) {
         let info = self.p4info().await;
-        (info.as_ref().map(Forms::of), info.as_ref().and_then(capacity::room))
+        let info = info.as_ref();
+        (info.map(Forms::of), info.and_then(capacity::room), info.is_some_and(capacity::marks))
     }
 
     async fn p4info(&mut self) -> Option<P4Info> {

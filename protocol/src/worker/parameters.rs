@@ -4,9 +4,10 @@ use crate::wire::{Rack, Tables, Welcome};
 use crate::{Cookie, JobId, Policy, Rank, WorkerId};
 use std::time::Duration;
 
-/// Data packets for each port that a worker begins with (P41), and where marks are told (P46): it does not take long to have more,
-/// and a queue that marks is not to be overrun before the first mark is back.
+/// Data packets for each port that a worker begins with (P41).
 const FIRST_WINDOW: u64 = 64;
+/// Those at a single port where marks are told (P46): it does not take long to have more, and a queue that marks is not to be overrun
+/// before the first mark is back. Of several ports each has 64 slots in a row.
 const FIRST_WINDOW_MARKED: u64 = 16;
 
 /// What a worker knows of its session.
@@ -66,8 +67,10 @@ impl Parameters {
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,
             credit: welcome.credit,
-            first_window: if welcome.marks { FIRST_WINDOW_MARKED } else { FIRST_WINDOW }
-                * u64::from(welcome.all_shards()),
+            first_window: match welcome.all_shards() {
+                1 if welcome.marks => FIRST_WINDOW_MARKED,
+                ports => FIRST_WINDOW * u64::from(ports),
+            },
             policy: welcome.policy,
             deadline: welcome.deadline,
             tables: welcome.tables,
