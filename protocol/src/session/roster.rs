@@ -364,7 +364,7 @@ impl JobState {
             let all = roster.waiting.iter().filter(|(_, w)| w.workers == n && w.present.session == Cookie(0));
             let all: Vec<(u8, Present)> = all.map(|(&seat, w)| (seat, w.present)).collect();
             let mut actions = self.end_roster(WorkerId::NONE, all.iter().map(|(seat, _)| *seat).collect());
-            actions.extend(self.begin(all, None, random));
+            actions.extend(self.begin(now, all, None, random));
             return actions;
         }
         if self.session.is_some() {
@@ -388,7 +388,7 @@ impl JobState {
             let all: Vec<(u8, Present)> =
                 roster.waiting.iter().filter(|(_, w)| same(w)).map(|(&seat, w)| (seat, w.present)).collect();
             if all.len() == usize::from(workers) {
-                return self.begin(all, Some(session), random);
+                return self.begin(now, all, Some(session), random);
             }
             let since = all.iter().map(|(_, present)| present.since).min().unwrap_or(now);
             if now.saturating_sub(since) < sizes.gone_after {
@@ -419,12 +419,13 @@ impl JobState {
         let settled = roster.since.is_some_and(|since| now.saturating_sub(since) >= FORGET);
         let gathered = now.saturating_sub(latest) >= sizes.gather;
         let enough = free.len() >= usize::from(sizes.least()) && gathered && settled;
-        if complete || enough { self.begin(free, None, random) } else { Vec::new() }
+        if complete || enough { self.begin(now, free, None, random) } else { Vec::new() }
     }
 
     /// A session of these begins, or goes on; who was in it and is not among them has been told.
     fn begin(
         &mut self,
+        now: Duration,
         mut all: Vec<(u8, Present)>,
         goes_on: Option<Cookie>,
         random: &mut impl FnMut() -> u32,
@@ -448,6 +449,8 @@ impl JobState {
         roster.restore(
             all.iter().map(|&(seat, present)| (WorkerId(seat), Present { session: Cookie(0), ..present })),
         );
+        // Who waited may have been heard last when another session ran: each has its time to answer in this one.
+        roster.listen_anew(now);
         let endpoints = roster.members.values().map(|m| (m.number, Endpoint::udp(m.present.addr))).collect();
         let mut actions = Vec::new();
         if ran {
@@ -566,7 +569,7 @@ impl JobState {
                 let tell = |&(seat, _): &(u8, Present)| Action::Tell(job, WorkerId(seat), Happening::Came);
                 let mut actions: Vec<Action> = come.iter().map(tell).collect();
                 seats.extend(come);
-                actions.extend(self.begin(seats, None, random));
+                actions.extend(self.begin(now, seats, None, random));
                 actions
             }
             (Phase::Stopping(calls), Some(all)) => {
@@ -590,7 +593,7 @@ impl JobState {
                 if self.next_of_members().is_none() && self.job.sizes.as_ref().is_some_and(fewer) {
                     return self.end_roster(because_of, Vec::new());
                 }
-                self.begin(seats, None, random)
+                self.begin(now, seats, None, random)
             }
             _ => Vec::new(),
         }

@@ -648,3 +648,30 @@ fn a_server_that_was_cut_off_takes_nobody_for_gone() {
         Membership { epoch: epoch + 1, workers: 1, number: 0, newcomers: false }
     );
 }
+
+#[test]
+fn who_was_cut_off_while_it_waited_has_its_time_in_the_session_that_begins() {
+    let mut party = Party::new(&job(1, 2), quiet());
+    let first = party.start(0, 0);
+    party.until("joining", |party| party.is_member(first));
+    let second = party.start(1, 0);
+    let wait = |party: &mut Party, milliseconds: u64| {
+        let end = party.net.now() + Duration::from_millis(milliseconds);
+        while party.net.now() < end {
+            party.turn();
+        }
+    };
+    wait(&mut party, 300);
+    // Silent for longer than members may be, and not for so long that it is forgotten.
+    let joiners = party.processes[second].joiners.take();
+    wait(&mut party, 2000);
+    party.processes[first].stops = true;
+    party.until("two", |party| party.membership(first).workers == 2);
+    wait(&mut party, 500);
+    party.processes[second].joiners = joiners;
+    party.until("both", |party| party.is_member(second));
+    let data = gradients(2, LEN, 6);
+    let means = party.reduce(&[first, second], &data);
+    assert!(means[0] == means[1] && means[0] == reference(&[data])[0]);
+    assert_eq!(party.membership(first).epoch, 2);
+}
