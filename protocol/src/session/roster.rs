@@ -660,10 +660,12 @@ impl JobState {
                 let packets = alive(member.number).map_or(Duration::ZERO, |ago| now.saturating_sub(ago));
                 member.present.heard.max(packets)
             };
-            // Who hears nobody may be cut off itself: that counts for none of them, and when it hears somebody again, it asks the others.
+            // Who hears nobody may be cut off itself: for a while that counts for none of them, and when it hears somebody again, it asks
+            // the others.
             let waiting = roster.waiting.values().map(|waiting| waiting.present.heard);
             let latest = roster.members.values().map(heard).chain(waiting).max().unwrap_or(now);
-            let deaf = now.saturating_sub(latest) >= sizes.gone_after * 2 / 3;
+            let silence = now.saturating_sub(latest);
+            let deaf = silence >= sizes.gone_after * 2 / 3;
             if std::mem::replace(&mut roster.deaf, deaf) && !deaf {
                 let least = now.saturating_sub(sizes.gone_after.saturating_sub(ANSWER));
                 roster
@@ -674,7 +676,7 @@ impl JobState {
             let (mut gone, mut silent) = (Vec::new(), Vec::new());
             for (&seat, member) in &roster.members {
                 let quiet = now.saturating_sub(heard(member));
-                if quiet >= sizes.gone_after && !deaf {
+                if quiet >= sizes.gone_after && (!deaf || silence >= sizes.gone_after * 3) {
                     gone.push(seat);
                 } else if due && quiet >= sizes.gone_after / 3 {
                     silent.push((seat, member.present));

@@ -675,3 +675,14 @@ fn who_was_cut_off_while_it_waited_has_its_time_in_the_session_that_begins() {
     assert!(means[0] == means[1] && means[0] == reference(&[data])[0]);
     assert_eq!(party.membership(first).epoch, 2);
 }
+
+#[test]
+fn when_nobody_is_left_the_session_ends() {
+    let (mut party, all) = whole(&job(1, 2), quiet());
+    all.iter().for_each(|&process| party.kill(process));
+    let end = party.net.now() + Duration::from_secs(5);
+    while party.net.now() < end {
+        party.turn();
+    }
+    assert!(party.ps.registry.session(JOB).is_none(), "it is still there");
+}

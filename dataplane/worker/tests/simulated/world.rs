@@ -58,7 +58,7 @@ impl Sink for Out<'_> {
 pub struct Ps {
     pub io: SimIo,
     pub aggregator: Aggregator<Scalar>,
-    registry: Registry,
+    pub registry: Registry,
     job: StaticJob,
     share: u8,
     random: u32,
