@@ -47,6 +47,16 @@ const bit<8> TRIP_MARK = 16;
 #define WITH(bits) bits &&& bits
 #define WITHOUT(bits) 0 &&& bits
 
+// Where a frame of Ethernet has its type, a packet between two passes has this one: IEEE 802's second local experimental type, which
+// the switch keeps for itself. From any port that packets do not come back by, it is dropped.
+const bit<16> ETHERTYPE_TRIP = 0x88B6;
+
+// Both of them, up to the type.
+header types_h {
+    bit<96> before;
+    bit<16> type;
+}
+
 // In front of a packet of the aggregator between its passes, in place of Ethernet, IP and UDP. It never
 // leaves the switch.
 header trip_h {
@@ -59,8 +69,10 @@ header trip_h {
     bit<16> port;
     // job ++ worker ++ 0: the index of its counters.
     bit<16> who;
-    bit<32> epoch;
     bit<16> quorum;
+    // ETHERTYPE_TRIP.
+    bit<16> type;
+    bit<32> epoch;
     // Number of the lookup table on this chip, or NO_LOOKUP.
     bit<8> lookup;
     // 1 as long as every cell was complete, and once this packet has completed one.

@@ -28,6 +28,7 @@ control Ingress(
     action begin() {
         hdr.trip.setValid();
         hdr.trip.what = TRIP_ADD;
+        hdr.trip.type = ETHERTYPE_TRIP;
         hdr.trip.port = meta.port;
         hdr.trip.who = meta.who;
         hdr.trip.lookup = meta.lookup;
@@ -87,7 +88,7 @@ control Ingress(
         hdr.bridge.worker = 0;
         hdr.bridge.job = hdr.thc.job;
         membership.apply(hdr, meta, intrinsic);
-        if (!hdr.trip.isValid() && meta.ours == 1 && hdr.thc.isValid() && hdr.thc.version == VERSION) {
+        if (!hdr.trip.isValid() && meta.own_port == 0 && meta.ours == 1 && hdr.thc.isValid() && hdr.thc.version == VERSION) {
             control_plane.apply();
         }
         if (meta.way == WAY_FORWARD) {

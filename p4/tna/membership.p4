@@ -7,6 +7,17 @@ control Membership(
 {
     TABLE_OWN_ADDRESS(meta.ours = 1;)
 
+    action own_pass() {
+        meta.own_port = 1;
+    }
+
+    // The ports over which packets come back from a pass, and nobody else's: only there is a trip_h believed.
+    table loopback_ports {
+        key = { intrinsic.ingress_port: exact @name("port"); }
+        OR_NOTHING(own_pass)
+        size = LOOPBACK_PORTS;
+    }
+
     TABLE_JOBS(
         meta.job_known = 1;
         meta.whose[WHOSE_JOB] = index;
@@ -187,6 +198,7 @@ control Membership(
     // the line of the first check that it fails, since every line asks for all checks before its own.
     table verdict {
         key = {
+            meta.own_port: ternary;
             hdr.trip.isValid(): ternary;
             meta.ours: ternary;
             hdr.udp.isValid(): ternary;
@@ -216,15 +228,18 @@ control Membership(
         actions = { fresh; back; forward; down; refuse; refuse_root; refuse_carrier; nobody; }
         size = 128;
         const default_action = forward();
-// trip, ours, udp and its port, checksum, lengths, short: of a packet whose carrier is right.
-#define CARRIER false, 1, true, THC_UDP_PORT, false, 20, 0
+// port, trip, ours, udp and its port, checksum, lengths, short: of a packet whose carrier is right.
+#define CARRIER 0, false, 1, true, THC_UDP_PORT, false, 20, 0
 #define KINDS(k) CARRIER, VERSION, k
         const entries = {
-            (true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, 1, _, _, _, _): back();
-            (true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _): back();
-            (true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
+            // Neither is anybody's packet let into a pass, nor is what comes back by a port that of a host.
+            (0, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (1, false, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (1, true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, 1, _, _, _, _): back();
+            (1, true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (1, true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _): back();
+            (1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
+            (0, false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
             // How long DATA is, only its table tells (P7.9), so the job must have it.
 #define LENGTHS(k, port, member) \
             (KINDS(k), 1, 0, 1, 0, 0, port, member, 0, 0, _, _, 1, _, 0, _, _): refuse(DROP_LENGTH); \
@@ -277,10 +292,10 @@ control Membership(
             DOWN_REST(KIND_MISMATCH) DOWN_REST(KIND_NUDGE)
             (CARRIER, VERSION, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_KIND);
             (CARRIER, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_VERSION);
-            (false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
-            (false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
-            (false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
-            (false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (0, false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
+            (0, false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+            (0, false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
+            (0, false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
         }
     }
 
@@ -290,6 +305,7 @@ control Membership(
         if (hdr.ipv4.isValid()) {
             own_address.apply();
         }
+        loopback_ports.apply();
         jobs.apply();
         racks.apply();
         // What comes from a root, or may go there.

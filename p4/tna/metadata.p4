@@ -35,6 +35,8 @@ struct ingress_t {
     bit<16> port;
     // The tables hit.
     bit<1> ours;
+    // The port is one that packets come back by.
+    bit<1> own_port;
     bit<1> job_known;
     bit<1> member_known;
     bit<1> table_known;

@@ -5,9 +5,6 @@ parser IngressParser(
     out ingress_t meta,
     out ingress_intrinsic_metadata_t intrinsic)
 {
-    // The ports over which packets come back. Only there is a trip_h believed: what comes in from a host
-    // is parsed as Ethernet, whatever it looks like.
-    value_set<PortId_t>(LOOPBACK_PORTS) loopback_ports;
     Checksum() ip_checksum;
 
     state start {
@@ -16,6 +13,7 @@ parser IngressParser(
         meta.too_short = 0;
         meta.bad_checksum = false;
         meta.ours = 0;
+        meta.own_port = 0;
         meta.job_known = 0;
         meta.member_known = 0;
         meta.table_known = 0;
@@ -34,8 +32,9 @@ parser IngressParser(
         meta.count_carrier = 0;
         meta.count_answer = 0;
         meta.reason = 0;
-        transition select(intrinsic.ingress_port) {
-            loopback_ports: trip;
+        // Whether its port is one that packets come back by, table `loopback_ports` says (membership.p4).
+        transition select(packet.lookahead<types_h>().type) {
+            ETHERTYPE_TRIP: trip;
             default: ethernet;
         }
     }

@@ -41,6 +41,6 @@
 #define MAX_ROOTS 256
 
 // Ports over which packets come back.
-#define LOOPBACK_PORTS 16
+#define LOOPBACK_PORTS 256
 
 #endif

@@ -1,6 +1,6 @@
 //! Reading P4Info, and finding things in it by name.
 
-use crate::config::{Action, Counter, P4Info, Register, Table, ValueSet};
+use crate::config::{Action, Counter, P4Info, Register, Table};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 
@@ -116,8 +116,6 @@ finders! {
     counter, counters, Counter, "counter";
     /// The register of this name or alias.
     register, registers, Register, "register";
-    /// The value set of a parser of this name or alias.
-    value_set, value_sets, ValueSet, "value set";
 }
 
 macro_rules! ids {
@@ -138,7 +136,7 @@ macro_rules! ids {
     };
 }
 
-ids!(Table, Action, Counter, Register, ValueSet);
+ids!(Table, Action, Counter, Register);
 
 impl Table {
     /// The text of its annotation `@name("text")`, if it has one.

@@ -549,6 +549,13 @@ impl TargetOptions {
             let mend = "this program's packets come back by ports in loopback: give them";
             return Err(value("target.pass_ports", "[]", mend));
         }
+        let cpu_port = port("cpu_port", self.cpu_port.unwrap_or(DEFAULT_CPU_PORT))?;
+        let stations: Vec<(Mac, u16)> = stations.collect::<Result<_, ControllerError>>()?;
+        let mut others = stations.iter().map(|&(_, port)| port).chain([cpu_port]);
+        if let Some(shared) = others.find(|port| program.loopback && pass_ports.contains(port)) {
+            let mend = "this port leads to a station or to the control plane: packets come back by ports of their own";
+            return Err(value("target.pass_ports", shared, mend));
+        }
         Ok(TargetConfig {
             name: self.name.clone().unwrap_or_else(|| self.address.clone()),
             address,
@@ -558,12 +565,12 @@ impl TargetOptions {
             schema: Schema::new(info),
             program,
             loads,
-            cpu_port: port("cpu_port", self.cpu_port.unwrap_or(DEFAULT_CPU_PORT))?,
+            cpu_port,
             mac: mac("target.mac", self.mac.as_deref().unwrap_or("02:aa:00:00:00:01"))?,
             at: SocketAddrV4::new(self.ip, self.udp_port.unwrap_or(UDP_PORT)),
             shards,
             pass_ports,
-            stations: stations.collect::<Result<_, ControllerError>>()?,
+            stations,
             ca: self.ca.as_deref().map(read_text).transpose()?,
             identity,
         })

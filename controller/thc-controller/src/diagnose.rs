@@ -187,7 +187,7 @@ fn reason(name: &str) -> &str {
         "table" => "a lookup table that the job does not have",
         "round" => "rounds ahead of what the others are at",
         "mixed" => "of another kind or lookup table than the others'",
-        "carrier" => "IP options, fragments, or wrong lengths or checksums",
+        "carrier" => "IP options, fragments, wrong lengths or checksums, or made to look like a switch's own",
         "pass" => "the job was taken away while they were under way",
         other => other,
     }

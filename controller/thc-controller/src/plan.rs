@@ -6,8 +6,8 @@ use crate::error::ControllerError;
 use crate::program::{Lookups, Passes};
 use crate::rack::Rack;
 use crate::tables::{
-    Address, ControlPlane, Job as JobRow, JobTable, Lookup, LookupBytes, Member, OwnAddress, OwnArp, Pass,
-    Rack as RackRow, Root, Source, Station, StationAction,
+    Address, ControlPlane, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member, OwnAddress,
+    OwnArp, Pass, Rack as RackRow, Root, Source, Station, StationAction,
 };
 use crate::wanted::{Group, Wanted};
 use std::net::SocketAddrV4;
@@ -64,8 +64,10 @@ pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerEr
     if target.program.source {
         wanted.row(schema, &Source { mac: target.mac, address: *target.at.ip() })?;
     }
-    if let Some(ports) = target.program.loopback {
-        wanted.value_set(ports, target.pass_ports.iter().copied().collect());
+    if target.program.loopback {
+        for &port in &target.pass_ports {
+            wanted.row(schema, &LoopbackPort { port })?;
+        }
     }
     for (&table, row) in &book.tables {
         lookup(target, &mut wanted, table, book.number_of_table(table), row)?;

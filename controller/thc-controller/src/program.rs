@@ -52,8 +52,8 @@ pub struct Program {
     pub lookups: Lookups,
     /// Whether answers take the aggregator's addresses from a table.
     pub source: bool,
-    /// The value set of ports by which packets come back, if its parser asks for them.
-    pub loopback: Option<u32>,
+    /// Whether a table tells the ports by which packets come back.
+    pub loopback: bool,
     data_slots: u32,
     norm_slots: u32,
     jobs: u32,
@@ -102,7 +102,7 @@ impl Program {
         Ok(Program {
             passes,
             source: info.table("source").is_ok(),
-            loopback: info.value_set("pipe.IngressParser.loopback_ports").ok().map(|set| set.id()),
+            loopback: info.table("loopback_ports").is_ok(),
             data_slots,
             norm_slots,
             jobs,
@@ -196,7 +196,7 @@ mod tests {
     fn of_v1model() {
         let program = program(include_str!("../../../p4/build/thc.p4info.txtpb"));
         assert_eq!((program.passes, &program.lookups), (Passes::Ports { later: 7 }, &Lookups::Row));
-        assert!(!program.source && program.loopback.is_none());
+        assert!(!program.source && !program.loopback);
         let capacity = program.capacity(&[]);
         assert_eq!((capacity.data_slots, capacity.norm_slots, capacity.tables), (1024, 1024, 255));
         assert!(program.cells(&[300]).is_empty());
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(two.passes, Passes::Cells { passes: 8, cells: 8192 });
         for program in [&one, &two] {
             assert_eq!(program.lookups, Lookups::Bytes { bits: 16, room: 4 });
-            assert!(program.source && program.loopback.is_some());
+            assert!(program.source && program.loopback);
         }
         // All passes in one pipe, or over four.
         assert_eq!((one.capacity(&[68]).data_slots, two.capacity(&[68]).data_slots), (512, 1024));

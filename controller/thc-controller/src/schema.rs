@@ -8,13 +8,14 @@ use p4runtime_proto::p4info::P4InfoError;
 use p4runtime_proto::v1::{Action, FieldMatch, TableAction, TableEntry, action, field_match, table_action};
 
 /// Tables with rows of this controller's, whatever the program; lookup tables beside them.
-const WRITTEN: [&str; 12] = [
+const WRITTEN: [&str; 13] = [
     "own_address",
     "own_arp",
     "stations",
     "control_plane",
     "passes",
     "source",
+    "loopback_ports",
     "jobs",
     "members",
     "addresses",

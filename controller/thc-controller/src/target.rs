@@ -13,7 +13,7 @@ use p4runtime_proto::v1::{
     CounterData, CounterEntry, Entity, Error, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
     Index, MasterArbitrationUpdate, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry,
     ReadRequest, SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse, TableEntry,
-    Uint128, Update, ValueSetEntry, WriteRequest, entity, forwarding_pipeline_config,
+    Uint128, Update, WriteRequest, entity, forwarding_pipeline_config,
     get_forwarding_pipeline_config_request, packet_replication_engine_entry,
     set_forwarding_pipeline_config_request, stream_message_request, stream_message_response,
 };
@@ -292,10 +292,6 @@ impl Target {
                 asked.push(entity::Entity::TableEntry(entry));
             }
         }
-        asked.extend(self.schema.info().value_sets.iter().map(|set| {
-            let (value_set_id, members) = (set.id(), Vec::new());
-            entity::Entity::ValueSetEntry(ValueSetEntry { value_set_id, members })
-        }));
         let all = MulticastGroupEntry::default();
         asked.push(entity::Entity::PacketReplicationEngineEntry(PacketReplicationEngineEntry {
             r#type: Some(packet_replication_engine_entry::Type::MulticastGroupEntry(all)),

@@ -3,11 +3,10 @@
 use crate::error::ControllerError;
 use crate::schema::Schema;
 use crate::tables::{Job, JobTable, LookupBytes, Row};
-use p4runtime_proto::bytes::encode;
 use p4runtime_proto::config::Table;
 use p4runtime_proto::v1::{
-    Entity, FieldMatch, MulticastGroupEntry, PacketReplicationEngineEntry, Replica, TableEntry, Update,
-    ValueSetEntry, ValueSetMember, entity, field_match, packet_replication_engine_entry, replica, update,
+    Entity, MulticastGroupEntry, PacketReplicationEngineEntry, Replica, TableEntry, Update, entity,
+    field_match, packet_replication_engine_entry, replica, update,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +29,6 @@ pub struct Wanted {
     lookups: BTreeMap<u8, LookupBytes>,
     defaults: BTreeMap<u32, TableEntry>,
     groups: BTreeMap<u32, Group>,
-    /// Members of value sets of parsers, ports all of them.
-    value_sets: BTreeMap<u32, BTreeSet<u16>>,
 }
 
 impl Wanted {
@@ -47,11 +44,6 @@ impl Wanted {
     /// Adds a lookup table of rows of bytes; a later one of the same number replaces an earlier.
     pub fn lookup(&mut self, lookup: LookupBytes) {
         self.lookups.insert(lookup.number, lookup);
-    }
-
-    /// Gives a value set its members.
-    pub fn value_set(&mut self, number: u32, ports: BTreeSet<u16>) {
-        self.value_sets.insert(number, ports);
     }
 
     /// Adds a group.
@@ -109,10 +101,6 @@ impl Wanted {
                     copies.sort_unstable();
                     held.groups.insert(group.multicast_group_id, Group(copies));
                 }
-                Some(entity::Entity::ValueSetEntry(set)) => {
-                    let ports = set.members.iter().flat_map(|member| &member.r#match).filter_map(port);
-                    held.value_sets.insert(set.value_set_id, ports.collect());
-                }
                 _ => {}
             }
         }
@@ -153,11 +141,6 @@ impl Wanted {
                 _ if key.0 == jobs => last.push(table(update::Type::Insert, entry)),
                 Some(_) => middle.push(table(update::Type::Modify, entry)),
                 None => middle.push(table(update::Type::Insert, entry)),
-            }
-        }
-        for (&number, ports) in &self.value_sets {
-            if held.value_sets.get(&number) != Some(ports) {
-                middle.push(value_set(number, ports));
             }
         }
         for (number, entry) in &self.defaults {
@@ -252,26 +235,6 @@ fn table(kind: update::Type, entry: &TableEntry) -> Update {
     let action = if kind == update::Type::Delete { None } else { entry.action.clone() };
     let entity = entity::Entity::TableEntry(TableEntry { action, ..entry.clone() });
     Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
-}
-
-/// The one match field of a value set of ports; p4c describes none.
-const MEMBER: u32 = 1;
-
-fn port(field: &FieldMatch) -> Option<u16> {
-    let Some(field_match::FieldMatchType::Exact(exact)) = &field.field_match_type else { return None };
-    p4runtime_proto::bytes::decode(&exact.value, 16).map(|port| port as u16)
-}
-
-/// Value sets are there already: all that can be done is to modify them.
-fn value_set(number: u32, ports: &BTreeSet<u16>) -> Update {
-    let member = |&port: &u16| {
-        let exact = field_match::Exact { value: encode(port.into()) };
-        let field_match_type = Some(field_match::FieldMatchType::Exact(exact));
-        ValueSetMember { r#match: vec![FieldMatch { field_id: MEMBER, field_match_type }] }
-    };
-    let entry = ValueSetEntry { value_set_id: number, members: ports.iter().map(member).collect() };
-    let entity = Some(entity::Entity::ValueSetEntry(entry));
-    Update { r#type: update::Type::Modify.into(), entity: Some(Entity { entity }) }
 }
 
 fn group(kind: update::Type, number: u32, group: &Group) -> Update {

@@ -88,6 +88,11 @@ header bridge_h {
     bit<16> port;
 }
 
+header types_h {
+    bit<96> before;
+    bit<16> type;
+}
+
 header trip_h {
     trip_t  what;
     bit<8>  number;
@@ -95,8 +100,9 @@ header trip_h {
     bit<16> cell;
     bit<16> port;
     bit<16> who;
-    bit<32> epoch;
     bit<16> quorum;
+    bit<16> type;
+    bit<32> epoch;
     bit<8>  lookup;
     bit<8>  complete;
     bit<8>  completes;
@@ -187,6 +193,7 @@ struct ingress_t {
     bool     bad_checksum;
     bit<16>  port;
     bit<1>   ours;
+    bit<1>   own_port;
     bit<1>   job_known;
     bit<1>   member_known;
     bit<1>   table_known;
@@ -256,7 +263,6 @@ struct egress_t {
 }
 
 parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_t meta, out ingress_intrinsic_metadata_t intrinsic) {
-    @name("IngressParser.loopback_ports") value_set<PortId_t>(16) loopback_ports_0;
     @name("IngressParser.ip_checksum") Checksum() ip_checksum_0;
     state start {
         packet.extract<ingress_intrinsic_metadata_t>(intrinsic);
@@ -264,6 +270,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_t 
         meta.too_short = 1w0;
         meta.bad_checksum = false;
         meta.ours = 1w0;
+        meta.own_port = 1w0;
         meta.job_known = 1w0;
         meta.member_known = 1w0;
         meta.table_known = 1w0;
@@ -282,8 +289,8 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_t 
         meta.count_carrier = 1w0;
         meta.count_answer = 1w0;
         meta.reason = 4w0;
-        transition select(intrinsic.ingress_port) {
-            loopback_ports_0: trip;
+        transition select((packet.lookahead<types_h>()).type) {
+            16w0x88b6: trip;
             default: ethernet;
         }
     }
@@ -464,6 +471,8 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @noWarn("unused") @name(".NoAction") action NoAction_11() {
     }
+    @noWarn("unused") @name(".NoAction") action NoAction_12() {
+    }
     @name("Ingress.membership.set_ours") action membership_set_ours_0() {
         meta.ours = 1w1;
     }
@@ -478,6 +487,20 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         const default_action = NoAction_2();
         size = 4;
+    }
+    @name("Ingress.membership.own_pass") action membership_own_pass_0() {
+        meta.own_port = 1w1;
+    }
+    @name("Ingress.membership.loopback_ports") table membership_loopback_ports {
+        key = {
+            intrinsic.ingress_port: exact @name("port");
+        }
+        actions = {
+            membership_own_pass_0();
+            @defaultonly NoAction_3();
+        }
+        const default_action = NoAction_3();
+        size = 256;
     }
     @name("Ingress.membership.set_job") action membership_set_job_0(@name("index") bit<4> index_1, @name("cookie") bit<32> cookie_1, @name("epoch") bit<32> epoch_0, @name("workers") bit<8> workers, @name("quorum") bit<16> quorum_1, @name("skip") bit<8> skip_1, @name("data_base") bit<16> data_base, @name("data_slots") bit<16> data_slots, @name("norm_base") bit<16> norm_base, @name("norm_slots") bit<16> norm_slots, @name("group") bit<16> group_2) {
         meta.job_known = 1w1;
@@ -500,9 +523,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_set_job_0();
-            @defaultonly NoAction_3();
+            @defaultonly NoAction_4();
         }
-        const default_action = NoAction_3();
+        const default_action = NoAction_4();
         size = 16;
     }
     @name("Ingress.membership.set_member") action membership_set_member_0(@name("ingress_port") bit<16> ingress_port_1, @name("address") ipv4_addr_t address, @name("udp_port") bit<16> udp_port) {
@@ -519,9 +542,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_set_member_0();
-            @defaultonly NoAction_4();
+            @defaultonly NoAction_5();
         }
-        const default_action = NoAction_4();
+        const default_action = NoAction_5();
         size = 1024;
     }
     @name("Ingress.membership.set_rack") action membership_set_rack_0(@name("rack") bit<8> rack_1, @name("racks") bit<8> racks_0, @name("port") PortId_t port_4) {
@@ -537,9 +560,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_set_rack_0();
-            @defaultonly NoAction_5();
+            @defaultonly NoAction_6();
         }
-        const default_action = NoAction_5();
+        const default_action = NoAction_6();
         size = 16;
     }
     @name("Ingress.membership.set_root") action membership_set_root_0(@name("receiver") bit<8> receiver, @name("address") ipv4_addr_t address_4, @name("udp_port") bit<16> udp_port_3) {
@@ -555,9 +578,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_set_root_0();
-            @defaultonly NoAction_6();
+            @defaultonly NoAction_7();
         }
-        const default_action = NoAction_6();
+        const default_action = NoAction_7();
         size = 256;
     }
     @name("Ingress.membership.allow_table") action membership_allow_table_0(@name("lookup") bit<8> lookup_0, @name("half") bit<1> half_1) {
@@ -572,9 +595,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_allow_table_0();
-            @defaultonly NoAction_7();
+            @defaultonly NoAction_8();
         }
-        const default_action = NoAction_7();
+        const default_action = NoAction_8();
         size = 1024;
     }
     @name("Ingress.membership.length_is_right") action membership_length_is_right_0() {
@@ -591,10 +614,10 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         actions = {
             membership_length_is_right_0();
             membership_length_is_half_0();
-            @defaultonly NoAction_8();
+            @defaultonly NoAction_9();
         }
         size = 16;
-        const default_action = NoAction_8();
+        const default_action = NoAction_9();
         const entries = {
             (8w0x1, 16w48) : membership_length_is_right_0();
             (8w0x2, 16w540) : membership_length_is_right_0();
@@ -759,6 +782,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @name("Ingress.membership.verdict") table membership_verdict {
         key = {
+            meta.own_port     : ternary @name("meta.own_port");
             hdr.trip.isValid(): ternary @name("hdr.trip.$valid$");
             meta.ours         : ternary @name("meta.ours");
             hdr.udp.isValid() : ternary @name("hdr.udp.$valid$");
@@ -798,103 +822,105 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         size = 128;
         const default_action = membership_forward_0();
         const entries = {
-            (true, default, default, default, default, default, default, default, 8w0x2, 1w1, 32w0, default, default, default, default, default, default, default, default, default, 1w1, default, default, default, default) : membership_back_0();
-            (true, default, default, default, default, default, default, default, 8w0x2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w14);
-            (true, default, default, default, default, default, default, default, default, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_back_0();
-            (true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w14);
-            (false, 1w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_forward_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w0, default, default, 1w1, default, 1w0, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, 1w1, 1w0, 1w1, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w0, default, default, 1w1, default, 1w0, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, 1w1, 1w0, 1w1, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, 1w1, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, 1w1, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w10);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w10);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, 16w0, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, 16w0, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, default, 1w1, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, 1w1, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, 16w0, default, 1w0, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, 1w0, default, default, 1w1, 8w0) : membership_refuse_root_0(4w10);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w2);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w1);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w0);
-            (false, 1w1, true, 16w9000, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
-            (false, 1w1, true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_nobody_0();
-            (false, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
+            (1w0, true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
+            (1w1, false, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
+            (1w1, true, default, default, default, default, default, default, default, 8w0x2, 1w1, 32w0, default, default, default, default, default, default, default, default, default, 1w1, default, default, default, default) : membership_back_0();
+            (1w1, true, default, default, default, default, default, default, default, 8w0x2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w14);
+            (1w1, true, default, default, default, default, default, default, default, default, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_back_0();
+            (1w1, true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w14);
+            (1w0, false, 1w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_forward_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w0, default, default, 1w1, default, 1w0, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, 1w1, 1w0, 1w1, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w0, default, default, 1w1, default, 1w0, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, 1w1, 1w0, 1w1, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, 1w1, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, 1w1, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w10);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w10);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, 16w0, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, 16w0, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, default, 1w1, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, 1w1, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, 16w0, default, 1w0, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, 1w0, default, default, 1w1, 8w0) : membership_refuse_root_0(4w10);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w2);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w1);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w0);
+            (1w0, false, 1w1, true, 16w9000, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
+            (1w0, false, 1w1, true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_nobody_0();
+            (1w0, false, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
         }
     }
     @name("Ingress.forwarding.set_port") action forwarding_set_port_0(@name("port") PortId_t port_5) {
@@ -936,9 +962,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             forwarding_answer_arp_0();
-            @defaultonly NoAction_9();
+            @defaultonly NoAction_10();
         }
-        const default_action = NoAction_9();
+        const default_action = NoAction_10();
         size = 4;
     }
     @name("Ingress.answers_out.result_to_members") action answers_out_result_to_members_0(@name("tos") bit<8> tos_0, @name("udp_len") bit<16> udp_len, @name("total_len") bit<16> total_len_0) {
@@ -1199,10 +1225,10 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             answers_out_sums_0();
             answers_out_mismatch_to_root_0();
             answers_out_pass_on_0();
-            @defaultonly NoAction_10();
+            @defaultonly NoAction_11();
         }
         size = 64;
-        const default_action = NoAction_10();
+        const default_action = NoAction_11();
         const entries = {
             (false, default, default, default, default, default, 8w4 &&& 8w4, 8w0 &&& 8w3) : answers_out_pass_on_0(8w6, 8w0);
             (false, default, default, default, default, default, default, 8w0 &&& 8w3) : answers_out_pass_on_0(8w2, 8w0);
@@ -1292,14 +1318,15 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             to_control();
-            @defaultonly NoAction_11();
+            @defaultonly NoAction_12();
         }
-        const default_action = NoAction_11();
+        const default_action = NoAction_12();
         size = 16;
     }
     @name("Ingress.begin_data") action begin_data() {
         hdr.trip.setValid();
         hdr.trip.what = 8w1;
+        hdr.trip.type = 16w0x88b6;
         hdr.trip.port = meta.port;
         hdr.trip.who = meta.who;
         hdr.trip.lookup = meta.lookup;
@@ -1323,6 +1350,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     @name("Ingress.begin_norm") action begin_norm() {
         hdr.trip.setValid();
         hdr.trip.what = 8w1;
+        hdr.trip.type = 16w0x88b6;
         hdr.trip.port = meta.port;
         hdr.trip.who = meta.who;
         hdr.trip.lookup = meta.lookup;
@@ -1374,6 +1402,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         if (hdr.ipv4.isValid()) {
             membership_own_address.apply();
         }
+        membership_loopback_ports.apply();
         membership_jobs.apply();
         membership_racks.apply();
         if (hdr.trip.isValid() || meta.down == 1w1) {
@@ -1389,7 +1418,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         membership_workers.apply();
         meta.who[14:11] = meta.whose[5:2];
         membership_verdict.apply();
-        if (!hdr.trip.isValid() && meta.ours == 1w1 && hdr.thc.isValid() && hdr.thc.version == 8w2) {
+        if (!hdr.trip.isValid() && meta.own_port == 1w0 && meta.ours == 1w1 && hdr.thc.isValid() && hdr.thc.version == 8w2) {
             control_plane_0.apply();
         }
         if (meta.way == 4w0) {
@@ -1460,8 +1489,6 @@ struct half_t {
 }
 
 control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrinsic_metadata_t intrinsic, in egress_intrinsic_metadata_from_parser_t parsed, inout egress_intrinsic_metadata_for_deparser_t deparser, inout egress_intrinsic_metadata_for_output_port_t port) {
-    @noWarn("unused") @name(".NoAction") action NoAction_12() {
-    }
     @noWarn("unused") @name(".NoAction") action NoAction_13() {
     }
     @noWarn("unused") @name(".NoAction") action NoAction_14() {
@@ -1570,6 +1597,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @noWarn("unused") @name(".NoAction") action NoAction_66() {
     }
+    @noWarn("unused") @name(".NoAction") action NoAction_67() {
+    }
     @name("Egress.cells.epochs") Register<bit<32>, bit<16>>(32w9216, 32w0) cells_epochs;
     @name("Egress.cells.take_epoch") RegisterAction<bit<32>, bit<16>, bit<32>>(cells_epochs) cells_take_epoch = {
         void apply(inout bit<32> value, out bit<32> old) {
@@ -1623,10 +1652,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         actions = {
             cells_use_epoch_0();
             cells_look_at_epoch_0();
-            @defaultonly NoAction_12();
+            @defaultonly NoAction_13();
         }
         size = 2;
-        const default_action = NoAction_12();
+        const default_action = NoAction_13();
         const entries = {
             8w1 : cells_use_epoch_0();
             8w2 : cells_look_at_epoch_0();
@@ -1650,10 +1679,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_use_round_0();
             cells_use_next_round_0();
             cells_look_at_round_0();
-            @defaultonly NoAction_13();
+            @defaultonly NoAction_14();
         }
         size = 3;
-        const default_action = NoAction_13();
+        const default_action = NoAction_14();
         const entries = {
             (8w1, 8w0 &&& 8w3) : cells_use_next_round_0();
             (8w1, default) : cells_use_round_0();
@@ -1738,10 +1767,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_begin_tag_0();
             cells_use_tag_0();
             cells_use_next_tag_0();
-            @defaultonly NoAction_14();
+            @defaultonly NoAction_15();
         }
         size = 3;
-        const default_action = NoAction_14();
+        const default_action = NoAction_15();
         const entries = {
             (8w1, 1w0, 8w0 &&& 8w3) : cells_use_next_tag_0();
             (8w1, 1w0, default) : cells_use_tag_0();
@@ -1830,10 +1859,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_count_in_0();
             cells_see_0();
             cells_see_again_0();
-            @defaultonly NoAction_15();
+            @defaultonly NoAction_16();
         }
         size = 72;
-        const default_action = NoAction_15();
+        const default_action = NoAction_16();
         const entries = {
             (8w1, 2w1, default, default, default, default) : cells_open_count_0();
             (8w1, 2w2, 1w0, 8w0, 32w1 &&& 32w1, default) : cells_see_again_0();
@@ -1919,10 +1948,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         actions = {
             cells_keep_head_0();
             cells_look_at_head_0();
-            @defaultonly NoAction_16();
+            @defaultonly NoAction_17();
         }
         size = 2;
-        const default_action = NoAction_16();
+        const default_action = NoAction_17();
         const entries = {
             (1w1, 16w1) : cells_keep_head_0();
             (default, default) : cells_look_at_head_0();
@@ -1968,10 +1997,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_marked_0();
             cells_unmarked_0();
             cells_look_at_mark_0();
-            @defaultonly NoAction_17();
+            @defaultonly NoAction_18();
         }
         size = 8;
-        const default_action = NoAction_17();
+        const default_action = NoAction_18();
         const entries = {
             (8w1, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
             (8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();
@@ -2010,10 +2039,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_stale_0();
             cells_mismatch_0();
             cells_refuse_0();
-            @defaultonly NoAction_18();
+            @defaultonly NoAction_19();
         }
         size = 16;
-        const default_action = NoAction_18();
+        const default_action = NoAction_19();
         const entries = {
             (default, default, 2w3, default, default, default) : cells_stale_0();
             (8w1, default, 2w0, default, default, default) : cells_refuse_0(16w6);
@@ -2039,9 +2068,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a0_0();
-            @defaultonly NoAction_19();
+            @defaultonly NoAction_20();
         }
-        const default_action = NoAction_19();
+        const default_action = NoAction_20();
         size = 1024;
     }
     @name("Egress.lookup.set_b0") action lookup_set_b0_0(@name("values") bit<16> values_32) {
@@ -2054,9 +2083,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b0_0();
-            @defaultonly NoAction_20();
+            @defaultonly NoAction_21();
         }
-        const default_action = NoAction_20();
+        const default_action = NoAction_21();
         size = 1024;
     }
     @name("Egress.lookup.set_a1") action lookup_set_a1_0(@name("values") bit<16> values_33) {
@@ -2069,9 +2098,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a1_0();
-            @defaultonly NoAction_21();
+            @defaultonly NoAction_22();
         }
-        const default_action = NoAction_21();
+        const default_action = NoAction_22();
         size = 1024;
     }
     @name("Egress.lookup.set_b1") action lookup_set_b1_0(@name("values") bit<16> values_34) {
@@ -2084,9 +2113,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b1_0();
-            @defaultonly NoAction_22();
+            @defaultonly NoAction_23();
         }
-        const default_action = NoAction_22();
+        const default_action = NoAction_23();
         size = 1024;
     }
     @name("Egress.lookup.set_a2") action lookup_set_a2_0(@name("values") bit<16> values_35) {
@@ -2099,9 +2128,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a2_0();
-            @defaultonly NoAction_23();
+            @defaultonly NoAction_24();
         }
-        const default_action = NoAction_23();
+        const default_action = NoAction_24();
         size = 1024;
     }
     @name("Egress.lookup.set_b2") action lookup_set_b2_0(@name("values") bit<16> values_36) {
@@ -2114,9 +2143,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b2_0();
-            @defaultonly NoAction_24();
+            @defaultonly NoAction_25();
         }
-        const default_action = NoAction_24();
+        const default_action = NoAction_25();
         size = 1024;
     }
     @name("Egress.lookup.set_a3") action lookup_set_a3_0(@name("values") bit<16> values_37) {
@@ -2129,9 +2158,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a3_0();
-            @defaultonly NoAction_25();
+            @defaultonly NoAction_26();
         }
-        const default_action = NoAction_25();
+        const default_action = NoAction_26();
         size = 1024;
     }
     @name("Egress.lookup.set_b3") action lookup_set_b3_0(@name("values") bit<16> values_38) {
@@ -2144,9 +2173,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b3_0();
-            @defaultonly NoAction_26();
+            @defaultonly NoAction_27();
         }
-        const default_action = NoAction_26();
+        const default_action = NoAction_27();
         size = 1024;
     }
     @name("Egress.lookup.set_a4") action lookup_set_a4_0(@name("values") bit<16> values_39) {
@@ -2159,9 +2188,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a4_0();
-            @defaultonly NoAction_27();
+            @defaultonly NoAction_28();
         }
-        const default_action = NoAction_27();
+        const default_action = NoAction_28();
         size = 1024;
     }
     @name("Egress.lookup.set_b4") action lookup_set_b4_0(@name("values") bit<16> values_40) {
@@ -2174,9 +2203,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b4_0();
-            @defaultonly NoAction_28();
+            @defaultonly NoAction_29();
         }
-        const default_action = NoAction_28();
+        const default_action = NoAction_29();
         size = 1024;
     }
     @name("Egress.lookup.set_a5") action lookup_set_a5_0(@name("values") bit<16> values_41) {
@@ -2189,9 +2218,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a5_0();
-            @defaultonly NoAction_29();
+            @defaultonly NoAction_30();
         }
-        const default_action = NoAction_29();
+        const default_action = NoAction_30();
         size = 1024;
     }
     @name("Egress.lookup.set_b5") action lookup_set_b5_0(@name("values") bit<16> values_42) {
@@ -2204,9 +2233,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b5_0();
-            @defaultonly NoAction_30();
+            @defaultonly NoAction_31();
         }
-        const default_action = NoAction_30();
+        const default_action = NoAction_31();
         size = 1024;
     }
     @name("Egress.lookup.set_a6") action lookup_set_a6_0(@name("values") bit<16> values_43) {
@@ -2219,9 +2248,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a6_0();
-            @defaultonly NoAction_31();
+            @defaultonly NoAction_32();
         }
-        const default_action = NoAction_31();
+        const default_action = NoAction_32();
         size = 1024;
     }
     @name("Egress.lookup.set_b6") action lookup_set_b6_0(@name("values") bit<16> values_44) {
@@ -2234,9 +2263,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b6_0();
-            @defaultonly NoAction_32();
+            @defaultonly NoAction_33();
         }
-        const default_action = NoAction_32();
+        const default_action = NoAction_33();
         size = 1024;
     }
     @name("Egress.lookup.set_a7") action lookup_set_a7_0(@name("values") bit<16> values_45) {
@@ -2249,9 +2278,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a7_0();
-            @defaultonly NoAction_33();
+            @defaultonly NoAction_34();
         }
-        const default_action = NoAction_33();
+        const default_action = NoAction_34();
         size = 1024;
     }
     @name("Egress.lookup.set_b7") action lookup_set_b7_0(@name("values") bit<16> values_46) {
@@ -2264,9 +2293,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b7_0();
-            @defaultonly NoAction_34();
+            @defaultonly NoAction_35();
         }
-        const default_action = NoAction_34();
+        const default_action = NoAction_35();
         size = 1024;
     }
     @name("Egress.lookup.set_a8") action lookup_set_a8_0(@name("values") bit<16> values_47) {
@@ -2279,9 +2308,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a8_0();
-            @defaultonly NoAction_35();
+            @defaultonly NoAction_36();
         }
-        const default_action = NoAction_35();
+        const default_action = NoAction_36();
         size = 1024;
     }
     @name("Egress.lookup.set_b8") action lookup_set_b8_0(@name("values") bit<16> values_48) {
@@ -2294,9 +2323,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b8_0();
-            @defaultonly NoAction_36();
+            @defaultonly NoAction_37();
         }
-        const default_action = NoAction_36();
+        const default_action = NoAction_37();
         size = 1024;
     }
     @name("Egress.lookup.set_a9") action lookup_set_a9_0(@name("values") bit<16> values_49) {
@@ -2309,9 +2338,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a9_0();
-            @defaultonly NoAction_37();
+            @defaultonly NoAction_38();
         }
-        const default_action = NoAction_37();
+        const default_action = NoAction_38();
         size = 1024;
     }
     @name("Egress.lookup.set_b9") action lookup_set_b9_0(@name("values") bit<16> values_50) {
@@ -2324,9 +2353,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b9_0();
-            @defaultonly NoAction_38();
+            @defaultonly NoAction_39();
         }
-        const default_action = NoAction_38();
+        const default_action = NoAction_39();
         size = 1024;
     }
     @name("Egress.lookup.set_a10") action lookup_set_a10_0(@name("values") bit<16> values_51) {
@@ -2339,9 +2368,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a10_0();
-            @defaultonly NoAction_39();
+            @defaultonly NoAction_40();
         }
-        const default_action = NoAction_39();
+        const default_action = NoAction_40();
         size = 1024;
     }
     @name("Egress.lookup.set_b10") action lookup_set_b10_0(@name("values") bit<16> values_52) {
@@ -2354,9 +2383,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b10_0();
-            @defaultonly NoAction_40();
+            @defaultonly NoAction_41();
         }
-        const default_action = NoAction_40();
+        const default_action = NoAction_41();
         size = 1024;
     }
     @name("Egress.lookup.set_a11") action lookup_set_a11_0(@name("values") bit<16> values_53) {
@@ -2369,9 +2398,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a11_0();
-            @defaultonly NoAction_41();
+            @defaultonly NoAction_42();
         }
-        const default_action = NoAction_41();
+        const default_action = NoAction_42();
         size = 1024;
     }
     @name("Egress.lookup.set_b11") action lookup_set_b11_0(@name("values") bit<16> values_54) {
@@ -2384,9 +2413,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b11_0();
-            @defaultonly NoAction_42();
+            @defaultonly NoAction_43();
         }
-        const default_action = NoAction_42();
+        const default_action = NoAction_43();
         size = 1024;
     }
     @name("Egress.lookup.set_a12") action lookup_set_a12_0(@name("values") bit<16> values_55) {
@@ -2399,9 +2428,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a12_0();
-            @defaultonly NoAction_43();
+            @defaultonly NoAction_44();
         }
-        const default_action = NoAction_43();
+        const default_action = NoAction_44();
         size = 1024;
     }
     @name("Egress.lookup.set_b12") action lookup_set_b12_0(@name("values") bit<16> values_56) {
@@ -2414,9 +2443,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b12_0();
-            @defaultonly NoAction_44();
+            @defaultonly NoAction_45();
         }
-        const default_action = NoAction_44();
+        const default_action = NoAction_45();
         size = 1024;
     }
     @name("Egress.lookup.set_a13") action lookup_set_a13_0(@name("values") bit<16> values_57) {
@@ -2429,9 +2458,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a13_0();
-            @defaultonly NoAction_45();
+            @defaultonly NoAction_46();
         }
-        const default_action = NoAction_45();
+        const default_action = NoAction_46();
         size = 1024;
     }
     @name("Egress.lookup.set_b13") action lookup_set_b13_0(@name("values") bit<16> values_58) {
@@ -2444,9 +2473,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b13_0();
-            @defaultonly NoAction_46();
+            @defaultonly NoAction_47();
         }
-        const default_action = NoAction_46();
+        const default_action = NoAction_47();
         size = 1024;
     }
     @name("Egress.lookup.set_a14") action lookup_set_a14_0(@name("values") bit<16> values_59) {
@@ -2459,9 +2488,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a14_0();
-            @defaultonly NoAction_47();
+            @defaultonly NoAction_48();
         }
-        const default_action = NoAction_47();
+        const default_action = NoAction_48();
         size = 1024;
     }
     @name("Egress.lookup.set_b14") action lookup_set_b14_0(@name("values") bit<16> values_60) {
@@ -2474,9 +2503,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b14_0();
-            @defaultonly NoAction_48();
+            @defaultonly NoAction_49();
         }
-        const default_action = NoAction_48();
+        const default_action = NoAction_49();
         size = 1024;
     }
     @name("Egress.lookup.set_a15") action lookup_set_a15_0(@name("values") bit<16> values_61) {
@@ -2489,9 +2518,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a15_0();
-            @defaultonly NoAction_49();
+            @defaultonly NoAction_50();
         }
-        const default_action = NoAction_49();
+        const default_action = NoAction_50();
         size = 1024;
     }
     @name("Egress.lookup.set_b15") action lookup_set_b15_0(@name("values") bit<16> values_62) {
@@ -2504,9 +2533,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b15_0();
-            @defaultonly NoAction_50();
+            @defaultonly NoAction_51();
         }
-        const default_action = NoAction_50();
+        const default_action = NoAction_51();
         size = 1024;
     }
     @name("Egress.words.lanes0") Register<bit<32>, bit<16>>(32w9216, 32w0) words_lanes0;
@@ -2947,10 +2976,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_add0_0();
             words_read0_0();
             words_max0_0();
-            @defaultonly NoAction_51();
+            @defaultonly NoAction_52();
         }
         size = 8;
-        const default_action = NoAction_51();
+        const default_action = NoAction_52();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open0_0();
             (8w1, false, 2w2, default, 16w0) : words_read0_0();
@@ -2973,10 +3002,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open1_0();
             words_add1_0();
             words_read1_0();
-            @defaultonly NoAction_52();
+            @defaultonly NoAction_53();
         }
         size = 8;
-        const default_action = NoAction_52();
+        const default_action = NoAction_53();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open1_0();
             (8w1, false, 2w2, default, 16w0) : words_read1_0();
@@ -2999,10 +3028,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open2_0();
             words_add2_0();
             words_read2_0();
-            @defaultonly NoAction_53();
+            @defaultonly NoAction_54();
         }
         size = 8;
-        const default_action = NoAction_53();
+        const default_action = NoAction_54();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open2_0();
             (8w1, false, 2w2, default, 16w0) : words_read2_0();
@@ -3025,10 +3054,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open3_0();
             words_add3_0();
             words_read3_0();
-            @defaultonly NoAction_54();
+            @defaultonly NoAction_55();
         }
         size = 8;
-        const default_action = NoAction_54();
+        const default_action = NoAction_55();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open3_0();
             (8w1, false, 2w2, default, 16w0) : words_read3_0();
@@ -3051,10 +3080,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open4_0();
             words_add4_0();
             words_read4_0();
-            @defaultonly NoAction_55();
+            @defaultonly NoAction_56();
         }
         size = 4;
-        const default_action = NoAction_55();
+        const default_action = NoAction_56();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open4_0();
             (8w1, false, 2w2, default, 16w0) : words_read4_0();
@@ -3074,10 +3103,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open5_0();
             words_add5_0();
             words_read5_0();
-            @defaultonly NoAction_56();
+            @defaultonly NoAction_57();
         }
         size = 4;
-        const default_action = NoAction_56();
+        const default_action = NoAction_57();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open5_0();
             (8w1, false, 2w2, default, 16w0) : words_read5_0();
@@ -3097,10 +3126,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open6_0();
             words_add6_0();
             words_read6_0();
-            @defaultonly NoAction_57();
+            @defaultonly NoAction_58();
         }
         size = 4;
-        const default_action = NoAction_57();
+        const default_action = NoAction_58();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open6_0();
             (8w1, false, 2w2, default, 16w0) : words_read6_0();
@@ -3120,10 +3149,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open7_0();
             words_add7_0();
             words_read7_0();
-            @defaultonly NoAction_58();
+            @defaultonly NoAction_59();
         }
         size = 4;
-        const default_action = NoAction_58();
+        const default_action = NoAction_59();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open7_0();
             (8w1, false, 2w2, default, 16w0) : words_read7_0();
@@ -3143,10 +3172,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open8_0();
             words_add8_0();
             words_read8_0();
-            @defaultonly NoAction_59();
+            @defaultonly NoAction_60();
         }
         size = 4;
-        const default_action = NoAction_59();
+        const default_action = NoAction_60();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open8_0();
             (8w1, false, 2w2, default, 16w0) : words_read8_0();
@@ -3166,10 +3195,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open9_0();
             words_add9_0();
             words_read9_0();
-            @defaultonly NoAction_60();
+            @defaultonly NoAction_61();
         }
         size = 4;
-        const default_action = NoAction_60();
+        const default_action = NoAction_61();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open9_0();
             (8w1, false, 2w2, default, 16w0) : words_read9_0();
@@ -3189,10 +3218,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open10_0();
             words_add10_0();
             words_read10_0();
-            @defaultonly NoAction_61();
+            @defaultonly NoAction_62();
         }
         size = 4;
-        const default_action = NoAction_61();
+        const default_action = NoAction_62();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open10_0();
             (8w1, false, 2w2, default, 16w0) : words_read10_0();
@@ -3212,10 +3241,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open11_0();
             words_add11_0();
             words_read11_0();
-            @defaultonly NoAction_62();
+            @defaultonly NoAction_63();
         }
         size = 4;
-        const default_action = NoAction_62();
+        const default_action = NoAction_63();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open11_0();
             (8w1, false, 2w2, default, 16w0) : words_read11_0();
@@ -3235,10 +3264,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open12_0();
             words_add12_0();
             words_read12_0();
-            @defaultonly NoAction_63();
+            @defaultonly NoAction_64();
         }
         size = 4;
-        const default_action = NoAction_63();
+        const default_action = NoAction_64();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open12_0();
             (8w1, false, 2w2, default, 16w0) : words_read12_0();
@@ -3258,10 +3287,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open13_0();
             words_add13_0();
             words_read13_0();
-            @defaultonly NoAction_64();
+            @defaultonly NoAction_65();
         }
         size = 4;
-        const default_action = NoAction_64();
+        const default_action = NoAction_65();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open13_0();
             (8w1, false, 2w2, default, 16w0) : words_read13_0();
@@ -3281,10 +3310,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open14_0();
             words_add14_0();
             words_read14_0();
-            @defaultonly NoAction_65();
+            @defaultonly NoAction_66();
         }
         size = 4;
-        const default_action = NoAction_65();
+        const default_action = NoAction_66();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open14_0();
             (8w1, false, 2w2, default, 16w0) : words_read14_0();
@@ -3304,10 +3333,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open15_0();
             words_add15_0();
             words_read15_0();
-            @defaultonly NoAction_66();
+            @defaultonly NoAction_67();
         }
         size = 4;
-        const default_action = NoAction_66();
+        const default_action = NoAction_67();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open15_0();
             (8w1, false, 2w2, default, 16w0) : words_read15_0();

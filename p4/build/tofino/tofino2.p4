@@ -88,6 +88,11 @@ header bridge_h {
     bit<16> port;
 }
 
+header types_h {
+    bit<96> before;
+    bit<16> type;
+}
+
 header trip_h {
     trip_t  what;
     bit<8>  number;
@@ -95,8 +100,9 @@ header trip_h {
     bit<16> cell;
     bit<16> port;
     bit<16> who;
-    bit<32> epoch;
     bit<16> quorum;
+    bit<16> type;
+    bit<32> epoch;
     bit<8>  lookup;
     bit<8>  complete;
     bit<8>  completes;
@@ -219,6 +225,7 @@ struct ingress_t {
     bool     bad_checksum;
     bit<16>  port;
     bit<1>   ours;
+    bit<1>   own_port;
     bit<1>   job_known;
     bit<1>   member_known;
     bit<1>   table_known;
@@ -288,7 +295,6 @@ struct egress_t {
 }
 
 parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_t meta, out ingress_intrinsic_metadata_t intrinsic) {
-    @name("IngressParser.loopback_ports") value_set<PortId_t>(16) loopback_ports_0;
     @name("IngressParser.ip_checksum") Checksum() ip_checksum_0;
     state start {
         packet.extract<ingress_intrinsic_metadata_t>(intrinsic);
@@ -296,6 +302,7 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_t 
         meta.too_short = 1w0;
         meta.bad_checksum = false;
         meta.ours = 1w0;
+        meta.own_port = 1w0;
         meta.job_known = 1w0;
         meta.member_known = 1w0;
         meta.table_known = 1w0;
@@ -314,8 +321,8 @@ parser IngressParser(packet_in packet, out ingress_headers_t hdr, out ingress_t 
         meta.count_carrier = 1w0;
         meta.count_answer = 1w0;
         meta.reason = 4w0;
-        transition select(intrinsic.ingress_port) {
-            loopback_ports_0: trip;
+        transition select((packet.lookahead<types_h>()).type) {
+            16w0x88b6: trip;
             default: ethernet;
         }
     }
@@ -496,6 +503,8 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @noWarn("unused") @name(".NoAction") action NoAction_11() {
     }
+    @noWarn("unused") @name(".NoAction") action NoAction_12() {
+    }
     @name("Ingress.membership.set_ours") action membership_set_ours_0() {
         meta.ours = 1w1;
     }
@@ -510,6 +519,20 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         const default_action = NoAction_2();
         size = 4;
+    }
+    @name("Ingress.membership.own_pass") action membership_own_pass_0() {
+        meta.own_port = 1w1;
+    }
+    @name("Ingress.membership.loopback_ports") table membership_loopback_ports {
+        key = {
+            intrinsic.ingress_port: exact @name("port");
+        }
+        actions = {
+            membership_own_pass_0();
+            @defaultonly NoAction_3();
+        }
+        const default_action = NoAction_3();
+        size = 256;
     }
     @name("Ingress.membership.set_job") action membership_set_job_0(@name("index") bit<4> index_1, @name("cookie") bit<32> cookie_1, @name("epoch") bit<32> epoch_1, @name("workers") bit<8> workers, @name("quorum") bit<16> quorum_1, @name("skip") bit<8> skip_1, @name("data_base") bit<16> data_base, @name("data_slots") bit<16> data_slots, @name("norm_base") bit<16> norm_base, @name("norm_slots") bit<16> norm_slots, @name("group") bit<16> group_2) {
         meta.job_known = 1w1;
@@ -532,9 +555,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_set_job_0();
-            @defaultonly NoAction_3();
+            @defaultonly NoAction_4();
         }
-        const default_action = NoAction_3();
+        const default_action = NoAction_4();
         size = 16;
     }
     @name("Ingress.membership.set_member") action membership_set_member_0(@name("ingress_port") bit<16> ingress_port_1, @name("address") ipv4_addr_t address_4, @name("udp_port") bit<16> udp_port) {
@@ -551,9 +574,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_set_member_0();
-            @defaultonly NoAction_4();
+            @defaultonly NoAction_5();
         }
-        const default_action = NoAction_4();
+        const default_action = NoAction_5();
         size = 1024;
     }
     @name("Ingress.membership.set_rack") action membership_set_rack_0(@name("rack") bit<8> rack_1, @name("racks") bit<8> racks_0, @name("port") PortId_t port_4) {
@@ -569,9 +592,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_set_rack_0();
-            @defaultonly NoAction_5();
+            @defaultonly NoAction_6();
         }
-        const default_action = NoAction_5();
+        const default_action = NoAction_6();
         size = 16;
     }
     @name("Ingress.membership.set_root") action membership_set_root_0(@name("receiver") bit<8> receiver, @name("address") ipv4_addr_t address_5, @name("udp_port") bit<16> udp_port_3) {
@@ -587,9 +610,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_set_root_0();
-            @defaultonly NoAction_6();
+            @defaultonly NoAction_7();
         }
-        const default_action = NoAction_6();
+        const default_action = NoAction_7();
         size = 256;
     }
     @name("Ingress.membership.allow_table") action membership_allow_table_0(@name("lookup") bit<8> lookup_0, @name("half") bit<1> half_1) {
@@ -604,9 +627,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             membership_allow_table_0();
-            @defaultonly NoAction_7();
+            @defaultonly NoAction_8();
         }
-        const default_action = NoAction_7();
+        const default_action = NoAction_8();
         size = 1024;
     }
     @name("Ingress.membership.length_is_right") action membership_length_is_right_0() {
@@ -623,10 +646,10 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         actions = {
             membership_length_is_right_0();
             membership_length_is_half_0();
-            @defaultonly NoAction_8();
+            @defaultonly NoAction_9();
         }
         size = 16;
-        const default_action = NoAction_8();
+        const default_action = NoAction_9();
         const entries = {
             (8w0x1, 16w48) : membership_length_is_right_0();
             (8w0x2, 16w540) : membership_length_is_right_0();
@@ -791,6 +814,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @name("Ingress.membership.verdict") table membership_verdict {
         key = {
+            meta.own_port     : ternary @name("meta.own_port");
             hdr.trip.isValid(): ternary @name("hdr.trip.$valid$");
             meta.ours         : ternary @name("meta.ours");
             hdr.udp.isValid() : ternary @name("hdr.udp.$valid$");
@@ -830,103 +854,105 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         size = 128;
         const default_action = membership_forward_0();
         const entries = {
-            (true, default, default, default, default, default, default, default, 8w0x2, 1w1, 32w0, default, default, default, default, default, default, default, default, default, 1w1, default, default, default, default) : membership_back_0();
-            (true, default, default, default, default, default, default, default, 8w0x2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w14);
-            (true, default, default, default, default, default, default, default, default, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_back_0();
-            (true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w14);
-            (false, 1w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_forward_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w0, default, default, 1w1, default, 1w0, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, 1w1, 1w0, 1w1, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w0, default, default, 1w1, default, 1w0, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, 1w1, 1w0, 1w1, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, 1w1, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, 1w1, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w10);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w10);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, 16w0, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, 16w0, default, default, default, default, default) : membership_refuse_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, default, 1w1, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, 1w1, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, 16w0, default, 1w0, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, 1w0, default, default, 1w1, 8w0) : membership_refuse_root_0(4w10);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w2);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w1);
-            (false, 1w1, true, 16w9000, false, 16w20, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w0);
-            (false, 1w1, true, 16w9000, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
-            (false, 1w1, true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_nobody_0();
-            (false, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
+            (1w0, true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
+            (1w1, false, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
+            (1w1, true, default, default, default, default, default, default, default, 8w0x2, 1w1, 32w0, default, default, default, default, default, default, default, default, default, 1w1, default, default, default, default) : membership_back_0();
+            (1w1, true, default, default, default, default, default, default, default, 8w0x2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w14);
+            (1w1, true, default, default, default, default, default, default, default, default, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_back_0();
+            (1w1, true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w14);
+            (1w0, false, 1w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_forward_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w0, default, default, 1w1, default, 1w0, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, 1w1, 1w0, 1w1, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w0, default, default, 1w1, default, 1w0, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, 1w1, 1w0, 1w1, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, 1w1, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, 1w1, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w10);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w10);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, 16w0, default, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, 16w0, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, 16w0, default, default, default, default, default) : membership_refuse_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, 1w1, default, default, default, default, default, default, default) : membership_fresh_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x3, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, 8w0, default, default, default, default, default, default, default, default) : membership_refuse_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, 16w0, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, 32w0, 16w0, default, 16w0, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w5);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w3);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, default, 1w1, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, 1w1, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, 16w0, default, 1w0, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, 1w0, default, default, 1w1, 8w0) : membership_refuse_root_0(4w10);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, 16w0, 16w0, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, 1w1, default, default, default, default, default, 1w1, 8w0) : membership_down_0();
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x11, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x12, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x13, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x14, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x15, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, 8w0) : membership_refuse_root_0(4w8);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, 32w0, 16w0, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w7);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, 1w1, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w6);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, 32w0, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w9);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, 8w0x16, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, 1w1, default) : membership_refuse_root_0(4w4);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, 8w2, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w2);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w0, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w1);
+            (1w0, false, 1w1, true, 16w9000, false, 16w20, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w0);
+            (1w0, false, 1w1, true, 16w9000, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
+            (1w0, false, 1w1, true, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_nobody_0();
+            (1w0, false, 1w1, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default) : membership_refuse_carrier_0(4w13);
         }
     }
     @name("Ingress.forwarding.set_port") action forwarding_set_port_0(@name("port") PortId_t port_5) {
@@ -968,9 +994,9 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             forwarding_answer_arp_0();
-            @defaultonly NoAction_9();
+            @defaultonly NoAction_10();
         }
-        const default_action = NoAction_9();
+        const default_action = NoAction_10();
         size = 4;
     }
     @name("Ingress.answers_out.result_to_members") action answers_out_result_to_members_0(@name("tos") bit<8> tos_0, @name("udp_len") bit<16> udp_len, @name("total_len") bit<16> total_len_0) {
@@ -1231,10 +1257,10 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             answers_out_sums_0();
             answers_out_mismatch_to_root_0();
             answers_out_pass_on_0();
-            @defaultonly NoAction_10();
+            @defaultonly NoAction_11();
         }
         size = 64;
-        const default_action = NoAction_10();
+        const default_action = NoAction_11();
         const entries = {
             (false, default, default, default, default, default, 8w4 &&& 8w4, 8w0 &&& 8w3) : answers_out_pass_on_0(8w6, 8w0);
             (false, default, default, default, default, default, default, 8w0 &&& 8w3) : answers_out_pass_on_0(8w2, 8w0);
@@ -1324,14 +1350,15 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         }
         actions = {
             to_control();
-            @defaultonly NoAction_11();
+            @defaultonly NoAction_12();
         }
-        const default_action = NoAction_11();
+        const default_action = NoAction_12();
         size = 16;
     }
     @name("Ingress.begin_data") action begin_data() {
         hdr.trip.setValid();
         hdr.trip.what = 8w1;
+        hdr.trip.type = 16w0x88b6;
         hdr.trip.port = meta.port;
         hdr.trip.who = meta.who;
         hdr.trip.lookup = meta.lookup;
@@ -1355,6 +1382,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     @name("Ingress.begin_norm") action begin_norm() {
         hdr.trip.setValid();
         hdr.trip.what = 8w1;
+        hdr.trip.type = 16w0x88b6;
         hdr.trip.port = meta.port;
         hdr.trip.who = meta.who;
         hdr.trip.lookup = meta.lookup;
@@ -1406,6 +1434,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         if (hdr.ipv4.isValid()) {
             membership_own_address.apply();
         }
+        membership_loopback_ports.apply();
         membership_jobs.apply();
         membership_racks.apply();
         if (hdr.trip.isValid() || meta.down == 1w1) {
@@ -1421,7 +1450,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         membership_workers.apply();
         meta.who[14:11] = meta.whose[5:2];
         membership_verdict.apply();
-        if (!hdr.trip.isValid() && meta.ours == 1w1 && hdr.thc.isValid() && hdr.thc.version == 8w2) {
+        if (!hdr.trip.isValid() && meta.own_port == 1w0 && meta.ours == 1w1 && hdr.thc.isValid() && hdr.thc.version == 8w2) {
             control_plane_0.apply();
         }
         if (meta.way == 4w0) {
@@ -1492,8 +1521,6 @@ struct half_t {
 }
 
 control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrinsic_metadata_t intrinsic, in egress_intrinsic_metadata_from_parser_t parsed, inout egress_intrinsic_metadata_for_deparser_t deparser, inout egress_intrinsic_metadata_for_output_port_t port) {
-    @noWarn("unused") @name(".NoAction") action NoAction_12() {
-    }
     @noWarn("unused") @name(".NoAction") action NoAction_13() {
     }
     @noWarn("unused") @name(".NoAction") action NoAction_14() {
@@ -1662,6 +1689,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @noWarn("unused") @name(".NoAction") action NoAction_96() {
     }
+    @noWarn("unused") @name(".NoAction") action NoAction_97() {
+    }
     @name("Egress.cells.rounds") Register<pair_t, bit<16>>(32w9216, (pair_t){first = 32w0,second = 32w0}) cells_rounds;
     @name("Egress.cells.take_round") RegisterAction2<pair_t, bit<16>, bit<32>, bit<32>>(cells_rounds) cells_take_round = {
         void apply(inout pair_t value, out bit<32> round, out bit<32> epoch) {
@@ -1707,10 +1736,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_use_round_0();
             cells_use_next_round_0();
             cells_look_at_round_0();
-            @defaultonly NoAction_12();
+            @defaultonly NoAction_13();
         }
         size = 3;
-        const default_action = NoAction_12();
+        const default_action = NoAction_13();
         const entries = {
             (8w1, 8w0 &&& 8w3) : cells_use_next_round_0();
             (8w1, default) : cells_use_round_0();
@@ -1795,10 +1824,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_begin_tag_0();
             cells_use_tag_0();
             cells_use_next_tag_0();
-            @defaultonly NoAction_13();
+            @defaultonly NoAction_14();
         }
         size = 3;
-        const default_action = NoAction_13();
+        const default_action = NoAction_14();
         const entries = {
             (8w1, 32w0, 8w0 &&& 8w3) : cells_use_next_tag_0();
             (8w1, 32w0, default) : cells_use_tag_0();
@@ -1872,10 +1901,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_count_in_0();
             cells_see_0();
             cells_see_again_0();
-            @defaultonly NoAction_14();
+            @defaultonly NoAction_15();
         }
         size = 72;
-        const default_action = NoAction_14();
+        const default_action = NoAction_15();
         const entries = {
             (8w1, 2w1, default, default, default, default) : cells_open_count_0();
             (8w1, 2w2, 1w0, 8w0, 32w1 &&& 32w1, default) : cells_see_again_0();
@@ -1986,10 +2015,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_marked_0();
             cells_unmarked_0();
             cells_look_at_mark_0();
-            @defaultonly NoAction_15();
+            @defaultonly NoAction_16();
         }
         size = 8;
-        const default_action = NoAction_15();
+        const default_action = NoAction_16();
         const entries = {
             (8w1, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
             (8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();
@@ -2028,10 +2057,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_stale_0();
             cells_mismatch_0();
             cells_refuse_0();
-            @defaultonly NoAction_16();
+            @defaultonly NoAction_17();
         }
         size = 16;
-        const default_action = NoAction_16();
+        const default_action = NoAction_17();
         const entries = {
             (default, default, 2w3, default, default, default) : cells_stale_0();
             (8w1, default, 2w0, default, default, default) : cells_refuse_0(16w6);
@@ -2057,9 +2086,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a0_0();
-            @defaultonly NoAction_17();
+            @defaultonly NoAction_18();
         }
-        const default_action = NoAction_17();
+        const default_action = NoAction_18();
         size = 1024;
     }
     @name("Egress.lookup.set_b0") action lookup_set_b0_0(@name("values") bit<16> values_64) {
@@ -2072,9 +2101,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b0_0();
-            @defaultonly NoAction_18();
+            @defaultonly NoAction_19();
         }
-        const default_action = NoAction_18();
+        const default_action = NoAction_19();
         size = 1024;
     }
     @name("Egress.lookup.set_a1") action lookup_set_a1_0(@name("values") bit<16> values_65) {
@@ -2087,9 +2116,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a1_0();
-            @defaultonly NoAction_19();
+            @defaultonly NoAction_20();
         }
-        const default_action = NoAction_19();
+        const default_action = NoAction_20();
         size = 1024;
     }
     @name("Egress.lookup.set_b1") action lookup_set_b1_0(@name("values") bit<16> values_66) {
@@ -2102,9 +2131,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b1_0();
-            @defaultonly NoAction_20();
+            @defaultonly NoAction_21();
         }
-        const default_action = NoAction_20();
+        const default_action = NoAction_21();
         size = 1024;
     }
     @name("Egress.lookup.set_a2") action lookup_set_a2_0(@name("values") bit<16> values_67) {
@@ -2117,9 +2146,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a2_0();
-            @defaultonly NoAction_21();
+            @defaultonly NoAction_22();
         }
-        const default_action = NoAction_21();
+        const default_action = NoAction_22();
         size = 1024;
     }
     @name("Egress.lookup.set_b2") action lookup_set_b2_0(@name("values") bit<16> values_68) {
@@ -2132,9 +2161,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b2_0();
-            @defaultonly NoAction_22();
+            @defaultonly NoAction_23();
         }
-        const default_action = NoAction_22();
+        const default_action = NoAction_23();
         size = 1024;
     }
     @name("Egress.lookup.set_a3") action lookup_set_a3_0(@name("values") bit<16> values_69) {
@@ -2147,9 +2176,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a3_0();
-            @defaultonly NoAction_23();
+            @defaultonly NoAction_24();
         }
-        const default_action = NoAction_23();
+        const default_action = NoAction_24();
         size = 1024;
     }
     @name("Egress.lookup.set_b3") action lookup_set_b3_0(@name("values") bit<16> values_70) {
@@ -2162,9 +2191,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b3_0();
-            @defaultonly NoAction_24();
+            @defaultonly NoAction_25();
         }
-        const default_action = NoAction_24();
+        const default_action = NoAction_25();
         size = 1024;
     }
     @name("Egress.lookup.set_a4") action lookup_set_a4_0(@name("values") bit<16> values_71) {
@@ -2177,9 +2206,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a4_0();
-            @defaultonly NoAction_25();
+            @defaultonly NoAction_26();
         }
-        const default_action = NoAction_25();
+        const default_action = NoAction_26();
         size = 1024;
     }
     @name("Egress.lookup.set_b4") action lookup_set_b4_0(@name("values") bit<16> values_72) {
@@ -2192,9 +2221,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b4_0();
-            @defaultonly NoAction_26();
+            @defaultonly NoAction_27();
         }
-        const default_action = NoAction_26();
+        const default_action = NoAction_27();
         size = 1024;
     }
     @name("Egress.lookup.set_a5") action lookup_set_a5_0(@name("values") bit<16> values_73) {
@@ -2207,9 +2236,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a5_0();
-            @defaultonly NoAction_27();
+            @defaultonly NoAction_28();
         }
-        const default_action = NoAction_27();
+        const default_action = NoAction_28();
         size = 1024;
     }
     @name("Egress.lookup.set_b5") action lookup_set_b5_0(@name("values") bit<16> values_74) {
@@ -2222,9 +2251,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b5_0();
-            @defaultonly NoAction_28();
+            @defaultonly NoAction_29();
         }
-        const default_action = NoAction_28();
+        const default_action = NoAction_29();
         size = 1024;
     }
     @name("Egress.lookup.set_a6") action lookup_set_a6_0(@name("values") bit<16> values_75) {
@@ -2237,9 +2266,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a6_0();
-            @defaultonly NoAction_29();
+            @defaultonly NoAction_30();
         }
-        const default_action = NoAction_29();
+        const default_action = NoAction_30();
         size = 1024;
     }
     @name("Egress.lookup.set_b6") action lookup_set_b6_0(@name("values") bit<16> values_76) {
@@ -2252,9 +2281,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b6_0();
-            @defaultonly NoAction_30();
+            @defaultonly NoAction_31();
         }
-        const default_action = NoAction_30();
+        const default_action = NoAction_31();
         size = 1024;
     }
     @name("Egress.lookup.set_a7") action lookup_set_a7_0(@name("values") bit<16> values_77) {
@@ -2267,9 +2296,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a7_0();
-            @defaultonly NoAction_31();
+            @defaultonly NoAction_32();
         }
-        const default_action = NoAction_31();
+        const default_action = NoAction_32();
         size = 1024;
     }
     @name("Egress.lookup.set_b7") action lookup_set_b7_0(@name("values") bit<16> values_78) {
@@ -2282,9 +2311,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b7_0();
-            @defaultonly NoAction_32();
+            @defaultonly NoAction_33();
         }
-        const default_action = NoAction_32();
+        const default_action = NoAction_33();
         size = 1024;
     }
     @name("Egress.lookup.set_a8") action lookup_set_a8_0(@name("values") bit<16> values_79) {
@@ -2297,9 +2326,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a8_0();
-            @defaultonly NoAction_33();
+            @defaultonly NoAction_34();
         }
-        const default_action = NoAction_33();
+        const default_action = NoAction_34();
         size = 1024;
     }
     @name("Egress.lookup.set_b8") action lookup_set_b8_0(@name("values") bit<16> values_80) {
@@ -2312,9 +2341,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b8_0();
-            @defaultonly NoAction_34();
+            @defaultonly NoAction_35();
         }
-        const default_action = NoAction_34();
+        const default_action = NoAction_35();
         size = 1024;
     }
     @name("Egress.lookup.set_a9") action lookup_set_a9_0(@name("values") bit<16> values_81) {
@@ -2327,9 +2356,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a9_0();
-            @defaultonly NoAction_35();
+            @defaultonly NoAction_36();
         }
-        const default_action = NoAction_35();
+        const default_action = NoAction_36();
         size = 1024;
     }
     @name("Egress.lookup.set_b9") action lookup_set_b9_0(@name("values") bit<16> values_82) {
@@ -2342,9 +2371,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b9_0();
-            @defaultonly NoAction_36();
+            @defaultonly NoAction_37();
         }
-        const default_action = NoAction_36();
+        const default_action = NoAction_37();
         size = 1024;
     }
     @name("Egress.lookup.set_a10") action lookup_set_a10_0(@name("values") bit<16> values_83) {
@@ -2357,9 +2386,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a10_0();
-            @defaultonly NoAction_37();
+            @defaultonly NoAction_38();
         }
-        const default_action = NoAction_37();
+        const default_action = NoAction_38();
         size = 1024;
     }
     @name("Egress.lookup.set_b10") action lookup_set_b10_0(@name("values") bit<16> values_84) {
@@ -2372,9 +2401,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b10_0();
-            @defaultonly NoAction_38();
+            @defaultonly NoAction_39();
         }
-        const default_action = NoAction_38();
+        const default_action = NoAction_39();
         size = 1024;
     }
     @name("Egress.lookup.set_a11") action lookup_set_a11_0(@name("values") bit<16> values_85) {
@@ -2387,9 +2416,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a11_0();
-            @defaultonly NoAction_39();
+            @defaultonly NoAction_40();
         }
-        const default_action = NoAction_39();
+        const default_action = NoAction_40();
         size = 1024;
     }
     @name("Egress.lookup.set_b11") action lookup_set_b11_0(@name("values") bit<16> values_86) {
@@ -2402,9 +2431,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b11_0();
-            @defaultonly NoAction_40();
+            @defaultonly NoAction_41();
         }
-        const default_action = NoAction_40();
+        const default_action = NoAction_41();
         size = 1024;
     }
     @name("Egress.lookup.set_a12") action lookup_set_a12_0(@name("values") bit<16> values_87) {
@@ -2417,9 +2446,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a12_0();
-            @defaultonly NoAction_41();
+            @defaultonly NoAction_42();
         }
-        const default_action = NoAction_41();
+        const default_action = NoAction_42();
         size = 1024;
     }
     @name("Egress.lookup.set_b12") action lookup_set_b12_0(@name("values") bit<16> values_88) {
@@ -2432,9 +2461,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b12_0();
-            @defaultonly NoAction_42();
+            @defaultonly NoAction_43();
         }
-        const default_action = NoAction_42();
+        const default_action = NoAction_43();
         size = 1024;
     }
     @name("Egress.lookup.set_a13") action lookup_set_a13_0(@name("values") bit<16> values_89) {
@@ -2447,9 +2476,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a13_0();
-            @defaultonly NoAction_43();
+            @defaultonly NoAction_44();
         }
-        const default_action = NoAction_43();
+        const default_action = NoAction_44();
         size = 1024;
     }
     @name("Egress.lookup.set_b13") action lookup_set_b13_0(@name("values") bit<16> values_90) {
@@ -2462,9 +2491,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b13_0();
-            @defaultonly NoAction_44();
+            @defaultonly NoAction_45();
         }
-        const default_action = NoAction_44();
+        const default_action = NoAction_45();
         size = 1024;
     }
     @name("Egress.lookup.set_a14") action lookup_set_a14_0(@name("values") bit<16> values_91) {
@@ -2477,9 +2506,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a14_0();
-            @defaultonly NoAction_45();
+            @defaultonly NoAction_46();
         }
-        const default_action = NoAction_45();
+        const default_action = NoAction_46();
         size = 1024;
     }
     @name("Egress.lookup.set_b14") action lookup_set_b14_0(@name("values") bit<16> values_92) {
@@ -2492,9 +2521,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b14_0();
-            @defaultonly NoAction_46();
+            @defaultonly NoAction_47();
         }
-        const default_action = NoAction_46();
+        const default_action = NoAction_47();
         size = 1024;
     }
     @name("Egress.lookup.set_a15") action lookup_set_a15_0(@name("values") bit<16> values_93) {
@@ -2507,9 +2536,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a15_0();
-            @defaultonly NoAction_47();
+            @defaultonly NoAction_48();
         }
-        const default_action = NoAction_47();
+        const default_action = NoAction_48();
         size = 1024;
     }
     @name("Egress.lookup.set_b15") action lookup_set_b15_0(@name("values") bit<16> values_94) {
@@ -2522,9 +2551,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b15_0();
-            @defaultonly NoAction_48();
+            @defaultonly NoAction_49();
         }
-        const default_action = NoAction_48();
+        const default_action = NoAction_49();
         size = 1024;
     }
     @name("Egress.lookup.set_a16") action lookup_set_a16_0(@name("values") bit<16> values_95) {
@@ -2537,9 +2566,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a16_0();
-            @defaultonly NoAction_49();
+            @defaultonly NoAction_50();
         }
-        const default_action = NoAction_49();
+        const default_action = NoAction_50();
         size = 1024;
     }
     @name("Egress.lookup.set_b16") action lookup_set_b16_0(@name("values") bit<16> values_96) {
@@ -2552,9 +2581,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b16_0();
-            @defaultonly NoAction_50();
+            @defaultonly NoAction_51();
         }
-        const default_action = NoAction_50();
+        const default_action = NoAction_51();
         size = 1024;
     }
     @name("Egress.lookup.set_a17") action lookup_set_a17_0(@name("values") bit<16> values_97) {
@@ -2567,9 +2596,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a17_0();
-            @defaultonly NoAction_51();
+            @defaultonly NoAction_52();
         }
-        const default_action = NoAction_51();
+        const default_action = NoAction_52();
         size = 1024;
     }
     @name("Egress.lookup.set_b17") action lookup_set_b17_0(@name("values") bit<16> values_98) {
@@ -2582,9 +2611,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b17_0();
-            @defaultonly NoAction_52();
+            @defaultonly NoAction_53();
         }
-        const default_action = NoAction_52();
+        const default_action = NoAction_53();
         size = 1024;
     }
     @name("Egress.lookup.set_a18") action lookup_set_a18_0(@name("values") bit<16> values_99) {
@@ -2597,9 +2626,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a18_0();
-            @defaultonly NoAction_53();
+            @defaultonly NoAction_54();
         }
-        const default_action = NoAction_53();
+        const default_action = NoAction_54();
         size = 1024;
     }
     @name("Egress.lookup.set_b18") action lookup_set_b18_0(@name("values") bit<16> values_100) {
@@ -2612,9 +2641,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b18_0();
-            @defaultonly NoAction_54();
+            @defaultonly NoAction_55();
         }
-        const default_action = NoAction_54();
+        const default_action = NoAction_55();
         size = 1024;
     }
     @name("Egress.lookup.set_a19") action lookup_set_a19_0(@name("values") bit<16> values_101) {
@@ -2627,9 +2656,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a19_0();
-            @defaultonly NoAction_55();
+            @defaultonly NoAction_56();
         }
-        const default_action = NoAction_55();
+        const default_action = NoAction_56();
         size = 1024;
     }
     @name("Egress.lookup.set_b19") action lookup_set_b19_0(@name("values") bit<16> values_102) {
@@ -2642,9 +2671,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b19_0();
-            @defaultonly NoAction_56();
+            @defaultonly NoAction_57();
         }
-        const default_action = NoAction_56();
+        const default_action = NoAction_57();
         size = 1024;
     }
     @name("Egress.lookup.set_a20") action lookup_set_a20_0(@name("values") bit<16> values_103) {
@@ -2657,9 +2686,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a20_0();
-            @defaultonly NoAction_57();
+            @defaultonly NoAction_58();
         }
-        const default_action = NoAction_57();
+        const default_action = NoAction_58();
         size = 1024;
     }
     @name("Egress.lookup.set_b20") action lookup_set_b20_0(@name("values") bit<16> values_104) {
@@ -2672,9 +2701,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b20_0();
-            @defaultonly NoAction_58();
+            @defaultonly NoAction_59();
         }
-        const default_action = NoAction_58();
+        const default_action = NoAction_59();
         size = 1024;
     }
     @name("Egress.lookup.set_a21") action lookup_set_a21_0(@name("values") bit<16> values_105) {
@@ -2687,9 +2716,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a21_0();
-            @defaultonly NoAction_59();
+            @defaultonly NoAction_60();
         }
-        const default_action = NoAction_59();
+        const default_action = NoAction_60();
         size = 1024;
     }
     @name("Egress.lookup.set_b21") action lookup_set_b21_0(@name("values") bit<16> values_106) {
@@ -2702,9 +2731,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b21_0();
-            @defaultonly NoAction_60();
+            @defaultonly NoAction_61();
         }
-        const default_action = NoAction_60();
+        const default_action = NoAction_61();
         size = 1024;
     }
     @name("Egress.lookup.set_a22") action lookup_set_a22_0(@name("values") bit<16> values_107) {
@@ -2717,9 +2746,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a22_0();
-            @defaultonly NoAction_61();
+            @defaultonly NoAction_62();
         }
-        const default_action = NoAction_61();
+        const default_action = NoAction_62();
         size = 1024;
     }
     @name("Egress.lookup.set_b22") action lookup_set_b22_0(@name("values") bit<16> values_108) {
@@ -2732,9 +2761,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b22_0();
-            @defaultonly NoAction_62();
+            @defaultonly NoAction_63();
         }
-        const default_action = NoAction_62();
+        const default_action = NoAction_63();
         size = 1024;
     }
     @name("Egress.lookup.set_a23") action lookup_set_a23_0(@name("values") bit<16> values_109) {
@@ -2747,9 +2776,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a23_0();
-            @defaultonly NoAction_63();
+            @defaultonly NoAction_64();
         }
-        const default_action = NoAction_63();
+        const default_action = NoAction_64();
         size = 1024;
     }
     @name("Egress.lookup.set_b23") action lookup_set_b23_0(@name("values") bit<16> values_110) {
@@ -2762,9 +2791,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b23_0();
-            @defaultonly NoAction_64();
+            @defaultonly NoAction_65();
         }
-        const default_action = NoAction_64();
+        const default_action = NoAction_65();
         size = 1024;
     }
     @name("Egress.lookup.set_a24") action lookup_set_a24_0(@name("values") bit<16> values_111) {
@@ -2777,9 +2806,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a24_0();
-            @defaultonly NoAction_65();
+            @defaultonly NoAction_66();
         }
-        const default_action = NoAction_65();
+        const default_action = NoAction_66();
         size = 1024;
     }
     @name("Egress.lookup.set_b24") action lookup_set_b24_0(@name("values") bit<16> values_112) {
@@ -2792,9 +2821,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b24_0();
-            @defaultonly NoAction_66();
+            @defaultonly NoAction_67();
         }
-        const default_action = NoAction_66();
+        const default_action = NoAction_67();
         size = 1024;
     }
     @name("Egress.lookup.set_a25") action lookup_set_a25_0(@name("values") bit<16> values_113) {
@@ -2807,9 +2836,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a25_0();
-            @defaultonly NoAction_67();
+            @defaultonly NoAction_68();
         }
-        const default_action = NoAction_67();
+        const default_action = NoAction_68();
         size = 1024;
     }
     @name("Egress.lookup.set_b25") action lookup_set_b25_0(@name("values") bit<16> values_114) {
@@ -2822,9 +2851,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b25_0();
-            @defaultonly NoAction_68();
+            @defaultonly NoAction_69();
         }
-        const default_action = NoAction_68();
+        const default_action = NoAction_69();
         size = 1024;
     }
     @name("Egress.lookup.set_a26") action lookup_set_a26_0(@name("values") bit<16> values_115) {
@@ -2837,9 +2866,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a26_0();
-            @defaultonly NoAction_69();
+            @defaultonly NoAction_70();
         }
-        const default_action = NoAction_69();
+        const default_action = NoAction_70();
         size = 1024;
     }
     @name("Egress.lookup.set_b26") action lookup_set_b26_0(@name("values") bit<16> values_116) {
@@ -2852,9 +2881,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b26_0();
-            @defaultonly NoAction_70();
+            @defaultonly NoAction_71();
         }
-        const default_action = NoAction_70();
+        const default_action = NoAction_71();
         size = 1024;
     }
     @name("Egress.lookup.set_a27") action lookup_set_a27_0(@name("values") bit<16> values_117) {
@@ -2867,9 +2896,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a27_0();
-            @defaultonly NoAction_71();
+            @defaultonly NoAction_72();
         }
-        const default_action = NoAction_71();
+        const default_action = NoAction_72();
         size = 1024;
     }
     @name("Egress.lookup.set_b27") action lookup_set_b27_0(@name("values") bit<16> values_118) {
@@ -2882,9 +2911,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b27_0();
-            @defaultonly NoAction_72();
+            @defaultonly NoAction_73();
         }
-        const default_action = NoAction_72();
+        const default_action = NoAction_73();
         size = 1024;
     }
     @name("Egress.lookup.set_a28") action lookup_set_a28_0(@name("values") bit<16> values_119) {
@@ -2897,9 +2926,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a28_0();
-            @defaultonly NoAction_73();
+            @defaultonly NoAction_74();
         }
-        const default_action = NoAction_73();
+        const default_action = NoAction_74();
         size = 1024;
     }
     @name("Egress.lookup.set_b28") action lookup_set_b28_0(@name("values") bit<16> values_120) {
@@ -2912,9 +2941,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b28_0();
-            @defaultonly NoAction_74();
+            @defaultonly NoAction_75();
         }
-        const default_action = NoAction_74();
+        const default_action = NoAction_75();
         size = 1024;
     }
     @name("Egress.lookup.set_a29") action lookup_set_a29_0(@name("values") bit<16> values_121) {
@@ -2927,9 +2956,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a29_0();
-            @defaultonly NoAction_75();
+            @defaultonly NoAction_76();
         }
-        const default_action = NoAction_75();
+        const default_action = NoAction_76();
         size = 1024;
     }
     @name("Egress.lookup.set_b29") action lookup_set_b29_0(@name("values") bit<16> values_122) {
@@ -2942,9 +2971,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b29_0();
-            @defaultonly NoAction_76();
+            @defaultonly NoAction_77();
         }
-        const default_action = NoAction_76();
+        const default_action = NoAction_77();
         size = 1024;
     }
     @name("Egress.lookup.set_a30") action lookup_set_a30_0(@name("values") bit<16> values_123) {
@@ -2957,9 +2986,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a30_0();
-            @defaultonly NoAction_77();
+            @defaultonly NoAction_78();
         }
-        const default_action = NoAction_77();
+        const default_action = NoAction_78();
         size = 1024;
     }
     @name("Egress.lookup.set_b30") action lookup_set_b30_0(@name("values") bit<16> values_124) {
@@ -2972,9 +3001,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b30_0();
-            @defaultonly NoAction_78();
+            @defaultonly NoAction_79();
         }
-        const default_action = NoAction_78();
+        const default_action = NoAction_79();
         size = 1024;
     }
     @name("Egress.lookup.set_a31") action lookup_set_a31_0(@name("values") bit<16> values_125) {
@@ -2987,9 +3016,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_a31_0();
-            @defaultonly NoAction_79();
+            @defaultonly NoAction_80();
         }
-        const default_action = NoAction_79();
+        const default_action = NoAction_80();
         size = 1024;
     }
     @name("Egress.lookup.set_b31") action lookup_set_b31_0(@name("values") bit<16> values_126) {
@@ -3002,9 +3031,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         }
         actions = {
             lookup_set_b31_0();
-            @defaultonly NoAction_80();
+            @defaultonly NoAction_81();
         }
-        const default_action = NoAction_80();
+        const default_action = NoAction_81();
         size = 1024;
     }
     @name("Egress.words.lanes0") Register<pair_t, bit<16>>(32w9216, (pair_t){first = 32w0,second = 32w0}) words_lanes0;
@@ -3542,10 +3571,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_add0_0();
             words_read0_0();
             words_max0_0();
-            @defaultonly NoAction_81();
+            @defaultonly NoAction_82();
         }
         size = 8;
-        const default_action = NoAction_81();
+        const default_action = NoAction_82();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open0_0();
             (8w1, false, 2w2, default, 16w0) : words_read0_0();
@@ -3568,10 +3597,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open2_0();
             words_add2_0();
             words_read2_0();
-            @defaultonly NoAction_82();
+            @defaultonly NoAction_83();
         }
         size = 8;
-        const default_action = NoAction_82();
+        const default_action = NoAction_83();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open2_0();
             (8w1, false, 2w2, default, 16w0) : words_read2_0();
@@ -3594,10 +3623,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open4_0();
             words_add4_0();
             words_read4_0();
-            @defaultonly NoAction_83();
+            @defaultonly NoAction_84();
         }
         size = 4;
-        const default_action = NoAction_83();
+        const default_action = NoAction_84();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open4_0();
             (8w1, false, 2w2, default, 16w0) : words_read4_0();
@@ -3617,10 +3646,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open6_0();
             words_add6_0();
             words_read6_0();
-            @defaultonly NoAction_84();
+            @defaultonly NoAction_85();
         }
         size = 4;
-        const default_action = NoAction_84();
+        const default_action = NoAction_85();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open6_0();
             (8w1, false, 2w2, default, 16w0) : words_read6_0();
@@ -3640,10 +3669,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open8_0();
             words_add8_0();
             words_read8_0();
-            @defaultonly NoAction_85();
+            @defaultonly NoAction_86();
         }
         size = 4;
-        const default_action = NoAction_85();
+        const default_action = NoAction_86();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open8_0();
             (8w1, false, 2w2, default, 16w0) : words_read8_0();
@@ -3663,10 +3692,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open10_0();
             words_add10_0();
             words_read10_0();
-            @defaultonly NoAction_86();
+            @defaultonly NoAction_87();
         }
         size = 4;
-        const default_action = NoAction_86();
+        const default_action = NoAction_87();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open10_0();
             (8w1, false, 2w2, default, 16w0) : words_read10_0();
@@ -3686,10 +3715,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open12_0();
             words_add12_0();
             words_read12_0();
-            @defaultonly NoAction_87();
+            @defaultonly NoAction_88();
         }
         size = 4;
-        const default_action = NoAction_87();
+        const default_action = NoAction_88();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open12_0();
             (8w1, false, 2w2, default, 16w0) : words_read12_0();
@@ -3709,10 +3738,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open14_0();
             words_add14_0();
             words_read14_0();
-            @defaultonly NoAction_88();
+            @defaultonly NoAction_89();
         }
         size = 4;
-        const default_action = NoAction_88();
+        const default_action = NoAction_89();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open14_0();
             (8w1, false, 2w2, default, 16w0) : words_read14_0();
@@ -3732,10 +3761,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open16_0();
             words_add16_0();
             words_read16_0();
-            @defaultonly NoAction_89();
+            @defaultonly NoAction_90();
         }
         size = 4;
-        const default_action = NoAction_89();
+        const default_action = NoAction_90();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open16_0();
             (8w1, false, 2w2, default, 16w0) : words_read16_0();
@@ -3755,10 +3784,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open18_0();
             words_add18_0();
             words_read18_0();
-            @defaultonly NoAction_90();
+            @defaultonly NoAction_91();
         }
         size = 4;
-        const default_action = NoAction_90();
+        const default_action = NoAction_91();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open18_0();
             (8w1, false, 2w2, default, 16w0) : words_read18_0();
@@ -3778,10 +3807,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open20_0();
             words_add20_0();
             words_read20_0();
-            @defaultonly NoAction_91();
+            @defaultonly NoAction_92();
         }
         size = 4;
-        const default_action = NoAction_91();
+        const default_action = NoAction_92();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open20_0();
             (8w1, false, 2w2, default, 16w0) : words_read20_0();
@@ -3801,10 +3830,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open22_0();
             words_add22_0();
             words_read22_0();
-            @defaultonly NoAction_92();
+            @defaultonly NoAction_93();
         }
         size = 4;
-        const default_action = NoAction_92();
+        const default_action = NoAction_93();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open22_0();
             (8w1, false, 2w2, default, 16w0) : words_read22_0();
@@ -3824,10 +3853,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open24_0();
             words_add24_0();
             words_read24_0();
-            @defaultonly NoAction_93();
+            @defaultonly NoAction_94();
         }
         size = 4;
-        const default_action = NoAction_93();
+        const default_action = NoAction_94();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open24_0();
             (8w1, false, 2w2, default, 16w0) : words_read24_0();
@@ -3847,10 +3876,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open26_0();
             words_add26_0();
             words_read26_0();
-            @defaultonly NoAction_94();
+            @defaultonly NoAction_95();
         }
         size = 4;
-        const default_action = NoAction_94();
+        const default_action = NoAction_95();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open26_0();
             (8w1, false, 2w2, default, 16w0) : words_read26_0();
@@ -3870,10 +3899,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open28_0();
             words_add28_0();
             words_read28_0();
-            @defaultonly NoAction_95();
+            @defaultonly NoAction_96();
         }
         size = 4;
-        const default_action = NoAction_95();
+        const default_action = NoAction_96();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open28_0();
             (8w1, false, 2w2, default, 16w0) : words_read28_0();
@@ -3893,10 +3922,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_open30_0();
             words_add30_0();
             words_read30_0();
-            @defaultonly NoAction_96();
+            @defaultonly NoAction_97();
         }
         size = 4;
-        const default_action = NoAction_96();
+        const default_action = NoAction_97();
         const entries = {
             (8w1, false, 2w1, default, default) : words_open30_0();
             (8w1, false, 2w2, default, 16w0) : words_read30_0();

@@ -16,6 +16,9 @@ const PIPES: usize = 4;
 /// A packet that goes round for longer than any does is going round for ever.
 const MOST_PASSES: usize = 10_000;
 
+/// A counter's packets and bytes, by index.
+pub type Counted = Vec<(u64, u64)>;
+
 /// In what order packets that are under way go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -32,7 +35,7 @@ pub struct Chip {
     tables: Tables,
     /// By pipe, then by register: egress's and ingress's, of which no program has the same.
     registers: Vec<Vec<Cells>>,
-    counters: Vec<Vec<(u64, u64)>>,
+    counters: Vec<Counted>,
     loopback: BTreeSet<u16>,
     /// Bytes in front of a packet that ingress passes over.
     port_metadata: usize,
@@ -49,6 +52,8 @@ pub struct Chip {
     pub passes: u64,
     /// Of these, one in so many is lost.
     pub loses: Option<u64>,
+    /// Packets that came back by a port since this was emptied, and the port; nothing is kept while there is none.
+    pub back: Option<Vec<(u16, Vec<u8>)>>,
     /// Headers, such as `hdr.words`, whose fields keep what is written to them while they are not valid. P4 does not say so.
     pub keeping: &'static [&'static str],
 }
@@ -76,6 +81,7 @@ impl Chip {
             short: (0, 0),
             passes: 0,
             loses: None,
+            back: None,
             keeping: &[],
         }
     }
@@ -105,6 +111,13 @@ impl Chip {
     pub fn counted(&self, counter: &str, index: usize) -> (u64, u64) {
         let at = self.program.counters.iter().position(|known| known.name == counter);
         self.counters[at.unwrap_or_else(|| panic!("no counter {counter}"))][index]
+    }
+
+    /// All cells, by pipe and register, and by counter packets and bytes.
+    #[must_use]
+    pub fn holds(&self) -> (Vec<Vec<Cells>>, BTreeMap<String, Counted>) {
+        let names = self.program.counters.iter().map(|counter| counter.name.clone());
+        (self.registers.clone(), names.zip(self.counters.iter().cloned()).collect())
     }
 
     /// A frame comes in.
@@ -212,6 +225,9 @@ impl Chip {
             return;
         }
         self.passes += 1;
+        if let Some(back) = &mut self.back {
+            back.push((port, packet.clone()));
+        }
         if self.loses.is_none_or(|one_in| self.random.u64(..one_in) != 0) {
             self.enter(port, packet);
         }

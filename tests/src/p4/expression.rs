@@ -1,10 +1,8 @@
 //! Reads expressions, statements, tables and states.
 
 use super::lex::Token;
-use super::program::{
-    Bits, Call, Expression, Match, Next, Operator, Place, State, Statement, Table, Ternary, mask,
-};
-use super::read::{BOOL, Named, Reader, bits};
+use super::program::{Bits, Call, Expression, Next, Operator, Place, State, Statement, Table, Ternary, mask};
+use super::read::{BOOL, Kind, Named, Reader, bits};
 
 /// An expression and its type.
 pub(super) type Value = (Expression, Bits);
@@ -98,8 +96,11 @@ impl Reader {
         }
         if self.is("(") {
             self.next();
+            if self.is_word("packet") {
+                return self.ahead();
+            }
             if self.is_type() {
-                let super::read::Kind::Bits(to) = self.kind() else { self.fail("a cast to a struct") };
+                let Kind::Bits(to) = self.kind() else { self.fail("a cast to a struct") };
                 self.expect(")");
                 let (value, from) = self.unary();
                 return (Expression::Cast(Box::new(value), from, to), to);
@@ -131,6 +132,26 @@ impl Reader {
         }
         let value = self.named_value();
         self.sliced(value)
+    }
+
+    /// `packet.lookahead<header>()).field`, as the front end has it: the bracket in front is taken already.
+    fn ahead(&mut self) -> Value {
+        let path = self.path();
+        self.expect("<");
+        let (true, Kind::Header(fields)) = (path == ["packet", "lookahead"], self.kind()) else {
+            self.fail("no header that is looked at")
+        };
+        [">", "(", ")", ")", "."].iter().for_each(|sign| self.expect(sign));
+        let wanted = self.word();
+        let mut from = 0;
+        for (name, kind) in fields {
+            let Kind::Bits(type_) = kind else { self.fail("a header of structs") };
+            if name == wanted {
+                return (Expression::Ahead(from, type_.bits), type_);
+            }
+            from += type_.bits;
+        }
+        self.fail("no such field")
     }
 
     fn sliced(&mut self, (value, type_): Value) -> Value {
@@ -474,18 +495,12 @@ impl Reader {
         self.add_state(number, state);
     }
 
-    fn case(&mut self, fields: usize) -> Vec<Match> {
-        if let Token::Word(word) = self.peek()
-            && let Some(&Named::ValueSet(set)) = self.named.get(word)
-        {
-            self.next();
-            return vec![Match::ValueSet(set)];
-        }
+    fn case(&mut self, fields: usize) -> Vec<Ternary> {
         if self.is_word("default") {
             self.next();
-            return vec![Match::Ternary(Ternary { value: 0, mask: 0 }); fields];
+            return vec![Ternary { value: 0, mask: 0 }; fields];
         }
-        self.fields().into_iter().map(Match::Ternary).collect()
+        self.fields()
     }
 
     fn goal(&mut self) -> Next {

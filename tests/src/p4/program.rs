@@ -71,6 +71,8 @@ pub enum Expression {
     Execute(usize, Box<Expression>, Option<Place>),
     /// Applies a table: whether a row was hit.
     Hit(usize),
+    /// Of the packet, from so many bits behind what is parsed, so many.
+    Ahead(u32, u32),
     /// Whether what was added to the checksum is wrong, as TNA has it: true of an error.
     Verify,
     /// The checksum of fields, with their bits.
@@ -156,12 +158,6 @@ pub struct Counter {
 }
 
 #[derive(Clone, Debug)]
-pub enum Match {
-    Ternary(Ternary),
-    ValueSet(usize),
-}
-
-#[derive(Clone, Debug)]
 pub enum Next {
     State(usize),
     Accept,
@@ -172,7 +168,7 @@ pub enum Next {
 pub struct State {
     pub body: Vec<Statement>,
     pub select: Vec<Expression>,
-    pub cases: Vec<(Vec<Match>, Next)>,
+    pub cases: Vec<(Vec<Ternary>, Next)>,
 }
 
 #[derive(Clone, Debug)]
@@ -214,6 +210,4 @@ pub struct Program {
     pub registers: Vec<Register>,
     pub register_actions: Vec<RegisterAction>,
     pub counters: Vec<Counter>,
-    /// Names of the parsers' value sets.
-    pub value_sets: Vec<String>,
 }

@@ -22,7 +22,6 @@ pub(super) enum Named {
     RegisterAction(usize),
     Register(usize),
     Counter(usize),
-    ValueSet(usize),
     Checksum,
 }
 
@@ -448,15 +447,6 @@ impl Reader {
                 let name = self.word();
                 self.expect(";");
                 self.named.insert(name, Named::Checksum);
-            }
-            "value_set" => {
-                self.next();
-                self.skip("<", ">");
-                self.skip("(", ")");
-                let name = self.word();
-                self.expect(";");
-                self.named.insert(name.clone(), Named::ValueSet(self.program.value_sets.len()));
-                self.program.value_sets.push(said.unwrap_or(name));
             }
             _ => {
                 let kind = self.kind();

@@ -1,7 +1,7 @@
 //! One thread of a program, for one packet.
 
 use super::program::{
-    Bits, Call, Expression, Match, Next, Operator, Place, Program, Statement, Ternary, Thread, mask,
+    Bits, Call, Expression, Next, Operator, Place, Program, Statement, Ternary, Thread, mask,
 };
 use super::state::Tables;
 use fastrand::Rng;
@@ -94,13 +94,14 @@ impl<'a, 'p> Run<'a, 'p> {
                     return Parsed::Short;
                 }
             }
+            let bits = self.packet.len() * 8 - self.parsed;
+            let ends = |value: &Expression| matches!(value, Expression::Ahead(from, to) if bits < (from + to) as usize);
+            if state.select.iter().any(ends) {
+                return Parsed::Short;
+            }
             let values: Vec<u64> = state.select.iter().map(|value| self.value(value)).collect();
-            let tables = self.pipe.tables;
-            let fits = |matches: &[Match]| {
-                values.iter().zip(matches).all(|(value, wanted)| match wanted {
-                    Match::Ternary(Ternary { value: wanted, mask }) => value & mask == *wanted,
-                    Match::ValueSet(set) => tables.value_sets[*set].contains(value),
-                })
+            let fits = |matches: &[Ternary]| {
+                values.iter().zip(matches).all(|(value, wanted)| value & wanted.mask == wanted.value)
             };
             let case = state.cases.iter().find(|(matches, _)| fits(matches));
             match case.map(|(_, next)| next) {
@@ -133,13 +134,16 @@ impl<'a, 'p> Run<'a, 'p> {
     }
 
     fn take(&mut self, bits: u32) -> u64 {
-        let mut value = 0;
-        for _ in 0..bits {
-            let byte = self.packet[self.parsed / 8];
-            value = value << 1 | u64::from(byte >> (7 - self.parsed % 8) & 1);
-            self.parsed += 1;
-        }
+        let value = self.ahead(0, bits);
+        self.parsed += bits as usize;
         value
+    }
+
+    /// Bits of the packet, so many behind what has been parsed.
+    fn ahead(&self, from: u32, bits: u32) -> u64 {
+        let from = self.parsed + from as usize;
+        let bit = |at: usize| u64::from(self.packet[at / 8] >> (7 - at % 8) & 1);
+        (from..from + bits as usize).fold(0, |value, at| value << 1 | bit(at))
     }
 
     /// False if the packet ends before what is to be extracted.
@@ -311,6 +315,7 @@ impl<'a, 'p> Run<'a, 'p> {
                 self.execute(*action, index, *second)
             }
             Expression::Hit(table) => u64::from(self.apply(*table)),
+            Expression::Ahead(from, bits) => self.ahead(*from, *bits),
             Expression::Verify => u64::from(folded(self.sum) != 0xFFFF),
             Expression::Checksum(fields) => {
                 let fields: Vec<(u64, u32)> =

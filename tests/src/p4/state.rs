@@ -6,15 +6,14 @@ use p4runtime_proto::v1::{
     FieldMatch, PacketReplicationEngineEntry, TableEntry, Update, entity, field_match,
     packet_replication_engine_entry, replica, table_action, update,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
-/// Rows, defaults, value sets and groups.
+/// Rows, defaults and groups.
 #[derive(Clone, Debug)]
 pub struct Tables {
     /// By table: the key, and what is done.
     pub rows: Vec<HashMap<Vec<u64>, Call>>,
     pub defaults: Vec<Call>,
-    pub value_sets: Vec<BTreeSet<u64>>,
     /// Port and number of each copy.
     pub groups: BTreeMap<u64, Vec<(u16, u16)>>,
 }
@@ -42,7 +41,6 @@ impl Tables {
         Tables {
             rows: vec![HashMap::new(); program.tables.len()],
             defaults: program.tables.iter().map(|table| table.default.clone()).collect(),
-            value_sets: vec![BTreeSet::new(); program.value_sets.len()],
             groups: BTreeMap::new(),
         }
     }
@@ -55,13 +53,6 @@ impl Tables {
         let kind = update.r#type();
         match update.entity.and_then(|entity| entity.entity) {
             Some(entity::Entity::TableEntry(entry)) => self.entry(program, info, kind, &entry),
-            Some(entity::Entity::ValueSetEntry(entry)) => {
-                let set = info.value_sets.iter().find(|set| set.id() == entry.value_set_id);
-                let name = without_pipe(set.expect("no such value set").name());
-                let at = program.value_sets.iter().position(|known| known == name);
-                let members = entry.members.iter().flat_map(|member| &member.r#match).map(exact).collect();
-                self.value_sets[at.unwrap_or_else(|| panic!("no value set {name}"))] = members;
-            }
             Some(entity::Entity::PacketReplicationEngineEntry(PacketReplicationEngineEntry {
                 r#type: Some(packet_replication_engine_entry::Type::MulticastGroupEntry(group)),
             })) => {

@@ -9,6 +9,7 @@ mod many;
 mod mutants;
 mod racks;
 mod rows;
+mod strays;
 mod trace;
 
 use std::path::{Path, PathBuf};

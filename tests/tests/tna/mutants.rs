@@ -1,6 +1,6 @@
 //! Programs with a mistake in them: the traces notice each.
 
-use super::{Case, TOFINO, TOFINO2, trace};
+use super::{Case, TOFINO, TOFINO2, strays, trace};
 
 /// A piece of the program for Tofino 2, and what stands there by mistake.
 const MISTAKES: [(&str, &str); 26] = [
@@ -44,14 +44,19 @@ const MISTAKES: [(&str, &str); 26] = [
 
 /// Runs a program with a mistake: somebody must notice.
 fn noticed(case: Case, right: &str, wrong: &str) {
+    noticed_by(case, right, wrong, |program| trace::trace(case, program, 4, trace::PACKETS).is_ok());
+}
+
+/// The same, where `unnoticed` says that all seems right.
+fn noticed_by(case: Case, right: &str, wrong: &str, unnoticed: impl Fn(&str) -> bool) {
     let program = case.program();
     assert!(program.contains(right), "the program has no {right}");
     let program = program.replace(right, wrong);
     // It is a program still.
     thc_tests::p4::check(&program);
     // A packet may also do what a chip cannot do.
-    let ended = std::panic::catch_unwind(|| trace::trace(case, &program, 4, trace::PACKETS));
-    assert!(!matches!(ended, Ok(Ok(_))), "nobody notices {wrong:?} in place of {right:?}");
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| unnoticed(&program)));
+    assert!(!matches!(ended, Ok(true)), "nobody notices {wrong:?} in place of {right:?}");
 }
 
 #[test]
@@ -73,4 +78,22 @@ fn mistakes_are_noticed_on_tofino() {
     ] {
         noticed(TOFINO, right, wrong);
     }
+}
+
+/// Ports: programs that believe any port's packet to come from a pass, that let a host's in by a port of passes, or to the control
+/// plane, and one that believes no port.
+#[test]
+fn mistakes_about_ports_are_noticed() {
+    let line = |port: &str, trip: bool, does: &str| {
+        format!("({port}, {trip}{}) : membership_{does};", ", default".repeat(24))
+    };
+    let host = line("1w1", false, "refuse_carrier_0(4w13)");
+    let pass = |does: &str| line("1w0", true, does);
+    let refused = pass("refuse_carrier_0(4w13)");
+    for (right, wrong) in
+        [(&*refused, &*pass("back_0()")), (&refused, ""), (&host, ""), ("meta.own_port == 1w0 && ", "")]
+    {
+        noticed_by(TOFINO2, right, wrong, |program| strays::strays(TOFINO2, program).is_ok());
+    }
+    noticed(TOFINO2, "meta.own_port = 1w1;", "");
 }

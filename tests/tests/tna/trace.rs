@@ -17,7 +17,7 @@ pub const PACKETS: usize = 1500;
 const SEGMENT: usize = 100;
 
 /// Four lookup tables, as many as the chips have room for.
-fn plant(case: Case) -> Plant {
+pub fn plant(case: Case) -> Plant {
     let mut plant = Plant::new(&[Kind::Join, Kind::Leave]);
     // A cut of DATA shows only in the pass that lacks its indices (docs/switch.md).
     plant.cuts = false;

@@ -165,7 +165,9 @@ fn life(case: Case) {
     if site.case.passes > 0 {
         let source = strict.values("source");
         assert_eq!(source[0]["address"], 0x0A09_00FE);
-        assert_eq!(strict.set_members(), site.case.ports.split(',').count());
+        let ports: Vec<_> =
+            strict.values("loopback_ports").iter().map(|row| row["port"].to_string()).collect();
+        assert_eq!(format!("[{}]", ports.join(", ")), site.case.ports);
     }
 
     site.create();
@@ -352,4 +354,21 @@ fn a_program_whose_passes_have_cells_needs_their_ports() {
     let ended = crate::controller::run(&["run", "--config", file.to_str().unwrap()], &[]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.err.contains("target.pass_ports") && ended.err.contains("loopback"), "{}", ended.err);
+}
+
+#[test]
+fn nobody_is_behind_a_port_of_passes() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build/tofino/tofino2.p4info.txtpb");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.toml");
+    let station = "[[target.station]]\nmac = \"02:00:0a:09:00:01\"\nport = 3\n";
+    for (cpu_port, ports, more) in [(64, "[68, 3]", station), (68, "[68]", "")] {
+        let text = format!(
+            "[[target]]\naddress = \"127.0.0.1:1\"\nip = \"10.0.0.1\"\np4info = {path:?}\npass_ports = {ports}\ncpu_port = {cpu_port}\n{more}"
+        );
+        std::fs::write(&file, text).unwrap();
+        let ended = crate::controller::run(&["run", "--config", file.to_str().unwrap()], &[]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains("target.pass_ports") && ended.err.contains("station"), "{}", ended.err);
+    }
 }

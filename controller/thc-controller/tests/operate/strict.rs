@@ -10,9 +10,9 @@ use p4runtime_proto::v1::{
     ForwardingPipelineConfig, GetForwardingPipelineConfigRequest, GetForwardingPipelineConfigResponse,
     MasterArbitrationUpdate, MulticastGroupEntry, PacketIn, PacketReplicationEngineEntry, ReadRequest,
     ReadResponse, SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse,
-    StreamMessageRequest, StreamMessageResponse, TableEntry, Uint128, Update, ValueSetEntry, WriteRequest,
-    WriteResponse, entity, field_match, packet_replication_engine_entry, stream_message_request,
-    stream_message_response, table_action, update,
+    StreamMessageRequest, StreamMessageResponse, TableEntry, Uint128, Update, WriteRequest, WriteResponse,
+    entity, field_match, packet_replication_engine_entry, stream_message_request, stream_message_response,
+    table_action, update,
 };
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,6 @@ pub struct State {
     entries: BTreeMap<Key, TableEntry>,
     defaults: BTreeMap<u32, TableEntry>,
     groups: BTreeMap<u32, MulticastGroupEntry>,
-    sets: BTreeMap<u32, ValueSetEntry>,
     controllers: Vec<(u128, Sink)>,
     /// Ends all connections when it is told to.
     end: Arc<Notify>,
@@ -215,20 +214,7 @@ impl State {
                     }
                 }
             }
-            Some(entity::Entity::ValueSetEntry(set)) => {
-                let id = set.value_set_id;
-                let Some(known) = self.info.value_sets.iter().find(|known| known.id() == id) else {
-                    return refuse(Code::NotFound, format!("no value set {id}"));
-                };
-                if kind != update::Type::Modify {
-                    return refuse(Code::InvalidArgument, "a value set can only be modified");
-                }
-                if i32::try_from(set.members.len()).unwrap() > known.size {
-                    return refuse(Code::ResourceExhausted, format!("value set {id} takes {}", known.size));
-                }
-                self.sets.insert(id, set);
-                Ok(())
-            }
+            // Value sets among it, which neither Stratum nor PI's server takes.
             other => refuse(Code::Unimplemented, format!("{other:?}")),
         }
     }
@@ -268,13 +254,6 @@ impl State {
                 };
                 self.groups.values().map(group).collect()
             }
-            entity::Entity::ValueSetEntry(set) => self
-                .sets
-                .get(&set.value_set_id)
-                .cloned()
-                .map(entity::Entity::ValueSetEntry)
-                .into_iter()
-                .collect(),
             entity::Entity::CounterEntry(mut cell) => {
                 let known = self.info.counters.iter().find(|known| known.id() == cell.counter_id);
                 let index = cell.index.map_or(-1, |index| index.index);
@@ -528,11 +507,6 @@ impl Strict {
     /// Copies of a group: ports and instances.
     pub fn group(&self, number: u32) -> Option<usize> {
         self.state().groups.get(&number).map(|group| group.replicas.len())
-    }
-
-    /// Members of all value sets.
-    pub fn set_members(&self) -> usize {
-        self.state().sets.values().map(|set| set.members.len()).sum()
     }
 
     /// Somebody else changes the first row of a table whose name begins so: its values become 1.
