@@ -202,20 +202,22 @@ def job(client, number, **values):
     return row
 
 
-def without_forms(info):
-    """A P4Info without the forms of packets that it names, and those."""
-    rest, forms = p4info_pb2.P4Info(), set()
+def without_own(info):
+    """A P4Info without what is a server's own, the forms of packets and the room for them, and these."""
+    rest, forms, room = p4info_pb2.P4Info(), set(), ""
     rest.CopyFrom(info)
     for table in rest.tables:
         kept = []
         for annotation in table.preamble.annotations:
             if annotation.startswith("@forms("):
                 forms |= set(annotation.split('"')[1].split())
+            elif annotation.startswith("@room("):
+                room = annotation.split('"')[1]
             else:
                 kept.append(annotation)
         del table.preamble.annotations[:]
         table.preamble.annotations.extend(kept)
-    return rest, forms
+    return rest, forms, room
 
 
 def check_p4info(client):
@@ -230,9 +232,10 @@ def check_p4info(client):
     client.set_pipeline(device=b'{"of": "BMv2"}', action="VERIFY")
     client.set_pipeline()
     config = client.stub.GetForwardingPipelineConfig(request).config
-    told, own = without_forms(client.info), without_forms(config.p4info)
-    # The forms of packets are the server's own, all of a switch's among them.
+    told, own = without_own(client.info), without_own(config.p4info)
+    # The forms of packets are the server's own, all of a switch's among them, and so is the room.
     assert told[0] == own[0] and told[1] < own[1] and config.cookie.cookie == 77
+    assert not told[2] and [int(number) > 0 for number in own[2].split()] == [True, True]
     version = client.stub.Capabilities(p4runtime_pb2.CapabilitiesRequest()).p4runtime_api_version
     return f"{len(config.p4info.tables)} tables, P4Runtime {version}"
 
