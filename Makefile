@@ -1,7 +1,7 @@
 # Everything a developer does, by name; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak hostile kills site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo test check fuzz soak hostile kills awaits site wheels deb bench bench-torch bench-allreduce bench-async bench-adapt disturbed p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -69,6 +69,7 @@ test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, do
 	fi
 	cargo test --workspace $(FEATURES) --doc
 	python/tests/run
+	python/tests/run --gpu
 	tests/p4runtime_client/run
 	@.ci/not-run
 
@@ -110,6 +111,9 @@ hostile: toolchain ## 5 million hostile packets at a running job: same bits, goo
 kills: toolchain ## Server, workers, controller killed COUNT=100 times each in a run: same bits, time to recover (ARGS=--help)
 	cargo build --release --package thc-ps --package thc-worker --package thc-controller --bins
 	cargo run --release --package thc-tests --bin kills -- $(or $(COUNT),100) $(ARGS)
+
+awaits: toolchain ## Each request of a controller and of its standby is lost, unanswered or hangs once, and so does their disk: all jobs add up (10 minutes)
+	cargo test -p thc-controller --test operate -- --ignored --nocapture every_await_fails_in_every_way
 
 # Where the compilers for Tofino leave what is not kept.
 TOFINO_OUT := $(CARGO_TARGET_DIR)/tofino

@@ -1,5 +1,5 @@
 //! Critical regimes (Agarwal et al., Accordion, MLSys 2021): while a layer's gradient changes fast it is compressed little,
-//! else much. The choices are the default from which [`layerwise`](crate::layerwise) takes its bound (L-GreCo, section 5.4).
+//! else much. The choices are the default from which [`layerwise`](crate::layerwise) takes its bound (L-GreCo, section 5.3).
 
 use crate::error::{AdaptError, check};
 

@@ -105,8 +105,42 @@ pub struct Tfp {
 
 /// A partition's power of two is sent as so much more than it is.
 const SCALE: i32 = 1 << 15;
+/// Sent for a partition with a number that is infinite or NaN: all of it becomes NaN.
+const NOT_FINITE: u32 = 0xFFFF;
+/// Numbers of a partition of [`Tfp::narrow`].
+const PARTITION: usize = 512;
 
 impl Tfp {
+    /// Few bits, as AQGB sends them: those of [`Format::F8`], at random, up to 8, and those of [`Format::F16`], cut off, up to 16.
+    /// The paper converts "when the targeted level of quantization is small, e.g., 4 or 2" and does not say from where on.
+    #[must_use]
+    pub const fn narrow(bits: u32) -> Self {
+        let format = if bits <= Format::F8.bits() { Format::F8 } else { Format::F16 };
+        Self { bits, format, partition: PARTITION, random: matches!(format, Format::F8) }
+    }
+
+    /// The message of any numbers, rounded by the random numbers of this seed and round. What a partition with an infinity or
+    /// a NaN becomes is NaN.
+    ///
+    /// # Errors
+    /// [`CodecError::Parameter`] if the scheme has no such bits.
+    pub fn message(&self, x: &[f32], seed: u64, round: u64) -> Result<Message> {
+        self.check()?;
+        Ok(self.encode(x, Rounding::new(seed, round, 0)))
+    }
+
+    /// Adds the numbers of a message.
+    ///
+    /// # Errors
+    /// As [`Self::message`], and [`CodecError::Message`] if it is of another length.
+    pub fn add(&self, bytes: &[u8], sum: &mut [f32]) -> Result<()> {
+        self.check()?;
+        let bits = self.length(sum.len());
+        let message = Message::of_bytes(bytes.to_vec(), bits)?;
+        self.decode(&mut message.read(bits)?, sum.len(), |i, v| sum[i] = (f64::from(sum[i]) + v) as f32);
+        Ok(())
+    }
+
     fn check(&self) -> Result<()> {
         let refuse = |what, value, allowed| Err(CodecError::Parameter { what, value, allowed });
         if self.bits < 2 || self.bits > self.format.bits() {
@@ -162,16 +196,18 @@ impl Tfp {
         }
     }
 
-    /// The message of finite numbers.
+    /// The message of numbers, which are finite if their format is not scaled.
     fn encode(&self, x: &[f32], rounding: Rounding) -> Message {
         let mut writer = Writer::new(self.length(x.len()));
         let mut i = 0;
         for partition in x.chunks(self.partition) {
-            let scale = self.scale(partition);
+            let is_finite = partition.iter().all(|v| v.is_finite());
+            let scale = if is_finite { self.scale(partition) } else { 0 };
             if self.is_scaled() {
-                writer.put((scale + SCALE) as u32, 16);
+                writer.put(if is_finite { (scale + SCALE) as u32 } else { NOT_FINITE }, 16);
             }
             for v in partition {
+                let v = if is_finite { *v } else { 0.0 };
                 let draw = self.random.then(|| rounding.uniform(i));
                 let code = self.code(f64::from(v.abs()) * exp2(scale), draw);
                 writer.put(u32::from(v.is_sign_negative()) << (self.bits - 1) | code, self.bits);
@@ -187,7 +223,10 @@ impl Tfp {
         for i in 0..dimension {
             if self.is_scaled() && i % self.partition == 0 {
                 // No message of our own has a power that is none of a double's.
-                unit = exp2((SCALE - reader.take(16) as i32).clamp(-1000, 1000));
+                unit = match reader.take(16) {
+                    NOT_FINITE => f64::NAN,
+                    scale => exp2((SCALE - scale as i32).clamp(-1000, 1000)),
+                };
             }
             let code = reader.take(self.bits);
             let magnitude = code & ((1 << (self.bits - 1)) - 1);
@@ -407,6 +446,43 @@ mod tests {
         let errors = [Format::F32, Format::F16, Format::F8].map(error);
         // Of FP32 nothing of them is left but signs, unless one in many millions becomes 2.
         assert!(errors[0] > 0.999 && errors[1] > 2.0 * errors[2] && errors[2] < 0.6, "{errors:?}");
+    }
+
+    /// Gradients of any size come through: at 4 bits of FP32 everything between 2^-31 and 2 is 2^-31.
+    #[test]
+    fn few_bits_deliver_gradients_of_any_size() {
+        let x: Vec<f32> =
+            (0..2000).map(|i| ((i * 2_654_435_761_u64 % 1000) as f32 - 499.5) / 500.0).collect();
+        for size in [1e-30_f32, 1e-5, 0.5, 1e30] {
+            let x: Vec<f32> = x.iter().map(|v| v * size).collect();
+            let square = |v: f32| f64::from(v / size).powi(2);
+            for (bits, most) in [(2, 2.0), (4, 0.6), (8, 0.003), (12, 1e-4), (16, 1e-6)] {
+                let scheme = Tfp::narrow(bits);
+                let message = scheme.message(&x, 1, 2).unwrap();
+                let mut found = vec![0.0; x.len()];
+                scheme.add(message.bytes(), &mut found).unwrap();
+                let error = x.iter().zip(&found).map(|(x, f)| square(x - f)).sum::<f64>()
+                    / x.iter().map(|x| square(*x)).sum::<f64>();
+                assert!(error < most, "{size:e} in {bits} bits: {error}");
+            }
+        }
+        let mut cut = vec![0.0; x.len()];
+        put(&take(&x, 0, 4).unwrap(), 0, 4, &mut cut).unwrap();
+        assert!(cut.iter().all(|v| v.abs() < 1e-9));
+    }
+
+    #[test]
+    fn what_is_not_finite_is_told_with_its_partition() {
+        let mut x = vec![1.0; 1100];
+        (x[3], x[600]) = (f32::INFINITY, f32::NAN);
+        for bits in [4, 12] {
+            let scheme = Tfp::narrow(bits);
+            let mut found = vec![0.0; x.len()];
+            scheme.add(scheme.message(&x, 1, 2).unwrap().bytes(), &mut found).unwrap();
+            assert!(found[..1024].iter().all(|v| v.is_nan()) && found[1024..].iter().all(|v| *v == 1.0));
+        }
+        assert!(Tfp::narrow(4).add(&[0; 3], &mut [0.0; 1100]).is_err());
+        assert!(Tfp::narrow(17).message(&x, 0, 0).is_err() && Tfp::narrow(1).message(&x, 0, 0).is_err());
     }
 
     #[test]

@@ -142,8 +142,11 @@ pub enum CodecError {
 }
 
 impl CodecError {
-    /// `Err(Length)` unless `actual == expected`.
-    pub(crate) fn check_len(what: &'static str, expected: usize, actual: usize) -> Result<(), Self> {
+    /// Whether something has as many elements as it must.
+    ///
+    /// # Errors
+    /// [`CodecError::Length`] unless `actual == expected`.
+    pub fn check_len(what: &'static str, expected: usize, actual: usize) -> Result<(), Self> {
         if expected == actual { Ok(()) } else { Err(Self::Length { what, expected, actual }) }
     }
 

@@ -29,6 +29,7 @@ pub mod definitions;
 pub mod error;
 pub mod feedback;
 pub mod isa;
+pub mod lanes;
 pub mod lattice;
 pub mod norm;
 pub mod packing;

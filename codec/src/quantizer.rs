@@ -75,6 +75,12 @@ impl Grid {
     pub(crate) fn narrow(&self) -> bool {
         self.values <= 16
     }
+
+    /// Whether every cell has an index of its own: then nothing is looked up.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn complete(&self) -> bool {
+        self.values == usize::from(self.granularity) + 1
+    }
 }
 
 /// A quantization range and what is derived from it.

@@ -1,7 +1,8 @@
-//! The private random stream of a worker, for stochastic rounding.
+//! The random stream of a worker, for stochastic rounding.
 //!
-//! Workers must round independently of each other so that their errors average out (paper A.2).
-//! The stream is a pure function of (private seed, call, partition, coordinate), so a partition
+//! Errors of workers that round independently of each other average out (paper A.2). Those of workers that round against
+//! each other cancel: workers of a job have one stream in common, and each takes its draws from a stratum of its own
+//! ([`Rounding::stratum`]). The stream is a pure function of (private seed, call, partition, coordinate), so a partition
 //! quantized in chunks gives the same indices as in one go. It consists of 32-bit words, computed only with 32-bit lane
 //! operations because every SIMD instruction set has those; a word serves four coordinates 16 apart, so that vectors of
 //! 4, 8 or 16 coordinates take their draws from vectors of words without moving them between lanes:
@@ -14,7 +15,7 @@
 //!          x ^= x >> 11; x += k1; x *= 0xAC4C1B51;
 //!          x ^= x >> 15; x *= 0x31848BAB;
 //!          x ^= x >> 14                                  (wrapping 32-bit arithmetic)
-//! draw(i) = word(16 ⌊i / 64⌋ + i mod 16), rotated right by 8 · (⌊i / 16⌋ mod 4) bits, its low 23 bits
+//! draw(i) = word(16 ⌊i / 64⌋ + i mod 16) XOR stratum, rotated right by 8 · (⌊i / 16⌋ mod 4) bits, its low 23 bits
 //! ```
 //!
 //! The leading eight bits of the four draws of a word are its four bytes, so a draw has the resolution of a float's mantissa,
@@ -22,11 +23,18 @@
 //!
 //! Quantizing coordinate i uses `draw(i)`. [`Rounding::uniform`], a whole word per number, is for those who need more bits.
 //!
+//! The stratum is a pattern of eight bits, four times, so that it is the same in all four draws of a word. Whatever it is, the
+//! draws of one worker are uniform: its rounding is as unbiased as it was, and has the same variance. Two workers whose
+//! patterns are complements of each other draw u and 1 − u: where one rounds up, the other rather rounds down. Patterns that
+//! differ in their leading bits draw from different halves, quarters and so on of [0, 1), so that of several workers
+//! with like values as many round up as should. Over fractions that are independent of each other the variance of the sum is
+//! half of that of independent draws for an even number of workers, and (n + 1) / 2n of it for an odd one.
+//!
 //! The multipliers and shifts are those that Wellons found by search for three-round 32-bit mixers
 //! ("triple32"; two rounds leave a measurable dependence between coordinates 1024 apart). The
 //! second key word keeps two workers from having shifted copies of one sequence.
 
-use crate::signs::{derive, derive_call};
+use crate::signs::{GOLDEN_GAMMA, derive, derive_call};
 
 /// Keeps the rounding stream apart from the signs even if both were given the same seed.
 const DOMAIN: u64 = 0x524F_554E_4449_4E47;
@@ -39,21 +47,73 @@ pub(crate) const MUL: [u32; 3] = [0xED5A_D4BB, 0xAC4C_1B51, 0x3184_8BAB];
 pub struct Rounding {
     pub(crate) k0: u32,
     pub(crate) k1: u32,
+    pub(crate) stratum: u32,
 }
 
-impl Rounding {
-    /// The stream of one worker for one partition of one call. `private_seed` must differ
-    /// between workers.
+/// What all roundings of a worker derive from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    seed: u64,
+    stratum: u32,
+}
+
+impl Source {
+    /// Of a worker that rounds against the other workers of its job, by its number in it. Groups of 256 workers share a stream.
     #[must_use]
-    pub const fn new(private_seed: u64, call: u64, partition: u32) -> Self {
-        let key = derive(private_seed ^ DOMAIN, call, partition);
-        Self { k0: key as u32, k1: (key >> 32) as u32 }
+    pub const fn of_worker(job_seed: u64, worker: u16) -> Source {
+        let [group, place] = worker.to_be_bytes();
+        let seed = job_seed.wrapping_add((group as u64 + 1).wrapping_mul(GOLDEN_GAMMA));
+        Source { seed, stratum: Rounding::stratum(place) }
+    }
+
+    /// Of a worker that rounds independently of others, whose seeds are different ones.
+    #[must_use]
+    pub const fn independent(seed: u64) -> Source {
+        Source { seed, stratum: 0 }
+    }
+
+    /// Its stream for a partition of a call.
+    #[must_use]
+    pub const fn rounding(self, call: u64, partition: u32) -> Rounding {
+        Rounding { stratum: self.stratum, ..Rounding::new(self.seed, call, partition) }
     }
 
     /// What the streams of all partitions of a call derive from, as signs do from [`signs::derive_call`](derive_call).
     #[must_use]
-    pub const fn derive_call(private_seed: u64, call: u64) -> u64 {
-        derive_call(private_seed ^ DOMAIN, call)
+    pub const fn derive_call(self, call: u64) -> u64 {
+        derive_call(self.seed ^ DOMAIN, call)
+    }
+
+    /// The stratum of its draws.
+    #[must_use]
+    pub const fn stratum(self) -> u32 {
+        self.stratum
+    }
+}
+
+impl Rounding {
+    /// The stream of one seed for one partition of one call, in the stratum that changes nothing. Workers that round so must have
+    /// different seeds.
+    #[must_use]
+    pub const fn new(seed: u64, call: u64, partition: u32) -> Self {
+        let key = derive(seed ^ DOMAIN, call, partition);
+        Self { k0: key as u32, k1: (key >> 32) as u32, stratum: 0 }
+    }
+
+    /// The same stream in a [stratum](Self::stratum).
+    #[must_use]
+    pub const fn in_stratum(self, stratum: u32) -> Self {
+        Self { stratum, ..self }
+    }
+
+    /// The stratum of one of up to 256 workers of a stream: that of 2k + 1 is the complement of that of 2k, and the first 2^j
+    /// pairs differ in their leading j + 1 bits.
+    #[must_use]
+    pub const fn stratum(worker: u8) -> u32 {
+        let pair = (worker & !1).reverse_bits();
+        // The leading bit of a draw is bit 22 of its word, which is bit 6 of each byte.
+        let leading = if worker & 1 == 0 { pair } else { !pair };
+        u32::from_ne_bytes([leading.rotate_right(1); 4])
     }
 
     /// The 32 random bits of word `i` (taken modulo 2^32).
@@ -71,7 +131,7 @@ impl Rounding {
     #[inline]
     #[must_use]
     pub const fn draw(self, i: u64) -> u32 {
-        let word = self.word(i / 64 * 16 + i % 16);
+        let word = self.word(i / 64 * 16 + i % 16) ^ self.stratum;
         word.rotate_right((i / 16 % 4 * 8) as u32) & 0x7F_FFFF
     }
 
@@ -167,6 +227,57 @@ mod tests {
                 let d = pair_deviation(1 << 18, |i| (high(i), high(i + lag)));
                 assert!(d.abs() < 5.5, "seed {seed} lag {lag}: {d}");
             }
+        }
+    }
+
+    /// Of the first n workers' draws: their strata are different in as many leading bits as tell so many pairs apart, pairs are
+    /// complements, and each worker's draws are as uniform as those of another.
+    #[test]
+    fn strata_tell_workers_apart_by_their_leading_bits() {
+        let of = |worker: u8| Rounding::new(1, 2, 3).in_stratum(Rounding::stratum(worker));
+        for bits in 1..=8_u32 {
+            for i in [0, 5, 16, 40, 63, 1000] {
+                let leading = |worker: u16| of(worker as u8).draw(i) >> (23 - bits);
+                let mut found: Vec<u32> = (0..1_u16 << bits).map(leading).collect();
+                found.sort_unstable();
+                assert_eq!(found, (0..1 << bits).collect::<Vec<u32>>(), "{bits} bits, coordinate {i}");
+            }
+        }
+        for pair in 0..128 {
+            for i in 0..200 {
+                assert_eq!(of(2 * pair).draw(i) ^ of(2 * pair + 1).draw(i), 0x7F_FFFF, "{pair}, {i}");
+            }
+        }
+        for worker in [1, 2, 7, 100, 255] {
+            let mut counts = [0_u32; 256];
+            (0..1 << 18).for_each(|i| counts[of(worker).draw(i) as usize >> 15] += 1);
+            assert!(deviation(&counts, 1 << 18).abs() < 5.0, "{worker}");
+        }
+    }
+
+    /// The variance of the error of a sum of roundings is that of the module's documentation, and each worker's mean is its value.
+    #[test]
+    fn errors_of_strata_cancel() {
+        let (rounds, own) = (1 << 18, Rounding::new(6, 0, 0));
+        let values = Rounding::new(7, 0, 0);
+        for n in [2_u8, 3, 4, 5, 8, 16] {
+            let [mut independent, mut strata, mut alike] = [0.0_f64; 3];
+            for i in 0..rounds {
+                let error = |value: f64, draw: u32| {
+                    f64::from(u8::from(f64::from(draw) / 8_388_608.0 < value)) - value
+                };
+                let value = |w: u8| f64::from(values.uniform(u64::from(w) << 32 >> 8 | i));
+                let in_stratum = |w: u8| own.in_stratum(Rounding::stratum(w)).draw(i);
+                let alone = |w: u8| Rounding::new(u64::from(w) + 10, 0, 0).draw(i);
+                independent += (0..n).map(|w| error(value(w), alone(w))).sum::<f64>().powi(2);
+                strata += (0..n).map(|w| error(value(w), in_stratum(w))).sum::<f64>().powi(2);
+                alike += (0..n).map(|w| error(value(0), in_stratum(w))).sum::<f64>().powi(2);
+            }
+            let (ratio, n) = (strata / independent, f64::from(n));
+            let expected = if n % 2.0 == 0.0 { 0.5 } else { (n + 1.0) / (2.0 * n) };
+            assert!((ratio - expected).abs() < 0.02, "{n} workers: {ratio} for {expected}");
+            // Equal values: of n draws in n strata, all but one or two are decided.
+            assert!(alike / (f64::from(rounds as u32)) < 0.5, "{n} workers: {alike}");
         }
     }
 

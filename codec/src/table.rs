@@ -4,7 +4,7 @@ mod choice;
 mod normal;
 mod solver;
 
-pub use choice::{ChosenTable, choose};
+pub use choice::{ChosenTable, choose, choose_complete};
 
 use crate::error::CodecError;
 use solver::Solver;
@@ -75,6 +75,21 @@ impl LookupTable {
         })
     }
 
+    /// The table of all points of a grid, 0 to `granularity`, which is at least 1, for a fraction p in (0, 1). An index is its value, and takes
+    /// ⌈log2(g + 1)⌉ bits, not all of which may be used: a table for values that travel themselves, not for packets of indices.
+    ///
+    /// # Errors
+    /// [`CodecError::Granularity`] or [`CodecError::Fraction`].
+    pub fn complete(granularity: u8, fraction: f64) -> Result<Self, CodecError> {
+        if granularity == 0 {
+            return Err(CodecError::Granularity { bits: 1, granularity: 0, min: 1 });
+        }
+        let t_p = checked_threshold(fraction)?;
+        let mut solver = Solver::new();
+        solver.grid(usize::from(granularity), t_p);
+        Ok(Self::assemble((0..=granularity).collect(), fraction, t_p, &solver))
+    }
+
     /// A given table for a given fraction p in (0, 1). `values` must be 2 to 256 values, a power
     /// of two of them, strictly increasing from 0; the last is the granularity.
     pub fn from_values(values: &[u8], fraction: f64) -> Result<Self, CodecError> {
@@ -105,7 +120,7 @@ impl LookupTable {
 
     fn assemble(values: Vec<u8>, fraction: f64, t_p: f64, solver: &Solver) -> Self {
         Self {
-            bits: values.len().ilog2() as u8,
+            bits: values.len().next_power_of_two().ilog2() as u8,
             granularity: values.last().map_or(0, |v| u16::from(*v)),
             fraction,
             t_p,

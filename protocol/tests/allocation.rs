@@ -173,6 +173,7 @@ impl Group {
             tables: Tables::one(Table { id: TableId(1), ..Table::default() }),
             shards: 1,
             timeout: Duration::from_secs(30),
+            patience: Duration::ZERO,
             min_rto: Duration::from_millis(20),
             max_rto: Duration::from_secs(1),
             first_seq: 0,

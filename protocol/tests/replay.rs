@@ -100,12 +100,16 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         Kind::Position => {
             let stand = [Stand::Running, Stand::Holding, Stand::Stopped][rng.below(3) as usize];
             let (finished, begun) = (rng.below(3) as u32, rng.below(3) as u32);
-            Position { nonce: rng.below(6), finished, begun, stand }.to_bytes().to_vec()
+            Position { nonce: rng.below(6), finished, begun, stand, question: rng.below(3) as u16 }
+                .to_bytes()
+                .to_vec()
         }
         Kind::Boundary => {
             let what = [What::GoOn, What::Hold, What::Finish, What::Ask, What::Stop][rng.below(5) as usize];
             let because_of = WorkerId(rng.below(4) as u8);
-            Boundary { what, because_of, calls: rng.below(3) as u32 }.to_bytes().to_vec()
+            Boundary { what, because_of, question: rng.below(3) as u16, calls: rng.below(3) as u32 }
+                .to_bytes()
+                .to_vec()
         }
         Kind::Ask => Ask { nonce: rng.below(6) }.to_bytes().to_vec(),
         Kind::Pending => Pending { joined: rng.below(8) }.to_bytes().to_vec(),
@@ -120,7 +124,10 @@ fn valid(rng: &mut Rng, focus: &[Kind], round: u32) -> Vec<u8> {
         flags: if rng.below(3) == 0 { FLAG_NUDGE } else { 0 },
         num_workers: WORKERS,
         job: JOB,
-        worker: WorkerId(rng.below(u64::from(WORKERS)) as u8),
+        worker: match kind {
+            Kind::NormResult | Kind::Result | Kind::RawResult if rng.below(10) > 0 => WorkerId::NONE,
+            _ => WorkerId(rng.below(u64::from(WORKERS)) as u8),
+        },
         table: TableId(1),
         cookie: if kind == Kind::Join || rng.below(10) == 0 { CONFIGURED } else { SESSION },
         round: Round(round.wrapping_add([0, 0, 0, 0, 0, 0, 1, u32::MAX][rng.below(8) as usize])),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thc_protocol::wire::{
     Ask, Change, FEATURE_MEMBERS, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join, Kind, Leave,
     MAX_PACKET, Members, Mismatch, NORM_LEN, Norm, Nudge, Pending, RAW_LEN, RESULT_LEN, Rack, RefuseReason,
-    Refused, Shares, SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome,
+    Refused, Shares, SharesError, Straggler, Table, Tables, TablesError, VERSION, Welcome, WelcomeError,
 };
 use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, Round, SlotId, TableId, WorkerId};
 
@@ -574,6 +574,57 @@ fn welcomes_with_impossible_numbers_are_refused() {
         let mut bytes = good.to_bytes();
         bytes[offset] = byte;
         assert_eq!(Welcome::parse(&bytes), None, "byte {offset}");
+    }
+}
+
+/// A payload with its fingerprint (P23), whatever else is in it.
+fn sealed(mut payload: Vec<u8>) -> Vec<u8> {
+    let mix = |mut z: u64| {
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    let own = |at: usize| matches!(at, 0..4 | 56..64 | 72..80 | 84..88 | 114 | 116..119);
+    let hashed: Vec<u8> = payload.iter().enumerate().map(|(at, &b)| if own(at) { 0 } else { b }).collect();
+    let words = hashed.chunks_exact(8).map(|word| u64::from_be_bytes(word.try_into().unwrap()));
+    let fingerprint = words.fold(0, |h, word| mix(h ^ word).wrapping_add(1));
+    payload[72..80].copy_from_slice(&u64::to_be_bytes(fingerprint));
+    payload
+}
+
+#[test]
+fn what_a_welcome_says_that_is_not_known_is_named() {
+    let table = Table { id: TableId(8), ..*GOOD.tables.first() };
+    let good = Welcome { tables: Tables::new(&[*GOOD.tables.first(), table]).unwrap(), ..GOOD }.to_bytes();
+    assert_eq!(sealed(good.clone()), good);
+    let first = GOOD.tables.first().id.0;
+    let at = |changes: &[(usize, u8)]| {
+        let mut bytes = good.clone();
+        changes.iter().for_each(|&(offset, byte)| bytes[offset] = byte);
+        assert_eq!(Welcome::read(&bytes), Err(WelcomeError::Damaged));
+        Welcome::read(&sealed(bytes)).unwrap_err().to_string()
+    };
+    for lane in [0, 3, 17, 63, 64, 68, 71, 73, 79, 81, 255] {
+        let says = format!(
+            "table {first} has indices of 4 bits and sums of the form {lane}, which this version does not know"
+        );
+        assert_eq!(at(&[(13, lane)]), says);
+    }
+    assert!(at(&[(83, 5)]).contains("indices of 5 bits"));
+    assert!(at(&[(128 + 3, 17)]).starts_with("table 8 has indices of 4 bits and sums of the form 17"));
+    assert!(at(&[(128, first)]).starts_with(&format!("two tables with the number {first}")));
+    assert!(at(&[(21, 5)]).contains(&format!("table {first} of 5 bits")));
+    for (changes, says) in [
+        (&[(80, 9)][..], "block 9: this version knows 10 to 20"),
+        (&[(80, 21)], "block 21: this version knows 10 to 20"),
+        (&[(7, 3)], "data slots"),
+        (&[(11, 5)], "norm slots"),
+        (&[(12, 0)], "quorum 0"),
+        (&[(14, 2)], "loss policy 2: this version knows 0 and 1"),
+        (&[(15, 0)], "shards 0"),
+        (&[(82, 65)], "most workers 65"),
+    ] {
+        assert!(at(changes).starts_with(says), "{}", at(changes));
     }
 }
 

@@ -175,7 +175,13 @@ fn body(packet: &Value, kind: Kind, payload: &[u8]) -> Vec<u8> {
             let it = &packet["position"];
             let stand = [Stand::Running, Stand::Holding, Stand::Stopped][number::<usize>(it, "stand")];
             let (finished, begun) = (number(it, "finished"), number(it, "begun"));
-            let position = Position { nonce: number(it, "nonce"), finished, begun, stand };
+            let position = Position {
+                nonce: number(it, "nonce"),
+                finished,
+                begun,
+                stand,
+                question: number(it, "question"),
+            };
             assert_eq!(Position::parse(payload), Some(position));
             position.to_bytes().to_vec()
         }
@@ -183,7 +189,8 @@ fn body(packet: &Value, kind: Kind, payload: &[u8]) -> Vec<u8> {
             let it = &packet["boundary"];
             let all = [What::GoOn, What::Hold, What::Finish, What::Ask, What::Stop];
             let (what, because_of) = (all[number::<usize>(it, "what")], WorkerId(number(it, "worker")));
-            let boundary = Boundary { what, because_of, calls: number(it, "calls") };
+            let boundary =
+                Boundary { what, because_of, question: number(it, "question"), calls: number(it, "calls") };
             assert_eq!(Boundary::parse(payload), Some(boundary));
             boundary.to_bytes().to_vec()
         }

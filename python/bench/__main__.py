@@ -25,9 +25,17 @@ def main() -> int:
 
         return changing(sys.argv[2:])
     if sys.argv[1:2] == ["accuracy"]:
-        from accuracy import main as accuracy
+        from accuracy.command import main as accuracy
 
         return accuracy(sys.argv[2:])
+    if sys.argv[1:2] == ["collective"]:
+        from collective import main as collective
+
+        return collective(sys.argv[2:])
+    if sys.argv[1:2] == ["policies"]:
+        from policies import main as policies
+
+        return policies(sys.argv[2:])
     if sys.argv[1:2] == ["disturbed"]:
         from disturbed import main as disturbed
 
@@ -43,7 +51,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 processes, 1 and 10 Gb/s, few steps: 2 to 3 minutes")
     parser.add_argument("--out", type=Path, default=Path("target/bench-torch"), help="folder for results")
-    parser.add_argument("--docs", type=Path, help="also put table and plot into this folder's pytorch.md")
+    parser.add_argument("--docs", type=Path, help="also put table and plot into this folder's pytorch-measured.md")
     parser.add_argument("--report", type=Path, metavar="JSON", help="only table and plot, of results measured before")
     parser.add_argument("--limit", type=float, default=40, help="end after so many minutes, with what there is")
     parser.add_argument("--ps-rate", type=float, metavar="GBIT",
@@ -78,8 +86,8 @@ def main() -> int:
         picture = arguments.docs / "pytorch-loss.svg"
         plot.draw(results, picture)
         shown = f"![Held-out loss over seconds of training]({picture.name})\n\n" if picture.exists() else ""
-        report.insert(shown + table, arguments.docs / "pytorch.md")
-        print(f"{arguments.docs}/pytorch.md and pytorch-loss.svg have them too")
+        report.insert(shown + table, arguments.docs / "pytorch-measured.md")
+        print(f"{arguments.docs}/pytorch-measured.md and pytorch-loss.svg have them too")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from crew import Crew, find_server
 from links import Network, why_not
-from methods import METHODS
+from report import NAMES
 
 
 def main(words: list[str]) -> int:
@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--batch", type=number(int, 1), default=192, help="examples of a process and step: how long it computes (%(default)s)")
     parser.add_argument("--workers", type=number(int, 2), default=2, help="processes (%(default)s)")
     parser.add_argument("--seed", type=number(int, 0), default=0, help="of the model and of its data (%(default)s)")
-    parser.add_argument("--methods", type=among(METHODS), default=["thc", "thc-refine"], help="separated by commas (thc,thc-refine)")
+    parser.add_argument("--methods", type=among(NAMES), default=["thc", "thc-refine"], help="separated by commas (thc,thc-refine)")
     parser.add_argument("--model", choices=("heavy", "light"), default="heavy")
     parser.add_argument("--out", type=Path, default=Path("target/bench-changing"), help="folder for results")
     arguments = parser.parse_args(words)

@@ -26,7 +26,9 @@ PORT = 9000
 AHEAD = 5.0
 """Seconds of steps after which all ranks end, when they are told which step is the last."""
 PATIENCE = 90.0
-"""Seconds that may pass without a step anywhere."""
+"""Seconds that may pass without a step anywhere, or until a change of members is over."""
+LEAST = 3
+"""Changes of members that there are, however long they take."""
 
 
 class Trouble(Exception):
@@ -108,8 +110,18 @@ class Run:
         self.ranks.append(Rank(seat, command, self.folder / f"rank-{seat}.log"))
 
     @property
+    def changes(self) -> int:
+        """Changes of members that ranks have seen."""
+        return len({line["epoch"] for rank in self.ranks for line in list(rank.lines) if "epoch" in line})
+
+    @property
     def alive(self) -> list[Rank]:
         return [rank for rank in self.ranks if rank.process.poll() is None]
+
+    @property
+    def happened(self) -> set[str]:
+        """What has, of all kinds of events."""
+        return {event["what"] for event in self.events}
 
     def note(self, what: str, **more: object) -> None:
         self.events.append({"at": self.now, "step": max((rank.reached() for rank in self.ranks), default=0), "what": what, **more})
@@ -166,8 +178,12 @@ def disturb(run: Run) -> None:
     falls = [(1 + round(length * part / (arguments.falls + 1) / arguments.every)) * arguments.every - arguments.every / 2
              for part in range(1, arguments.falls + 1)]
     due, told, back = arguments.every, 0.0, None
-    while run.now < length:
+    happened, since = 0, 0.0
+    # A machine that is slow needs longer for as much.
+    while run.now < length or run.changes < LEAST or not {"a rank is killed", "a rank is added"} <= run.happened:
         run.look()
+        if run.changes < happened and run.now - since > PATIENCE:
+            raise Trouble(f"no change of members for {PATIENCE:.0f} s after a rank was killed or added")
         if falls and run.now >= falls[0]:
             falls.pop(0)
             server = run.servers[0]
@@ -182,11 +198,16 @@ def disturb(run: Run) -> None:
             run.note("the aggregator is started")
             run.progress("the aggregator is started again")
             back = None
-        if run.now >= due:
-            due += arguments.every
+        # Who is killed or added while the last change is not over may be part of that one.
+        if run.now >= due and run.changes >= happened:
+            happened, since = run.changes + 1, run.now
+            due = max(due, run.now - arguments.every / 2) + arguments.every
             alive = run.alive
             free = sorted(set(range(arguments.ranks)) - {rank.seat for rank in alive})
-            if not free or (len(alive) > 2 and chance.random() < 0.5):
+            kills = chance.random() < 0.5
+            if run.now > length:
+                kills = "a rank is killed" not in run.happened
+            if not free or (len(alive) > 2 and kills):
                 victim = chance.choice(alive)
                 victim.kill()
                 run.note("a rank is killed", seat=victim.seat)
@@ -250,7 +271,7 @@ def judge(run: Run) -> dict[str, Any]:
         "missing": sorted(set(range(1, last + 1)) - set(means)),
         "checks": sum("compared" in line for line in lines),
         "caught_up": sum("caught_up" in line for line in lines),
-        "sessions": len({line["epoch"] for line in lines if "epoch" in line}),
+        "sessions": run.changes,
         "ended": sum("ended" in line for line in lines),
         "why_ended": ends,
         "longest_pause": max((b - a for a, b in zip(times, times[1:])), default=0.0),

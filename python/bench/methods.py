@@ -20,6 +20,7 @@ METHODS = {
     "thc": "THC, reliable",
     "thc-best-effort": "THC, best-effort",
     "thc-adapt": "THC, each tensor's compression chosen while training",
+    "thc-lanes": "THC's sums through gloo, lanes of 8 bits, without a server",
     "thc-raw": "THC's server, nothing compressed",
     "thc-outer": "THC every 8 steps, DiLoCo's outer loop",
     "thc-backup": "THC behind the next step, SlimGC's model backup",
@@ -29,7 +30,7 @@ METHODS = {
 }
 
 #: Those that are measured when asked for by name.
-BY_NAME = ("thc-raw", "thc-outer", "thc-backup", "thc-refine", "thc-together", "aqgb")
+BY_NAME = ("thc-lanes", "thc-raw", "thc-outer", "thc-backup", "thc-refine", "thc-together", "aqgb")
 
 #: The job of the server that a method uses.
 JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6, "thc-refine": 7, "thc-together": 8}
@@ -87,6 +88,10 @@ class Averaging:
 
             refine = {"refine": optimizer} if method == "thc-refine" else {}
             thc.torch.wrap(ddp, self.group(method), **OPTIONS.get(method, {}), **refine)
+        elif method == "thc-lanes":
+            import thc.torch
+
+            thc.torch.wrap(ddp, over="process-group")
         elif method == "aqgb":
             from thc.torch.baselines import AqgbHook
 

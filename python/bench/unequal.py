@@ -28,6 +28,39 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from arguments import among, number, several
+
+MODELS = ("resnet", "transformer")
+METHODS = {
+    "sync": "synchronous THC",
+    "sync-momentum": "synchronous THC, momentum 0.9",
+    "async": "asynchronous, 8 bits down, 4 up",
+    "async-full": "asynchronous, floats",
+}
+
+
+def read() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=MODELS, default="resnet", help="what is trained (%(default)s)")
+    parser.add_argument("--methods", type=among(METHODS), default=",".join(METHODS), help="separated by commas (%(default)s)")
+    parser.add_argument("--rates", type=several(number(float, 0, above=True)), default="0.05,0.1,0.2,0.4", help="tried for each method (%(default)s)")
+    parser.add_argument("--workers", type=number(int, 1), default=4, help="processes (%(default)s)")
+    parser.add_argument("--slow", type=number(float, 1), default=4.0, help="how much slower the last one is (%(default)s)")
+    parser.add_argument("--pace", type=number(float, 0), default=0.06, help="seconds of a gradient (%(default)s)")
+    parser.add_argument("--seconds", type=number(float, 0, above=True), default=40.0, help="of each run (%(default)s)")
+    parser.add_argument("--target", type=float, help="the loss (of the resnet 0.05, of the transformer 2.5)")
+    parser.add_argument("--seed", type=int, default=1, help="of parameters and batches (%(default)s)")
+    parser.add_argument("--virtual", action="store_true", help="in one process and virtual time")
+    parser.add_argument("--out", type=Path, help="all runs as JSON")
+    parser.add_argument("--plot", type=Path, help="the best runs as a picture")
+    return parser.parse_args()
+
+
+if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
+    # Before what takes seconds to import, and may not be installed.
+    read()
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -36,14 +69,6 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 import thc.torch
-from arguments import among, number, several
-
-METHODS = {
-    "sync": "synchronous THC",
-    "sync-momentum": "synchronous THC, momentum 0.9",
-    "async": "asynchronous, 8 bits down, 4 up",
-    "async-full": "asynchronous, floats",
-}
 
 
 class Block(nn.Module):
@@ -361,20 +386,7 @@ def draw(path: Path, arguments: argparse.Namespace, best: list[dict[str, Any]]) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=PROBLEMS, default="resnet", help="what is trained (%(default)s)")
-    parser.add_argument("--methods", type=among(METHODS), default=",".join(METHODS), help="separated by commas (%(default)s)")
-    parser.add_argument("--rates", type=several(number(float, 0, above=True)), default="0.05,0.1,0.2,0.4", help="tried for each method (%(default)s)")
-    parser.add_argument("--workers", type=number(int, 1), default=4, help="processes (%(default)s)")
-    parser.add_argument("--slow", type=number(float, 1), default=4.0, help="how much slower the last one is (%(default)s)")
-    parser.add_argument("--pace", type=number(float, 0), default=0.06, help="seconds of a gradient (%(default)s)")
-    parser.add_argument("--seconds", type=number(float, 0, above=True), default=40.0, help="of each run (%(default)s)")
-    parser.add_argument("--target", type=float, help="the loss (of the resnet 0.05, of the transformer 2.5)")
-    parser.add_argument("--seed", type=int, default=1, help="of parameters and batches (%(default)s)")
-    parser.add_argument("--virtual", action="store_true", help="in one process and virtual time")
-    parser.add_argument("--out", type=Path, help="all runs as JSON")
-    parser.add_argument("--plot", type=Path, help="the best runs as a picture")
-    arguments = parser.parse_args()
+    arguments = read()
     if arguments.target is None:
         arguments.target = PROBLEMS[arguments.model].target
     every, best = [], []

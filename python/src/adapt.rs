@@ -9,7 +9,7 @@ use thc_adapt::layerwise::{Assignment, Problem, STEPS, discrete, exact};
 use thc_adapt::{AdaptError, accordion, buckets, ratio, thc, threshold};
 use thc_baselines::{Message, tfp};
 use thc_codec::CodecError;
-use thc_codec::table::{LookupTable, choose};
+use thc_codec::table::{LookupTable, choose, choose_complete};
 
 fn said<T>(py: Python<'_>, result: Result<T, AdaptError>) -> PyResult<T> {
     result.map_err(|error| errors::config(py, &error.to_string()))
@@ -63,23 +63,48 @@ pub fn adapt_price(
 }
 
 /// Error of a table's mean over the squared norm: of (b, g, p), or of the best g and p for the lane; with them, and what it leaves
-/// of a worker's gradient to error feedback.
+/// of a worker's gradient to error feedback. Without b the table has all points of the grid.
 #[pyfunction]
 #[pyo3(signature = (bits, granularity, fraction, workers, lane))]
 pub fn adapt_thc_nmse(
     py: Python<'_>,
-    bits: u8,
+    bits: Option<u8>,
     granularity: Option<u16>,
     fraction: Option<f64>,
     workers: u8,
     lane: u8,
 ) -> PyResult<(f64, u16, f64, f64)> {
-    let table = py.detach(|| match (granularity, fraction) {
-        (Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
-        _ => choose(bits, lane, workers.into()).map(|choice| choice.table),
+    let table = py.detach(|| match (bits, granularity, fraction) {
+        (Some(bits), Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
+        (None, Some(granularity), Some(fraction)) => u8::try_from(granularity)
+            .map_err(|_| CodecError::Granularity { bits: 8, granularity: granularity.into(), min: 1 })
+            .and_then(|granularity| LookupTable::complete(granularity, fraction)),
+        (Some(bits), ..) => choose(bits, lane, workers.into()).map(|choice| choice.table),
+        (None, ..) => choose_complete(lane, workers.into()).map(|choice| choice.table),
     });
     let table = table.map_err(|error| errors::config(py, &error.to_string()))?;
     Ok((thc::nmse(&table, workers), table.granularity(), table.fraction(), thc::left(&table)))
+}
+
+/// Values and t_p of the optimal table of (b, g, p), or of the best g and p for so many workers and a lane of so many bits; without b,
+/// of all points of the finest grid for these.
+#[pyfunction]
+#[pyo3(signature = (bits, granularity, fraction, workers, lane))]
+pub fn lookup_table(
+    py: Python<'_>,
+    bits: Option<u8>,
+    granularity: Option<u16>,
+    fraction: Option<f64>,
+    workers: u32,
+    lane: u8,
+) -> PyResult<(Vec<u32>, f64)> {
+    let table = py.detach(|| match (bits, granularity, fraction) {
+        (Some(bits), Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
+        (Some(bits), ..) => choose(bits, lane, workers).map(|choice| choice.table),
+        (None, ..) => choose_complete(lane, workers).map(|choice| choice.table),
+    });
+    let table = table.map_err(|error| errors::config(py, &error.to_string()))?;
+    Ok((table.values().iter().map(|&value| value.into()).collect(), table.t_p()))
 }
 
 /// Bytes up and down of a tensor, headers included; RAW for no bits.
@@ -101,11 +126,11 @@ pub fn adapt_thc_bytes(
     }
 }
 
-/// The line of least squares: slope and intercept.
+/// The model of least squares: slopes, intercept, score.
 #[pyfunction]
-#[pyo3(signature = (points))]
-pub fn adapt_fit(py: Python<'_>, points: Vec<(f64, f64)>) -> PyResult<(f64, f64)> {
-    said(py, buckets::fit(&points)).map(|line| (line.slope, line.intercept))
+#[pyo3(signature = (steps))]
+pub fn adapt_fit(py: Python<'_>, steps: Vec<(Vec<f64>, f64)>) -> PyResult<(Vec<f64>, f64, f64)> {
+    said(py, buckets::fit(&steps)).map(|fit| (fit.slopes, fit.intercept, fit.score))
 }
 
 fn control(py: Python<'_>, least: f64) -> PyResult<ratio::RatioLimits> {
@@ -194,6 +219,34 @@ pub fn tfp_put(
         tfp::put(&message, first, bits, array)
     })
     .map_err(|error| tfp_failed(py, &error))
+}
+
+/// TFP in few bits, of a narrow format.
+#[pyfunction]
+#[pyo3(signature = (array, bits, seed, round))]
+pub fn tfp_narrow(
+    py: Python<'_>,
+    array: PyReadonlyArray1<'_, f32>,
+    bits: u32,
+    seed: u64,
+    round: u64,
+) -> PyResult<Py<PyBytes>> {
+    let array = array.as_slice()?;
+    let message = py.detach(|| tfp::Tfp::narrow(bits).message(array, seed, round));
+    message.map(|message| PyBytes::new(py, message.bytes()).unbind()).map_err(|error| tfp_failed(py, &error))
+}
+
+/// Adds what that sent.
+#[pyfunction]
+#[pyo3(signature = (message, bits, array))]
+pub fn tfp_add(
+    py: Python<'_>,
+    message: &[u8],
+    bits: u32,
+    mut array: PyReadwriteArray1<'_, f32>,
+) -> PyResult<()> {
+    let array = array.as_slice_mut()?;
+    py.detach(|| tfp::Tfp::narrow(bits).add(message, array)).map_err(|error| tfp_failed(py, &error))
 }
 
 /// Critical regimes.

@@ -90,8 +90,12 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
         WorkerError::Plan { .. } | WorkerError::EmptySpan { .. } | WorkerError::NoTable { .. } => {
             exception(py, "PlanError", &message, |_| Ok(()))
         }
+        WorkerError::Differs { .. } => {
+            exception(py, "MismatchError", &message, |d| d.set_item("worker", py.None()))
+        }
         WorkerError::PackedMemory { .. } => exception(py, "ConfigError", &message, |_| Ok(())),
         WorkerError::Abandoned => exception(py, "SessionError", &message, |_| Ok(())),
+        WorkerError::GivenUp => exception(py, "GivenUpError", &message, |_| Ok(())),
         WorkerError::Empty => exception(py, "EmptyError", &message, |_| Ok(())),
         WorkerError::TooLong { length } => {
             exception(py, "TooLongError", &message, |d| d.set_item("length", length))
@@ -128,6 +132,7 @@ fn join(py: Python<'_>, error: &JoinError, message: &str) -> PyErr {
         JoinError::ShareRefused { reason, .. } => {
             exception(py, "JoinRefusedError", message, |d| d.set_item("reason", reason.to_string()))
         }
+        JoinError::Unusable { .. } => exception(py, "UnusableJobError", message, |_| Ok(())),
         JoinError::ShareDiffers { change, .. } => {
             exception(py, "JoinRefusedError", message, |d| d.set_item("reason", change.to_string()))
         }
@@ -172,7 +177,6 @@ fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
         SessionError::NormLost { partition, .. } => {
             exception(py, "NormLostError", message, |d| d.set_item("partition", partition))
         }
-        SessionError::LeftBehind => exception(py, "LeftBehindError", message, |_| Ok(())),
         SessionError::Overtaken { .. } => exception(py, "SessionError", message, |_| Ok(())),
         SessionError::Reforming { worker } => {
             exception(py, "ReformingError", message, |d| d.set_item("worker", known(*worker)))

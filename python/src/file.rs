@@ -19,6 +19,7 @@ struct Keys {
     bind: Option<String>,
     join_timeout: Option<Time>,
     timeout: Option<Time>,
+    patience: Option<Time>,
     min_rto: Option<Time>,
     seed: Option<u64>,
     threads: Option<usize>,
@@ -59,9 +60,12 @@ pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>>
     if let Some(cookie) = keys.cookie {
         found.set_item("cookie", cookie.cookie().map_err(wrong)?)?;
     }
-    for (key, time) in
-        [("join_timeout", keys.join_timeout), ("timeout", keys.timeout), ("min_rto", keys.min_rto)]
-    {
+    for (key, time) in [
+        ("join_timeout", keys.join_timeout),
+        ("timeout", keys.timeout),
+        ("patience", keys.patience),
+        ("min_rto", keys.min_rto),
+    ] {
         if let Some(time) = time {
             found.set_item(key, time.read(key).map_err(wrong)?.as_secs_f64())?;
         }

@@ -140,7 +140,7 @@ impl Group {
 #[pymethods]
 impl Group {
     #[new]
-    #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None,
+    #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None, patience=None,
                         min_rto=None, seed=None, threads=None, recv_buffer=None, send_buffer=None, inject=None,
                         inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None, io=None,
                         dpdk=None, world=None))]
@@ -154,6 +154,7 @@ impl Group {
         bind: Option<&str>,
         join_timeout: Option<Time>,
         timeout: Option<Time>,
+        patience: Option<Time>,
         min_rto: Option<Time>,
         seed: Option<u64>,
         threads: Option<usize>,
@@ -189,6 +190,7 @@ impl Group {
                 bind,
                 join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
                 timeout: time("timeout", timeout, defaults.timeout)?,
+                patience: time("patience", patience, defaults.patience)?,
                 min_rto: time("min_rto", min_rto, defaults.min_rto)?,
                 seed,
                 threads: match threads.unwrap_or(defaults.threads) {
@@ -294,6 +296,14 @@ impl Group {
         Ok(Handle { inner: Mutex::new(Some(handle)), spare: Arc::clone(&self.spare) })
     }
 
+    /// Has all calls of the session fail, whoever waits for them.
+    fn give_up(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |group| {
+            group.give_up();
+            Ok(())
+        })
+    }
+
     /// How `allreduce_packed` cuts a tensor of this plan, in pieces of 2^`piece` coordinates.
     fn packed_layout<'py>(
         &self,
@@ -341,6 +351,7 @@ impl Group {
             nudged,
             stragglers,
             lost,
+            lost_coordinates,
             window,
             decreases,
             marks

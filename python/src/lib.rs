@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod adapt;
+mod collective;
 mod errors;
 mod file;
 mod group;
@@ -37,8 +38,10 @@ mod _native {
     #[pymodule_export]
     use super::adapt::{
         Accordion, Bandwidth, ThresholdTable, adapt_fit, adapt_price, adapt_ratio_first, adapt_ratio_second,
-        adapt_solve, adapt_thc_bytes, adapt_thc_nmse, tfp_put, tfp_take,
+        adapt_solve, adapt_thc_bytes, adapt_thc_nmse, lookup_table, tfp_add, tfp_narrow, tfp_put, tfp_take,
     };
+    #[pymodule_export]
+    use super::collective::{Collective, CollectiveCall};
     #[pymodule_export]
     use super::file::read_config;
     #[pymodule_export]

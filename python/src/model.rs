@@ -14,8 +14,9 @@ use thc_model::{
     Client, ClientConfig, JobConfig, ModelBits, ModelError, Prox, Pull, Push, ServerConfig, ShardState, Spec,
 };
 
-/// What a pull found: whether a shard runs, the epoch that all wait for, whether a shard is empty, versions and epochs.
-type Found = (bool, Option<u64>, bool, Vec<u64>, Vec<u64>);
+/// What a pull found: whether a shard runs, the epoch that all wait for, whether a shard is empty, versions and epochs of those
+/// that run, the epochs that others wait for.
+type Found = (bool, Option<u64>, bool, Vec<u64>, Vec<u64>, Vec<u64>);
 /// What became of a push: shards that took it, the longest delay, why others did not.
 type Fate = (usize, u64, Vec<(usize, String)>);
 
@@ -54,20 +55,28 @@ impl Model {
     }
 }
 
-fn push(bits: u8, sparse: bool, budget: Option<f32>, zeros: bool, scale: f32) -> Push {
-    let encoding = match (bits, sparse, zeros) {
-        (32, ..) => Encoding::Full,
-        (bits, true, _) => Encoding::Sparse { bits, budget },
-        (bits, false, true) => Encoding::Dense { bits },
-        (bits, false, false) => Encoding::Shortest { bits },
+/// How a gradient is pushed: bits, whether it is made sparse, its budget then, the factor of the rate, and the coordinates
+/// that are in the step (begins and ends), if not all.
+type Form = (u8, bool, Option<f32>, f32, Option<Vec<(usize, usize)>>);
+
+fn pushed<T>((bits, sparse, budget, scale, spans): Form, work: impl FnOnce(Push<'_>) -> T) -> T {
+    let encoding = match (bits, sparse) {
+        // The library refuses 32 bits here: what is made sparse has no floats.
+        (bits, true) => Encoding::Sparse { bits, budget },
+        (32, false) => Encoding::Full,
+        (bits, false) => Encoding::Shortest { bits },
     };
-    Push { encoding, scale }
+    let spans: Option<Vec<_>> = spans.map(|spans| spans.into_iter().map(|(from, to)| from..to).collect());
+    work(Push { encoding, scale, spans: spans.as_deref() })
 }
 
 fn found(pulled: &thc_model::Pulled) -> Found {
-    let empty = pulled.shards.contains(&ShardState::Empty);
     let (versions, epochs) = pulled.stamps().map(|stamp| (stamp.version, stamp.epoch)).unzip();
-    (pulled.running(), pulled.waiting(), empty, versions, epochs)
+    let waits = pulled.shards.iter().filter_map(|shard| match shard {
+        ShardState::Waiting(epoch) => Some(*epoch),
+        _ => None,
+    });
+    (pulled.running(), pulled.waiting(), pulled.is_empty(), versions, epochs, waits.collect())
 }
 
 fn fate(pushed: thc_model::Pushed) -> Fate {
@@ -170,42 +179,29 @@ impl Model {
     }
 
     /// Sends a gradient.
-    #[pyo3(signature = (gradient, bits, sparse, budget, zeros, scale))]
-    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn push<'py>(
         &self,
         py: Python<'py>,
         gradient: PyReadonlyArrayDyn<'py, f32>,
-        bits: u8,
-        sparse: bool,
-        budget: Option<f32>,
-        zeros: bool,
-        scale: f32,
+        form: Form,
     ) -> PyResult<Fate> {
         let data = gradient.as_slice()?;
-        let how = push(bits, sparse, budget, zeros, scale);
-        self.with(py, |client| client.push(data, how)).map(fate)
+        pushed(form, |how| self.with(py, |client| client.push(data, how))).map(fate)
     }
 
     /// Sends a gradient and overwrites the array by the model after it, in one round trip.
-    #[pyo3(signature = (gradient, bits, sparse, budget, zeros, scale, array))]
-    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn push_pull<'py>(
         &self,
         py: Python<'py>,
         gradient: PyReadonlyArrayDyn<'py, f32>,
-        bits: u8,
-        sparse: bool,
-        budget: Option<f32>,
-        zeros: bool,
-        scale: f32,
+        form: Form,
         array: &Bound<'py, PyArrayDyn<f32>>,
     ) -> PyResult<(Fate, Found)> {
         let data = gradient.as_slice()?;
         let mut array: PyReadwriteArrayDyn<'py, f32> = array.try_readwrite()?;
         let into = array.as_slice_mut()?;
-        let how = push(bits, sparse, budget, zeros, scale);
-        let done = self.with(py, |client| client.push_pull(data, how, into, Pull::default()));
+        let done =
+            pushed(form, |how| self.with(py, |client| client.push_pull(data, how, into, Pull::default())));
         done.map(|(pushed, pulled)| (fate(pushed), found(&pulled)))
     }
 

@@ -117,7 +117,7 @@ impl Memory {
 pub struct Packed {
     inner: Mutex<thc_worker::Packed>,
     number: u64,
-    keys: [u64; 2],
+    keys: thc_worker::CallKeys,
 }
 
 impl Packed {
@@ -146,10 +146,10 @@ impl Packed {
         self.number
     }
 
-    /// What signs and roundings of its partitions derive from.
+    /// What signs and roundings of its partitions derive from, and the stratum of the roundings.
     #[getter]
-    fn keys(&self) -> (u64, u64) {
-        (self.keys[0], self.keys[1])
+    fn keys(&self) -> (u64, u64, u32) {
+        (self.keys.signs, self.keys.roundings, self.keys.stratum)
     }
 
     /// Whether the next of `numbers` or `receive` returns at once.

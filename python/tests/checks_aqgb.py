@@ -52,6 +52,37 @@ def check_what_was_sent_and_what_is_left_are_the_gradients() -> None:
     assert max(shares) > 3 * min(shares), shares
 
 
+def check_few_bits_deliver_gradients_of_any_size() -> None:
+    """Four bits of FP32 are its sign and three of its exponent: everything between 1e-9 and 2 would be the same."""
+    for size in (0.5, 1e-5):
+        model, hook, optimizer = equipped()
+        hook._further_bits = lambda block: 0  # type: ignore[method-assign]
+        before = flat(model).double()
+        optimizer.zero_grad(set_to_none=True)
+        model([size * each for each in inputs(0)]).backward()
+        optimizer.step()
+        hook.settle()
+        assert all(bits == 4 for _, bits in hook.bits), hook.bits
+        exact = size * mean(0)
+        lost = float((before - flat(model).double() - exact).norm() ** 2 / exact.norm() ** 2)
+        assert lost < 0.6, lost
+        assert hook.sent < 4.2 / 8 * flat(model).numel() + 100, hook.sent
+        assert same_everywhere([flat(model)])
+        hook.close()
+
+
+def check_an_infinity_is_not_lost() -> None:
+    """What scales losses looks for it."""
+    model, hook, optimizer = equipped()
+    optimizer.zero_grad(set_to_none=True)
+    given = inputs(0)
+    given[0].reshape(-1)[3] = float("inf")
+    model(given).backward()
+    hook.settle()
+    assert not all(bool(p.grad.isfinite().all()) for p in model.parameters())
+    hook.close()
+
+
 def check_the_last_block_goes_first() -> None:
     model, hook, optimizer = equipped(least=0.5)
     step_of(model, optimizer, 0)  # DDP makes a bucket for each layer

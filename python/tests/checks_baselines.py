@@ -70,7 +70,7 @@ def flat(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def check_qsgd_is_unbiased_and_loses_what_is_foretold() -> None:
-    family = QSGD(RANK)
+    family = QSGD()
     model, hook = equipped(family, default=3)
     lost = torch.zeros(3)
     means = []
@@ -90,6 +90,19 @@ def check_qsgd_is_unbiased_and_loses_what_is_foretold() -> None:
     mine = sum(float((a - b).square().sum()) for a, b in zip(means[0], mean(0)))
     assert 0.85 < mine / foretold < 1.15, mine / foretold
     assert lost.numel() == 3 and 9 < hook.ratio < 11, hook.ratio
+
+
+def check_ranks_round_by_random_numbers_of_their_own() -> None:
+    """Gradients that are alike: errors average out, with the default seed and with one that all ranks are given."""
+    layers = gradients(0, 0)
+    for family in (QSGD(), QSGD(7)):
+        model, _ = equipped(family, default=3)
+        model.zero_grad(set_to_none=True)
+        model(layers).backward()
+        found = [layer.grad for layer in model.module.layers]
+        lost = sum(float((a - b).square().sum()) for a, b in zip(found, layers))
+        foretold = sum(family.errors(layer, [3.0])[0] for layer in layers)
+        assert 0.8 < lost * SIZE / foretold < 1.2, lost * SIZE / foretold
 
 
 def check_what_topk_and_powersgd_leave_out_comes_later() -> None:
@@ -119,7 +132,7 @@ def check_enough_of_it_is_exact() -> None:
 
 def check_each_layer_gets_its_own() -> None:
     """What L-GreCo chooses is the same on all ranks, keeps the bound and sends less."""
-    for family, default, most in ((QSGD(RANK), 4, 8), (TopK(), 0.1, 1.0), (PowerSGD(), 2, 4)):
+    for family, default, most in ((QSGD(), 4, 8), (TopK(), 0.1, 1.0), (PowerSGD(), 2, 4)):
         model, hook = equipped(family, default=default, every=3, exact=family.name == "TopK")
         for number in range(5):
             found = step(model, number)
@@ -142,6 +155,20 @@ def check_accordion_gives_the_bound() -> None:
             first, last = hook.plans[0], hook.plans[-1]
             assert last.bound > first.bound  # nothing changes much any more: all may lose more
             assert layerwise or set(first.choices().values()) == {"4"}
+
+
+def check_accordion_begins_again_at_a_lower_rate() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    model, hook = equipped(PowerSGD(), default=2, every=2, accordion=(1, 4), layerwise=False, optimizer=optimizer)
+    for number in range(11):
+        if number == 5:
+            optimizer.param_groups[0]["lr"] = 0.01
+        if number == 9:
+            optimizer.param_groups[0]["lr"] = 0.05  # a higher one is no reason
+        step(model, number)
+    if RANK == 0:
+        # The first choice knows nothing; at step 6 the rate has gone down, and gradients are as they were.
+        assert [set(plan.choices().values()) == {"4"} for plan in hook.plans] == [True, False, True, False, False], hook.plans
 
 
 def check_factors_through_thc() -> None:

@@ -71,7 +71,7 @@ def check_bfloat16() -> None:
         group = thc.Group.local(RANK, SIZE, store=Gather(None), server={"seed": 77}, join_timeout=20)
         rig._made.append(group)
         model = Weights(SIZES, dtype=torch.bfloat16)
-        hook = thc.torch.hook(group, model, device=device)
+        hook = thc.torch.hook(group, model, device=device, feedback=True)
         grads = gradients(2, sizes=SIZES, dtype=torch.bfloat16)
         means.append(hook.fn(hook.state, StandIn(list(model.parameters()), grads)).wait())
     assert means[0].dtype == torch.bfloat16 and same_everywhere(means)

@@ -89,12 +89,12 @@ def check_training_configured_by_a_file() -> None:
         file.write_text("\n".join(lines) + "\n")
         os.environ["THC_CONFIG"] = str(file)
         try:
-            model = thc.torch.wrap(ddp(Weights()), fallback=False)
+            model = thc.torch.wrap(ddp(Weights()), fallback=False, feedback=True)
         finally:
             del os.environ["THC_CONFIG"]
     hook = thc.torch.hook_of(model)
     reference = ddp(Weights())
-    thc.torch.wrap(reference, join(KERNEL, 4), fallback=False)
+    thc.torch.wrap(reference, join(KERNEL, 4), fallback=False, feedback=True)
     for step in range(3):
         # Processes that load data are forked from one that has DPDK.
         with warnings.catch_warnings():

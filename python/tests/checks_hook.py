@@ -62,6 +62,21 @@ def check_one_group_for_several_models() -> None:
     assert len(hook.group.save_feedback()) == 2
 
 
+def check_several_models_in_one_backward_pass() -> None:
+    """Right as long as autograd runs them in one order on all ranks, as DDP needs it, too."""
+    one, hook = wrapped(Weights((50_000,)))
+    two, other = wrapped(Weights((70_000,)), group=hook.group)
+    for step in range(3):
+        inputs = [gradients(step, sizes=(size,)) for size in (50_000, 70_000)]
+        for model in (one, two):
+            model.zero_grad(set_to_none=True)
+        (one(inputs[0]) + two(inputs[1])).backward()
+        for model, size in ((one, 50_000), (two, 70_000)):
+            means = [p.grad for p in model.parameters()]
+            assert same_everywhere(means) and error_of(means, exact_mean(step, (size,))) < 0.1, (step, size)
+    assert hook.steps == other.steps == 3
+
+
 def check_half_precision() -> None:
     model, _ = wrapped(Weights(dtype=torch.float16))
     means = backward(model, gradients(1, dtype=torch.float16))
@@ -96,7 +111,7 @@ def check_bfloat16() -> None:
     group = thc.Group.local(RANK, SIZE, store=Gather(None), join_timeout=20)
     rig._made.append(group)
     model = Weights(dtype=torch.bfloat16)
-    hook = thc.torch.hook(group, model)
+    hook = thc.torch.hook(group, model, feedback=True)
     grads = gradients(2, dtype=torch.bfloat16)
     mean = hook.fn(hook.state, StandIn(list(model.parameters()), grads)).wait()
     assert mean.dtype == torch.bfloat16 and same_everywhere([mean])
@@ -109,6 +124,35 @@ def check_double_goes_through_the_process_group() -> None:
     means = backward(model, gradients(1, sizes=(40_000,), dtype=torch.float64))
     assert error_of(means, exact_mean(1, (40_000,), torch.float64)) < 1e-25
     assert hook.group.stats().coordinates <= 100  # the packet at the end of a step
+
+
+class Sparse(torch.nn.Module):
+    """Rows of a table, whose gradients are sparse, and weights, whose gradients are not."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.rows = torch.nn.Embedding(50, 8, sparse=True, dtype=dtype)
+        self.weights = Weights((20_000,))
+        torch.nn.init.ones_(self.rows.weight)
+
+    def forward(self, at: torch.Tensor, inputs: list[torch.Tensor]) -> torch.Tensor:
+        return (self.rows(at).sum() * (1 + RANK)).float() + self.weights(inputs)
+
+
+def check_sparse_gradients_go_through_the_process_group() -> None:
+    """As without a hook: each rank has rows of its own, and one in common."""
+    exact = torch.zeros(50, 8)
+    exact[:SIZE] = torch.arange(1.0, 1 + SIZE)[:, None] / SIZE
+    exact[7] = sum(range(1, 1 + SIZE)) / SIZE
+    for options in ({}, {"adapt": True}, {"fallback": False}):
+        model, hook = wrapped(Sparse(), **options)
+        for step in range(2):
+            model.zero_grad(set_to_none=True)
+            model(torch.tensor([RANK, 7]), gradients(step, sizes=(20_000,))).backward()
+            rows, weights = model.module.rows.weight.grad, model.module.weights.weights[0].grad
+            assert rows.is_sparse and torch.allclose(rows.to_dense(), exact), (options, step)
+            assert same_everywhere([weights]) and error_of([weights], exact_mean(step, (20_000,))) < 0.1, options
+        assert hook.steps == 2
 
 
 def check_warmup() -> None:
@@ -350,7 +394,7 @@ def check_training_goes_as_without() -> None:
 def check_a_hook_without_the_model() -> None:
     plain = ddp(Weights())
     group = wrapped()[1].group
-    hook = thc.torch.hook(group)
+    hook = thc.torch.hook(group, feedback=True)
     plain.register_comm_hook(hook.state, hook.fn)
     books = Books()
     books.step(plain, 0, [2, 0, 3, 1])
@@ -400,6 +444,8 @@ def check_mistakes_are_told() -> None:
     refused(thc.ConfigError, "no THC hook", lambda: thc.torch.hook_of(Weights((10,))))
     refused(thc.ConfigError, "timeout", lambda: thc.torch.wrap(ddp(Weights((10,))), hook.group, timeout=3))
     refused(thc.ConfigError, "every", lambda: thc.torch.sync_parameters(Weights((10,)), 0))
+    spread = torch.nn.ModuleList([Weights((10,)), Weights((10,)).to("meta")])
+    refused(thc.ConfigError, "2 devices (cpu, meta)", lambda: thc.torch.hook(hook.group, spread))
     if RANK == 0:
         with thc.Server(1, 9) as server, thc.Group(server.address, 1, 0, 9) as alone:
             # All ranks make process groups in the same order, so this one is refused before it makes any.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ import rig
 import thc
 import thc.torch
 import torch
+from checks_hook import Sparse
+from patience import HANG
 from rig import (
     RANK,
     SIZE,
@@ -24,10 +27,13 @@ from rig import (
     gradients,
     intercept,
     join,
+    loses,
     same_everywhere,
     server_of_all,
     wrapped,
 )
+from servers import ParameterServer
+from thc.torch.peers import time_out
 
 
 def check_best_effort_with_loss_and_synchronization() -> None:
@@ -89,8 +95,6 @@ def check_training_goes_on_when_the_server_dies() -> None:
         assert RANK or "parameter server" in messages.lines[0]
     # The same number of ranks, but no server yet: it stays as it is.
     if server is not None:
-        from servers import ParameterServer
-
         server = ParameterServer({"workers": SIZE}, listen=address)
     rig.dist.barrier()
     assert hook.resume() and not hook.fallback_active and hook.error is None
@@ -138,8 +142,6 @@ def check_the_server_dies_in_the_middle_of_a_step() -> None:
     rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
     if server is not None:
         # Somewhere between two buckets, or within one.
-        import threading
-
         threading.Timer(0.004, server.kill).start()
     for step in range(1, 400):
         means = backward(model, gradients(step % 7))
@@ -205,7 +207,7 @@ def check_the_server_dies_between_two_ends_of_a_step() -> None:
         for step in (2, 3):
             means = backward(model, gradients(step))
             assert same_everywhere(means) and error_of(means, exact_mean(step)) < 0.15, step
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < HANG / 5
         assert all(everywhere(hook.fallback_active)) and error_of(means, exact_mean(3)) < 1e-12
         assert hook.steps == 4 and float(model.module.passes) == 4
         group.close()
@@ -308,13 +310,163 @@ def check_the_fallback_can_be_forbidden() -> None:
     began = time.monotonic()
     try:
         backward(model, gradients(1))
-    except Exception as error:
-        assert "parameter server" in str(error), error
+    except thc.SessionError as error:
+        assert "parameter server" in str(error)
     else:
         raise AssertionError("the loss of the server was not told")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < HANG / 5
     assert isinstance(hook.error, thc.SessionError) and not hook.fallback_active
+    assert all(grad is None or bool(grad.isnan().any()) for grad in (p.grad for p in model.parameters())), "what is no mean is NaN"
+    if server is not None:
+        server = ParameterServer({"workers": SIZE}, listen=address)
+    rig.dist.barrier()
+    # DDP is none the worse for it.
+    assert hook.resume() and same_everywhere(backward(model, gradients(2))) and hook.error is None
     group.close()
+    if server is not None:
+        server.kill()
+
+
+def check_the_server_is_lost_while_a_rank_without_inputs_shadows_the_others() -> None:
+    """What such a rank hands over is zeros, whatever its parameters' `grad` are still."""
+    address, server = server_of_all()
+    group = join(address, timeout=1.5)
+    model, hook = wrapped(group=group)
+    shadows = RANK == SIZE - 1
+    with model.join():
+        for step in range(2 if shadows else 3):
+            means = backward(model, gradients(step))
+        if shadows:
+            loses(group, 1)
+    assert all(everywhere(hook.fallback_active)) and hook.steps == 3
+    if not shadows:
+        every = [gradients(2, rank) for rank in range(SIZE - 1)]
+        wanted = [torch.stack([g.double() for g in column]).sum(0) / SIZE for column in zip(*every)]
+        assert error_of(means, wanted) < 1e-12, error_of(means, wanted)
+    group.close()
+    if server is not None:
+        server.kill()
+
+
+def check_a_checkpoint_that_one_rank_alone_loads_is_told_and_the_fallback_stays() -> None:
+    address, server = server_of_all()
+    group = join(address, timeout=1.5)
+    model, hook = wrapped(group=group)
+    backward(model, gradients(0))
+    state = {**hook.state_dict(), "steps": 300}
+    if RANK == 0:
+        hook.load_state_dict(state)
+    try:
+        backward(model, gradients(1))
+    except thc.ConfigError as error:
+        assert "300 on rank 0, 1 on rank 1" in str(error), error
+    else:
+        raise AssertionError("ranks went on from different steps")
+    if RANK != 0:
+        hook.load_state_dict(state)
+    assert same_everywhere(backward(model, gradients(1))) and hook.steps == 301
+    # Nobody minds any more that they have not loaded at the same time.
+    if RANK == SIZE - 1:
+        loses(group, 1)
+    for step in (2, 3):
+        means = backward(model, gradients(step))
+        assert same_everywhere(means) and error_of(means, exact_mean(step)) < 0.15, step
+    assert all(everywhere(hook.fallback_active)) and hook.steps == 303
+    group.close()
+    if server is not None:
+        server.kill()
+
+
+def check_the_server_is_lost_with_sparse_gradients() -> None:
+    exact = torch.zeros(50, 8)
+    exact[:SIZE] = torch.arange(1.0, 1 + SIZE)[:, None] / SIZE
+    for first in (1, 2):
+        address, server = server_of_all()
+        group = join(address, timeout=1.5)
+        model, hook = wrapped(Sparse(), group=group)
+        for step in range(3):
+            if step == 1 and RANK == SIZE - 1:
+                loses(group, first)
+            model.zero_grad(set_to_none=True)
+            model(torch.tensor([RANK]), gradients(step, sizes=(20_000,))).backward()
+            rows, weights = model.module.rows.weight.grad, model.module.weights.weights[0].grad
+            assert torch.allclose(rows.to_dense(), exact), (first, step)
+            assert same_everywhere([weights]) and error_of([weights], exact_mean(step, (20_000,))) < 0.1, (first, step)
+        assert all(everywhere(hook.fallback_active))
+        group.close()
+        if server is not None:
+            server.kill()
+
+
+def check_after_a_loss_collectives_are_begun_where_ddp_begins_its_own() -> None:
+    """Two communicators of NCCL may wait for each other unless all ranks use them in one order, as SyncBatchNorm's and the fall-back's."""
+    address, server = server_of_all()
+    group = join(address, timeout=1.5)
+    model, hook = wrapped(group=group)
+    backward(model, gradients(0))
+    rig.dist.barrier()  # Nobody is to lose it before.
+    if RANK == 0:
+        loses(group, 1)
+    backward(model, gradients(1))
+    assert all(everywhere(hook.fallback_active))
+    begun, all_reduce = [], rig.dist.all_reduce
+
+    def recorded(tensor: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+        begun.append((threading.current_thread() is threading.main_thread(), options.get("group")))
+        return all_reduce(tensor, *arguments, **options)
+
+    rig.dist.all_reduce = recorded
+    try:
+        means = backward(model, gradients(2))
+    finally:
+        rig.dist.all_reduce = all_reduce
+    assert same_everywhere(means) and error_of(means, exact_mean(2)) < 1e-12
+    assert len(begun) > 1 and all(each == (True, None) for each in begun), begun
+    group.close()
+    if server is not None:
+        server.kill()
+
+
+def check_a_rank_that_is_late_is_waited_for() -> None:
+    """As long as the process group would, and whether there is a fall-back or not: the server answers, so nothing is lost."""
+    for fallback in (True, False):
+        address, server = server_of_all()
+        group = join(address, timeout=2, patience=time_out(None).total_seconds())
+        model, hook = wrapped(group=group, fallback=fallback)
+        for step in range(3):
+            if step > 0 and RANK == SIZE - step:
+                time.sleep(7)
+            means = backward(model, gradients(step))
+            assert same_everywhere(means) and 1e-3 < error_of(means, exact_mean(step)) < 0.1, (fallback, step)
+        assert not hook.fallback_active and hook.error is None and hook.steps == 3
+        group.close()
+        if server is not None:
+            server.kill()
+
+
+def check_a_rank_that_has_lost_the_server_is_not_taken_for_one_that_is_late() -> None:
+    """To the others the server still answers, and they hear it from the rank itself."""
+    address, server = server_of_all()
+    group = join(address, timeout=2, patience=time_out(None).total_seconds())
+    model, hook = wrapped(group=group)
+    backward(model, gradients(0))
+    rig.dist.barrier()  # Nobody is to lose it before.
+    if RANK == SIZE - 1:
+
+        def fails(array: Any, **options: Any) -> Any:
+            # Not even its own packets have come there.
+            raise thc.SilentError("the parameter server has not answered")
+
+        intercept(group, fails)
+    began = time.monotonic()
+    for step in (1, 2):
+        means = backward(model, gradients(step))
+        assert same_everywhere(means) and error_of(means, exact_mean(step)) < 1e-12, step
+    assert all(everywhere(hook.fallback_active)) and time.monotonic() - began < 30
+    assert RANK == SIZE - 1 or isinstance(hook.error, thc.GivenUpError), hook.error
+    group.close()
+    if server is not None:
+        server.kill()
 
 
 def check_a_restarted_server_is_no_loss() -> None:
@@ -324,8 +476,6 @@ def check_a_restarted_server_is_no_loss() -> None:
     backward(model, gradients(0))
     rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
     if server is not None:
-        from servers import ParameterServer
-
         server.kill()
         server = ParameterServer({"workers": SIZE}, listen=address)
     means = backward(model, gradients(1))

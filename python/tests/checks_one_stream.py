@@ -180,7 +180,7 @@ def check_a_server_that_is_named_dies_and_comes_back() -> None:
     given, server = server_of_hosts()
     os.environ.update(given)
     try:
-        model = thc.torch.wrap(ddp(Weights()), one_stream_per_host=True)
+        model = thc.torch.wrap(ddp(Weights()), one_stream_per_host=True, feedback=True)
     finally:
         for name in given:
             del os.environ[name]
@@ -227,7 +227,7 @@ def check_a_host_loses_the_way_within_a_bucket() -> None:
 def check_ranks_of_a_host_that_call_different_things_are_told() -> None:
     if SIZE == len(set(HOSTS)):
         return
-    _, hook = wrapped(Weights((1_000,)), timeout=1.5)
+    _, hook = wrapped(Weights((1_000,)), timeout=1.5, patience=1.5)
     array = torch.ones(500 if RANK == 1 else 400).numpy()
     try:
         hook.group.allreduce(array)

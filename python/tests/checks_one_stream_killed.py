@@ -7,6 +7,8 @@ import os
 import signal
 import time
 
+import thc
+from patience import HANG
 from rig import RANK, Weights, backward, gradients, wrapped
 
 HOSTS: list[int] = json.loads(os.environ["THC_TEST_HOSTS"])
@@ -14,7 +16,7 @@ KILLED = int(os.environ["THC_TEST_KILLED"])
 
 
 def check_the_others_end_with_an_error() -> None:
-    model, hook = wrapped(Weights((300_000, 200_000)), timeout=3)
+    model, hook = wrapped(Weights((300_000, 200_000)), timeout=3, patience=3)
     for step in range(2):  # In the second one DDP makes other buckets, by a collective of its own.
         backward(model, gradients(step, sizes=(300_000, 200_000)))
     began = time.monotonic()
@@ -22,11 +24,11 @@ def check_the_others_end_with_an_error() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     try:
         backward(model, gradients(2, sizes=(300_000, 200_000)))
-    except RuntimeError as error:
+    except (RuntimeError, thc.ThcError) as error:
         told = str(error)
     else:
         raise AssertionError("the step went on without a rank")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < HANG / 5
     if HOSTS[RANK] == HOSTS[KILLED]:
         assert f"rank {KILLED}" in told and "ended or left" in told, told
 

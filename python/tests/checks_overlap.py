@@ -311,6 +311,65 @@ def check_checkpoint() -> None:
     assert same_everywhere(list(again.parameters()))
 
 
+def check_a_checkpoint_has_error_feedback() -> None:
+    """What the mean of a step lacks is kept: of this step, and of those before if it was loaded."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    loop = loop_of(model, optimizer)
+    train(model, optimizer, 0, 5)
+    saved = loop.state_dict()
+    assert same_everywhere(list(model.parameters())), "saving settles"
+    parameters, state = ({name: p.clone() for name, p in model.state_dict().items()}, optimizer.state_dict())
+    names = [name for name, _ in model.named_parameters()]
+    assert saved["steps"] == 5 and set(saved["feedback"]) == set(names)
+
+    def over_ranks(feedback: dict[str, torch.Tensor]) -> torch.Tensor:
+        flat = torch.cat([feedback[name] for name in names]).double()
+        dist.all_reduce(flat)
+        return flat / SIZE
+
+    for loaded in (True, False):
+        again = network()
+        other = torch.optim.SGD(again.parameters(), 0.1, momentum=0.9)
+        second = loop_of(again, other)
+        if loaded:
+            second.load_state_dict(saved)
+        # The loop, which was there before, goes on from what is loaded now.
+        again.load_state_dict(parameters)
+        other.load_state_dict(state)
+        train(again, other, 5, 6)
+        own = torch.cat([p.grad.reshape(-1) for p in again.parameters()]).double()
+        dist.all_reduce(own)
+        kept = second.state_dict()
+        assert kept["steps"] == (6 if loaded else 1)
+        mean = second._buckets[0].flat.double()
+        gap = float((mean + over_ranks(kept["feedback"]) - over_ranks(saved["feedback"]) - own / SIZE).norm() / own.norm() * SIZE)
+        assert gap < 1e-3 if loaded else gap > 0.02, (loaded, gap)
+        for (name, p), q in zip(again.named_parameters(), parameters.values()):
+            assert not torch.equal(p, q) and float((p.detach() - q).norm()) < 0.5 * float(q.norm()), name
+        second.group.close()
+
+
+def check_a_checkpoint_has_choices_and_the_local_optimizers_state() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    options = {"adapt": {"every": 4, "threshold": False}, "loc_optimizer": functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9)}
+    loop = loop_of(model, optimizer, **options)
+    train(model, optimizer, 0, 16)
+    saved = loop.state_dict()
+    assert loop.plans and saved["local"]["state"]
+    again = network()
+    other = torch.optim.SGD(again.parameters(), 0.05, momentum=0.9)
+    second = loop_of(again, other, **options)
+    second.load_state_dict(saved)
+    again.load_state_dict(model.state_dict())
+    assert [plan.choices() for plan in second.plans] == [plan.choices() for plan in loop.plans]
+    train(again, other, 16, 24)
+    second.settle()
+    assert len(second.plans) > len(loop.plans) and second.plans[-1].step > loop.plans[-1].step
+    assert same_everywhere(list(again.parameters())) and second.steps == 24
+
+
 def check_mistakes_are_told() -> None:
     for module, options, says in (
         (network(), {"loc_lr": -1.0}, "loc_lr is -1.0"),

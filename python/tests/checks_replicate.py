@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import rig
@@ -111,4 +112,231 @@ def check_mistakes_are_told() -> str | None:
         assert "thc.torch.replicate" in str(error), error
     else:
         raise AssertionError("wrap took a sharded model")
+    return None
+
+
+class Choosing(torch.nn.Module):
+    """Uses some of its layers, as a mixture of experts does; all of them are one module to FSDP."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(6)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(95, 301) for _ in range(3))
+
+    def forward(self, x: torch.Tensor, chosen: list[int]) -> torch.Tensor:
+        return torch.stack([self.layers[number](x).square().mean() for number in chosen]).sum()
+
+
+def choosing() -> tuple[Any, Any]:
+    model, both = Choosing(), mesh()
+    fsdp()(model, mesh=both["shard"])
+    made = thc.torch.replicate(model, both.get_group("replicate"), timeout=20, join_timeout=20)
+    rig._made.append(made.group)
+    return model, made
+
+
+def exact_of(chosen: list[int]) -> dict[str, torch.Tensor]:
+    """The mean over all ranks of the gradients of a backward pass."""
+    sums: dict[str, torch.Tensor] = {}
+    for rank in range(SIZE):
+        model = Choosing()
+        model(inputs(rank)[:, :95], chosen).backward()
+        for name, p in model.named_parameters():
+            if p.grad is not None:
+                sums[name] = sums.get(name, 0) + p.grad.double() / SIZE
+    return sums
+
+
+def whole(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: p.grad.full_tensor() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def like(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> bool:
+    assert found.keys() == exact.keys(), (found.keys(), exact.keys())
+    return compressed(error_of([g.reshape(-1) for g in found.values()], [exact[name].reshape(-1) for name in found]))
+
+
+def check_parameters_without_gradients() -> str | None:
+    """Layers of equal size take turns: what compression has lost of one's gradient is never added to that of another."""
+    if fsdp() is None:
+        return OLD
+    model, made = choosing()
+    mine = inputs(RANK)[:, :95]
+    lost: dict[str, float] = {}
+    for chosen in ([0, 1, 2], [0], [1], [0, 2], [2], [1], [0, 1, 2], [1]):
+        model.zero_grad()
+        before = made.state_dict()["feedback"]
+        model(mine, chosen).backward()
+        assert like(whole(model), exact_of(chosen)), chosen
+        kept = made.state_dict()["feedback"]
+        for name, residual in kept.items():
+            used = int(name.split(".")[1]) in chosen
+            assert used or torch.equal(residual, before[name]), (name, chosen)
+            lost[name] = float(residual.norm())
+    assert len(lost) == 6 and all(value > 0 for value in lost.values()), lost
+    # The same layer again and again: what is lost of one gradient is made up for by the next ones.
+    summed, steps = None, 12
+    for _ in range(steps):
+        model.zero_grad()
+        model(mine, [1]).backward()
+        found = torch.cat([g.reshape(-1) for g in whole(model).values()]).double()
+        summed = found if summed is None else summed + found
+    exact = torch.cat([g.reshape(-1) for g in exact_of([1]).values()])
+    once, often = error_of([found], [exact]), error_of([summed / steps], [exact])
+    assert often < once / 10, (once, often)
+    return None
+
+
+def check_a_checkpoint_has_error_feedback() -> str | None:
+    """What a mean lacks is kept: of this step, and of those before if it was loaded."""
+    if fsdp() is None:
+        return OLD
+    both, mine = mesh(), inputs(RANK)[:, :95]
+
+    def over_replicas(flat: torch.Tensor) -> torch.Tensor:
+        total = flat.double()
+        dist.all_reduce(total, group=both.get_group("replicate"))
+        return total / (SIZE // 2)
+
+    model, made = choosing()
+    model(mine, [0, 1]).backward()
+    saved = made.state_dict()
+    assert set(saved["feedback"]) == {f"layers.{number}.{part}" for number in (0, 1) for part in ("weight", "bias")}
+    exact = exact_of([0, 1, 2])
+    for loaded in (True, False):
+        model, made = choosing()
+        if loaded:
+            made.load_state_dict(saved)
+        model(mine, [0, 1, 2]).backward()
+        kept = made.state_dict()["feedback"]
+        for name in ("layers.0.weight", "layers.1.weight"):
+            found = dict(model.named_parameters())[name].grad.to_local().double().reshape(-1)
+            wanted = exact[name].chunk(2)[both.get_local_rank("shard")].reshape(-1)
+            # The last coordinates of a shard may be padding.
+            before, after = (over_replicas(feedback[name])[: len(found)] for feedback in (saved["feedback"], kept))
+            gap = float((found + after - before - wanted).norm() / wanted.norm())
+            assert gap < 1e-3 if loaded else gap > 0.02, (name, loaded, gap)
+    return None
+
+
+def check_gradients_are_held_back() -> str | None:
+    """Only the last of several backward passes sends, and what was summed until then is averaged, also of parameters that the last one
+    does not use."""
+    if fsdp() is None:
+        return OLD
+    model, made = choosing()
+    mine = inputs(RANK)[:, :95]
+    for last in ([0, 1, 2], [0], [1, 2]):
+        model.zero_grad()
+        calls = made.group.stats().calls
+        model.set_requires_all_reduce(False)
+        model(mine, [0, 1, 2]).backward()
+        model(mine, [0, 1]).backward()
+        assert made.group.stats().calls == calls, "nothing is sent"
+        model.set_requires_all_reduce(True)
+        model(mine, last).backward()
+        assert made.group.stats().calls <= calls + 2
+        exact: dict[str, torch.Tensor] = {}
+        for chosen in ([0, 1, 2], [0, 1], last):
+            for name, g in exact_of(chosen).items():
+                exact[name] = exact.get(name, 0) + g
+        assert like(whole(model), exact), last
+        every: list[Any] = [None] * SIZE
+        dist.all_gather_object(every, {name: g.double().sum().item() for name, g in whole(model).items()})
+        assert all(each == every[0] for each in every), last
+    for _ in range(2):  # what compression has lost of those sums is large beside one gradient
+        model.zero_grad()
+        model(mine, [1]).backward()
+    # Given up before they were sent: nothing of them comes back.
+    model.set_requires_all_reduce(False)
+    model(mine, [0, 1, 2]).backward()
+    model.zero_grad()
+    model.set_requires_all_reduce(True)
+    model(mine, [1]).backward()
+    assert like(whole(model), exact_of([1]))
+    return None
+
+
+def check_tensor_parallelism() -> str | None:
+    """A mesh of three dimensions: two replicas of a module that two ranks compute together."""
+    if fsdp() is None:
+        return OLD
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    all_three = init_device_mesh("cpu", (SIZE // 2, 1, 2), mesh_dim_names=("replicate", "shard", "tensor"))
+    replica = all_three.get_local_rank("replicate")
+    model = network()
+    if replica:  # what other replicas begin with does not matter
+        with torch.no_grad():
+            model[0].bias.add_(1.0)
+    parallelize_module(model, all_three["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    fsdp()(model, mesh=all_three["shard"])
+    made = thc.torch.replicate(model, all_three.get_group("replicate"), timeout=20, join_timeout=20)
+    rig._made.append(made.group)
+    model(inputs(replica)).square().mean().backward()
+    found = [p.grad.full_tensor() for p in model.parameters()]
+    means = []
+    for number in range(SIZE // 2):
+        plain = network()
+        plain(inputs(number)).square().mean().backward()
+        means.append([p.grad.double() for p in plain.parameters()])
+    exact = [torch.stack(column).mean(0).reshape(-1) for column in zip(*means)]
+    assert compressed(error_of([g.reshape(-1) for g in found], exact))
+    return None
+
+
+def check_replicas_begin_alike() -> str | None:
+    if fsdp() is None:
+        return OLD
+    both = mesh()
+    model = network()
+    model.register_buffer("seen", torch.full((3,), float(RANK)))
+    if both.get_local_rank("replicate"):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(3.0)
+    fsdp()(model, mesh=both["shard"])
+    made = thc.torch.replicate(model, both.get_group("replicate"), timeout=20, join_timeout=20)
+    rig._made.append(made.group)
+    for p, own in zip(model.parameters(), network().parameters()):
+        assert torch.equal(p.full_tensor(), own)
+    assert model.seen.tolist() == [float(both.get_local_rank("shard"))] * 3
+    with torch.device("meta"):
+        empty = network()
+    fsdp()(empty, mesh=both["shard"])
+    try:
+        thc.torch.replicate(empty, both.get_group("replicate"))
+    except thc.ConfigError as error:
+        assert "to_empty" in str(error), error
+    else:
+        raise AssertionError("parameters that are nowhere were taken")
+    return None
+
+
+def check_the_server_of_the_environment() -> str | None:
+    """Each shard has the next job of the server that THC_PS names, and a second model of the same shards the same ones."""
+    if fsdp() is None:
+        return OLD
+    address, server = rig.server_of_all(*[{"workers": SIZE // 2}] * 2)
+    os.environ.update({"THC_PS": address, "THC_COOKIE": str(rig.COOKIE)})
+    try:
+        both, groups = mesh(), []
+        for _ in range(2):
+            model = network()
+            fsdp()(model, mesh=both["shard"])
+            made = thc.torch.replicate(model, both.get_group("replicate"), timeout=20, join_timeout=20)
+            model(inputs(RANK)).square().mean().backward()
+            found = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
+            assert compressed(error_of(found, [g.reshape(-1) for g in exact()]))
+            groups.append(made.group)
+        assert groups[0] is groups[1] and groups[0].ps == address
+        assert groups[0].job_number == 1 + both.get_local_rank("shard")
+        groups[0].close()
+    finally:
+        for name in ("THC_PS", "THC_COOKIE"):
+            del os.environ[name]
+    dist.barrier()
+    if server is not None:
+        server.kill()
     return None

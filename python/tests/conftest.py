@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from patience import HANG
 from servers import ParameterServer, program
 
 
@@ -33,7 +34,7 @@ def needs(*modules: str) -> None:
     """Skips what cannot run without these."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            pypi = module in ("accelerate", "kubernetes_validate", "lightning")
+            pypi = module in ("accelerate", "jax", "kubernetes_validate", "lightning", "optax")
             if pypi:
                 newest_has(f"{module} is")
             way = f"pip install {module.replace('_', '-')}" if pypi else f"Debian: apt-get install python3-{module}"
@@ -52,7 +53,7 @@ def jobs() -> Iterator[ParameterServer]:
         yield server
 
 
-def outcomes(*works: Callable[[], Any], timeout: float = 60.0) -> list[Any]:
+def outcomes(*works: Callable[[], Any], timeout: float = HANG) -> list[Any]:
     """Does works at the same time, on a thread each, and returns what they return or raise."""
     found: list[Any] = [TimeoutError("did not end")] * len(works)
 
@@ -70,7 +71,7 @@ def outcomes(*works: Callable[[], Any], timeout: float = 60.0) -> list[Any]:
     return found
 
 
-def together(*works: Callable[[], Any], timeout: float = 60.0) -> list[Any]:
+def together(*works: Callable[[], Any], timeout: float = HANG) -> list[Any]:
     """The same, for works that must not fail."""
     found = outcomes(*works, timeout=timeout)
     for each in found:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from namespaces import Network
+from patience import HANG
 
 HERE = Path(__file__).resolve().parent
 
@@ -61,13 +62,14 @@ class Report:
 def run(
     module: str,
     workers: int,
-    timeout: float = 150.0,
+    hang: float = HANG,
     network: Network | None = None,
     hosts: Sequence[int] | None = None,
     **variables: str,
 ) -> Report:
     """Starts ranks with the environment of torchrun, lets them do all checks of a module, and collects reports. With a network,
-    rank r runs on its host r, or on ``hosts[r]``."""
+    rank r runs on its host r, or on ``hosts[r]``. They are ended when
+    for ``hang`` seconds none has come to the end of a check."""
     on = range(workers) if hosts is None else hosts
     environment = {key: value for key, value in os.environ.items() if not key.startswith("THC_") or "PROGRAM" in key}
     environment |= {
@@ -92,16 +94,19 @@ def run(
                         stderr=subprocess.STDOUT,
                     )
                 )
-        until = time.monotonic() + timeout
+        reports = [Path(f"{folder}/report-{rank}") for rank in range(workers)]
+        told, since = 0, time.monotonic()
+        while any(each.poll() is None for each in ranks) and time.monotonic() - since < hang:
+            time.sleep(0.05)
+            length = sum(report.stat().st_size for report in reports if report.exists())
+            if length != told:
+                told, since = length, time.monotonic()
         for each in ranks:
-            try:
-                each.wait(max(0.1, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                each.kill()
-                each.wait()
+            each.kill()
+            each.wait()
         ended = {}
         for rank in range(workers):
-            report = Path(f"{folder}/report-{rank}")
+            report = reports[rank]
             for line in report.read_text().splitlines() if report.exists() else []:
                 check, when, text = json.loads(line)
                 ended[check, rank] = (when, text)

@@ -31,7 +31,8 @@ def main() -> None:
         model.load_state_dict(saved["model"])
         first = saved["step"]
     # DistributedDataParallel copies the parameters of rank 0 to a newcomer.
-    ddp = thc.torch.wrap(DistributedDataParallel(model), check_replicas=5, timeout=20, join_timeout=30)
+    # Without `patience` ranks wait for one that is gone as long as the process group does, half an hour.
+    ddp = thc.torch.wrap(DistributedDataParallel(model), check_replicas=5, timeout=20, patience=20, join_timeout=30)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05)
     tell(began=first, ranks=dist.get_world_size(), workers=thc.torch.hook_of(ddp).group.workers)
     generator = torch.Generator().manual_seed(100 + dist.get_rank())
@@ -42,8 +43,10 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         if dist.get_rank() == 0:
-            torch.save({"model": model.state_dict(), "step": step + 1}, FOLDER / "next")
-            os.replace(FOLDER / "next", checkpoint)
+            # The first rank of an earlier round may still be at it.
+            own = FOLDER / f"next-{os.getpid()}"
+            torch.save({"model": model.state_dict(), "step": step + 1}, own)
+            os.replace(own, checkpoint)
         tell(step=step, loss=loss.item())
         time.sleep(0.05)
     thc.torch.check_replicas(ddp)

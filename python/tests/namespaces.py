@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import subprocess
+from patience import HANG
 
 _networks = itertools.count()
 
@@ -17,7 +18,7 @@ class NotPossible(Exception):
 def _run(*command: str) -> None:
     if shutil.which(command[0]) is None:
         raise NotPossible(f"{command[0]} not found (Debian: apt-get install iproute2)")
-    done = subprocess.run(command, text=True, capture_output=True, timeout=20)
+    done = subprocess.run(command, text=True, capture_output=True, timeout=HANG)
     if done.returncode != 0:
         raise NotPossible(f"{' '.join(command)}: {done.stderr.strip()}")
 
@@ -69,5 +70,5 @@ class Network:
 
     def __exit__(self, *_: object) -> None:
         for name in reversed(self._made):
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=20)
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=HANG)
         self._made.clear()

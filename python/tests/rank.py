@@ -11,12 +11,16 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from crew import names
+from patience import HANG
 
 
 def main() -> None:
     module, path = sys.argv[1:]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=40))
+    backend = os.environ.get("THC_TEST_BACKEND", "gloo")
+    if backend == "nccl":
+        torch.cuda.set_device(int(os.environ["RANK"]) % torch.cuda.device_count())
+    dist.init_process_group(backend, timeout=timedelta(seconds=float(os.environ.get("THC_TEST_TIMEOUT", HANG))))
     checks = importlib.import_module(module)
     with open(path, "w") as report:
         for name in names(module):

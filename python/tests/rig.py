@@ -17,6 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 RANK = int(os.environ["RANK"])
 SIZE = int(os.environ["WORLD_SIZE"])
 
+TALK = dist.new_group(backend="gloo") if dist.get_backend() == "nccl" else None
+"""What ranks tell each other for a check, which is on the CPU."""
+
 SIZES = (300_000, 1_000, 280_000, 320_000)
 """Parameters that DDP puts into several buckets of a mebibyte."""
 
@@ -57,8 +60,11 @@ _made: list[Any] = []
 
 
 def wrapped(model: torch.nn.Module | None = None, ddp_options: dict[str, Any] | None = None, **options: Any) -> Any:
-    """A DDP model with the hook, in a group of its own unless one is given; and the hook."""
-    if "group" not in options:
+    """A DDP model with the hook, in a group of its own unless one is given; and the hook. What most checks look at shows best the paper's
+    way, by the first step's error and by error feedback; scales, the default, have checks of their own."""
+    if not options.keys() & {"scales", "adapt", "refine"} and options.setdefault("feedback", True) is not None:
+        options["scales"] = False
+    if not options.keys() & {"group", "over"}:
         options = {"timeout": 20, "join_timeout": 20, **options}
     made = thc.torch.wrap(ddp(model or Weights(), **(ddp_options or {})), **options)
     hook = thc.torch.hook_of(made)
@@ -70,7 +76,7 @@ def server_of_all(*jobs: dict[str, Any]) -> tuple[str, ParameterServer | None]:
     """A thc-ps that rank 0 starts; its address, and on rank 0 the process."""
     server = ParameterServer(*[{"workers": SIZE, **job} for job in jobs or ({},)]) if RANK == 0 else None
     box = [server.address if server else None]
-    dist.broadcast_object_list(box)
+    dist.broadcast_object_list(box, group=TALK)
     assert box[0] is not None
     return box[0], server
 
@@ -114,14 +120,14 @@ def same_everywhere(tensors: Sequence[torch.Tensor]) -> bool:
     flat = torch.cat([t.detach().double().reshape(-1) for t in tensors]).nan_to_num(nan=7e77, posinf=7e88, neginf=-7e88)
     digest = torch.stack([flat.sum(), (flat * torch.arange(1, len(flat) + 1)).sum()])
     every = [torch.empty_like(digest) for _ in range(SIZE)]
-    dist.all_gather(every, digest)
+    dist.all_gather(every, digest, group=TALK)
     return all(torch.equal(each, every[0]) for each in every)
 
 
 def everywhere(flag: bool) -> list[bool]:
     """Every rank's flag."""
     every: list[Any] = [None] * SIZE
-    dist.all_gather_object(every, flag)
+    dist.all_gather_object(every, flag, group=TALK)
     return every
 
 

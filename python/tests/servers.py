@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from patience import HANG
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 COOKIE = 0x5EED_C0DE
 
@@ -53,7 +55,7 @@ class Process:
     def hear(self, pattern: str) -> str:
         """Waits until it has said something, and returns the first group of the pattern."""
         assert self.process.stdout is not None
-        pipe, until = self.process.stdout.fileno(), time.monotonic() + 60
+        pipe, until = self.process.stdout.fileno(), time.monotonic() + HANG
         while not (found := re.search(pattern, self.said, re.MULTILINE)):
             ready = select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
             part = os.read(pipe, 4096) if ready else b""
@@ -67,7 +69,7 @@ class Process:
         """Ends it at once, as if its host had died."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(HANG)
         if self.process.stdout is not None:
             self.process.stdout.close()
 

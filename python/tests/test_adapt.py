@@ -40,8 +40,11 @@ def test_accordion_and_buckets() -> None:
     assert accordion.look([4, 4]) == [True, True] and accordion.look([2, 2.1]) == [True, False]
     accordion.restart()
     assert accordion.look(np.ones(3)) == [True] * 3
-    line = adapt.fit([(1e6, 0.010), (2e6, 0.018), (3e6, 0.026)])
-    assert line.slope == pytest.approx(8e-9) and line.intercept == pytest.approx(0.002)
+    # The first bucket hides behind what comes before the second.
+    steps = [((x * 1e6, y * 1e6), 0.002 + 8e-3 * y) for x, y in ((1, 1), (2, 3), (3, 2), (5, 4), (4, 1))]
+    model = adapt.fit(steps)
+    assert model.slopes == pytest.approx([0.0, 8e-9], abs=1e-13) and model.intercept == pytest.approx(0.002)
+    assert model.score == pytest.approx(1.0)
 
 
 def test_the_threshold_table_of_the_paper() -> None:
@@ -77,6 +80,7 @@ def test_coarse_tables_leave_too_much() -> None:
         ("block is 60", lambda: adapt.thc_bytes(10, 4, block=60)),
         ("η", lambda: adapt.Accordion(-1)),
         ("measurements", lambda: adapt.fit([])),
+        ("buckets of a step", lambda: adapt.fit([((1, 2), 3), ((1,), 3)])),
         ("the time", lambda: adapt.ThresholdTable().raw(3, -1)),
     ],
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -91,9 +94,29 @@ def test_what_is_wrong_is_an_exception(server: thc.ModelServer) -> None:
                 thc.Asynchronous(server.address, 20, 0.5, **{"secret": SECRET, "timeout": 5, key: value})
     with pytest.raises(thc.ConfigError, match="^coordinates is 0"):
         thc.Asynchronous(server.address, 0, 0.5, secret=SECRET, timeout=5)
-    for options in [{"bits": 1}, {"mu": 0.5, "model_bits": 8}, {"delay": 3}, {"epoch": 0}, {"secret": "short"}]:
+    for options in [
+        {"bits": 1},
+        {"mu": 0.5, "model_bits": 8},
+        {"delay": 3},
+        {"epoch": 0},
+        {"secret": "short"},
+        {"bits": 32, "sparse": True},
+        {"budget": 3.0},
+        {"shard": 16, "coordinates": 16 * 4096},
+    ]:
         with pytest.raises(thc.ConfigError):
-            thc.Asynchronous(server.address, 20, 0.5, **{"secret": SECRET, "workers": 8, "timeout": 5, **options})
+            thc.Asynchronous(
+                server.address, **{"coordinates": 20, "rate": 0.5, "secret": SECRET, "workers": 8, "timeout": 5, **options}
+            )
+    with join(server, 20, 0.5, "largest", delay=2**32 - 1, bits=16, sparse=True, budget=3.0) as model:
+        model.initialise(np.zeros(20))
+        model.pull(np.empty(20, np.float32))
+        for scale in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(thc.ConfigError, match="scale"):
+                model.push(np.ones(20), scale=scale)
+        for spans in ([(0, 21)], [(5, 6), (2, 3)], [(3, 3)]):
+            with pytest.raises(thc.ConfigError, match="spans"):
+                model.push(np.ones(20), spans=spans)
 
 
 def test_state_survives(tmp_path: Any) -> None:
@@ -104,6 +127,75 @@ def test_state_survives(tmp_path: Any) -> None:
             assert m.pull(x).versions == [expected]
             np.testing.assert_array_equal(x, -expected)
             m.push(np.ones(20))
+
+
+def test_a_model_that_diverges_says_so_and_stays_what_it_was(server: thc.ModelServer) -> None:
+    with join(server, 20, 3.0, "diverges", bits=32, model_bits=32) as model:
+        x = np.ones(20, np.float32)
+        model.initialise(x)
+        with pytest.raises(thc.ModelRefusedError, match="diverges; begin anew with a lower rate"):
+            for _ in range(2000):
+                model.pull(x)
+                model.push(x)
+        kept = x.copy()
+        model.pull(x)
+        assert np.array_equal(x, kept) and np.isfinite(x).all()
+
+
+class Process:
+    """A model server that is a process of its own, always at one address."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.start()
+
+    def start(self) -> None:
+        code = "import sys, thc; server = thc.ModelServer(sys.argv[1], listen=sys.argv[2]); print('ready', flush=True); sys.stdin.read()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, SECRET, self.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None and self.process.stdout.readline() == "ready\n"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def pair() -> Iterator[list[Process]]:
+    """Two model servers without state."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    servers = [Process(address) for address in addresses]
+    yield servers
+    for each in servers:
+        each.kill()
+
+
+def test_what_one_of_two_servers_has_lost_is_told(pair: list[Process]) -> None:
+    addresses = [each.address for each in pair]
+    with thc.Asynchronous(addresses, 100, 1.0, secret=SECRET, model_bits=32, bits=32, timeout=60) as model:
+        x = np.full(100, 9, np.float32)
+        assert model.pull(x).empty and (x == 9).all()
+        assert model.initialise(np.zeros(100))
+        model.pull(x)
+        assert model.push(np.ones(100)).taken == 2
+        model.pull(x)
+        pair[1].kill()
+        pair[1].start()
+        found = model.pull(x)
+        assert found.empty and found.running and (x == -1).all()
+        with pytest.raises(thc.ModelEmptyError):
+            model.push(np.ones(100))
+        assert model.initialise(x)
+        assert not model.pull(x).empty
+        assert model.push(np.ones(100)).taken == 2
+        model.pull(x)
+        assert (x == -2).all()
 
 
 torch = pytest.mark.skipif(
@@ -267,3 +359,88 @@ def test_who_comes_within_an_epoch_takes_its_snapshot_along(server: thc.ModelSer
             second.step(closure)
             # Without error, correction is gradient descent: (x − 3) shrinks by the same factor at every step.
             t.testing.assert_close(late.detach(), t.full((12,), 3 * (1 - 0.75**4)))
+
+
+@torch
+def test_the_optimizer_goes_on_after_one_of_two_servers_has_lost_its_part(
+    pair: list[Process], caplog: pytest.LogCaptureFixture
+) -> None:
+    import thc.torch
+    import torch as t
+
+    target = t.linspace(-1.0, 1.0, 100)
+    addresses = [each.address for each in pair]
+    x = t.nn.Parameter(t.zeros(100))
+    with thc.Asynchronous(addresses, 100, 0.2, secret=SECRET, model_bits=16, bits=16, timeout=60) as model:
+        optimizer = thc.torch.AsynchronousSGD([x], model)
+
+        def step() -> None:
+            x.grad = x.detach() - target
+            optimizer.step()
+
+        for _ in range(3):
+            step()
+        away = (x.detach() - target).abs()
+        pair[1].kill()
+        pair[1].start()
+        for _ in range(20):
+            step()
+        assert "goes on from what this worker had" in caplog.text
+        # Neither half stands still, and neither begins anew.
+        closer = (x.detach() - target).abs()
+        assert (closer[:50] <= 0.1 * away[:50] + 1e-3).all() and (closer[50:] <= 0.1 * away[50:] + 1e-3).all()
+
+
+@torch
+def test_frozen_and_unused_parameters_do_not_shrink(server: thc.ModelServer) -> None:
+    """As with torch's weight decay."""
+    import thc.torch
+    import torch as t
+
+    for options in ({"l1": 0.01}, {"l2": 0.5}, {"bounds": (-0.5, 0.5)}):
+        used, unused, once = (t.nn.Parameter(t.ones(5)) for _ in range(3))
+        frozen = t.nn.Parameter(t.ones(7), requires_grad=False)
+        name = f"frozen-{next(_next_model)}"
+        with join(server, 22, 0.1, name, bits=32, model_bits=32, shard=16, **options) as model:
+            optimizer = thc.torch.AsynchronousSGD([frozen, used, once, unused], model)
+            for step in range(20):
+                optimizer.zero_grad(set_to_none=True)
+                loss = used.sum() * 0 + (once.sum() * 0 if step == 0 else 0)
+                loss.backward()
+                optimizer.step()
+            assert (frozen == 1).all() and (unused == 1).all()
+            assert (used < once).all() or "bounds" in options
+            assert (once < 1).all() and (used < 1).all()
+            assert optimizer.version == 20
+
+
+@torch
+def test_what_one_worker_sends_is_not_sent_by_all(server: thc.ModelServer, jobs: ParameterServer) -> None:
+    """First values and epochs' gradients, which are floats."""
+    import thc.torch
+    import torch as t
+
+    def work(worker: int) -> int:
+        x = t.nn.Parameter(t.zeros(1000))
+
+        def closure() -> Any:
+            x.grad = x.detach() - 3
+            return x.grad.square().sum() / 2
+
+        options: dict[str, Any] = {"worker": worker, "workers": 2, "corrected": True, "epoch": 6, "bits": 8}
+        with (
+            thc.Group(jobs.address, 39, worker, COOKIE, timeout=60, join_timeout=60) as group,
+            join(server, 1000, 0.1, "whole", **options) as model,
+        ):
+            if worker:
+                # The other one has given the first value.
+                while model.pull(np.empty(1000, np.float32)).empty:
+                    pass
+            optimizer = thc.torch.AsynchronousSGD([x], model, full=closure, group=group)
+            while (optimizer.epoch or 0) < 3:
+                optimizer.step(closure)
+            return int(model.stats()["whole_bits"])
+
+    first, second = together(*[lambda w=w: work(w) for w in range(2)])
+    # Snapshots come to both: one for each of four epochs. The first value and the gradients go from one.
+    assert (first, second) == (32_000 * (1 + 4 + 4), 32_000 * 4)

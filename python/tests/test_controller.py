@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import thc
 from conftest import outcomes, together
+from patience import HANG
 from servers import Controller, ParameterServer
 
 
@@ -58,7 +59,7 @@ def test_from_the_environment_as_torchrun_sets_it(controller: Controller) -> Non
         subprocess.Popen([sys.executable, "-c", script], env=base | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    assert [rank.communicate(timeout=60)[0].strip() for rank in ranks] == ["0.5 0", "0.5 1"]
+    assert [rank.communicate(timeout=HANG)[0].strip() for rank in ranks] == ["0.5 0", "0.5 1"]
 
 
 def test_what_the_controller_refuses(controller: Controller) -> None:
@@ -87,9 +88,9 @@ def test_servers_end_with_a_rank_that_is_killed() -> None:
     pids = [int(pid) for pid in rank.stdout.readline().split()]
     assert len(pids) == 2 and all(Path(f"/proc/{pid}").exists() for pid in pids)
     rank.send_signal(signal.SIGKILL)
-    rank.wait(10)
+    rank.wait(HANG)
     rank.stdout.close()
-    until = time.monotonic() + 10
+    until = time.monotonic() + HANG
     while any(running(pid) for pid in pids):
         assert time.monotonic() < until, "a server outlives the rank that started it"
         time.sleep(0.02)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import needs
+from patience import HANG
 
 needs("torch")
 
@@ -236,7 +237,7 @@ def together(*works: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(HANG)
     for each in found:
         if isinstance(each, Exception):
             raise each
@@ -380,7 +381,7 @@ def test_the_compiler_takes_kernels_and_contracts_nothing(tmp_path: Path) -> Non
     # Where this process has `thc` from, and no interpreter.
     path = os.pathsep.join([str(bench), str(Path(thc.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     variables = {"PYTHONPATH": path, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     norms, compress, decompress = json.loads(done.stdout)
     # A thread of `compress` has 16 coordinates; of each the position and the threshold are fused, and nothing else is.
@@ -426,6 +427,6 @@ def test_training_under_nccl_is_that_of_the_host() -> None:
             thc.torch.hook_of(model).group.close()
         dist.destroy_process_group()
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["triton", "host"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import needs
+from patience import HANG
 from servers import REPOSITORY, program
 
 needs("torch")
@@ -20,7 +21,7 @@ def test_a_training_run_that_is_disturbed_has_the_same_bits_on_all_ranks(tmp_pat
     words = ["disturbed", "--minutes", "0.5", "--every", "6", "--falls", "1", "--away", "2", "--out", str(tmp_path)]
     environment = os.environ | {"THC_PS_PROGRAM": str(program())}
     done = subprocess.run([sys.executable, str(REPOSITORY / "python" / "bench"), *words], env=environment, text=True,
-                          capture_output=True, timeout=280)  # fmt: skip
+                          capture_output=True, timeout=HANG)  # fmt: skip
     if "not run: " in done.stdout:
         pytest.skip(done.stdout[done.stdout.index("not run: ") :].splitlines()[0])
     logs = "".join(f"\n--- {log.name} ---\n{log.read_text()[-1500:]}" for log in sorted((tmp_path / "logs").glob("*.log")))

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from conftest import needs
 from crew import free_port
+from patience import HANG
 from servers import COOKIE, program
 
 needs("torch")
@@ -35,7 +36,7 @@ class Agents:
         command = [
             sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "--nproc_per_node", "1", "--max_restarts", "5",
             "--rdzv_backend", "c10d", "--rdzv_endpoint", self.rendezvous, "--rdzv_id", "elastic", "--monitor_interval", "0.2",
-            "--rdzv_conf", f"is_host={int(node == 0)},last_call_timeout=3,timeout=60,join_timeout=60,close_timeout=3",
+            "--rdzv_conf", f"is_host={int(node == 0)},last_call_timeout=3,timeout=300,join_timeout=300,close_timeout=3",
             "--redirects", "9:1", "--tee", "9:1", str(HERE / "elastic_rank.py"), str(self.folder), str(self.steps),
         ]  # fmt: skip
         self.agents[node] = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
@@ -44,7 +45,7 @@ class Agents:
         path = self.folder / "told"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def until(self, what: str, so: Callable[[list[dict[str, Any]]], bool], seconds: float = 90.0) -> list[dict[str, Any]]:
+    def until(self, what: str, so: Callable[[list[dict[str, Any]]], bool], seconds: float = HANG) -> list[dict[str, Any]]:
         end = time.monotonic() + seconds
         while not so(told := self.told()):
             logs = "".join(f"\n--- {node} ---\n{(self.folder / f'agent-{node}').read_text()[-2000:]}" for node in self.agents)
@@ -93,10 +94,11 @@ def test_a_rank_is_killed_and_another_added(server: str, tmp_path: Path) -> None
         os.killpg(agents.agents[2].pid, signal.SIGKILL)
         told = agents.until("two at last", lambda told: len(of(told[seen:], "began", 2)) >= 2 and len(of(told[seen:], "step")) > 20)
         began = of(told, "began")
-        # How long from the start of the ranks' program to the first step: the session does not wait for time-outs of the dead.
+        # How long from the start of the ranks' program to the first step: the session does not wait for time-outs of the dead, 60 s, however
+        # busy the machine is.
         steps = of(told, "step")
         first = [min(step["at"] for step in steps if step["pid"] == line["pid"]) - line["at"] for line in began if any(step["pid"] == line["pid"] for step in steps)]
-        assert max(first) < 15, first
+        assert max(first) < 45, first
     finally:
         agents.close()
         if ps is not None:

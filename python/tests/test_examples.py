@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import needs
 from crew import free_port
+from patience import HANG
 
 needs("torch")
 
@@ -28,7 +29,7 @@ def torchrun(example: str, *arguments: str, workers: int = 2) -> str:
     odd = [] if torchrun_works() else ["--redirects", "9:1", "--tee", "9:1"]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(workers)]
     command += ["--master_port", str(free_port()), *odd, str(EXAMPLES / f"{example}.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -100,6 +101,6 @@ def test_accelerate() -> None:
 def test_lightning() -> None:
     needs("sklearn", "lightning")
     command = [sys.executable, str(EXAMPLES / "lightning_digits.py"), "--processes", "2", "--steps", "150"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     assert result(done.stdout)[1] > 85 and saved(done.stdout) > 75

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import thc
 from conftest import outcomes, together
+from patience import HANG
 from servers import COOKIE, ParameterServer
 
 _next_job = itertools.count(1)
@@ -316,6 +317,6 @@ def test_a_group_that_is_not_closed_leaves_at_exit(jobs: ParameterServer) -> Non
         runs = [
             subprocess.Popen([sys.executable, "-c", script, str(w)], stdout=subprocess.PIPE, text=True) for w in range(2)
         ]
-        said = [run.communicate(timeout=60)[0].strip() for run in runs]
+        said = [run.communicate(timeout=HANG)[0].strip() for run in runs]
         assert said == ["0.5", "0.5"]
         assert [run.returncode for run in runs] == [0, 0]

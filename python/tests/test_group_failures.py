@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import thc
 from conftest import outcomes, together
+from patience import HANG
 from servers import COOKIE, ParameterServer
 
 _next_job = itertools.count(1)
@@ -111,8 +112,8 @@ def test_a_worker_restarts(jobs: ParameterServer) -> None:
         "os._exit(0)"
     )
     crash = [sys.executable, "-c", script]
-    first = together(lambda: join(jobs, number, 0), lambda: subprocess.run(crash, timeout=30, check=True))[0]
-    found = outcomes(lambda: first.allreduce(ones()), lambda: subprocess.run(crash, timeout=30, capture_output=True))
+    first = together(lambda: join(jobs, number, 0), lambda: subprocess.run(crash, timeout=HANG, check=True))[0]
+    found = outcomes(lambda: first.allreduce(ones()), lambda: subprocess.run(crash, timeout=HANG, capture_output=True))
     assert isinstance(found[0], thc.ReformingError), found[0]
     assert found[0].worker in (1, None)
     first.close()

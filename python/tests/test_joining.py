@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import thc
 from conftest import outcomes, together
+from patience import HANG
 from servers import COOKIE, ParameterServer
 
 _next_job = itertools.count(1)
@@ -60,12 +62,68 @@ def run_ranks(script: str, environment: dict[str, str], workers: int = 2) -> lis
         )
         for rank in range(workers)
     ]
-    said = [rank.communicate(timeout=60) for rank in ranks]
+    said = [rank.communicate(timeout=HANG) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * workers, said
     return [out.strip() for out, _ in said]
 
 
 MEAN = "print(g.allreduce(np.full(9, float(g.worker), np.float32), mode='raw')[0], g.worker); g.close()"
+
+
+def test_ranks_of_a_host_divide_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    from thc import environment
+
+    def threads(cores: int, machine: int, ranks: str | None) -> int | None:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+        monkeypatch.setattr(os, "cpu_count", lambda: machine)
+        monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+        if ranks is not None:
+            monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
+        return environment.threads()
+
+    assert threads(96, 96, None) is None and threads(96, 96, "1") is None, "the library's own default"
+    assert threads(96, 96, "8") == 11 and threads(96, 96, "96") == 1
+    assert threads(12, 96, "8") is None, "each has cores of its own"
+    assert threads(32, 96, "8") == 3, "a container of 32 that all ranks share"
+    # 8 ranks on 96 cores: 11 threads each, the caller's among them, and the group's own.
+    threads(96, 96, "8")
+    with thc.Server(1, COOKIE) as server:
+        before = len(os.listdir("/proc/self/task"))
+        with thc.Group(server.address, 1, 0, COOKIE):
+            assert 8 <= len(os.listdir("/proc/self/task")) - before <= 14
+
+
+FAILS = """
+import sys, threading, time, numpy as np, thc
+group = thc.Group.local(timeout=60, join_timeout=20)
+if group.worker == 0:
+    threading.Thread(target=lambda: group.allreduce(np.ones(9, np.float32)), daemon=True).start()
+    time.sleep(1)
+    print(time.time(), flush=True)
+    raise ValueError("of the program")
+sys.stdin.read()
+"""
+
+
+def test_a_program_that_fails_ends_at_once() -> None:
+    """Whatever calls are under way on its other threads, and whoever waits for it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    base = {key: value for key, value in os.environ.items() if not key.startswith("THC_")}
+    base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", FAILS], env=base | {"RANK": str(rank)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    try:
+        out, error = ranks[0].communicate(timeout=100)
+        took = time.time() - float(out)
+        assert "of the program" in error and took < 6, f"{took:.1f} s after the exception"
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
 
 
 def test_from_a_file(jobs: ParameterServer, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import thc
+from patience import HANG
 
 WORKERS = 3
 LENGTHS = [5000, 1, 2000, 9000, 1024, 700]
@@ -25,7 +26,7 @@ def on_all(groups, work):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(HANG)
     return outcomes
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import needs
+from patience import HANG
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 
@@ -17,12 +18,12 @@ def test_kubernetes_takes_it(manifest: Path) -> None:
     """By the schema of the newest release, no unknown fields."""
     needs("kubernetes_validate")
     program = Path(sys.executable).parent / "kubernetes-validate"
-    done = subprocess.run([program, "--strict", manifest], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, "--strict", manifest], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0 and "passed" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 def test_slurms_script_says_what_it_takes() -> None:
-    done = subprocess.run(["bash", PACKAGING / "slurm" / "train.sbatch"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", PACKAGING / "slurm" / "train.sbatch"], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 2 and done.stderr.startswith("usage: sbatch --nodes N")
 
 
@@ -34,7 +35,7 @@ def test_slurms_script_starts_a_torchrun_on_each_node(tmp_path: Path) -> None:
     variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "41", "SLURM_JOB_NODELIST": "node[7,9]", "SLURM_NNODES": "2"}
     done = subprocess.run(
         ["bash", PACKAGING / "slurm" / "train.sbatch", "train.py", "--its", "own arguments"],
-        capture_output=True, text=True, timeout=60, env=variables | {"SLURM_GPUS_ON_NODE": "8"},
+        capture_output=True, text=True, timeout=HANG, env=variables | {"SLURM_GPUS_ON_NODE": "8"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == (

@@ -10,6 +10,7 @@ import urllib.request
 import pytest
 import thc
 from conftest import together
+from patience import HANG
 from servers import COOKIE, ParameterServer
 from thc import adapt
 from thc.row import Row, Training
@@ -54,11 +55,11 @@ def test_prometheus_hears_of_it() -> None:
         group.training.compared([(0.4, 0.2), (0.3, 0.3)])
         metrics = thc.serve_metrics("127.0.0.1:0")
         try:
-            with urllib.request.urlopen(f"http://{metrics.address}/metrics", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://{metrics.address}/metrics", timeout=HANG) as answer:
                 assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
                 text = answer.read().decode()
             with pytest.raises(urllib.error.HTTPError):
-                urllib.request.urlopen(f"http://{metrics.address}/other", timeout=20)
+                urllib.request.urlopen(f"http://{metrics.address}/other", timeout=HANG)
         finally:
             metrics.close()
         stats = group.stats()

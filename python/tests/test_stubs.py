@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import HANG
 import thc
 
 HERE = Path(thc.__file__).parent
@@ -16,7 +17,7 @@ if importlib.util.find_spec("mypy") is None:
 
 
 def run(*command: str, folder: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=180)
+    done = subprocess.run([sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -25,7 +25,7 @@ __all__ = [
     "Accordion",
     "Assignment",
     "Bandwidth",
-    "Line",
+    "Fit",
     "TableError",
     "ThresholdRow",
     "ThresholdTable",
@@ -34,6 +34,7 @@ __all__ = [
     "layerwise",
     "price",
     "second_ratio",
+    "lane_bytes",
     "thc_bytes",
     "thc_error",
 ]
@@ -93,13 +94,20 @@ is smaller than the largest one loses more of its own."""
 
 
 def thc_error(
-    bits: int, workers: int, granularity: int | None = None, fraction: float | None = None, *, lane: int = 8
+    bits: int | None, workers: int, granularity: int | None = None, fraction: float | None = None, *, lane: int = 8
 ) -> TableError:
-    """What the table of (b, g, p) loses with n workers; without g and p the best whose sums fit ``lane`` bits.
+    """What the table of (b, g, p) loses with n workers; without g and p the best whose sums fit ``lane`` bits; without b that of all points
+    of the grid, as sums through a process group have it.
 
     A layer's error is its squared norm times ``nmse``, whatever the layer: after the rotation all look alike.
     """
     return TableError(*_native.adapt_thc_nmse(bits, granularity, fraction, workers, lane))
+
+
+def lane_bytes(coordinates: int, lane: int | None, workers: int) -> float:
+    """Bytes that a ring of n ranks carries for a tensor, each way together: sums in lanes of so many bits, or without compression for ``None``."""
+    bits = 32 if lane is None else 32 / (32 // lane)
+    return 2 * 2 * (workers - 1) / workers * coordinates * bits / 8
 
 
 def thc_bytes(coordinates: int, bits: int | None, *, lane: int = 8, block: int = 13) -> float:
@@ -123,16 +131,19 @@ class Accordion:
         self._native.restart()
 
 
-class Line(NamedTuple):
-    """Seconds over bytes."""
+class Fit(NamedTuple):
+    """A linear model of the seconds from the start of a step's first synchronization to the end of its last."""
 
-    slope: float
+    slopes: list[float]
+    """By bucket, seconds per byte."""
     intercept: float
+    score: float
+    """R², the share of the variance of seconds that the bytes account for."""
 
 
-def fit(points: Iterable[tuple[float, float]]) -> Line:
-    """The line of least squares through measured (bytes, seconds) of a bucket; its slope is what a byte there costs."""
-    return Line(*_native.adapt_fit([(float(x), float(y)) for x, y in points]))
+def fit(steps: Iterable[tuple[Iterable[float], float]]) -> Fit:
+    """The model of least squares through steps, each with the bytes of all its buckets and its seconds (L-GreCo, section 4)."""
+    return Fit(*_native.adapt_fit([([float(each) for each in bytes], float(seconds)) for bytes, seconds in steps]))
 
 
 class ThresholdRow(NamedTuple):

@@ -29,11 +29,14 @@ class Pulled:
     waiting: int | None
     """The epoch whose full-batch gradient all shards wait for, if they do."""
     empty: bool
-    """Whether the model has no value yet."""
+    """Whether the model, or the part of it on one server, has no value: it is new, or that server has lost it. Nothing can be
+    pushed until a worker has called :meth:`Asynchronous.initialise`."""
     versions: list[int]
     """Pushes that each running shard has taken."""
     epochs: list[int]
     """Epochs that each running shard has completed."""
+    waits: list[int]
+    """The epoch whose full-batch gradient each shard waits for that does not run."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Asynchronous:
       ``worker`` this worker's number, below ``workers``.
     - ``model_bits`` (8): of a pulled coordinate, 2 to 16, or 32; or ``mu``: as few as condition (2) of the paper allows.
     - ``bits`` (8): of a pushed coordinate, 2 to 16, or 32; ``sparse``: made sparse first, with ``budget`` coordinates
-      on average.
+      on average, which needs 2 to 16 bits.
     - ``corrected``: SVRG's correction (Algorithm 1), ``accelerated``: momentum (Algorithm 3); both need ``epoch``, the
       pushes of an epoch. Without: plain stochastic gradients.
     - ``l1``, ``l2``, ``bounds``: the proximal step.
@@ -108,6 +111,10 @@ class Asynchronous:
     ) -> None:
         if bits != 32 and not 2 <= bits <= 16:
             raise ConfigError(f"bits is {bits}: give 2 to 16, or 32")
+        if sparse and bits == 32:
+            raise ConfigError("bits is 32 with sparse: a sparse gradient has no floats; give 2 to 16, or leave sparse out")
+        if budget is not None and not sparse:
+            raise ConfigError(f"budget is {budget} without sparse: give sparse=True, or leave budget out")
         if model_bits is not None and model_bits != 32 and not 2 <= model_bits <= 16:
             raise ConfigError(f"model_bits is {model_bits}: give 2 to 16, or 32")
         for name, value, least, most in (
@@ -152,26 +159,37 @@ class Asynchronous:
         )
 
     def initialise(self, x: npt.ArrayLike) -> bool:
-        """Gives the model its first value, if it has none: whether it had none."""
+        """Gives its first value to the model, or to the parts of it that have none: whether there was one."""
         return self._native.initialise(_vector(x))
 
     def pull(self, out: Vector, *, patient: bool = False) -> Pulled:
-        """Overwrites ``out`` by the model. ``patient``: waits, up to seconds, while an epoch's gradient is missing."""
+        """Overwrites ``out`` by the model; what has no value stays what was pulled last, or what ``out`` holds. ``patient``: waits, up to seconds, while an epoch's gradient is missing."""
         return Pulled(*self._native.pull(out, patient))
 
-    def push(self, gradient: npt.ArrayLike, *, scale: float = 1.0) -> Pushed:
+    def push(
+        self, gradient: npt.ArrayLike, *, scale: float = 1.0, spans: Sequence[tuple[int, int]] | None = None
+    ) -> Pushed:
         """Sends a gradient at what was pulled last; ``scale`` is a factor of the rate. With correction it is the
-        difference from the gradient at the snapshot."""
-        return Pushed(
-            *self._native.push(_vector(gradient), self.bits, self.sparse, self.budget, False, scale)
-        )
+        difference from the gradient at the snapshot. ``spans``, begins and ends in order: the coordinates that are in the
+        step; others stay what they are, though a proximal step would move them."""
+        return Pushed(*self._native.push(_vector(gradient), self._form(scale, spans)))
 
-    def push_pull(self, gradient: npt.ArrayLike, out: Vector, *, scale: float = 1.0) -> tuple[Pushed, Pulled]:
+    def push_pull(
+        self,
+        gradient: npt.ArrayLike,
+        out: Vector,
+        *,
+        scale: float = 1.0,
+        spans: Sequence[tuple[int, int]] | None = None,
+    ) -> tuple[Pushed, Pulled]:
         """:meth:`push` and then :meth:`pull`, in one round trip."""
-        fate, found = self._native.push_pull(
-            _vector(gradient), self.bits, self.sparse, self.budget, False, scale, out
-        )
+        fate, found = self._native.push_pull(_vector(gradient), self._form(scale, spans), out)
         return Pushed(*fate), Pulled(*found)
+
+    def _form(
+        self, scale: float, spans: Sequence[tuple[int, int]] | None
+    ) -> tuple[int, bool, float | None, float, Sequence[tuple[int, int]] | None]:
+        return self.bits, self.sparse, self.budget, scale, spans
 
     def snapshot(self, out: Vector) -> int | None:
         """Overwrites ``out`` by the snapshot, in full precision: its epoch; ``None`` if shards have different ones."""

@@ -9,10 +9,10 @@ from typing import Any
 from thc import _native
 from thc.errors import ConfigError
 
-__all__ = ["configured", "fill_worker", "keys", "number", "world_size"]
+__all__ = ["configured", "fill_worker", "keys", "number", "threads", "world_size"]
 
 _NUMBERS = ("job", "worker", "world", "seed", "threads", "recv_buffer", "send_buffer", "inject_seed")
-_TIMES = ("join_timeout", "timeout", "min_rto")
+_TIMES = ("join_timeout", "timeout", "patience", "min_rto")
 _TEXTS = ("ps", "cookie", "bind", "inject", "io", "controller_ca", "controller_cert", "controller_key")
 
 
@@ -78,3 +78,13 @@ def number(name: str, given: int | None, default: int) -> int:
 def world_size() -> int | None:
     """How many ranks torchrun has started, if it did."""
     return _integer("WORLD_SIZE", os.environ["WORLD_SIZE"]) if "WORLD_SIZE" in os.environ else None
+
+
+def threads(ranks: int | None = None) -> int | None:
+    """Threads that compute by default, the caller's among them, where so many ranks of a host do (``LOCAL_WORLD_SIZE``): they divide the cores
+    among them, unless each is bound to cores of its own. Nothing if there is one alone, which takes the library's default."""
+    ranks = number("LOCAL_WORLD_SIZE", ranks, 1)
+    cores = len(os.sched_getaffinity(0))
+    if ranks < 2 or cores * ranks <= (os.cpu_count() or 1):
+        return None
+    return max(1, cores // ranks - 1)

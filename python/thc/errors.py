@@ -13,6 +13,7 @@ __all__ = [
     "FeedbackError",
     "FeedbackLengthError",
     "FeedbackStateError",
+    "GivenUpError",
     "JoinError",
     "JoinMissingError",
     "JoinRefusedError",
@@ -33,6 +34,7 @@ __all__ = [
     "PlanError",
     "ReformingError",
     "ReplicasError",
+    "ScalesError",
     "ServerError",
     "SessionError",
     "SilentError",
@@ -55,7 +57,9 @@ class ClosedError(ThcError):
 
 
 class MembersChangedError(ThcError):
-    """Workers have come or gone while a call was under way whose indices somebody else computes, such as a GPU: begin it again."""
+    """Workers have come or gone while a call was under way whose indices somebody else computes, such as a GPU, or behind such a call.
+
+    Begin all of them again, in their order: no call is taken in before the errors of all of them were raised."""
 
 
 class ReplicasError(ThcError):
@@ -69,6 +73,16 @@ class ReplicasError(ThcError):
         super().__init__(
             f"the parameters of {which} from those of the others{where}{when}: "
             "load one checkpoint on all ranks, or call thc.torch.sync_parameters"
+        )
+
+
+class ScalesError(ThcError):
+    """Ranks have different scales, so that the step's means are wrong."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the ranks scale their gradients differently, so this step's means are wrong: load the hook's state of one step on all ranks, or "
+            "on none; or wrap with scales=False"
         )
 
 
@@ -159,8 +173,12 @@ class SilentError(SessionError):
     """Seconds without an answer."""
 
 
+class GivenUpError(SessionError):
+    """:meth:`thc.Group.give_up` was called."""
+
+
 class LeftBehindError(SessionError):
-    """The other workers have gone on by quorum, too far for this one to follow."""
+    """This rank lacks what the others have discarded already, and cannot follow."""
 
 
 class ChangedError(SessionError):

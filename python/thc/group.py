@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import operator
 import os
+import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -15,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import _native, environment, rendezvous
-from thc.errors import ConfigError, PlanError
+from thc.errors import ConfigError, PlanError, ThcError
 from thc.row import Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
@@ -30,13 +32,21 @@ Array = npt.NDArray[Any]
 LINGER = 10.0
 """Seconds that an embedded parameter server waits at its end for workers that have not left yet."""
 
+HASTE = 0.5
+"""The same if this process ends by an exception."""
+
 _open: weakref.WeakSet[Group] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
+    # After an exception nobody shall wait for calls on other threads, which may never end, nor for workers that wait for this one.
+    failed = getattr(sys, "last_value", None) is not None
     for group in list(_open):
-        group.close()
+        if failed:
+            with contextlib.suppress(ThcError):
+                group.give_up()
+        group._leave(HASTE if failed else LINGER)
 
 
 def feedback_key(key: int | str | None) -> int | None:
@@ -119,11 +129,14 @@ class Group:
 
     - ``join_timeout`` (60 s): how long to wait for the others; ``timeout`` (60 s): how long an all-reduce may
       stand still. Times are seconds, or text like ``"200ms"``.
+    - ``patience`` (as ``timeout``): how long it may stand still, if that is more, while the parameter server answers and only other
+      workers are late. :func:`thc.torch.wrap` takes the time-out of the process group.
     - ``threads``: threads that compute, the caller's among them; by default one less than the process has
-      cores, at least 1.
+      cores, at least 1. Where torchrun has started several ranks on a host (``LOCAL_WORLD_SIZE``), they divide the cores among them.
     - ``bind``: address and port to send from, like ``"10.0.0.2:0"``; ``recv_buffer``, ``send_buffer``: bytes.
     - ``min_rto`` (20 ms): shortest time before a packet is sent again.
-    - ``seed``: of this worker's rounding; by default from the job's seed, so that runs repeat bit for bit.
+    - ``seed``: of this worker's rounding, which is then independent of the others'; by default from the job's seed and the worker's number,
+      so that runs repeat bit for bit and errors of workers cancel (half of the mean's variance, docs/protocol.md, P31).
     - ``inject``, ``inject_seed``: faults for tests, like ``"loss=0.01"``.
     - ``controller_ca``, ``controller_cert``, ``controller_key``: PEM files for a controller's ``thcs://``.
     - ``world``: in a job whose members come and go, how many workers the session must have: it begins as soon as so many are there who
@@ -133,6 +146,9 @@ class Group:
 
     Raises :exc:`~thc.JoinError` if the group cannot be joined, :exc:`~thc.ConfigError` for wrong options.
     """
+
+    sums_in_lanes = False
+    """Whether something else adds up, in lanes, than a parameter server: a process group."""
 
     def __init__(
         self,
@@ -144,6 +160,7 @@ class Group:
         bind: str | None = None,
         join_timeout: float | str | None = None,
         timeout: float | str | None = None,
+        patience: float | str | None = None,
         min_rto: float | str | None = None,
         seed: int | None = None,
         threads: int | None = None,
@@ -184,9 +201,10 @@ class Group:
             bind=bind,
             join_timeout=join_timeout,
             timeout=timeout,
+            patience=patience,
             min_rto=min_rto,
             seed=seed,
-            threads=threads,
+            threads=environment.threads() if threads is None else threads,
             recv_buffer=recv_buffer,
             send_buffer=send_buffer,
             inject=inject,
@@ -205,6 +223,7 @@ class Group:
         self.worker: int = told["worker"]
         self.workers: int = told["workers"]
         self.compresses_on = ("host", "arrays of the CPU")
+        self.nmse: dict[str, float] = {}
         """What compresses, and why: a hook of :mod:`thc.torch` may have found it better on a GPU. :meth:`stats` repeats it."""
         self.training = Training()
         """What the steps of models were made of whose gradients this group averages, as hooks of :mod:`thc.torch` measure it."""
@@ -362,7 +381,7 @@ class Group:
     def stats(self) -> Stats:
         """Totals since the group was joined."""
         device, why = self.compresses_on
-        return Stats(**self._native.stats(), device=device, why=why, **self.training.totals())
+        return Stats(**self._native.stats(), device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
 
     @property
     def membership(self) -> Membership:
@@ -387,6 +406,11 @@ class Group:
         changed = Membership(*found)
         self.worker, self.workers = changed.worker, changed.workers
         return changed
+
+    def give_up(self) -> None:
+        """Gives the session up: all calls under way, on whatever threads, and all later ones raise :exc:`~thc.GivenUpError` until
+        :meth:`rejoin`. It waits for nothing."""
+        self._native.give_up()
 
     def rejoin(self) -> None:
         """Joins anew after the session has ended, as all workers must. Error feedback and totals stay."""
@@ -423,14 +447,17 @@ class Group:
             self._native.reset_feedback(number)
 
     def close(self) -> None:
-        """Leaves the job. An embedded parameter server stops when all have left, ten seconds later at most.
-        Again, it does nothing."""
+        """Leaves the job. An embedded parameter server stops when all have left, ten seconds later at most, and at once where the
+        process ends by an exception. Again, it does nothing."""
+        self._leave(LINGER)
+
+    def _leave(self, linger: float) -> None:
         _open.discard(self)
         if self._pid != os.getpid():
             return
         self._native.close()
         if self._server is not None:
-            self._server.close(LINGER)
+            self._server.close(linger)
 
     def __del__(self) -> None:
         # Without this the server might stop before the group has left. After a failed __init__ there is nothing.

@@ -82,6 +82,9 @@ class HostGroup(Group):
         self._calls += 1
         return self._calls
 
+    def give_up(self) -> None:
+        """The speaker alone has a session."""
+
     def __del__(self) -> None:
         if hasattr(self, "_pool"):
             self.close()
@@ -108,6 +111,9 @@ class Speaker(HostGroup):
         told = {"job": asdict(group.job), "tables": [asdict(table) for table in group.tables], "ps": group.ps}
         for line in self._lines:
             line.send({**told, "number": group.job_number, "hosts": group.workers, "stats": asdict(group.stats())})
+
+    def give_up(self) -> None:
+        self.group.give_up()
 
     @property
     def job(self) -> Job:
@@ -223,11 +229,11 @@ class Speaker(HostGroup):
     def reset_feedback(self, key: int | str | None = None) -> None:
         self.group.reset_feedback(key)
 
-    def close(self) -> None:
+    def _leave(self, linger: float) -> None:
         _open.discard(self)
         if self._pid != os.getpid():
             return
-        self.group.close()
+        self.group._leave(linger)
         for line in self._lines:
             line.close()
 
@@ -367,7 +373,7 @@ class Listener(HostGroup):
     def reset_feedback(self, key: int | str | None = None) -> None:
         pass
 
-    def close(self) -> None:
+    def _leave(self, linger: float) -> None:
         _open.discard(self)
         if self._pid == os.getpid():
             self._line.close()

@@ -52,6 +52,13 @@ def _lines(groups: list[tuple[Group, Stats]]) -> Iterator[str]:
         for group, stats in groups:
             value = f"{float(read(stats, group.training)):.9g}".replace("inf", "+Inf").replace("nan", "NaN")
             yield f'{name}{"_total" if kind == "counter" else ""}{{thc_job="{group.job_number}",worker="{group.worker}"}} {value}\n'
+    if any(stats.nmse for _, stats in groups):
+        yield "# TYPE thc_training_nmse gauge\n# HELP thc_training_nmse error of a parameter's mean over its size, squared, when it was checked last\n"
+    for group, stats in groups:
+        for name, nmse in stats.nmse.items():
+            escaped = name.replace("\\", r"\\").replace('"', r"\"")
+            value = f"{nmse:.9g}".replace("inf", "+Inf")
+            yield f'thc_training_nmse{{thc_job="{group.job_number}",worker="{group.worker}",parameter="{escaped}"}} {value}\n'
     yield "# EOF\n"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from thc.row import Row
 
@@ -37,6 +38,8 @@ class Stats:
     """How often this worker came after a quorum had gone on."""
     lost: int
     """Packets whose coordinates counted as zero (best-effort)."""
+    lost_coordinates: int
+    """Those coordinates, of calls that succeeded: over ``coordinates``, how much of the means was given up."""
     compression: float
     """Seconds in norms, transforms, quantization, dequantization."""
     network: float
@@ -73,6 +76,8 @@ class Stats:
     """Of each step the shortest overlap of a worker."""
     group_waited: float = 0.0
     """Of each step the longest wait of a worker."""
+    nmse: Mapping[str, float] = field(default_factory=dict)
+    """With ``check_accuracy``: of each parameter's mean, when it was compared with the exact one last."""
 
     @property
     def training(self) -> Row:
@@ -143,6 +148,7 @@ class Stats:
             nudged=self.nudged - earlier.nudged,
             stragglers=self.stragglers - earlier.stragglers,
             lost=self.lost - earlier.lost,
+            lost_coordinates=self.lost_coordinates - earlier.lost_coordinates,
             compression=self.compression - earlier.compression,
             network=self.network - earlier.network,
             waiting=self.waiting - earlier.waiting,
@@ -160,6 +166,7 @@ class Stats:
             waited=self.waited - earlier.waited,
             group_hidden=self.group_hidden - earlier.group_hidden,
             group_waited=self.group_waited - earlier.group_waited,
+            nmse=self.nmse,
         )
 
 

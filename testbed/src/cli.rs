@@ -164,6 +164,7 @@ struct DemoArgs {
                   thc table -b 4 -g 30 -p 1/32          the table of the paper's testbed\n  \
                   thc table -b 4 --workers 10           best g and p for sums of 10 workers in 8 bits\n  \
                   thc table -b 4 --workers 10 --lane 16 --json\n  \
+                  thc table --workers 4 --lane 6 --complete   for sums through a process group\n  \
                   thc table sweep                       thousands of tables, timed"
 )]
 struct TableArgs {
@@ -181,9 +182,12 @@ struct TableArgs {
     /// Choose g and p with the least error for the mean of this many workers
     #[arg(short = 'n', long, conflicts_with_all = ["granularity", "fraction"])]
     workers: Option<u32>,
-    /// Bits of a summed coordinate, 8 or 16
+    /// Bits of a summed coordinate, 4 to 16
     #[arg(long, default_value_t = 8, requires = "workers")]
     lane: u8,
+    /// Every point of the grid is a value: where sums travel and not indices, more of them cost nothing (docs/without-a-server.md)
+    #[arg(long, requires = "workers", conflicts_with = "bits")]
+    complete: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -398,6 +402,7 @@ fn execute(command: Subcommands) -> Result<()> {
 
 fn table(args: &TableArgs) -> Result<TableReport> {
     match (args.workers, args.granularity, args.fraction) {
+        (Some(workers), ..) if args.complete => TableReport::complete(args.lane, workers),
         (Some(workers), ..) => TableReport::choose(args.bits, args.lane, workers),
         (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction),
         _ => Err(Error::WhichTable),

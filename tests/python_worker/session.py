@@ -14,7 +14,8 @@ import wire
 RETRY = 0.2  # between JOINs (P22)
 IN_USE_RETRY, IN_USE_FOR = 0.06, 4.0  # while the number is in use, by one who may be gone (P22, P24)
 LEAVE_RETRY = 0.05
-LEAVE_FOR = 1.0  # without BYE (P25)
+LEAVE_FOR, STAY_FOR = 1.0, 5.0  # without BYE, where the server has the session and where it does not say so (P25)
+SERVED_FOR = 0.25  # for which its saying so counts
 FIRST_TIMEOUT, LAST_TIMEOUT = 0.03, 0.5
 NUDGE_AFTER = 3  # repetitions of a packet (P20)
 OUTSTANDING = 128  # packets whose results fit the socket's buffer; a job's credit may be less (P23)
@@ -80,6 +81,7 @@ class Worker:
     def __init__(self, ps, job, number, cookie, seed=None):
         self.ps, self.job, self.number, self.cookie = ps, job, number, cookie
         self.nonce = random.SystemRandom().getrandbits(64)
+        self.attempt = random.SystemRandom().getrandbits(32)
         self.rng = np.random.default_rng([number, seed] if seed is not None else None)
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -109,7 +111,7 @@ class Worker:
                     joined = wire.parse_pending(payload)
                 elif header.kind == wire.WELCOME:
                     self._take_welcome(header, payload)
-                elif header.kind == wire.REFUSED and header.cookie == self.cookie:
+                elif header.kind == wire.REFUSED and (header.cookie, header.round) == (self.cookie, self.attempt):
                     reason, worker = wire.parse_refused(payload)
                     if reason != wire.IN_USE or now > began + IN_USE_FOR:
                         raise SessionError(f"refused for reason {reason} because of worker {worker}")
@@ -128,7 +130,7 @@ class Worker:
         if now >= self.next_join:
             self.next_join = now + RETRY
             claim = (self.welcome.session, self.welcome.fingerprint) if self.welcome else (0, 0)
-            header = wire.Header(wire.JOIN, self.job, self.number, self.cookie)
+            header = wire.Header(wire.JOIN, self.job, self.number, self.cookie, round=self.attempt)
             self._send(header.packet(wire.join_payload(self.nonce, *claim)), 0)
 
     def _take_welcome(self, header, payload):
@@ -166,9 +168,13 @@ class Worker:
 
     def leave(self):
         """P25; answers those who still wait."""
-        end = time.monotonic() + LEAVE_FOR
+        began = time.monotonic()
+        served, end = -SERVED_FOR, began + STAY_FOR
         header = wire.Header(wire.LEAVE, self.job, self.number, self.welcome.session)
-        while time.monotonic() < end:
+        while True:
+            now = time.monotonic()
+            if now >= (began + LEAVE_FOR if now - served < SERVED_FOR else end):
+                return
             self._send(header.packet(wire.leave_payload(self.nonce)), 0)
             again = time.monotonic() + LEAVE_RETRY
             while time.monotonic() < again:
@@ -179,8 +185,12 @@ class Worker:
                         return
                     if answer.kind == wire.NUDGE:
                         self._answer(answer, payload)
-                    elif answer.kind == wire.ASK:
-                        self._take_ask(payload)
+                        end = time.monotonic() + STAY_FOR
+                    elif answer.kind == wire.PENDING:
+                        served = time.monotonic()
+                    elif answer.kind == wire.ASK and wire.parse_ask(payload) == self.nonce:
+                        served = -SERVED_FOR
+                        self._introduce(time.monotonic())
 
     # ---- packets
 
@@ -279,6 +289,8 @@ class Worker:
             return None
         if header.kind == wire.ASK:
             self._take_ask(payload)
+        elif not self._expects(header):
+            return None
         elif header.kind == wire.NUDGE:
             self._answer(header, payload)
         elif header.kind == wire.STRAGGLER:
@@ -296,6 +308,16 @@ class Worker:
             if sent and RESULT_OF[sent.kind] == header.kind and sent.seq in stream.outstanding:
                 return sent if self._believes(sent, header, payload) else None
         return None
+
+    def _expects(self, header):
+        """P47: there are no racks."""
+        if header.kind == wire.STRAGGLER:
+            named = header.worker == self.number
+        elif header.kind in (wire.NUDGE, wire.MISMATCH):
+            named = header.worker < self.workers
+        else:
+            named = header.worker == 255
+        return named and header.num_workers == self.workers and not header.flags & wire.FLAG_ROOT
 
     def _believes(self, sent, header, payload):
         """P19: what cannot be is asked for again, and believed when it comes again."""

@@ -13,7 +13,7 @@ JOIN, LEAVE, POSITION = 0x21, 0x22, 0x23
 WELCOME, PENDING, REFUSED, BYE = 0x31, 0x32, 0x33, 0x34
 DESCRIPTION, ASK, BOUNDARY = 0x35, 0x36, 0x37
 CONTROL = 0x20  # the bit of a kind that the control plane answers
-FLAG_NUDGE = 1
+FLAG_NUDGE, FLAG_ROOT = 1, 2
 IN_USE, REFORMING = 4, 5  # reasons of REFUSED (P24)
 COMPRESSED, UNCOMPRESSED = 0, 1
 SMALLEST, LARGEST = 0x0D800000, 0x7C800000  # P5: bits of 2^-100 and 2^122
@@ -244,13 +244,13 @@ def parse_ask(payload):
 
 
 def parse_position(payload):
-    """Nonce, calls finished, calls begun, what it does (P43)."""
-    return struct.unpack(">QIIB3x", payload)
+    """Nonce, calls finished, calls begun, what it does, the number of what it answers (P43)."""
+    return struct.unpack(">QIIBxH", payload)
 
 
 def parse_boundary(payload):
-    """What to do, the worker it is about, calls (P43)."""
-    return struct.unpack(">BB2xI", payload)
+    """What to do, the worker it is about, the number of this question, calls (P43)."""
+    return struct.unpack(">BBHI", payload)
 
 
 def leave_payload(nonce):

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// Where Debian's package has the modules, in a folder per version.
 const MODULES: &str = "/usr/lib/uml/modules";
 /// Seconds that a guest may take.
-const PATIENCE: &str = "240";
+const PATIENCE: &str = "900";
 /// What a script's end looks like that succeeds.
 const SUCCESS: &str = "\nstatus 0\n";
 

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::Host;
 
@@ -16,7 +16,7 @@ const QEMU: &str = "qemu-system-x86_64";
 /// Where the card is on the machine's bus.
 pub const CARD: &str = "0000:00:05.0";
 /// Seconds that a machine may run.
-const PATIENCE: &str = "240";
+const PATIENCE: &str = "900";
 
 /// What a machine boots.
 #[derive(Debug)]
@@ -227,12 +227,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Waits for a line on its console that begins so, two minutes at most. All that it wrote since the last.
+    /// Waits for a line on its console that begins so, [`HANG`](crate::HANG) at most. All that it wrote since the last.
     ///
     /// # Panics
     /// If it does not come.
     pub fn await_line(&mut self, begins: &str) -> String {
-        let end = Instant::now() + Duration::from_secs(120);
+        let end = Instant::now() + crate::HANG;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(line) = self.lines.recv_timeout(left) else {

@@ -4,10 +4,6 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
-
-/// The longest that it may take to get ready.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running one, which is ended with its value.
 #[derive(Debug)]
@@ -77,7 +73,7 @@ fn spawn(command: &mut Command, errors: &Path) -> Child {
             line.clear();
         }
     });
-    if receiver.recv_timeout(PATIENCE).is_err() {
+    if receiver.recv_timeout(crate::HANG).is_err() {
         let _ = child.kill();
         let _ = child.wait();
         let log = std::fs::read_to_string(errors).unwrap_or_default();

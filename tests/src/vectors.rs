@@ -268,6 +268,7 @@ impl Session {
             job: JOB,
             worker: WorkerId(worker),
             timeout: Duration::from_secs(1),
+            patience: Duration::ZERO,
             min_rto: Duration::from_millis(20),
             seed: None,
             threads: 1,

@@ -124,7 +124,7 @@ fn a_controller_tells_one_of_several_addresses() {
     };
     let started = Instant::now();
     while !create() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{}", controller.log());
+        assert!(started.elapsed() < thc_tests::HANG, "{}", controller.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     let ps = format!("--ps=thc://127.0.0.1:{asked}/train");

@@ -18,7 +18,7 @@ const COORDINATES: usize = 1 << 18;
 /// The switch's own address in its network.
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 254);
 /// The longest that a process may take to be ready.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = thc_tests::HANG;
 /// BMv2 takes milliseconds for a packet, so there is no hurry to send one again.
 const SLOWLY: [&str; 2] = ["--min-rto", "500ms"];
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use thc_tests::{Host, Network, WorkerProcess, built_in};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = thc_tests::HANG;
 
 /// The package's files in a folder; `None`, and a line that says why, where none can be built.
 fn unpacked(folder: &Path) -> Option<PathBuf> {

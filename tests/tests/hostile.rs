@@ -58,7 +58,7 @@ fn strays(ps: SocketAddrV4, stop: &AtomicBool) {
         (0..16).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
     let started = Instant::now();
     for nonce in 1u64.. {
-        if stop.load(Ordering::Relaxed) || started.elapsed() > Duration::from_secs(60) {
+        if stop.load(Ordering::Relaxed) || started.elapsed() > thc_tests::HANG {
             return;
         }
         let socket = &sockets[nonce as usize % sockets.len()];

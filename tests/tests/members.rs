@@ -27,11 +27,7 @@ fn until(workers: &[(usize, &Followed)], steps: &mut [Vec<Step>], so: impl Fn(&[
     let started = Instant::now();
     while !so(steps) {
         workers.iter().for_each(|&(i, worker)| steps[i].extend(worker.steps()));
-        assert!(
-            started.elapsed() < Duration::from_secs(60),
-            "{:?}",
-            steps.iter().map(Vec::len).collect::<Vec<_>>()
-        );
+        assert!(started.elapsed() < thc_tests::HANG, "{:?}", steps.iter().map(Vec::len).collect::<Vec<_>>());
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -361,7 +361,7 @@ fn a_worker_tells_its_metrics() {
             if value(&families, "thc_group_calls", &labels).is_some_and(|found| found > calls) {
                 return families;
             }
-            assert!(started.elapsed() < Duration::from_secs(60), "{text}");
+            assert!(started.elapsed() < thc_tests::HANG, "{text}");
             std::thread::sleep(Duration::from_millis(50));
         }
     };

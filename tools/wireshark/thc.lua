@@ -136,8 +136,10 @@ local f = {
     position_finished = ProtoField.uint32("thc.position.finished", "Calls finished"),
     position_begun = ProtoField.uint32("thc.position.begun", "Calls begun"),
     position_stand = ProtoField.uint8("thc.position.stand", "It", base.DEC, stands),
+    position_question = ProtoField.uint16("thc.position.question", "Answer to question"),
     boundary_what = ProtoField.uint8("thc.boundary.what", "What to do", base.DEC, whats),
     boundary_worker = ProtoField.uint8("thc.boundary.worker", "Because of worker"),
+    boundary_question = ProtoField.uint16("thc.boundary.question", "Question"),
     boundary_calls = ProtoField.uint32("thc.boundary.calls", "Calls"),
     ask_nonce = ProtoField.uint64("thc.ask.nonce", "Nonce asked for", base.HEX),
     -- What several packets together say; in brackets in the display.
@@ -358,12 +360,14 @@ local payloads = {
         tree:add(f.position_finished, tvb(8, 4))
         tree:add(f.position_begun, tvb(12, 4))
         tree:add(f.position_stand, tvb(16, 1))
+        tree:add(f.position_question, tvb(18, 2))
         return string.format("%s, %d calls finished, %d begun", stands[tvb(16, 1):uint()] or "?", tvb(8, 4):uint(),
             tvb(12, 4):uint())
     end,
     [0x37] = function(tvb, tree)
         tree:add(f.boundary_what, tvb(0, 1))
         tree:add(f.boundary_worker, tvb(1, 1))
+        tree:add(f.boundary_question, tvb(2, 2))
         tree:add(f.boundary_calls, tvb(4, 4))
         return string.format("%s, %d calls", whats[tvb(0, 1):uint()] or "?", tvb(4, 4):uint())
     end,

@@ -164,7 +164,7 @@ fn check_quantize(isa: Isa, table: &LookupTable, x: &[f32], lo: f32, hi: f32, fi
     let quantizer = Quantizer::new(table);
     let grid = quantizer.grid();
     let span = Bounds::new(lo, hi, table.granularity() as u8).unwrap();
-    let rounding = Rounding::new(first ^ 99, 5, 1);
+    let rounding = Rounding::new(first ^ 99, 5, 1).in_stratum(Rounding::stratum(first as u8 ^ offset as u8));
 
     let mut want = x.to_vec();
     let mut want_out = vec![0xEE; x.len()];
@@ -345,6 +345,10 @@ fn tables() -> Vec<LookupTable> {
         solve(4, 255),
         solve(5, 40),
         solve(8, 255),
+        LookupTable::complete(15, 1.0 / 32.0).unwrap(),
+        LookupTable::complete(31, 1.0 / 32.0).unwrap(),
+        LookupTable::complete(50, 1.0 / 32.0).unwrap(),
+        LookupTable::complete(255, 1.0 / 32.0).unwrap(),
     ]
 }
 

@@ -24,7 +24,8 @@ pub struct ChosenTable {
     /// The optimal table for the chosen granularity and fraction.
     pub table: LookupTable,
     /// Expected squared error of the mean over all workers relative to the squared norm, before
-    /// error feedback, if all workers have equally large, independently rounded gradients.
+    /// error feedback, if all workers have equally large, independently rounded gradients. Workers that round in strata
+    /// ([`Source::of_worker`](crate::rounding::Source::of_worker)) have less: up to half of the rounding's part is gone.
     pub expected_nmse: f64,
 }
 
@@ -36,11 +37,7 @@ pub struct ChosenTable {
 /// from the previous g's, and golden section around its best point.
 pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, CodecError> {
     let min = u32::from(min_granularity(bits)?);
-    let largest_sum: u32 = match lane_bits {
-        4..=16 => (1 << lane_bits) - 1,
-        _ => return Err(CodecError::LaneBits { lane_bits }),
-    };
-    let max = largest_sum.checked_div(workers).ok_or(CodecError::EmptySum)?.min(255);
+    let max = largest_granularity(lane_bits, workers)?;
     let mut search = Search { solver: Solver::new(), edges: (1 << bits) - 1, workers: f64::from(workers) };
     let mut best: Option<(u32, Point)> = None;
     let mut previous = None;
@@ -63,6 +60,33 @@ pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, Code
         table: LookupTable::solve(bits, g as u16, point.log.exp())?,
         expected_nmse: point.error,
     })
+}
+
+/// The table of all points of the finest grid whose sums over `workers` fit a lane of `lane_bits`, at most 255 of them, with the fraction that
+/// makes its error least: what to take where values travel and not indices, so that more of them cost nothing.
+///
+/// # Errors
+/// [`CodecError::LaneBits`], [`CodecError::EmptySum`]; [`CodecError::LaneTooNarrow`] if not even 0 and 1 fit.
+pub fn choose_complete(lane_bits: u8, workers: u32) -> Result<ChosenTable, CodecError> {
+    let g = largest_granularity(lane_bits, workers)?;
+    if g == 0 {
+        return Err(CodecError::LaneTooNarrow { bits: 1, lane_bits, workers });
+    }
+    let mut search = Search { solver: Solver::new(), edges: g as usize, workers: f64::from(workers) };
+    let start = search.coarse(g);
+    let near = search.golden(g, start, NEAR, WIDTH);
+    let point = search.golden(g, near, WIDTH, FINAL_WIDTH);
+    let table = LookupTable::complete(g as u8, point.log.exp())?;
+    Ok(ChosenTable { table, expected_nmse: point.error })
+}
+
+/// The largest granularity of which so many workers' values fit a lane.
+fn largest_granularity(lane_bits: u8, workers: u32) -> Result<u32, CodecError> {
+    let largest_sum: u32 = match lane_bits {
+        4..=16 => (1 << lane_bits) - 1,
+        _ => return Err(CodecError::LaneBits { lane_bits }),
+    };
+    Ok(largest_sum.checked_div(workers).ok_or(CodecError::EmptySum)?.min(255))
 }
 
 /// An error and the log fraction at which it is reached.
@@ -169,6 +193,24 @@ mod tests {
                 assert!(wide.expected_nmse <= narrow.expected_nmse);
             }
         }
+    }
+
+    #[test]
+    fn all_points_of_the_finest_grid_beat_16_of_them() {
+        for (lane, workers) in [(8, 2), (8, 3), (8, 4), (8, 8), (6, 2), (16, 64)] {
+            let choice = choose_complete(lane, workers).unwrap();
+            let table = &choice.table;
+            assert!(u32::from(table.granularity()) * workers < 1 << lane);
+            assert_eq!(table.values().len(), usize::from(table.granularity()) + 1);
+            let error = table.quantization_error() / f64::from(workers) + table.truncation_error();
+            assert!((error / choice.expected_nmse - 1.0).abs() < 1e-9);
+            let sixteen = choose(4, lane, workers).unwrap();
+            assert!(choice.expected_nmse <= sixteen.expected_nmse, "{lane} {workers}");
+        }
+        assert_eq!(choose_complete(8, 255).unwrap().table.values(), [0, 1]);
+        assert!(matches!(choose_complete(8, 256), Err(CodecError::LaneTooNarrow { .. })));
+        assert!(matches!(choose_complete(3, 2), Err(CodecError::LaneBits { .. })));
+        assert!(matches!(choose_complete(8, 0), Err(CodecError::EmptySum)));
     }
 
     #[test]

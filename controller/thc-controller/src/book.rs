@@ -1,7 +1,7 @@
 //! What the controller remembers: jobs, where they lie, their tables and their sessions. Kept in a file, so
 //! that a controller that starts again goes on where it was.
 
-use crate::book_file::BookFile;
+use crate::book_file::{BookFile, Content};
 use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
 use crate::live::JobCounted;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thc_control_proto::v1;
 use thc_options::credit::{Room, Taken, fills};
@@ -47,9 +47,9 @@ pub struct Session {
     /// Of a rack, the UDP ports of its root (P21).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub root_ports: u8,
-    /// Packets in sums that the target had counted of each member before.
-    #[serde(default)]
-    pub before: BTreeMap<u8, u64>,
+    /// Packets in sums that the target had counted of each member before. None: not looked yet, so none of its rows is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<BTreeMap<u8, u64>>,
     /// What its workers were told that they may have outstanding (P41), 0 for no bound.
     #[serde(default)]
     pub credit: u32,
@@ -314,7 +314,7 @@ pub struct Book {
     serial: u64,
     /// Where it is kept.
     #[serde(skip)]
-    store: Arc<Mutex<BookFile>>,
+    store: Arc<BookFile>,
 }
 
 /// Seconds since 1970.
@@ -329,43 +329,20 @@ impl Book {
     /// # Errors
     /// As `BookFile::read`.
     pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
-        let mut book = Book { store: Arc::new(Mutex::new(BookFile::new(path))), ..Book::default() };
-        book.reread()?;
-        Ok(book)
+        let store = Arc::new(BookFile::new(path));
+        let read: Book = store.read()?;
+        Ok(Book { store, ..read })
     }
 
-    fn store(&self) -> MutexGuard<'_, BookFile> {
-        // Nobody panics while holding it, and if somebody did, it would be whole.
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The file that it is kept in.
+    #[must_use]
+    pub fn file(&self) -> &Arc<BookFile> {
+        &self.store
     }
 
-    /// Reads the file again: another controller may have written it.
-    ///
-    /// # Errors
-    /// As `BookFile::read`.
-    pub fn reread(&mut self) -> Result<(), ControllerError> {
-        let read: Book = {
-            let mut store = self.store();
-            if !store.has_file() {
-                return Ok(());
-            }
-            store.read()?
-        };
+    /// What was read from its file takes the place of what is here.
+    pub fn replace(&mut self, read: Book) {
         *self = Book { store: Arc::clone(&self.store), ..read };
-        Ok(())
-    }
-
-    /// Becomes the one that writes the file, if nobody else is, and reads what that one has left: true if it is now.
-    ///
-    /// # Errors
-    /// As `BookFile::take` and `BookFile::read`.
-    pub fn take_over(&mut self) -> Result<bool, ControllerError> {
-        let was = self.store().is_writer();
-        let is = self.store().take()?;
-        if is && !was {
-            self.reread()?;
-        }
-        Ok(is)
     }
 
     /// Why nothing may be changed here, if so.
@@ -373,15 +350,41 @@ impl Book {
     /// # Errors
     /// [`ControllerError::StandsBy`].
     pub fn may_change(&self) -> Result<(), ControllerError> {
-        self.store().may_write()
+        self.store.may_write()
     }
 
-    /// Writes the file.
+    /// What is to be written to its file.
     ///
     /// # Errors
-    /// As `BookFile::write`.
-    pub fn save(&self) -> Result<(), ControllerError> {
-        self.store().write(self)
+    /// As `BookFile::content`.
+    pub fn content(&self) -> Result<Content, ControllerError> {
+        self.store.content(self)
+    }
+
+    /// Undoes a change that cannot be kept: jobs and tables are again what they were in `before`. Sessions that have begun or
+    /// ended meanwhile stay so.
+    pub fn take_back(&mut self, before: &Book) {
+        self.jobs.retain(|name, _| before.jobs.contains_key(name));
+        self.tables.clone_from(&before.tables);
+        for (name, was) in &before.jobs {
+            match self.jobs.get_mut(name).filter(|job| job.serial == was.serial) {
+                None => {
+                    self.jobs.insert(name.clone(), was.clone());
+                }
+                Some(job) if (&job.spec, &job.next, &job.targets) != (&was.spec, &was.next, &was.targets) => {
+                    job.version = job.version.max(was.version) + 1;
+                    (job.spec, job.next, job.targets) =
+                        (was.spec.clone(), was.next.clone(), was.targets.clone());
+                    (job.table, job.more, job.sizes) = (was.table, was.more.clone(), was.sizes.clone());
+                    job.places.retain(|target, _| was.places.contains_key(target));
+                    for (target, place) in &was.places {
+                        job.places.entry(target.clone()).or_insert_with(|| place.clone());
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        self.drop_unused_tables();
     }
 
     /// The lowest number on the wire that no job has, from 1.
@@ -441,7 +444,9 @@ impl Book {
         let tables = self.tables_for(&spec, rooms)?;
         let mut new = BTreeMap::new();
         for (target, capacity) in rooms {
-            if !self.jobs.get(name).is_some_and(|job| job.places.contains_key(target)) {
+            if self.jobs.get(name).is_some_and(|job| job.places.contains_key(target)) {
+                self.check_rows(target, capacity, &spec)?;
+            } else {
                 new.insert(target.clone(), self.place(target, capacity, &spec)?);
             }
         }
@@ -594,6 +599,29 @@ impl Book {
         self.tables.retain(|id, table| table.installed || used.contains(id));
     }
 
+    /// Whether a target's tables have rows for a job beside all others, whatever those are to become.
+    fn check_rows(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<(), Refusal> {
+        let others = self.jobs.values().filter(|job| job.spec.name != spec.name);
+        let others = others.filter(|job| job.places.contains_key(target)).map(|job| {
+            let (is, next) = (job.spec.rows(), job.next.as_ref().map_or(&job.spec, |next| &next.spec).rows());
+            is.named().into_iter().zip(next.named()).map(|((_, is), (_, next))| is.max(next)).collect()
+        });
+        let others: Vec<Vec<u32>> = others.collect();
+        for (place, ((table, wanted), (_, all))) in
+            spec.rows().named().into_iter().zip(capacity.rows.named()).enumerate()
+        {
+            let taken: u32 = others.iter().map(|rows| rows[place]).sum();
+            if taken + wanted > all {
+                let free = all.saturating_sub(taken);
+                return Err(Refusal::full(format!(
+                    "target {target} has {free} of the {all} rows of its table {table} free, and job {} has {wanted}: ask for fewer workers, or delete a job",
+                    spec.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// A place for a job among the others of a target.
     fn place(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<Placement, Refusal> {
         let others: Vec<(&Spec, &Placement)> =
@@ -605,6 +633,7 @@ impl Book {
         })?;
         let data = others.iter().map(|(spec, place)| (place.data_base, spec.data_slots)).collect();
         let norm = others.iter().map(|(spec, place)| (place.norm_base, spec.norm_slots)).collect();
+        self.check_rows(target, capacity, spec)?;
         let room = |kind: &str, taken, wanted, all| {
             gap(taken, wanted, all).ok_or_else(|| {
                 Refusal::full(format!(
@@ -624,7 +653,7 @@ impl Book {
         })
     }
 
-    /// Begins a session. `before` is what the target has counted of its members so far.
+    /// Begins a session.
     pub fn begin(
         &mut self,
         job: &str,
@@ -632,7 +661,6 @@ impl Book {
         cookie: u32,
         members: BTreeMap<u8, Member>,
         (root_ports, count): (u8, u16),
-        before: BTreeMap<u8, u64>,
     ) {
         // Cells of a forgotten book's epochs may still be full: time makes them differ.
         self.epoch = self.epoch.wrapping_add(1).max(seconds() as u32);
@@ -640,8 +668,15 @@ impl Book {
         let credit = self.jobs.get(job).map_or(0, Job::credit);
         if let Some(place) = self.jobs.get_mut(job).and_then(|job| job.places.get_mut(target)) {
             place.sessions = place.sessions.wrapping_add(1);
-            place.session =
-                Some(Session { cookie: Hidden(cookie), epoch, members, root_ports, before, credit, count });
+            place.session = Some(Session {
+                cookie: Hidden(cookie),
+                epoch,
+                members,
+                root_ports,
+                before: None,
+                credit,
+                count,
+            });
         }
     }
 
@@ -716,9 +751,18 @@ fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::program::Rows;
 
-    const ROOM: Capacity =
-        Capacity { data_slots: 1024, norm_slots: 256, jobs: 16, tables: 255, forms: None, room: None };
+    const ROWS: Rows = Rows { members: 1024, addresses: 1024, job_tables: 1024, roots: 256 };
+    const ROOM: Capacity = Capacity {
+        data_slots: 1024,
+        norm_slots: 256,
+        jobs: 16,
+        tables: 255,
+        rows: ROWS,
+        forms: None,
+        room: None,
+    };
 
     fn spec(name: &str, book: &Book, slots: u32) -> Spec {
         let asked = v1::JobSpec {
@@ -754,6 +798,58 @@ mod tests {
         assert_eq!(add(&mut book, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
     }
 
+    /// All of a target's jobs have their rows, whatever they are.
+    #[test]
+    fn there_are_rows_for_all() {
+        let mut book = Book::default();
+        let rooms = [("s1".to_owned(), Capacity { rows: Rows { members: 12, ..ROWS }, ..ROOM })];
+        for name in ["a", "b", "c"] {
+            book.add(spec(name, &book, 16), &rooms).unwrap();
+        }
+        let refused = book.add(spec("d", &book, 16), &rooms).unwrap_err();
+        assert_eq!(refused.code, tonic::Code::ResourceExhausted);
+        assert!(refused.message.contains("has 0 of the 12 rows of its table members free"), "{refused:?}");
+        book.remove("a").unwrap();
+        // One that grows has what it had before.
+        let asked = |workers| v1::JobSpec {
+            workers,
+            quorum: None,
+            granularity: None,
+            fraction: None,
+            ..book.jobs["b"].spec.shown(Vec::new())
+        };
+        let grown = |workers| Spec::of(&asked(workers), 2, None).unwrap();
+        let (fits, more) = (grown(8), grown(9));
+        assert!(book.change("b", more, &rooms).is_err());
+        book.change("b", fits, &rooms).unwrap();
+        // And what it is to become counts as well.
+        assert!(book.add(spec("d", &book, 16), &rooms).is_err());
+    }
+
+    /// A change that could not be written is undone, and takes nothing else with it.
+    #[test]
+    fn what_cannot_be_kept_is_taken_back() {
+        let mut book = Book::default();
+        for name in ["a", "b"] {
+            add(&mut book, name, 16).unwrap();
+        }
+        let before = book.clone();
+        add(&mut book, "c", 16).unwrap();
+        book.remove("a").unwrap();
+        let asked = spec("b", &book, 16).shown(Vec::new());
+        let asked = v1::JobSpec { workers: 9, quorum: None, granularity: None, fraction: None, ..asked };
+        let other = Spec::of(&v1::JobSpec { number: Some(2), ..asked }, 2, None).unwrap();
+        book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)]).unwrap();
+        book.begin("b", "s1", 7, BTreeMap::new(), (0, 0));
+        book.take_back(&before);
+        assert_eq!(book.jobs.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!((&book.jobs["a"], &book.tables), (&before.jobs["a"], &before.tables));
+        let (is, was) = (&book.jobs["b"], &before.jobs["b"]);
+        assert_eq!((&is.spec, &is.next, &is.targets), (&was.spec, &was.next, &was.targets));
+        assert_eq!(is.places.keys().collect::<Vec<_>>(), ["s1"]);
+        assert!(is.places["s1"].session.is_some() && is.version > was.version);
+    }
+
     #[test]
     fn equal_tables_are_one_and_go_with_their_last_job() {
         let mut book = Book::default();
@@ -772,17 +868,18 @@ mod tests {
         let path = folder.path().join("state.json");
         let mut book = Book::open(Some(&path)).unwrap();
         book.may_change().unwrap_err();
-        assert!(book.take_over().unwrap());
+        assert!(book.file().take().unwrap());
         add(&mut book, "a", 16).unwrap();
         let member =
             Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX, seat: None };
-        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), (0, 0), BTreeMap::from([(0, 5)]));
-        book.save().unwrap();
+        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), (0, 0));
+        book.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
+        book.file().write(book.content().unwrap()).unwrap();
         let again = Book::open(Some(&path)).unwrap();
         assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
         let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
         let mut again = again;
-        again.begin("a", "s1", 78, BTreeMap::new(), (0, 0), BTreeMap::new());
+        again.begin("a", "s1", 78, BTreeMap::new(), (0, 0));
         assert!(again.jobs["a"].places["s1"].session.clone().unwrap().epoch > before);
     }
 }

@@ -1,6 +1,6 @@
 //! The file that jobs are kept in, and who may write it: one controller at a time, the one that holds the lock beside it.
 //! The kernel takes the lock from a process that ends, however it ends, so a second controller of the same file
-//! goes on at once and never writes beside the first.
+//! goes on at once and never writes beside the first. One that finds that it has lost the lock steps down.
 
 use crate::error::ControllerError;
 use serde::de::DeserializeOwned;
@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Of the file as it is written here. Those before 2 know of no members that come and go, and are read as they are.
 const FORMAT: u32 = 2;
@@ -29,30 +31,84 @@ struct Kept {
 }
 
 /// The file. Without a path there is none: everything is forgotten in the end, and may be changed.
-#[derive(Debug, Default)]
+///
+/// Whatever reads or writes the disk may take long, on a shared folder above all: it is not for threads that serve others.
+#[derive(Debug)]
 pub struct BookFile {
     path: Option<PathBuf>,
-    /// As it was read or written here last.
+    disk: Mutex<Disk>,
+    standing: Mutex<Standing>,
+    tickets: AtomicU64,
+}
+
+impl Default for BookFile {
+    fn default() -> BookFile {
+        BookFile::new(None)
+    }
+}
+
+/// What is known of the disk. Locked for as long as the disk takes.
+#[derive(Debug, Default)]
+struct Disk {
+    /// Of the file, as it was read or written here last.
     version: u64,
+    /// What was written here last.
+    content: Option<String>,
+    /// The ticket of that.
+    written: u64,
     /// Held by the one who may write.
     lock: Option<File>,
+}
+
+/// Whether this controller may write. Locked for a moment only.
+#[derive(Debug)]
+enum Standing {
+    Writes,
+    /// Another one does, as it says itself.
+    StandsBy(String),
+}
+
+/// What a book was at a moment, to be written.
+#[derive(Debug)]
+pub struct Content {
+    ticket: u64,
+    text: String,
 }
 
 fn checksum(content: &str) -> String {
     Sha256::digest(content.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Nobody panics while holding one of these, and if somebody did, the data would be whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn own_name() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("process {} on {}", std::process::id(), host.trim())
+}
+
 impl BookFile {
     /// At this path, not read yet.
     #[must_use]
     pub fn new(path: Option<&Path>) -> BookFile {
-        BookFile { path: path.map(Path::to_owned), ..BookFile::default() }
+        let standing = match path {
+            None => Standing::Writes,
+            Some(_) => Standing::StandsBy("another controller".to_owned()),
+        };
+        BookFile {
+            path: path.map(Path::to_owned),
+            disk: Mutex::default(),
+            standing: Mutex::new(standing),
+            tickets: AtomicU64::new(0),
+        }
     }
 
     /// Whether what is here may be changed.
     #[must_use]
     pub fn is_writer(&self) -> bool {
-        self.path.is_none() || self.lock.is_some()
+        matches!(*lock(&self.standing), Standing::Writes)
     }
 
     /// Whether there is one at all.
@@ -61,14 +117,14 @@ impl BookFile {
         self.path.is_some()
     }
 
-    /// Why it may not be written, if so.
+    /// Why it may not be written, if so. This asks no disk.
     ///
     /// # Errors
     /// [`ControllerError::StandsBy`].
     pub fn may_write(&self) -> Result<(), ControllerError> {
-        match &self.path {
-            Some(path) if !self.is_writer() => {
-                Err(ControllerError::StandsBy { path: path.clone(), writer: self.writer() })
+        match (&self.path, &*lock(&self.standing)) {
+            (Some(path), Standing::StandsBy(writer)) => {
+                Err(ControllerError::StandsBy { path: path.clone(), writer: writer.clone() })
             }
             _ => Ok(()),
         }
@@ -78,31 +134,54 @@ impl BookFile {
     ///
     /// # Errors
     /// [`ControllerError::State`]: the lock's file cannot be made.
-    pub fn take(&mut self) -> Result<bool, ControllerError> {
-        if self.is_writer() {
+    pub fn take(&self) -> Result<bool, ControllerError> {
+        let Some(path) = self.lock_path() else { return Ok(true) };
+        let mut disk = lock(&self.disk);
+        if disk.lock.is_some() {
             return Ok(true);
         }
-        let Some(path) = self.lock_path() else { return Ok(true) };
         let failed = |error: std::io::Error| self.broken(format!("{}: {error}", path.display()));
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = open.map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::WouldBlock) => {
+                *lock(&self.standing) = Standing::StandsBy(self.writer());
+                return Ok(false);
+            }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // For the others, who cannot ask the kernel; nothing depends on it.
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = format!("process {} on {}", std::process::id(), host.trim());
-        file.set_len(0).and_then(|()| file.write_all(name.as_bytes())).map_err(failed)?;
-        self.lock = Some(file);
+        // For the others, who cannot ask the kernel, and to see whether the lock's file is still this one's.
+        file.set_len(0).and_then(|()| file.write_all(own_name().as_bytes())).map_err(failed)?;
+        *disk = Disk { lock: Some(file), ..Disk::default() };
+        *lock(&self.standing) = Standing::Writes;
         Ok(true)
     }
 
-    /// Who may write, as that controller says.
+    /// Whether this controller still has the lock that it took: a shared folder may have given it to somebody else, and somebody may
+    /// have taken its file away. If not, it steps down.
     #[must_use]
-    pub fn writer(&self) -> String {
+    pub fn keeps(&self) -> bool {
+        let Some(path) = self.lock_path() else { return true };
+        let mut disk = lock(&self.disk);
+        let Some(held) = &disk.lock else { return false };
+        let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        let there = held.metadata().ok().zip(fs::metadata(&path).ok()).is_some_and(|(a, b)| same(&a, &b));
+        let keeps = there && self.writer() == own_name();
+        if !keeps {
+            self.step_down(&mut disk);
+        }
+        keeps
+    }
+
+    fn step_down(&self, disk: &mut Disk) {
+        disk.lock = None;
+        *lock(&self.standing) = Standing::StandsBy(self.writer());
+    }
+
+    /// Who may write, as that controller says.
+    fn writer(&self) -> String {
         let mut name = String::new();
         let file = self.lock_path().and_then(|path| File::open(path).ok());
         // It is for people to read: bounded, whatever the file has become.
@@ -127,10 +206,12 @@ impl BookFile {
     ///
     /// # Errors
     /// [`ControllerError::Read`]; [`ControllerError::State`]: it is not ours, or was changed.
-    pub fn read<T: DeserializeOwned + Default>(&mut self) -> Result<T, ControllerError> {
+    pub fn read<T: DeserializeOwned + Default>(&self) -> Result<T, ControllerError> {
+        let mut disk = lock(&self.disk);
         let Some(kept) = self.kept()? else { return Ok(T::default()) };
         let book = serde_json::from_str(&kept.content).map_err(|error| self.broken(error.to_string()))?;
-        self.version = kept.version;
+        // One of an older format is written anew, whatever is in it.
+        (disk.version, disk.content) = (kept.version, Some(kept.content).filter(|_| kept.format == FORMAT));
         Ok(book)
     }
 
@@ -156,28 +237,44 @@ impl BookFile {
         Ok(Some(kept))
     }
 
-    /// Writes the file: whole or not at all, lasting when this returns, readable by nobody else, since cookies are in it.
+    /// What a book is now, to be written later: of several that are, the last one counts, in whichever order they are written. This
+    /// asks no disk.
+    ///
+    /// # Errors
+    /// [`ControllerError::State`]: it is no JSON.
+    pub fn content<T: Serialize>(&self, book: &T) -> Result<Content, ControllerError> {
+        let text = serde_json::to_string(book).map_err(|error| self.broken(error.to_string()))?;
+        Ok(Content { ticket: self.tickets.fetch_add(1, Ordering::Relaxed) + 1, text })
+    }
+
+    /// Writes the file: whole or not at all, lasting when this returns, readable by nobody else, since cookies are in it. What
+    /// is there already is not written again.
     ///
     /// # Errors
     /// [`ControllerError::StandsBy`]: another controller may write, not this one. [`ControllerError::State`]: it cannot be
-    /// written, or somebody else has written it although the lock is here.
-    pub fn write<T: Serialize>(&mut self, book: &T) -> Result<(), ControllerError> {
+    /// written, or somebody else has written it although the lock was here; then this one steps down.
+    pub fn write(&self, content: Content) -> Result<(), ControllerError> {
         let Some(path) = self.path.clone() else { return Ok(()) };
+        let mut disk = lock(&self.disk);
         self.may_write()?;
+        let Content { ticket, text: content } = content;
+        if ticket < disk.written || disk.content.as_ref() == Some(&content) {
+            return Ok(());
+        }
         if let Some(there) = self.kept()?.map(|kept| kept.version)
-            && there != self.version
+            && there != disk.version
         {
+            let was = disk.version;
+            self.step_down(&mut disk);
             return Err(self.broken(format!(
-                "somebody else has written it: it is of version {there}, not {}; let one program at a time write it",
-                self.version
+                "somebody else has written it: it is of version {there}, not {was}; let one program at a time write it"
             )));
         }
-        let content = serde_json::to_string(book).map_err(|error| self.broken(error.to_string()))?;
-        let version = self.version + 1;
+        let version = disk.version + 1;
         let kept = Kept { format: FORMAT, version, checksum: checksum(&content), content };
         let text = serde_json::to_vec(&kept).map_err(|error| self.broken(error.to_string()))?;
         replace(&path, &text).map_err(|error| self.broken(error.to_string()))?;
-        self.version = version;
+        (disk.version, disk.written, disk.content) = (version, ticket, Some(kept.content));
         Ok(())
     }
 }
@@ -202,27 +299,28 @@ mod tests {
         BookFile::new(Some(path))
     }
 
+    fn write(file: &BookFile, book: &[u32]) -> Result<(), ControllerError> {
+        file.write(file.content(&book)?)
+    }
+
     #[test]
     fn one_writes_and_the_next_goes_on_where_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        let mut first = open(&path);
+        let first = open(&path);
         assert!(first.take().unwrap());
         assert_eq!(first.read::<Vec<u32>>().unwrap(), [0; 0]);
-        first.write(&vec![1]).unwrap();
-        let mut second = open(&path);
+        write(&first, &[1]).unwrap();
+        let second = open(&path);
         assert!(!second.take().unwrap());
         assert_eq!(second.read::<Vec<u32>>().unwrap(), [1]);
-        let error = second.write(&vec![2]).unwrap_err().to_string();
+        let error = write(&second, &[2]).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
-        first.write(&vec![1, 3]).unwrap();
+        write(&first, &[1, 3]).unwrap();
         drop(first);
         assert!(second.take().unwrap());
-        // What it read before is old.
-        let error = second.write(&vec![2]).unwrap_err().to_string();
-        assert!(error.contains("version 2, not 1"), "{error}");
         assert_eq!(second.read::<Vec<u32>>().unwrap(), [1, 3]);
-        second.write(&vec![1, 3, 4]).unwrap();
+        write(&second, &[1, 3, 4]).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
@@ -230,9 +328,9 @@ mod tests {
     fn a_damaged_file_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        let mut store = open(&path);
+        let store = open(&path);
         store.take().unwrap();
-        store.write(&vec![17]).unwrap();
+        write(&store, &[17]).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         for (damaged, said) in [
             (text.replace("17", "18"), "checksum"),
@@ -251,15 +349,60 @@ mod tests {
         // One of the format before is read, and written in this one.
         fs::write(&path, text.replace("\"format\":2", "\"format\":1")).unwrap();
         assert_eq!(store.read::<Vec<u32>>().unwrap(), [17]);
-        store.write(&vec![17]).unwrap();
+        write(&store, &[17]).unwrap();
         assert!(fs::read_to_string(&path).unwrap().contains("\"format\":2"));
+    }
+
+    /// Whoever has lost the lock notices, steps down, and has it again when it is free.
+    #[test]
+    fn who_has_lost_the_lock_steps_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (first, second) = (open(&path), open(&path));
+        assert!(first.take().unwrap() && first.keeps());
+        write(&first, &[1]).unwrap();
+        // As a shared folder does whose server gives the lock to another: here, its file is another one.
+        fs::remove_file(folder.path().join("state.lock")).unwrap();
+        assert!(second.take().unwrap());
+        assert_eq!(second.read::<Vec<u32>>().unwrap(), [1]);
+        assert!(!first.keeps() && !first.is_writer());
+        assert!(matches!(write(&first, &[2]), Err(ControllerError::StandsBy { .. })));
+        drop(second);
+        assert!(first.take().unwrap() && first.keeps());
+    }
+
+    #[test]
+    fn who_finds_that_somebody_else_has_written_steps_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let first = open(&path);
+        assert!(first.take().unwrap());
+        write(&first, &[1]).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("\"version\":1", "\"version\":7")).unwrap();
+        let error = write(&first, &[2]).unwrap_err().to_string();
+        assert!(error.contains("version 7, not 1"), "{error}");
+        assert!(!first.is_writer() && first.take().unwrap());
+        assert_eq!(first.read::<Vec<u32>>().unwrap(), [1]);
+        write(&first, &[3]).unwrap();
+    }
+
+    #[test]
+    fn what_is_newer_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = open(&folder.path().join("state"));
+        assert!(file.take().unwrap());
+        let (older, newer) = (file.content(&[1]).unwrap(), file.content(&[2]).unwrap());
+        file.write(newer).unwrap();
+        file.write(older).unwrap();
+        assert_eq!(file.read::<Vec<u32>>().unwrap(), [2]);
     }
 
     #[test]
     fn without_a_path_all_may_be_changed() {
-        let mut store = BookFile::new(None);
+        let store = BookFile::new(None);
         assert!(store.is_writer() && store.take().unwrap());
-        store.write(&vec![1]).unwrap();
+        write(&store, &[1]).unwrap();
         assert_eq!(store.read::<Vec<u32>>().unwrap(), [0; 0]);
     }
 }

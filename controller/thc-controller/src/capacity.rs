@@ -1,5 +1,6 @@
 //! How much a switch program has room for, as its P4Info says.
 
+use crate::program::Rows;
 use p4runtime_proto::config::P4Info;
 use std::fmt;
 use thc_options::credit::Room;
@@ -57,6 +58,8 @@ pub struct Capacity {
     pub jobs: u32,
     /// Lookup tables at a time.
     pub tables: u32,
+    /// Rows of its tables for jobs.
+    pub rows: Rows,
     /// What packets it does, if that is known: a target says so when it is there.
     pub forms: Option<Forms>,
     /// Packets that it can hold, if that is bounded and known: a thc-ps says so when it is there.

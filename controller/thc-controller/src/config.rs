@@ -15,12 +15,15 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 use thc_control_proto::{DEFAULT_PORT, v1};
 use thc_options::credit::{DEFAULT_MEMBERS, Room};
-use thc_options::{JobOptions, PolicyName, RackSize, TableOptions};
+use thc_options::{Interval, JobOptions, PolicyName, RackSize, TableOptions};
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 pub const UDP_PORT: u16 = 9000;
+/// How long a target may take to answer, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The controller's port on the switch, unless told otherwise.
 const DEFAULT_CPU_PORT: u16 = 255;
 /// Ports of a switch have 9 bits in the program.
@@ -174,6 +177,8 @@ pub struct TargetOptions {
     /// The hosts behind the switch. None, as for thc-ps: workers may come from anywhere.
     #[serde(default)]
     pub station: Vec<StationOptions>,
+    /// How long it may take to answer a request, ten times as long to load a program. Default 20s.
+    pub patience: Option<Interval>,
     /// Authorities of the target's certificate, a PEM file, if its address is `https://`.
     pub ca: Option<PathBuf>,
     /// This controller's own certificate for the target, a PEM file.
@@ -257,6 +262,8 @@ pub struct TargetConfig {
     pub shards: u8,
     /// Ports of the passes.
     pub pass_ports: Vec<u16>,
+    /// How long it may take to answer.
+    pub patience: Duration,
     /// Hosts and the ports they are behind.
     pub stations: Vec<(Mac, u16)>,
     /// Authorities, and this controller's certificate and key: PEM texts.
@@ -412,9 +419,8 @@ impl NamedJob {
             Some(Ok(cookie)) => Some(cookie),
             Some(Err(_)) => return Err(value(&format!("job {name}: cookie"), "too large", "give 32 bits")),
         };
-        let milliseconds = |time: Option<thc_options::Interval>| {
-            time.map(|time| u32::try_from(time.0.as_millis()).unwrap_or(u32::MAX))
-        };
+        let milliseconds =
+            |time: Option<Interval>| time.map(|time| u32::try_from(time.0.as_millis()).unwrap_or(u32::MAX));
         Ok(v1::JobSpec {
             name: name.clone(),
             workers: small(job.workers).unwrap_or(0),
@@ -542,6 +548,10 @@ impl TargetOptions {
         if !(1..=64).contains(&shards) {
             return Err(value("target.shards", shards, "give the number of the thc-ps's shards, 1 to 64"));
         }
+        let patience = self.patience.map_or(PATIENCE, |Interval(patience)| patience);
+        if patience.is_zero() {
+            return Err(value("target.patience", "0s", "give the time that an answer may take, such as 20s"));
+        }
         let program = Program::of(&info)?;
         let pass_ports: Vec<u16> =
             self.pass_ports.iter().map(|&number| port("pass_ports", number)).collect::<Result<_, _>>()?;
@@ -570,6 +580,7 @@ impl TargetOptions {
             at: SocketAddrV4::new(self.ip, self.udp_port.unwrap_or(UDP_PORT)),
             shards,
             pass_ports,
+            patience,
             stations,
             ca: self.ca.as_deref().map(read_text).transpose()?,
             identity,

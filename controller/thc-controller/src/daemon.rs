@@ -2,11 +2,11 @@
 
 use crate::agent::Agent;
 use crate::book::Book;
-use crate::config::Config;
+use crate::config::{Config, TargetConfig};
 use crate::desk::Desk;
 use crate::error::ControllerError;
 use crate::service::Service;
-use crate::state::{ControllerState, TargetHandle};
+use crate::state::{AgentCommand, ControllerState, TargetHandle};
 use crate::{standby, tls, web};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -68,14 +68,19 @@ impl Daemon {
         let shared = Arc::new(ControllerState::new(book, handles));
         let desk = Desk::new(Arc::clone(&shared));
         // At once, if it can be: whoever asks when this is ready finds the jobs.
-        let first = shared.book().take_over()?;
+        let first = standby::try_first(&shared).await?;
         if first {
-            configured(&desk, &config.jobs)?;
+            configured(&desk, &config.jobs).await?;
         }
 
         let (listener, listen) = bind(config.listen).await?;
         if let Some(warning) = exposed(listen, config.tls.as_ref().map(|tls| tls.client_ca.is_some())) {
             tracing::warn!("{warning}");
+        }
+        if let Some(address) = config.http.filter(|address| !address.ip().is_loopback()) {
+            tracing::warn!(
+                "page and metrics on {address}: whoever reaches it can read jobs and who works for them; listen on the loopback, or on a network of your own"
+            );
         }
         let page = match config.http {
             Some(address) => Some(bind(address).await?),
@@ -83,29 +88,27 @@ impl Daemon {
         };
         let (stopping, stopped) = watch::channel(false);
         let mut tasks = tokio::task::JoinSet::new();
-        let (unusable, mut broken) = mpsc::channel(1);
         let (first_desk, mut end) = (desk.clone(), stopped.clone());
         tasks.spawn(async move {
-            let shared = first_desk.shared();
-            let turn = async {
-                standby::until_first(shared).await?;
-                if first { Ok(()) } else { configured(&first_desk, &config.jobs) }
-            };
-            let turn = tokio::select! {
-                _ = end.wait_for(|stop| *stop) => return,
-                turn = turn => turn,
-            };
-            if let Err(error) = turn {
-                // There is room for one, and one is sent.
-                let _ = unusable.send(error).await;
-                return;
+            let mut first = first;
+            loop {
+                let turn = async {
+                    standby::until_first(first_desk.shared()).await;
+                    if first { Ok(()) } else { configured(&first_desk, &config.jobs).await }
+                };
+                let turn = tokio::select! {
+                    _ = end.wait_for(|stop| *stop) => return,
+                    turn = turn => turn,
+                };
+                first = false;
+                if let Err(error) = turn {
+                    tracing::warn!("{error}; all other jobs are served");
+                }
+                queues = serve(first_desk.shared(), queues, end.clone()).await;
+                if *end.borrow() {
+                    return;
+                }
             }
-            let mut agents = tokio::task::JoinSet::new();
-            for (target, queue) in queues {
-                let agent = Agent::new(target, Arc::clone(shared));
-                agents.spawn(agent.run(queue, end.clone()));
-            }
-            while agents.join_next().await.is_some() {}
         });
         let (sampled, mut end) = (desk.clone(), stopped.clone());
         tasks.spawn(async move {
@@ -139,7 +142,6 @@ impl Daemon {
         tokio::pin!(stop);
         let ended = tokio::select! {
             () = &mut stop => Ok(()),
-            Some(error) = broken.recv() => Err(error),
             result = &mut serving => result
                 .map_err(|error| ControllerError::Listen { address: listen, message: error.to_string() }),
         };
@@ -149,9 +151,35 @@ impl Daemon {
     }
 }
 
+/// What agents are asked by.
+type Queues = Vec<(TargetConfig, mpsc::Receiver<AgentCommand>)>;
+
+/// Serves all targets until it is to stop, or somebody else has the file of jobs.
+async fn serve(shared: &Arc<ControllerState>, queues: Queues, mut stop: watch::Receiver<bool>) -> Queues {
+    let (over, end) = watch::channel(false);
+    let mut agents = tokio::task::JoinSet::new();
+    for (target, queue) in queues {
+        agents.spawn(Agent::new(target, Arc::clone(shared)).run(queue, end.clone()));
+    }
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = standby::until_lost(shared) => {}
+    }
+    let _ = over.send(true);
+    let mut queues = Queues::new();
+    while let Some(agent) = agents.join_next().await {
+        // The target of one that has panicked is served no more.
+        let Ok((target, mut queue)) = agent else { continue };
+        // Who waits hears that nobody answers.
+        while queue.try_recv().is_ok() {}
+        queues.push((target, queue));
+    }
+    queues
+}
+
 /// Makes the jobs of the configuration.
-fn configured(desk: &Desk, jobs: &[JobSpec]) -> Result<(), ControllerError> {
-    desk.create_configured(jobs).map_err(|refusal| ControllerError::Value {
+async fn configured(desk: &Desk, jobs: &[JobSpec]) -> Result<(), ControllerError> {
+    desk.create_configured(jobs).await.map_err(|refusal| ControllerError::Value {
         key: "job".to_owned(),
         value: "impossible".to_owned(),
         mend: refusal.message,

@@ -2,9 +2,9 @@
 
 use crate::book::{Book, Given, Job, Session, seconds};
 use crate::capacity::Capacity;
-use crate::diagnose;
+use crate::diagnose::{self, Seen};
 use crate::error::ControllerError;
-use crate::live::CARRIER;
+use crate::live::{CARRIER, View};
 use crate::rack::Rack;
 use crate::refusal::Refusal;
 use crate::spec::{ShareServers, Spec};
@@ -126,15 +126,50 @@ impl Desk {
         self.shared.book().may_change().map_err(unwritten)
     }
 
-    /// A change of the book: in the file before it is in effect, or not made.
-    fn change<T>(&self, change: impl FnOnce(&mut Book) -> Result<T, Refusal>) -> Result<T, Refusal> {
-        let mut book = self.shared.book();
-        book.may_change().map_err(unwritten)?;
-        let mut next = book.clone();
-        let done = change(&mut next)?;
-        next.save().map_err(unwritten)?;
-        *book = next;
-        Ok(done)
+    /// A change of the book: in the file before anybody hears of it, or taken back. What was before it comes with it.
+    async fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Book) -> Result<T, Refusal>,
+    ) -> Result<(T, Book), Refusal> {
+        let (done, before) = {
+            let mut book = self.shared.book();
+            book.may_change().map_err(unwritten)?;
+            let mut next = book.clone();
+            let done = change(&mut next)?;
+            (done, std::mem::replace(&mut *book, next))
+        };
+        match self.shared.save().await {
+            Ok(()) => Ok((done, before)),
+            Err(error) => {
+                self.shared.book().take_back(&before);
+                Err(unwritten(error))
+            }
+        }
+    }
+
+    /// Takes a change back that targets would not have, from their rows too. One that cannot be written to now gets rid of
+    /// it when it is back.
+    async fn take_back(&self, what: &str, before: &Book, targets: &[String]) {
+        self.shared.book().take_back(before);
+        if let Err(error) = self.shared.save().await {
+            tracing::warn!("{what}: taking it back: {error}");
+        }
+        if let Err(refusal) = self.shared.sync(targets).await {
+            tracing::warn!("{what}: taking it back: {}", refusal.message);
+        }
+    }
+
+    /// Lets these targets get what the book wants; none of them may refuse rows of this job.
+    async fn sync_job(&self, name: &str, targets: &[String]) -> Result<(), Refusal> {
+        self.shared.sync(targets).await?;
+        let views = self.shared.views();
+        for target in targets {
+            if let Some(why) = views.get(target).and_then(|view| view.refused.get(name)) {
+                let text = format!("target {target} refuses rows of job {name}: {why}");
+                return Err(Refusal::unavailable(text));
+            }
+        }
+        Ok(())
     }
 
     /// Makes a job on all its targets, or on none.
@@ -150,17 +185,10 @@ impl Desk {
         for name in &names {
             self.connected(name)?;
         }
-        self.change(|book| put_down(book, asked, &homes))?;
+        let ((), before) = self.change(|book| put_down(book, asked, &homes)).await?;
         let name = &asked.name;
-        if let Err(refusal) = self.shared.sync(&names).await {
-            self.change(|book| {
-                book.remove(name);
-                Ok(())
-            })?;
-            // A target that cannot be written to now gets rid of it when it is back.
-            if let Err(error) = self.shared.sync(&names).await {
-                tracing::warn!("job {name}: taking it back: {}", error.message);
-            }
+        if let Err(refusal) = self.sync_job(name, &names).await {
+            self.take_back(&format!("job {name}"), &before, &names).await;
             let message = format!("job {name} was made on no target: {}", refusal.message);
             return Err(Refusal { message, ..refusal });
         }
@@ -172,15 +200,16 @@ impl Desk {
     ///
     /// # Errors
     /// They cannot be.
-    pub fn create_configured(&self, jobs: &[v1::JobSpec]) -> Result<(), Refusal> {
-        self.change(|book| {
+    pub async fn create_configured(&self, jobs: &[v1::JobSpec]) -> Result<(), Refusal> {
+        let made = self.change(|book| {
             for asked in jobs {
                 if !book.jobs.contains_key(&asked.name) {
                     put_down(book, asked, &self.homes(asked)?)?;
                 }
             }
             Ok(())
-        })
+        });
+        made.await.map(drop)
     }
 
     /// The targets of a job, or the servers that its slots are dealt to.
@@ -391,7 +420,7 @@ impl Desk {
                 ));
             }
         }
-        self.change(|book| {
+        let change = self.change(|book| {
             if lives {
                 return book.change(name, spec, &homes.rooms);
             }
@@ -401,16 +430,22 @@ impl Desk {
                 job.created = before.created;
             }
             Ok(())
-        })?;
+        });
+        let ((), before) = change.await?;
         // Where sessions begin comes last: what workers are told there, others must know.
         let all = self.shared.targets.iter().map(|target| target.config.name.clone());
         let first = job.running().map_or(names[0].clone(), |(target, _)| target.to_owned());
         let others: Vec<String> = all.filter(|name| *name != first && self.connected(name).is_ok()).collect();
-        let mut synced = self.shared.sync(&others).await;
+        let mut synced = self.sync_job(name, &others).await;
         if synced.is_ok() {
-            synced = self.shared.sync(std::slice::from_ref(&first)).await;
+            synced = self.sync_job(name, std::slice::from_ref(&first)).await;
         }
-        synced?;
+        if let Err(refusal) = synced {
+            let all: Vec<String> = others.into_iter().chain([first]).collect();
+            self.take_back(&format!("job {name}"), &before, &all).await;
+            let message = format!("job {name} is as it was: {}", refusal.message);
+            return Err(Refusal { message, ..refusal });
+        }
         self.job(name)
     }
 
@@ -420,7 +455,7 @@ impl Desk {
     /// There is none of the name, or a target refuses.
     pub async fn delete_job(&self, name: &str) -> Result<(), Refusal> {
         let _one = self.shared.changing.lock().await;
-        let job = self.change(|book| book.remove(name).ok_or_else(|| no_job(name)))?;
+        let (job, _) = self.change(|book| book.remove(name).ok_or_else(|| no_job(name))).await?;
         self.shared.reports().retain(|(job, _), _| job != name);
         tracing::info!("job {name}: deleted");
         let there: Vec<String> =
@@ -462,21 +497,36 @@ impl Desk {
         };
         let _one = self.shared.changing.lock().await;
         let room = self.shared.targets.iter().map(|target| target.config.capacity.tables).min().unwrap_or(0);
-        let id = self.change(|book| {
+        let change = self.change(|book| {
             let id = book.table(&told, room)?;
             if let Some(table) = book.tables.get_mut(&id) {
                 table.installed = true;
             }
             Ok(id)
-        })?;
-        self.sync_connected().await?;
+        });
+        let (id, before) = change.await?;
+        let there = self.targets_there();
+        let synced = self.shared.sync(&there).await.and_then(|()| self.takes_table(id, &there));
+        if let Err(refusal) = synced {
+            self.take_back(&format!("table {id}"), &before, &there).await;
+            return Err(refusal);
+        }
         self.table(id)
     }
 
-    async fn sync_connected(&self) -> Result<(), Refusal> {
+    fn takes_table(&self, id: u8, targets: &[String]) -> Result<(), Refusal> {
+        let views = self.shared.views();
+        for target in targets {
+            if let Some(why) = views.get(target).and_then(|view| view.refused_tables.get(&id)) {
+                return Err(Refusal::unavailable(format!("target {target} refuses the table: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn targets_there(&self) -> Vec<String> {
         let names = self.shared.targets.iter().map(|target| target.config.name.clone());
-        let names: Vec<String> = names.filter(|name| self.connected(name).is_ok()).collect();
-        self.shared.sync(&names).await
+        names.filter(|name| self.connected(name).is_ok()).collect()
     }
 
     fn table(&self, id: u8) -> Result<v1::Table, Refusal> {
@@ -506,8 +556,8 @@ impl Desk {
                 shown.jobs.join(", ")
             )));
         }
-        self.change(|book| Ok(book.tables.remove(&(id as u8))))?;
-        self.sync_connected().await
+        self.change(|book| Ok(book.tables.remove(&(id as u8)))).await?;
+        self.shared.sync(&self.targets_there()).await
     }
 
     /// All targets.
@@ -558,7 +608,7 @@ impl Desk {
                     let event = |event: Event| c.events[event as usize];
                     let drops = DropReason::ALL.iter().zip(c.drops).filter(|(_, packets)| *packets > 0);
                     let member = members.and_then(|session| session.members.get(&worker));
-                    let before = members.and_then(|session| session.before.get(&worker)).copied();
+                    let before = members.and_then(|session| session.before.as_ref()?.get(&worker)).copied();
                     let in_sums = event(Event::Opened) + event(Event::Added);
                     v1::WorkerCounters {
                         worker: worker.into(),
@@ -627,7 +677,17 @@ impl Desk {
         let slow = |target: &str| {
             waits_for_all(&spec).then(|| rates.slow(name, target, (slots / 64).max(2))).flatten()
         };
-        Ok(v1::DiagnoseResponse { findings: diagnose::findings(&job, &counters, &self.targets(), slow) })
+        let refused: Vec<(String, String)> = {
+            let views = self.shared.views();
+            let why =
+                |(target, view): (&String, &View)| Some((target.clone(), view.refused.get(name)?.clone()));
+            views.iter().filter_map(why).collect()
+        };
+        let (recent, targets) = (rates.recent(&counters), self.targets());
+        let seen =
+            Seen { job: &job, counters: &counters, recent: &recent, targets: &targets, refused: &refused };
+        let findings = diagnose::findings(&seen, slow);
+        Ok(v1::DiagnoseResponse { findings })
     }
 
     /// A worker's place.
@@ -640,7 +700,7 @@ impl Desk {
         let mut book = self.shared.book();
         let heard = {
             let views = self.shared.views();
-            let of_job = |view: &crate::live::View| {
+            let of_job = |view: &View| {
                 let here = view
                     .heard
                     .iter()

@@ -1,7 +1,9 @@
 //! Why no traffic flows, and which worker is slow: from counters to words.
 
 use thc_control_proto::v1::finding::Severity;
-use thc_control_proto::v1::{Finding, Job, JobCounters, ReadCountersResponse, Target, WorkerCounters};
+use thc_control_proto::v1::{
+    Finding, Job, JobCounters, JobPlace, ReadCountersResponse, Target, WorkerCounters,
+};
 
 /// A worker that is silent for longer than this while others send is missed, in seconds.
 const MISSED: f64 = 2.0;
@@ -12,16 +14,32 @@ const SLOW: f64 = 3.0;
 /// And by at least so many microseconds: less comes and goes with the scheduler.
 const SLOW_BY: u32 = 1000;
 
+/// What is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// All that was counted of it.
+    pub counters: &'a ReadCountersResponse,
+    /// What of that in the last minute.
+    pub recent: &'a ReadCountersResponse,
+    /// All targets.
+    pub targets: &'a [Target],
+    /// Targets that refuse rows of it, and why.
+    pub refused: &'a [(String, String)],
+}
+
 /// What there is to say of a job. `slow` tells the worker that the others wait for on a target, if it is always the
 /// same one.
 #[must_use]
-pub fn findings(
-    job: &Job,
-    counters: &ReadCountersResponse,
-    targets: &[Target],
-    slow: impl Fn(&str) -> Option<u32>,
-) -> Vec<Finding> {
+pub fn findings(seen: &Seen<'_>, slow: impl Fn(&str) -> Option<u32>) -> Vec<Finding> {
+    let &Seen { job, counters, recent, targets, refused } = seen;
     let mut found = Vec::new();
+    for (target, why) in refused {
+        let what = format!("target {target} refuses rows of this job, which has nothing there: {why}");
+        let mend = "make room there by deleting other jobs, or give the job another target; it is tried again when its workers join";
+        found.push(problem(None, what, mend));
+    }
     let workers = job.spec.as_ref().map_or(0, |spec| spec.workers);
     for place in &job.places {
         if !place.connected {
@@ -39,42 +57,82 @@ pub fn findings(
             ));
         }
     }
-    let sessions = job.places.iter().find(|place| place.running);
-    let Some(place) = sessions else {
+    let least = job.spec.as_ref().and_then(|spec| spec.min_workers);
+    if !job.places.iter().any(|place| place.running) {
         for place in job.places.iter().filter(|place| place.connected) {
-            let missing: Vec<String> = (0..workers)
-                .filter(|worker| place.joined >> worker & 1 == 0)
-                .map(|w| w.to_string())
-                .collect();
-            if missing.len() == workers as usize {
-                let what = format!("no worker has joined at target {}", place.target);
-                found.push(note(None, what, "start the workers; if they run, see what they say: a wrong cookie or job is refused at once"));
-            } else if !missing.is_empty() {
-                let what = format!("waiting for worker {} of {workers}", missing.join(", "));
-                found.push(problem(None, what, "start them; the session begins when all have joined"));
-            }
+            found.extend(before_session(place, workers, least));
         }
-        of_nobody(counters, &mut found);
+        of_nobody(recent, &mut found);
         return found;
-    };
-    let Some(counted) = counters.jobs.iter().find(|counted| counted.target == place.target) else {
-        found.push(note(None, "no counters have been read yet".to_owned(), "ask again in a second"));
-        return found;
-    };
-    of_session(counted, slow(&place.target), &mut found);
-    of_nobody(counters, &mut found);
+    }
+    let (mut members, mut results) = (0, 0);
+    for place in job.places.iter().filter(|place| place.running) {
+        let at = |of: &&JobCounters| of.target == place.target;
+        let (Some(counted), Some(recent)) = (counters.jobs.iter().find(at), recent.jobs.iter().find(at))
+        else {
+            let what = format!("no counters of target {} have been read yet", place.target);
+            found.push(note(None, what, "ask again in a second"));
+            continue;
+        };
+        // Of a session of some of the workers that there may be, the others' numbers are nobody's.
+        let in_session = |worker: &&WorkerCounters| least.is_none() || worker.worker < place.members;
+        let counted = JobCounters {
+            workers: counted.workers.iter().filter(in_session).cloned().collect(),
+            ..counted.clone()
+        };
+        let mut of_place = Vec::new();
+        of_session(&counted, recent, slow(&place.target), &mut of_place);
+        if job.places.len() > 1 {
+            of_place.iter_mut().for_each(|finding| finding.what += &format!(" (at target {})", place.target));
+        }
+        found.append(&mut of_place);
+        (members, results) = (members.max(counted.workers.len()), results + counted.results);
+    }
+    of_nobody(recent, &mut found);
     if found.iter().all(|finding| finding.severity() == Severity::Ok) {
-        let text =
-            format!("the session runs: {} workers, {} results", counted.workers.len(), counted.results);
-        found.insert(
-            0,
-            Finding { severity: Severity::Ok.into(), what: text, mend: String::new(), worker: None },
-        );
+        let what = format!("the session runs: {members} workers, {results} results");
+        found.insert(0, Finding { severity: Severity::Ok.into(), what, mend: String::new(), worker: None });
     }
     found
 }
 
-fn of_session(counted: &JobCounters, slow: Option<u32>, found: &mut Vec<Finding>) {
+/// Who is missing; `least` workers make a session of a job whose members come and go.
+fn before_session(place: &JobPlace, workers: u32, least: Option<u32>) -> Option<Finding> {
+    let joined = place.joined.count_ones();
+    if joined == 0 {
+        let what = format!("no worker has joined at target {}", place.target);
+        let mend =
+            "start the workers; if they run, see what they say: a wrong cookie or job is refused at once";
+        return Some(note(None, what, mend));
+    }
+    if let Some(least) = least {
+        return match joined < least {
+            true => {
+                let what = format!("waiting for more workers: {joined} of at least {least} have joined");
+                Some(problem(
+                    None,
+                    what,
+                    "start more; the session begins with the fewest when nobody new comes",
+                ))
+            }
+            false => {
+                let what = format!(
+                    "{joined} of at most {workers} workers have joined: the session is about to begin"
+                );
+                Some(note(None, what, "ask again in a second"))
+            }
+        };
+    }
+    let missing = (0..workers).filter(|worker| place.joined >> worker & 1 == 0);
+    let missing: Vec<String> = missing.map(|worker| worker.to_string()).collect();
+    (!missing.is_empty()).then(|| {
+        let what = format!("waiting for worker {} of {workers}", missing.join(", "));
+        problem(None, what, "start them; the session begins when all have joined")
+    })
+}
+
+/// Of a session, by all that was counted and what of that in the last minute: what healed long ago is no problem.
+fn of_session(counted: &JobCounters, recent: &JobCounters, slow: Option<u32>, found: &mut Vec<Finding>) {
     let silent = |worker: &WorkerCounters| worker.silent.unwrap_or(f64::INFINITY);
     let liveliest = counted.workers.iter().map(silent).fold(f64::INFINITY, f64::min);
     let idle = liveliest > MISSED;
@@ -99,21 +157,30 @@ fn of_session(counted: &JobCounters, slow: Option<u32>, found: &mut Vec<Finding>
             let mend = "the others wait for it: look at its process and its link";
             found.push(problem(Some(number), format!("worker {number} is silent: {since}"), mend));
         }
+    }
+    for worker in &recent.workers {
+        let number = worker.worker;
         for drop in &worker.drops {
-            let text =
-                format!("{} packets of worker {number} were dropped: {}", drop.packets, reason(&drop.reason));
+            let text = format!(
+                "{} packets of worker {number} were dropped in the last minute: {}",
+                drop.packets,
+                reason(&drop.reason)
+            );
             found.push(problem(Some(number), text, mend_of(&drop.reason)));
         }
         let arrived = worker.packets.max(1) as f64;
         let repeated = worker.duplicate as f64 / arrived;
         if repeated > FEW_REPEATED {
-            let text = format!("{:.0} % of worker {number}'s packets came twice", repeated * 100.0);
+            let text = format!(
+                "{:.0} % of worker {number}'s packets of the last minute came twice",
+                repeated * 100.0
+            );
             let mend = "results are lost on the way to it, or come late: look for drops on its receiving side, or raise its receive buffer";
             found.push(note(Some(number), text, mend));
         }
         if worker.mismatch > 0 {
             let text = format!(
-                "{} packets of worker {number} belonged to another all-reduce than the others'",
+                "{} packets of worker {number} in the last minute belonged to another all-reduce than the others'",
                 worker.mismatch
             );
             found.push(problem(
@@ -125,7 +192,9 @@ fn of_session(counted: &JobCounters, slow: Option<u32>, found: &mut Vec<Finding>
         if let Some(report) = &worker.report {
             let resent = report.repeated_packets as f64 / report.packets.max(1) as f64;
             if resent > FEW_REPEATED {
-                let text = format!("worker {number} sent {:.0} % of its packets again", resent * 100.0);
+                let share = resent * 100.0;
+                let text =
+                    format!("worker {number} sent {share:.0} % of its packets of the last minute again");
                 found.push(note(
                     Some(number),
                     text,
@@ -162,7 +231,7 @@ fn of_nobody(counters: &ReadCountersResponse, found: &mut Vec<Finding>) {
     for target in &counters.targets {
         for drop in &target.drops {
             let text = format!(
-                "target {}: {} packets of no job were dropped: {}",
+                "target {}: {} packets of no job were dropped in the last minute: {}",
                 target.target,
                 drop.packets,
                 reason(&drop.reason)
@@ -226,7 +295,7 @@ fn note(worker: Option<u32>, what: String, mend: &str) -> Finding {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use thc_control_proto::v1::{Drop, JobPlace, JobSpec};
+    use thc_control_proto::v1::{Drop, JobSpec};
 
     fn job(joined: u64, running: bool) -> Job {
         let spec = JobSpec { name: "j".into(), workers: 2, ..JobSpec::default() };
@@ -260,39 +329,90 @@ mod tests {
         findings.iter().map(|finding| format!("{} | {}\n", finding.what, finding.mend)).collect()
     }
 
+    /// Of these counters, all of the last minute.
+    fn of(job: &Job, counters: &ReadCountersResponse) -> Vec<Finding> {
+        findings(&Seen { job, counters, recent: counters, targets: &[], refused: &[] }, |_| None)
+    }
+
     #[test]
     fn nobody_or_some_have_joined() {
-        assert!(
-            said(&findings(&job(0, false), &counters(vec![]), &[], |_| None))
-                .contains("no worker has joined")
-        );
-        assert!(
-            said(&findings(&job(1, false), &counters(vec![]), &[], |_| None))
-                .contains("waiting for worker 1 of 2")
-        );
+        assert!(said(&of(&job(0, false), &counters(vec![]))).contains("no worker has joined"));
+        assert!(said(&of(&job(1, false), &counters(vec![]))).contains("waiting for worker 1 of 2"));
+    }
+
+    /// Of a job whose members come and go nobody in particular is missing.
+    #[test]
+    fn members_that_come_and_go_are_not_waited_for_by_number() {
+        let sized = |joined, running, members| {
+            let mut job = job(joined, running);
+            let spec =
+                JobSpec { workers: 8, min_workers: Some(2), max_workers: Some(8), ..JobSpec::default() };
+            (job.spec, job.places[0].members) = (Some(spec), members);
+            job
+        };
+        let text = said(&of(&sized(0b100, false, 0), &counters(vec![])));
+        assert!(text.contains("waiting for more workers: 1 of at least 2 have joined"), "{text}");
+        let text = said(&of(&sized(0b110, false, 0), &counters(vec![])));
+        assert!(text.contains("2 of at most 8 workers have joined"), "{text}");
+        // Two in the session, and numbers of six more that there may be.
+        let mut all: Vec<_> = (0..2).map(|number| worker(number, 0.1)).collect();
+        all.extend((2..8).map(|number| WorkerCounters { worker: number, ..WorkerCounters::default() }));
+        let found = of(&sized(0b110, true, 2), &counters(all));
+        assert_eq!(said(&found), "the session runs: 2 workers, 5 results | \n");
     }
 
     #[test]
     fn a_session_that_runs_is_fine() {
-        let found = findings(&job(3, true), &counters(vec![worker(0, 0.1), worker(1, 0.1)]), &[], |_| None);
+        let found = of(&job(3, true), &counters(vec![worker(0, 0.1), worker(1, 0.1)]));
         assert_eq!(found.len(), 1, "{}", said(&found));
         assert_eq!(found[0].severity(), Severity::Ok);
+    }
+
+    /// What was dropped long ago is no problem any more.
+    #[test]
+    fn what_is_past_is_no_problem() {
+        let mut first = worker(0, 0.1);
+        first.drops = vec![Drop { reason: "cookie".into(), packets: 7 }];
+        (first.duplicate, first.mismatch) = (50, 1);
+        let (all, recent) =
+            (counters(vec![first, worker(1, 0.1)]), counters(vec![worker(0, 0.1), worker(1, 0.1)]));
+        let job = job(3, true);
+        let seen = Seen { job: &job, counters: &all, recent: &recent, targets: &[], refused: &[] };
+        let found = findings(&seen, |_| None);
+        assert_eq!((found.len(), found[0].severity()), (1, Severity::Ok), "{}", said(&found));
+    }
+
+    /// Each server of a job is looked at.
+    #[test]
+    fn each_server_is_looked_at() {
+        let mut job = job(3, true);
+        job.places.push(JobPlace { target: "other".into(), ..job.places[0].clone() });
+        let mut all = counters(vec![worker(0, 0.1), worker(1, 0.1)]);
+        let mut second = all.jobs[0].clone();
+        second.target = "other".into();
+        second.workers[1].drops = vec![Drop { reason: "source".into(), packets: 7 }];
+        all.jobs.push(second);
+        let text = said(&of(&job, &all));
+        assert!(text.contains("7 packets of worker 1 were dropped in the last minute"), "{text}");
+        assert!(text.contains("(at target other)") && !text.contains("(at target s)"), "{text}");
     }
 
     #[test]
     fn the_silent_and_the_dropped_are_named() {
         let mut second = worker(1, 60.0);
         second.drops = vec![Drop { reason: "source".into(), packets: 7 }];
-        let text = said(&findings(&job(3, true), &counters(vec![worker(0, 0.1), second]), &[], |_| None));
+        let text = said(&of(&job(3, true), &counters(vec![worker(0, 0.1), second])));
         assert!(text.contains("worker 1 is silent") && text.contains("60 s ago"), "{text}");
-        assert!(text.contains("7 packets of worker 1 were dropped: from another address"), "{text}");
+        let dropped = "7 packets of worker 1 were dropped in the last minute: from another address";
+        assert!(text.contains(dropped), "{text}");
         assert!(!text.contains("worker 0"), "{text}");
     }
 
     #[test]
     fn the_slow_one_is_named() {
-        let both = counters(vec![worker(0, 0.1), worker(1, 0.1)]);
-        let found = findings(&job(3, true), &both, &[], |target| (target == "s").then_some(1));
+        let (job, both) = (job(3, true), counters(vec![worker(0, 0.1), worker(1, 0.1)]));
+        let seen = Seen { job: &job, counters: &both, recent: &both, targets: &[], refused: &[] };
+        let found = findings(&seen, |target| (target == "s").then_some(1));
         assert_eq!((found.len(), found[0].worker), (1, Some(1)), "{}", said(&found));
         assert!(said(&found).contains("worker 1 is slow"));
     }
@@ -302,6 +422,8 @@ mod tests {
         let mut job = job(3, false);
         job.places[0].connected = false;
         let target = Target { name: "s".into(), error: "cannot connect".into(), ..Target::default() };
-        assert!(said(&findings(&job, &counters(vec![]), &[target], |_| None)).contains("cannot connect"));
+        let none = counters(vec![]);
+        let seen = Seen { job: &job, counters: &none, recent: &none, targets: &[target], refused: &[] };
+        assert!(said(&findings(&seen, |_| None)).contains("cannot connect"));
     }
 }

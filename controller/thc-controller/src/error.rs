@@ -86,6 +86,30 @@ pub enum ControllerError {
         /// Its name.
         target: String,
     },
+    /// A target does not answer in time.
+    #[error(
+        "target {target}: {request}: no answer within {}; restart what hangs there, or give it a longer patience",
+        humantime::format_duration(*patience)
+    )]
+    Silent {
+        /// Its name.
+        target: String,
+        /// What was asked.
+        request: &'static str,
+        /// How long it was waited for.
+        patience: std::time::Duration,
+    },
+    /// A target has another program than it is to load, and sessions that would be lost with it.
+    #[error(
+        "target {target}: it has another program than its device_config, with other tables, and loading that ends the sessions of {}: when they are over, or after `job delete`, it is loaded",
+        jobs.join(", ")
+    )]
+    OtherProgram {
+        /// Its name.
+        target: String,
+        /// Jobs with a session there.
+        jobs: Vec<String>,
+    },
     /// A request failed.
     #[error("target {target}: {request} failed: {message}")]
     Request {

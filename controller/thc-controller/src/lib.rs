@@ -45,10 +45,10 @@ pub use config::{
 pub use daemon::{Addresses, Daemon};
 pub use desk::Desk;
 pub use error::{ControllerError, has_io};
-pub use program::{Lookups, Passes, Program};
+pub use program::{Lookups, Passes, Program, Rows};
 pub use refusal::Refusal;
 pub use roles::{Role, Roles, Subject};
 pub use schema::Schema;
 pub use spec::{Spec, fraction_text};
-pub use target::{Event, Target};
-pub use wanted::{Group, Wanted};
+pub use target::{Event, RefusedUpdate, Target, Written};
+pub use wanted::{Changes, Group, Owner, Wanted, owner};

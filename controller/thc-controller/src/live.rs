@@ -88,6 +88,10 @@ pub struct View {
     pub forms: Option<Forms>,
     /// What went wrong last, without the target's name.
     pub error: String,
+    /// Jobs of which it refuses rows, and why.
+    pub refused: BTreeMap<String, String>,
+    /// Lookup tables that it refuses, and why.
+    pub refused_tables: BTreeMap<u8, String>,
     /// Workers that are here, by the job's name.
     pub joined: BTreeMap<String, u64>,
     /// By the job's name.
@@ -98,7 +102,71 @@ pub struct View {
     pub heard: BTreeMap<(String, u8), Heard>,
 }
 
-/// Reads all counters of a job of so many workers.
+/// Reads the packets and bytes of jobs' workers: of each placement and number of workers.
+///
+/// # Errors
+/// As [`Target::counters`].
+pub async fn read_packets(
+    target: &mut Target,
+    jobs: &[(&Placement, u8)],
+) -> Result<Vec<Vec<(u64, u64)>>, ControllerError> {
+    let cells: Vec<u32> = jobs.iter().flat_map(|&(place, workers)| cells_of(place, workers)).collect();
+    let mut counted = target.counters("packets", &cells).await?.into_iter();
+    Ok(jobs.iter().map(|&(_, workers)| counted.by_ref().take(workers.into()).collect()).collect())
+}
+
+/// Cells of a job's workers.
+fn cells_of(place: &Placement, workers: u8) -> impl Iterator<Item = u32> {
+    let index = u32::from(place.index);
+    (0..workers).map(move |worker| index << WORKER_BITS | u32::from(worker))
+}
+
+/// Reads all other counters of these jobs, to those that [`read_packets`] has read of them.
+///
+/// # Errors
+/// As [`Target::counters`].
+pub async fn read_jobs(
+    target: &mut Target,
+    jobs: &[(&Placement, u8)],
+    packets: Vec<Vec<(u64, u64)>>,
+) -> Result<Vec<JobCounted>, ControllerError> {
+    let cells: Vec<u32> = jobs.iter().flat_map(|&(place, workers)| cells_of(place, workers)).collect();
+    let events = cells.iter().flat_map(|cell| (0..EVENTS).map(move |event| cell << 3 | event));
+    let events = target.counters("events", &events.collect::<Vec<_>>()).await?;
+    let reasons = FIRST_OF_WORKER..DropReason::ALL.len();
+    let drops = cells.iter().flat_map(|cell| reasons.clone().map(move |reason| cell << 4 | reason as u32));
+    let drops = target.counters("drops", &drops.collect::<Vec<_>>()).await?;
+    let indices = jobs.iter().map(|(place, _)| u32::from(place.index));
+    let answers = indices.flat_map(|index| (0..ANSWERS as u32).map(move |answer| index << 2 | answer));
+    let answers = target.counters("answers", &answers.collect::<Vec<_>>()).await?;
+    let (mut events, mut drops) = (events.into_iter(), drops.into_iter());
+    let mut all = Vec::with_capacity(jobs.len());
+    for (packets, answers) in packets.into_iter().zip(answers.chunks(ANSWERS)) {
+        let mut counted = JobCounted::default();
+        for (cell, &(value, _)) in counted.answers.iter_mut().zip(answers) {
+            *cell = value;
+        }
+        for (packets, bytes) in packets {
+            let mut worker = Counted { packets, bytes, ..Counted::default() };
+            for (cell, (value, _)) in worker.events.iter_mut().zip(events.by_ref()) {
+                *cell = value;
+            }
+            // Where cells are behind what counts drops, two of these are events.
+            let seen_by_cells: Vec<u64> = events.by_ref().take(2).map(|(value, _)| value).collect();
+            for (cell, (value, _)) in worker.drops[FIRST_OF_WORKER..].iter_mut().zip(drops.by_ref()) {
+                *cell = value;
+            }
+            for (reason, value) in [DropReason::Round, DropReason::Mixed].into_iter().zip(seen_by_cells) {
+                worker.drops[reason as usize] += value;
+            }
+            counted.workers.push(worker);
+        }
+        all.push(counted);
+    }
+    Ok(all)
+}
+
+/// Reads all counters of one job.
 ///
 /// # Errors
 /// As [`Target::counters`].
@@ -107,37 +175,9 @@ pub async fn read_job(
     place: &Placement,
     workers: u8,
 ) -> Result<JobCounted, ControllerError> {
-    let index = u32::from(place.index);
-    let cells: Vec<u32> = (0..workers).map(|worker| index << WORKER_BITS | u32::from(worker)).collect();
-    let packets = target.counters("packets", &cells).await?;
-    let events = cells.iter().flat_map(|cell| (0..EVENTS).map(move |event| cell << 3 | event));
-    let events = target.counters("events", &events.collect::<Vec<_>>()).await?;
-    let reasons = FIRST_OF_WORKER..DropReason::ALL.len();
-    let drops = cells.iter().flat_map(|cell| reasons.clone().map(move |reason| cell << 4 | reason as u32));
-    let drops = target.counters("drops", &drops.collect::<Vec<_>>()).await?;
-    let answers: Vec<u32> = (0..ANSWERS as u32).map(|answer| index << 2 | answer).collect();
-    let answers = target.counters("answers", &answers).await?;
-    let mut counted = JobCounted::default();
-    for (cell, (value, _)) in counted.answers.iter_mut().zip(answers) {
-        *cell = value;
-    }
-    let (mut events, mut drops) = (events.into_iter(), drops.into_iter());
-    for (packets, bytes) in packets {
-        let mut worker = Counted { packets, bytes, ..Counted::default() };
-        for (cell, (value, _)) in worker.events.iter_mut().zip(events.by_ref()) {
-            *cell = value;
-        }
-        // Where cells are behind what counts drops, two of these are events.
-        let seen_by_cells: Vec<u64> = events.by_ref().take(2).map(|(value, _)| value).collect();
-        for (cell, (value, _)) in worker.drops[FIRST_OF_WORKER..].iter_mut().zip(drops.by_ref()) {
-            *cell = value;
-        }
-        for (reason, value) in [DropReason::Round, DropReason::Mixed].into_iter().zip(seen_by_cells) {
-            worker.drops[reason as usize] += value;
-        }
-        counted.workers.push(worker);
-    }
-    Ok(counted)
+    let jobs = [(place, workers)];
+    let packets = read_packets(target, &jobs).await?;
+    Ok(read_jobs(target, &jobs, packets).await?.into_iter().next().unwrap_or_default())
 }
 
 /// Reads how many packets of these workers are in sums, of all sessions of the job's index.

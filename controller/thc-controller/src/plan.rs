@@ -10,6 +10,7 @@ use crate::tables::{
     OwnArp, Pass, Rack as RackRow, Root, Source, Station, StationAction,
 };
 use crate::wanted::{Group, Wanted};
+use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Shard;
@@ -23,11 +24,28 @@ const OF_ROOTS: [Kind; 6] =
 /// The number of a root's first port in `addresses`: workers have those below 64.
 const FIRST_ROOT: u8 = 192;
 
+/// What a target holds nothing of, because it has refused rows of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exclusions {
+    /// Numbers of jobs.
+    pub jobs: BTreeSet<u16>,
+    /// Ids of lookup tables.
+    pub tables: BTreeSet<u8>,
+}
+
 /// Everything that this target should hold.
 ///
 /// # Errors
-/// [`ControllerError::P4Info`] if the program lacks a table.
+/// [`ControllerError::P4Info`] if the program lacks a table; [`ControllerError::Room`].
 pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerError> {
+    wanted_but(target, book, &Exclusions::default())
+}
+
+/// The same but for these.
+///
+/// # Errors
+/// As [`wanted`].
+pub fn wanted_but(target: &TargetConfig, book: &Book, but: &Exclusions) -> Result<Wanted, ControllerError> {
     let schema = &target.schema;
     let mut wanted = Wanted::default();
     wanted.row(schema, &OwnAddress { mac: target.mac, address: *target.at.ip() })?;
@@ -69,10 +87,10 @@ pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerEr
             wanted.row(schema, &LoopbackPort { port })?;
         }
     }
-    for (&table, row) in &book.tables {
+    for (&table, row) in book.tables.iter().filter(|(table, _)| !but.tables.contains(table)) {
         lookup(target, &mut wanted, table, book.number_of_table(table), row)?;
     }
-    for job in book.jobs.values() {
+    for job in book.jobs.values().filter(|job| !but.jobs.contains(&job.spec.number)) {
         if let Some(place) = job.places.get(&target.name) {
             let workers = place.session.as_ref().map_or(job.spec.workers, |session| session.workers(job));
             for table in job.tables_of(workers) {

@@ -43,6 +43,28 @@ pub enum Lookups {
     },
 }
 
+/// Rows of a program's tables, or of a job in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Of `members`.
+    pub members: u32,
+    /// Of `addresses`.
+    pub addresses: u32,
+    /// Of `job_tables`.
+    pub job_tables: u32,
+    /// Of `roots`.
+    pub roots: u32,
+}
+
+impl Rows {
+    /// By the tables' names.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, u32); 4] {
+        let Rows { members, addresses, job_tables, roots } = *self;
+        [("members", members), ("addresses", addresses), ("job_tables", job_tables), ("roots", roots)]
+    }
+}
+
 /// A program's shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -54,6 +76,8 @@ pub struct Program {
     pub source: bool,
     /// Whether a table tells the ports by which packets come back.
     pub loopback: bool,
+    /// How many rows its tables have for jobs.
+    pub rows: Rows,
     data_slots: u32,
     norm_slots: u32,
     jobs: u32,
@@ -103,6 +127,13 @@ impl Program {
             passes,
             source: info.table("source").is_ok(),
             loopback: info.table("loopback_ports").is_ok(),
+            rows: Rows {
+                members: size(info.table("members")?.size),
+                addresses: size(info.table("addresses")?.size),
+                job_tables: size(info.table("job_tables")?.size),
+                // Older programs are no racks.
+                roots: info.table("roots").map_or(0, |roots| size(roots.size)),
+            },
             data_slots,
             norm_slots,
             jobs,
@@ -110,6 +141,13 @@ impl Program {
             forms: Forms::of(info),
             lookups,
         })
+    }
+
+    /// Whether whoever asks for cells of a counter is to ask for all of them: the control plane of a chip brings the whole counter up to
+    /// date for each question, so many questions for a cell cost far more. Servers in software answer for the cells that they are asked for.
+    #[must_use]
+    pub fn has_whole_counters(&self) -> bool {
+        matches!(self.lookups, Lookups::Bytes { .. })
     }
 
     /// The packets that it does.
@@ -134,6 +172,7 @@ impl Program {
             norm_slots: self.norm_slots,
             jobs: self.jobs,
             tables: self.tables,
+            rows: self.rows,
             forms: Some(self.forms),
             room: None,
         }

@@ -1,14 +1,17 @@
 //! How fast packets come, over the last seconds, how that went in the last minutes, and who is behind all the time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use thc_control_proto::v1::ReadCountersResponse;
+use thc_control_proto::v1::{ReadCountersResponse, WorkerCounters};
 use tokio::time::Instant;
 
 /// Between two samples: targets are read as often.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// Samples that a rate is over, so that a reading which comes a little late makes no gap.
 const WINDOW: usize = 4;
+/// How far back what is wrong counts, and how often it is noted.
+const MINUTE: Duration = Duration::from_secs(60);
+const EVERY: Duration = Duration::from_secs(5);
 /// Samples that are shown of the past: two minutes.
 const HISTORY: usize = 120;
 
@@ -37,9 +40,63 @@ struct Counts {
     in_session: u64,
 }
 
+/// What is counted of a worker that should not be.
+#[derive(Clone, Debug, Default)]
+struct Troubles {
+    packets: u64,
+    duplicate: u64,
+    mismatch: u64,
+    drops: BTreeMap<String, u64>,
+    /// Packets that it reports, and those of them that it sent again.
+    reported: (u64, u64),
+}
+
+impl Troubles {
+    fn of(worker: &WorkerCounters) -> Troubles {
+        let report = worker.report.unwrap_or_default();
+        Troubles {
+            packets: worker.packets,
+            duplicate: worker.duplicate,
+            mismatch: worker.mismatch,
+            drops: worker.drops.iter().map(|drop| (drop.reason.clone(), drop.packets)).collect(),
+            reported: (report.packets, report.repeated_packets),
+        }
+    }
+}
+
+/// What was counted at a moment: of workers, and of no job by target and reason.
+#[derive(Debug, Default)]
+struct Counted {
+    workers: BTreeMap<Key, Troubles>,
+    targets: BTreeMap<(String, String), u64>,
+    /// Targets that had been read.
+    read: BTreeSet<String>,
+}
+
+impl Counted {
+    fn of(counters: &ReadCountersResponse) -> Counted {
+        let mut counted = Counted::default();
+        for job in &counters.jobs {
+            counted.read.insert(job.target.clone());
+            for worker in &job.workers {
+                let key = (job.job.clone(), job.target.clone(), worker.worker);
+                counted.workers.insert(key, Troubles::of(worker));
+            }
+        }
+        for target in &counters.targets {
+            for drop in &target.drops {
+                counted.targets.insert((target.target.clone(), drop.reason.clone()), drop.packets);
+            }
+        }
+        counted
+    }
+}
+
 /// The last samples, and the past of each job.
 #[derive(Debug, Default)]
 pub struct Rates {
+    /// What was counted in the last minute, from the oldest on.
+    minute: VecDeque<(Instant, Counted)>,
     samples: VecDeque<Sample>,
     past: BTreeMap<String, VecDeque<f64>>,
 }
@@ -47,6 +104,21 @@ pub struct Rates {
 impl Rates {
     /// Takes counters that were read at a time.
     pub fn sample(&mut self, at: Instant, counters: &ReadCountersResponse) {
+        while self.minute.front().is_some_and(|(then, _)| at.duration_since(*then) > MINUTE) {
+            self.minute.pop_front();
+        }
+        let newest = self.minute.back();
+        let known = |(_, newest): &(Instant, Counted)| {
+            let mut jobs = counters.jobs.iter();
+            jobs.all(|job| {
+                job.workers.iter().all(|worker| {
+                    newest.workers.contains_key(&(job.job.clone(), job.target.clone(), worker.worker))
+                })
+            })
+        };
+        if newest.is_none_or(|newest| at.duration_since(newest.0) >= EVERY || !known(newest)) {
+            self.minute.push_back((at, Counted::of(counters)));
+        }
         let mut workers = BTreeMap::new();
         for job in &counters.jobs {
             for worker in &job.workers {
@@ -120,6 +192,44 @@ impl Rates {
         slow
     }
 
+    /// What has been counted in the last minute, out of what is counted now: packets that were dropped, came twice, or belonged to another
+    /// call, and what workers report. All else is as it is now. Of what was seen once only nothing is known.
+    #[must_use]
+    pub fn recent(&self, now: &ReadCountersResponse) -> ReadCountersResponse {
+        // A target that was restarted counts from zero.
+        let since = |now: u64, then: u64| if now < then { now } else { now - then };
+        let mut recent = now.clone();
+        for job in &mut recent.jobs {
+            for worker in &mut job.workers {
+                let key = (job.job.clone(), job.target.clone(), worker.worker);
+                let then = self.minute.iter().find_map(|(_, counted)| counted.workers.get(&key)).cloned();
+                let then = then.unwrap_or_else(|| Troubles::of(worker));
+                worker.packets = since(worker.packets, then.packets);
+                worker.duplicate = since(worker.duplicate, then.duplicate);
+                worker.mismatch = since(worker.mismatch, then.mismatch);
+                for drop in &mut worker.drops {
+                    drop.packets = since(drop.packets, then.drops.get(&drop.reason).copied().unwrap_or(0));
+                }
+                worker.drops.retain(|drop| drop.packets > 0);
+                if let Some(report) = &mut worker.report {
+                    report.packets = since(report.packets, then.reported.0);
+                    report.repeated_packets = since(report.repeated_packets, then.reported.1);
+                }
+            }
+        }
+        for target in &mut recent.targets {
+            let oldest = self.minute.iter().find(|(_, counted)| counted.read.contains(&target.target));
+            for drop in &mut target.drops {
+                let key = (target.target.clone(), drop.reason.clone());
+                let then =
+                    oldest.map_or(drop.packets, |(_, then)| then.targets.get(&key).copied().unwrap_or(0));
+                drop.packets = since(drop.packets, then);
+            }
+            target.drops.retain(|drop| drop.packets > 0);
+        }
+        recent
+    }
+
     /// Packets per second of all workers of a job, the newest last.
     #[must_use]
     pub fn past(&self, job: &str) -> Vec<f64> {
@@ -130,7 +240,7 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thc_control_proto::v1::{JobCounters, WorkerCounters};
+    use thc_control_proto::v1::{Drop, JobCounters};
 
     fn counters(packets: &[u64]) -> ReadCountersResponse {
         let workers = (0..).zip(packets).map(|(worker, &packets)| WorkerCounters {
@@ -188,6 +298,36 @@ mod tests {
         assert_eq!(slow(&|second| [1000 * second + 20, 1000 * second]), None, "a little");
         assert_eq!(slow(&|second| [1000 * second + 128 * (second % 2), 1000 * second + 64]), None, "in turn");
         assert_eq!(slow(&|_| [500, 0]), None, "nothing moves");
+    }
+
+    /// What was wrong more than a minute ago, or before this controller looked, is no more said to be.
+    #[test]
+    fn what_is_long_past_is_forgotten() {
+        let (mut rates, start) = (Rates::default(), Instant::now());
+        let dropped = |packets| {
+            let mut all = counters(&[1000]);
+            let worker = &mut all.jobs[0].workers[0];
+            (worker.drops, worker.duplicate) = (vec![Drop { reason: "source".to_owned(), packets }], packets);
+            all
+        };
+        let recent = |rates: &Rates, packets| {
+            let recent = rates.recent(&dropped(packets));
+            let worker = &recent.jobs[0].workers[0];
+            let drops: u64 = worker.drops.iter().map(|drop| drop.packets).sum();
+            assert_eq!(worker.duplicate, drops);
+            drops
+        };
+        assert_eq!(recent(&rates, 7), 0, "counted before this controller was there");
+        for second in 0..200 {
+            let packets = if second < 30 { 7 } else { 12 };
+            rates.sample(start + Duration::from_secs(second), &dropped(packets));
+            let wanted = if (30..=84).contains(&second) { 5 } else { 0 };
+            if !(84..=92).contains(&second) {
+                assert_eq!(recent(&rates, packets), wanted, "{second}");
+            }
+        }
+        assert_eq!(recent(&rates, 3), 3, "the target was restarted");
+        assert!(rates.minute.len() <= 14, "{}", rates.minute.len());
     }
 
     #[test]

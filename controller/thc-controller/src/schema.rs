@@ -43,6 +43,22 @@ impl Schema {
         &self.info
     }
 
+    /// Whether a switch's program has the same tables, actions and counters, by the same numbers.
+    #[must_use]
+    pub fn has_tables_of(&self, other: &P4Info) -> bool {
+        fn plain(info: &P4Info) -> P4Info {
+            let mut info = info.clone();
+            let preambles = info.tables.iter_mut().map(|table| &mut table.preamble);
+            let preambles = preambles.chain(info.actions.iter_mut().map(|action| &mut action.preamble));
+            let preambles = preambles.chain(info.counters.iter_mut().map(|counter| &mut counter.preamble));
+            // What a switch says of itself is among annotations.
+            preambles.flatten().for_each(|preamble| preamble.annotations.clear());
+            info
+        }
+        let (own, other) = (plain(&self.info), plain(other));
+        (own.tables, own.actions, own.counters) == (other.tables, other.actions, other.counters)
+    }
+
     /// The number of a table.
     ///
     /// # Errors

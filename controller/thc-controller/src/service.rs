@@ -1,6 +1,7 @@
 //! The gRPC service over [`Desk`].
 
 use crate::desk::Desk;
+use crate::refusal::Refusal;
 use crate::roles::{Role, Roles};
 use thc_control_proto::v1::control_server::Control;
 use thc_control_proto::v1::{
@@ -21,12 +22,22 @@ pub struct Service {
     pub roles: Roles,
 }
 
+/// Does something to its end, also when who has asked for it goes away meanwhile.
+async fn finish<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Status> {
+    match tokio::spawn(work).await {
+        Ok(done) => Ok(done?),
+        Err(error) => Err(Status::internal(format!("the controller has failed: {error}"))),
+    }
+}
+
 #[async_trait]
 impl Control for Service {
     async fn create_job(&self, request: Request<CreateJobRequest>) -> Result<Response<Job>, Status> {
         self.roles.check(Role::Operator, &request)?;
-        let spec = request.into_inner().spec.unwrap_or_default();
-        Ok(Response::new(self.desk.create_job(&spec).await?))
+        let (desk, spec) = (self.desk.clone(), request.into_inner().spec.unwrap_or_default());
+        Ok(Response::new(finish(async move { desk.create_job(&spec).await }).await?))
     }
 
     async fn list_jobs(&self, _: Request<ListJobsRequest>) -> Result<Response<ListJobsResponse>, Status> {
@@ -39,7 +50,8 @@ impl Control for Service {
 
     async fn update_job(&self, request: Request<UpdateJobRequest>) -> Result<Response<Job>, Status> {
         self.roles.check(Role::Operator, &request)?;
-        Ok(Response::new(self.desk.update_job(&request.into_inner()).await?))
+        let (desk, asked) = (self.desk.clone(), request.into_inner());
+        Ok(Response::new(finish(async move { desk.update_job(&asked).await }).await?))
     }
 
     async fn delete_job(
@@ -47,13 +59,15 @@ impl Control for Service {
         request: Request<DeleteJobRequest>,
     ) -> Result<Response<DeleteJobResponse>, Status> {
         self.roles.check(Role::Operator, &request)?;
-        self.desk.delete_job(&request.into_inner().name).await?;
+        let (desk, name) = (self.desk.clone(), request.into_inner().name);
+        finish(async move { desk.delete_job(&name).await }).await?;
         Ok(Response::new(DeleteJobResponse {}))
     }
 
     async fn install_table(&self, request: Request<InstallTableRequest>) -> Result<Response<Table>, Status> {
         self.roles.check(Role::Operator, &request)?;
-        Ok(Response::new(self.desk.install_table(&request.into_inner()).await?))
+        let (desk, asked) = (self.desk.clone(), request.into_inner());
+        Ok(Response::new(finish(async move { desk.install_table(&asked).await }).await?))
     }
 
     async fn list_tables(
@@ -68,7 +82,8 @@ impl Control for Service {
         request: Request<DeleteTableRequest>,
     ) -> Result<Response<DeleteTableResponse>, Status> {
         self.roles.check(Role::Operator, &request)?;
-        self.desk.delete_table(request.into_inner().id).await?;
+        let (desk, id) = (self.desk.clone(), request.into_inner().id);
+        finish(async move { desk.delete_table(id).await }).await?;
         Ok(Response::new(DeleteTableResponse {}))
     }
 

@@ -1,5 +1,6 @@
 //! What a job is made of, as it is asked for, kept and handed to targets.
 
+use crate::program::Rows;
 use crate::rack::Rack;
 use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
@@ -308,6 +309,15 @@ impl Spec {
             gone_after_ms: self.members.map(|members| members.gone_after_ms),
             gather_ms: self.members.map(|members| members.gather_ms),
         }
+    }
+
+    /// Rows that it has in a target's tables, at most. A root has no use for more ports than there are blocks of slots.
+    #[must_use]
+    pub fn rows(&self) -> Rows {
+        let workers = u32::from(self.workers);
+        let blocks = self.data_slots.max(self.norm_slots).div_ceil(Shard::BLOCK.into());
+        let roots = if self.rack.is_some() { blocks } else { 0 };
+        Rows { members: workers, addresses: workers + roots, job_tables: 1 + self.tables.len() as u32, roots }
     }
 
     /// Whether each of its targets has a share of its slots, or stands by for those that have.

@@ -8,7 +8,7 @@ use crate::rates::Rates;
 use crate::refusal::Refusal;
 use crate::spec::ShareServers;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thc_control_proto::v1::WorkerReport;
 use tokio::sync::{mpsc, oneshot};
 
@@ -55,6 +55,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Does something with a disk on a thread of its own.
+///
+/// # Errors
+/// Its error.
+pub async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ControllerError> + Send + 'static,
+) -> Result<T, ControllerError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is about to end, and everything that waits with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
 impl ControllerState {
     /// Of a book and targets.
     #[must_use]
@@ -73,6 +90,21 @@ impl ControllerState {
     /// The jobs.
     pub fn book(&self) -> MutexGuard<'_, Book> {
         lock(&self.book)
+    }
+
+    /// Writes the jobs to their file, unless they are there already. The disk may take its time: nobody else waits for it.
+    ///
+    /// # Errors
+    /// As `BookFile::write`.
+    pub async fn save(&self) -> Result<(), ControllerError> {
+        let (file, content) = {
+            let book = self.book();
+            if !book.file().has_file() {
+                return Ok(());
+            }
+            (Arc::clone(book.file()), book.content()?)
+        };
+        on_disk(move || file.write(content)).await
     }
 
     /// What was seen of the targets last, by name.

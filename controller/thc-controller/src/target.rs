@@ -1,6 +1,5 @@
 //! The connection to one switch: P4Runtime as its primary controller.
 
-use crate::capacity::{self, Forms};
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, causes, has_io};
 use crate::schema::Schema;
@@ -21,14 +20,13 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::time::Duration;
-use thc_options::credit::Room;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Streaming};
 
-/// How long a switch may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Loading a program may take so many times what other answers may.
+const LOADING: u32 = 10;
 /// How often a silent connection is tried.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Messages that may wait to be sent.
@@ -37,6 +35,8 @@ const ROOM: usize = 64;
 const MAX_MESSAGE: usize = 64 << 20;
 /// Bytes of updates in one request, unless one alone has more.
 const MAX_WRITE: usize = 1 << 20;
+/// Updates of a request whose answer says of each what became of it: that has to fit an HTTP/2 header.
+const FEW_UPDATES: usize = 16;
 
 /// What a switch says by itself.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,13 +51,36 @@ pub enum Event {
     Closed,
 }
 
+/// An update that a switch has refused, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefusedUpdate {
+    /// What was to be done.
+    pub update: Update,
+    /// What the switch says.
+    pub why: String,
+}
+
+/// What became of updates.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Written {
+    /// All were made.
+    All,
+    /// These were refused. The others of their request were made, those of later requests were not tried.
+    But(Vec<RefusedUpdate>),
+    /// Some were refused, and the switch does not say which: its answer.
+    NotAll(String),
+}
+
 /// A switch.
 #[derive(Debug)]
 pub struct Target {
     name: String,
+    /// How long it may take to answer.
+    patience: Duration,
     device_id: u64,
     election_id: Uint128,
     schema: Schema,
+    whole_counters: bool,
     client: P4RuntimeClient<Channel>,
     sender: mpsc::Sender<StreamMessageRequest>,
     stream: Streaming<StreamMessageResponse>,
@@ -67,8 +90,15 @@ impl Target {
     /// Connects and asks to be the switch's primary controller. Whether it is.
     ///
     /// # Errors
-    /// [`ControllerError::Connect`], [`ControllerError::Tls`], [`ControllerError::Closed`].
+    /// [`ControllerError::Connect`], [`ControllerError::Tls`], [`ControllerError::Closed`], [`ControllerError::Silent`].
     pub async fn connect(config: &TargetConfig) -> Result<(Target, bool), ControllerError> {
+        let connected = Target::connect_now(config);
+        tokio::time::timeout(config.patience, connected)
+            .await
+            .unwrap_or_else(|_| Err(silent(&config.name, "connecting", config.patience)))
+    }
+
+    async fn connect_now(config: &TargetConfig) -> Result<(Target, bool), ControllerError> {
         let failed = |error: &(dyn std::error::Error + 'static)| ControllerError::Connect {
             target: config.name.clone(),
             address: config.address.clone(),
@@ -77,7 +107,7 @@ impl Target {
         };
         let mut endpoint = Endpoint::from_shared(config.address.clone())
             .map_err(|error| failed(&error))?
-            .connect_timeout(PATIENCE)
+            .connect_timeout(config.patience)
             // A target that is cut off is noticed.
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_while_idle(true)
@@ -104,22 +134,22 @@ impl Target {
             .into_inner();
         let mut target = Target {
             name: config.name.clone(),
+            patience: config.patience,
             device_id: config.device_id,
             election_id,
             schema: config.schema.clone(),
+            whole_counters: config.program.has_whole_counters(),
             client,
             sender,
             stream,
         };
-        let answer = tokio::time::timeout(PATIENCE, target.event()).await;
-        match answer {
-            Ok(Event::Primary(primary)) => Ok((target, primary)),
-            Ok(Event::Vacant(highest)) => {
+        match target.event().await {
+            Event::Primary(primary) => Ok((target, primary)),
+            Event::Vacant(highest) => {
                 target.claim(highest).await?;
                 Ok((target, false))
             }
-            Ok(_) => Err(closed()),
-            Err(_) => Err(target.failure("arbitration", "no answer")),
+            _ => Err(closed()),
         }
     }
 
@@ -164,70 +194,83 @@ impl Target {
     /// [`ControllerError::Closed`].
     pub async fn claim(&mut self, highest: u64) -> Result<(), ControllerError> {
         self.election_id.low = self.election_id.low.max(highest.saturating_add(1));
-        let update = Some(hello(self.device_id, self.election_id));
-        let sent = self.sender.send(StreamMessageRequest { update }).await;
-        sent.map_err(|_| ControllerError::Closed { target: self.name.clone() })
+        self.say(hello(self.device_id, self.election_id)).await
     }
 
     /// Sends a frame, as if it came in at the controller's port.
     ///
     /// # Errors
-    /// [`ControllerError::Closed`].
+    /// [`ControllerError::Closed`], [`ControllerError::Silent`].
     pub async fn send(&self, frame: Vec<u8>) -> Result<(), ControllerError> {
         let packet = PacketOut { payload: frame, metadata: Vec::new() };
-        let update = Some(stream_message_request::Update::Packet(packet));
-        let sent = self.sender.send(StreamMessageRequest { update }).await;
-        sent.map_err(|_| ControllerError::Closed { target: self.name.clone() })
+        self.say(stream_message_request::Update::Packet(packet)).await
     }
 
-    /// Loads the program unless the switch has it already. Whether it was loaded.
+    /// Waits for room for a message: a switch that takes none has none in the end.
+    async fn say(&self, update: stream_message_request::Update) -> Result<(), ControllerError> {
+        let sent = self.sender.send(StreamMessageRequest { update: Some(update) });
+        match tokio::time::timeout(self.patience, sent).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(ControllerError::Closed { target: self.name.clone() }),
+            Err(_) => Err(silent(&self.name, "a message", self.patience)),
+        }
+    }
+
+    /// Loads a program.
     ///
     /// # Errors
-    /// [`ControllerError::Request`].
-    pub async fn load(&mut self, device_config: &[u8], cookie: u64) -> Result<bool, ControllerError> {
-        if self.loaded().await == Some(cookie) {
-            return Ok(false);
-        }
-        self.set_program(device_config.to_vec(), cookie).await?;
-        Ok(true)
+    /// [`ControllerError::Request`], [`ControllerError::Silent`].
+    pub async fn load(&mut self, device_config: &[u8], cookie: u64) -> Result<(), ControllerError> {
+        self.set_program(device_config.to_vec(), cookie).await
     }
 
     /// Tells a target that has its program built in, as thc-ps, which P4Info is meant, unless it knows one.
     ///
     /// # Errors
-    /// [`ControllerError::Request`].
+    /// [`ControllerError::Request`], [`ControllerError::Silent`].
     pub async fn load_if_none(&mut self) -> Result<(), ControllerError> {
-        match self.loaded().await {
+        match self.loaded().await? {
             Some(_) => Ok(()),
             None => self.set_program(Vec::new(), 1).await,
         }
     }
 
-    /// The cookie of the program that the target has.
-    async fn loaded(&mut self) -> Option<u64> {
+    /// The cookie of the program that the target has, 0 if it came without one; none if it has no program, which only
+    /// `FAILED_PRECONDITION` says. Whatever else goes wrong says nothing of that.
+    ///
+    /// # Errors
+    /// [`ControllerError::Request`], [`ControllerError::Silent`].
+    pub async fn loaded(&mut self) -> Result<Option<u64>, ControllerError> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             response_type: get_forwarding_pipeline_config_request::ResponseType::CookieOnly.into(),
         };
-        // A switch without a program refuses the question.
-        let answer = self.client.get_forwarding_pipeline_config(request).await.ok()?;
-        Some(answer.into_inner().config?.cookie.map_or(0, |cookie| cookie.cookie))
+        let asked = self.client.get_forwarding_pipeline_config(request);
+        match within(&self.name, self.patience, ASKING_PROGRAM, asked).await? {
+            Ok(answer) => {
+                let cookie = answer.into_inner().config.and_then(|config| config.cookie);
+                Ok(Some(cookie.map_or(0, |cookie| cookie.cookie)))
+            }
+            Err(status) if status.code() == Code::FailedPrecondition => Ok(None),
+            Err(status) => Err(self.failure(ASKING_PROGRAM, &explain(&status))),
+        }
     }
 
-    /// The packets that the target does, those that it holds, and whether it tells marks, as its own P4Info says.
-    pub async fn says(&mut self) -> (Option<Forms>, Option<Room>, bool) {
-        let info = self.p4info().await;
-        let info = info.as_ref();
-        (info.map(Forms::of), info.and_then(capacity::room), info.is_some_and(capacity::marks))
-    }
-
-    async fn p4info(&mut self) -> Option<P4Info> {
+    /// The P4Info of the program that it has; none of a switch that does not tell it.
+    ///
+    /// # Errors
+    /// [`ControllerError::Request`], [`ControllerError::Silent`].
+    pub async fn p4info(&mut self) -> Result<Option<P4Info>, ControllerError> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             response_type: get_forwarding_pipeline_config_request::ResponseType::P4infoAndCookie.into(),
         };
-        let answer = self.client.get_forwarding_pipeline_config(request).await.ok()?;
-        answer.into_inner().config?.p4info
+        let asked = self.client.get_forwarding_pipeline_config(request);
+        match within(&self.name, self.patience, ASKING_PROGRAM, asked).await? {
+            Ok(answer) => Ok(answer.into_inner().config.and_then(|config| config.p4info)),
+            Err(status) if status.code() == Code::Unimplemented => Ok(None),
+            Err(status) => Err(self.failure(ASKING_PROGRAM, &explain(&status))),
+        }
     }
 
     async fn set_program(&mut self, device_config: Vec<u8>, cookie: u64) -> Result<(), ControllerError> {
@@ -243,39 +286,49 @@ impl Target {
             config: Some(config),
             ..SetForwardingPipelineConfigRequest::default()
         };
-        match self.client.set_forwarding_pipeline_config(request).await {
+        let request = self.client.set_forwarding_pipeline_config(request);
+        match within(&self.name, LOADING * self.patience, "loading the program", request).await? {
             Ok(_) => Ok(()),
             Err(status) => Err(self.failure("loading the program", &explain(&status))),
         }
     }
 
     /// Writes updates in their order, in as many requests as servers take: gRPC's take messages of 4 MiB unless told otherwise.
+    /// `careful`: few in each, so that the switch can say which it refuses. A request of which one is refused is the last.
     ///
     /// # Errors
-    /// [`ControllerError::Request`] with what the switch says of each update that it refused.
-    pub async fn write(&mut self, updates: Vec<Update>) -> Result<(), ControllerError> {
+    /// [`ControllerError::Request`]: the switch takes no updates at all. [`ControllerError::Silent`].
+    pub async fn write(&mut self, updates: Vec<Update>, careful: bool) -> Result<Written, ControllerError> {
         let mut updates = updates.into_iter().peekable();
+        let most = if careful { FEW_UPDATES } else { usize::MAX };
         while updates.peek().is_some() {
             let mut room = MAX_WRITE;
             let mut some = Vec::new();
-            while let Some(update) = updates.next_if(|next| some.is_empty() || next.encoded_len() <= room) {
+            while let Some(update) =
+                updates.next_if(|next| some.is_empty() || (some.len() < most && next.encoded_len() <= room))
+            {
                 room = room.saturating_sub(update.encoded_len());
                 some.push(update);
             }
-            self.write_some(some).await?;
+            match self.write_some(some).await? {
+                Written::All => {}
+                refused => return Ok(refused),
+            }
         }
-        Ok(())
+        Ok(Written::All)
     }
 
-    async fn write_some(&mut self, updates: Vec<Update>) -> Result<(), ControllerError> {
+    async fn write_some(&mut self, updates: Vec<Update>) -> Result<Written, ControllerError> {
         let request = WriteRequest {
             device_id: self.device_id,
             election_id: Some(self.election_id),
-            updates,
+            updates: updates.clone(),
             ..WriteRequest::default()
         };
-        match self.client.write(request).await {
-            Ok(_) => Ok(()),
+        let request = self.client.write(request);
+        match within(&self.name, self.patience, "a write", request).await? {
+            Ok(_) => Ok(Written::All),
+            Err(status) if refuses_updates(status.code()) => Ok(refused(&status, updates)),
             Err(status) => Err(self.failure("a write", &explain(&status))),
         }
     }
@@ -299,7 +352,7 @@ impl Target {
         Ok(Wanted::read(self.read(asked).await?))
     }
 
-    /// Cells of a counter: packets and bytes, in the order asked for.
+    /// Cells of a counter: packets and bytes, in the order asked for. This is one request, however many there are.
     ///
     /// # Errors
     /// [`ControllerError::Request`], [`ControllerError::P4Info`].
@@ -308,11 +361,15 @@ impl Target {
             return Ok(Vec::new());
         }
         let counter_id = self.schema.info().counter(name)?.id();
-        let asked = cells.iter().map(|&index| {
-            let index = Some(Index { index: index.into() });
+        let entry = |index: Option<i64>| {
+            let index = index.map(|index| Index { index });
             entity::Entity::CounterEntry(CounterEntry { counter_id, index, data: None })
-        });
-        let entities = self.read(asked.collect()).await?;
+        };
+        let asked = match self.whole_counters {
+            true => vec![entry(None)],
+            false => cells.iter().map(|&cell| entry(Some(cell.into()))).collect(),
+        };
+        let entities = self.read(asked).await?;
         let places: BTreeMap<i64, usize> =
             cells.iter().zip(0..).map(|(&cell, place)| (cell.into(), place)).collect();
         let mut values = vec![(0, 0); cells.len()];
@@ -331,16 +388,18 @@ impl Target {
         Ok(values)
     }
 
+    /// Each message of the answer may take as long as any other answer.
     async fn read(&mut self, asked: Vec<entity::Entity>) -> Result<Vec<Entity>, ControllerError> {
         let entities = asked.into_iter().map(|entity| Entity { entity: Some(entity) }).collect();
         let request = ReadRequest { device_id: self.device_id, entities, role: String::new() };
-        let mut answers = match self.client.read(request).await {
+        let request = self.client.read(request);
+        let mut answers = match within(&self.name, self.patience, "a read", request).await? {
             Ok(answers) => answers.into_inner(),
             Err(status) => return Err(self.failure("a read", &explain(&status))),
         };
         let mut entities = Vec::new();
         loop {
-            match answers.message().await {
+            match within(&self.name, self.patience, "a read", answers.message()).await? {
                 Ok(Some(answer)) => entities.extend(answer.entities),
                 Ok(None) => return Ok(entities),
                 Err(status) => return Err(self.failure("a read", &explain(&status))),
@@ -351,6 +410,56 @@ impl Target {
     fn failure(&self, request: &'static str, message: &str) -> ControllerError {
         ControllerError::Request { target: self.name.clone(), request, message: message.to_owned() }
     }
+}
+
+/// What a switch is asked when its program is asked for.
+const ASKING_PROGRAM: &str = "asking for its program";
+
+fn silent(target: &str, request: &'static str, patience: Duration) -> ControllerError {
+    ControllerError::Silent { target: target.to_owned(), request, patience }
+}
+
+/// An answer, unless it takes too long.
+async fn within<T>(
+    target: &str,
+    patience: Duration,
+    request: &'static str,
+    answer: impl Future<Output = Result<T, tonic::Status>>,
+) -> Result<Result<T, tonic::Status>, ControllerError> {
+    let answer = tokio::time::timeout(patience, answer).await;
+    answer.map_err(|_| silent(target, request, patience))
+}
+
+/// Whether a code that ends a write may be about one of its updates. The others say that the switch is not there, or takes none from
+/// this controller.
+fn refuses_updates(code: Code) -> bool {
+    !matches!(
+        code,
+        Code::Unavailable
+            | Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::PermissionDenied
+            | Code::Unauthenticated
+            | Code::FailedPrecondition
+    )
+}
+
+fn refused(status: &tonic::Status, updates: Vec<Update>) -> Written {
+    let details = Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
+    if details.len() != updates.len() {
+        return match <[Update; 1]>::try_from(updates) {
+            Ok([update]) => Written::But(vec![RefusedUpdate { update, why: explain(status) }]),
+            Err(_) => Written::NotAll(explain(status)),
+        };
+    }
+    let errors = details.iter().map(|any| Error::decode(any.value.as_slice()).unwrap_or_default());
+    let failed = updates.into_iter().zip(errors).filter(|(_, error)| error.canonical_code != Code::Ok as i32);
+    let failed = failed.map(|(update, error)| {
+        let code = Code::from_i32(error.canonical_code);
+        RefusedUpdate { update, why: format!("{code:?} {}", error.message).trim_end().to_owned() }
+    });
+    let failed: Vec<RefusedUpdate> = failed.collect();
+    if failed.is_empty() { Written::NotAll(explain(status)) } else { Written::But(failed) }
 }
 
 /// What to do about a target that cannot be reached.

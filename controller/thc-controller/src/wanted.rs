@@ -1,8 +1,9 @@
 //! What a switch should hold, and the way there from what it holds.
 
 use crate::error::ControllerError;
+use crate::plan::FLOOD;
 use crate::schema::Schema;
-use crate::tables::{Job, JobTable, LookupBytes, Row};
+use crate::tables::{Address, Job, JobTable, LookupBytes, Member, Rack, Root, Row};
 use p4runtime_proto::config::Table;
 use p4runtime_proto::v1::{
     Entity, MulticastGroupEntry, PacketReplicationEngineEntry, Replica, TableEntry, Update, entity,
@@ -19,6 +20,77 @@ pub struct Group(pub Vec<(u16, u16)>);
 type Key = (u32, Vec<(u32, Vec<u8>)>);
 
 type Entries = BTreeMap<Key, TableEntry>;
+
+/// The way from what a switch holds to what it should hold: each part is made when those before it are, so that packets meet either all
+/// of a session or none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// Rows of `jobs` that go, or change.
+    pub withdrawn: Vec<Update>,
+    /// Everything else, but groups that go.
+    pub others: Vec<Update>,
+    /// Rows of `jobs` that come, or come back, and groups that go: a default may flood into one until others are as they should be.
+    pub entered: Vec<Update>,
+}
+
+impl Changes {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.withdrawn.len() + self.others.len() + self.entered.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All, in the order in which they are made.
+    #[must_use]
+    pub fn all(self) -> Vec<Update> {
+        [self.withdrawn, self.others, self.entered].concat()
+    }
+}
+
+/// Whose an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The job of this number.
+    Job(u16),
+    /// The lookup table of this number, as the program's tables have it.
+    Lookup(u8),
+    /// The job of this group.
+    Group(u32),
+    /// The target itself: without it nothing works.
+    Target,
+}
+
+/// Tables whose keys begin with a job's number.
+const OF_JOBS: [&str; 6] =
+    [Job::TABLE, JobTable::TABLE, Member::TABLE, Address::TABLE, Rack::TABLE, Root::TABLE];
+
+/// Whose entry an update is about.
+#[must_use]
+pub fn owner(update: &Update, schema: &Schema) -> Owner {
+    match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
+        Some(entity::Entity::TableEntry(entry)) => {
+            let first = number(&key(entry), 0);
+            let is = |name: &&str| schema.table(name).is_ok_and(|id| id == entry.table_id);
+            match first {
+                Some(job) if OF_JOBS.iter().any(is) => Owner::Job(job),
+                Some(lookup) if schema.lookups().any(|table| table.id() == entry.table_id) => {
+                    u8::try_from(lookup).map_or(Owner::Target, Owner::Lookup)
+                }
+                _ => Owner::Target,
+            }
+        }
+        Some(entity::Entity::PacketReplicationEngineEntry(PacketReplicationEngineEntry {
+            r#type: Some(packet_replication_engine_entry::Type::MulticastGroupEntry(group)),
+        })) if group.multicast_group_id != u32::from(FLOOD) => Owner::Group(group.multicast_group_id),
+        _ => Owner::Target,
+    }
+}
 
 /// All rows and groups of a switch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,6 +127,15 @@ impl Wanted {
     #[must_use]
     pub fn has_rows_of(&self, table: u32) -> bool {
         self.entries.keys().any(|(of, _)| *of == table)
+    }
+
+    /// Numbers of the jobs that have a session's row.
+    ///
+    /// # Errors
+    /// [`ControllerError::P4Info`] if the program has no jobs.
+    pub fn sessions(&self, schema: &Schema) -> Result<BTreeSet<u16>, ControllerError> {
+        let jobs = schema.table(Job::TABLE)?;
+        Ok(rows(&self.entries, jobs).filter_map(|(key, _)| number(key, 0)).collect())
     }
 
     /// Numbers of the jobs whose lookup table has other values in `held`, or none: what their slots hold may be
@@ -107,12 +188,12 @@ impl Wanted {
         held
     }
 
-    /// The updates that turn `held` into this. A job's row goes before anything else of it changes, its lookup
-    /// table too, and comes back after: packets meet either all of a session or none.
+    /// What turns `held` into this. A job's row goes before anything else of it changes, its lookup
+    /// table too, and comes back after.
     ///
     /// # Errors
     /// [`ControllerError::P4Info`] if the program has no jobs.
-    pub fn updates(&self, held: &Wanted, schema: &Schema) -> Result<Vec<Update>, ControllerError> {
+    pub fn changes(&self, held: &Wanted, schema: &Schema) -> Result<Changes, ControllerError> {
         let jobs = schema.table(Job::TABLE)?;
         // A job's group is one more than its index.
         let groups = u32::try_from(schema.info().table(Job::TABLE)?.size).unwrap_or(0);
@@ -120,12 +201,13 @@ impl Wanted {
         let disturbed = disturbed(&mine, &theirs, schema)?;
         let goes = |key: &Key| key.0 == jobs && number(key, 0).is_some_and(|job| disturbed.contains(&job));
         let changed = |(key, entry): &(&Key, &TableEntry)| mine.get(*key) != Some(*entry);
-        let (mut first, mut middle, mut last) = (Vec::new(), Vec::new(), Vec::new());
+        let mut changes = Changes::default();
+        let Changes { withdrawn, others, entered } = &mut changes;
         for (key, entry) in theirs.iter().filter(|row| changed(row) || goes(row.0)) {
             if key.0 == jobs {
-                first.push(table(update::Type::Delete, entry));
+                withdrawn.push(table(update::Type::Delete, entry));
             } else if !mine.contains_key(key) {
-                middle.push(table(update::Type::Delete, entry));
+                others.push(table(update::Type::Delete, entry));
             }
         }
         let group_changes =
@@ -133,19 +215,19 @@ impl Wanted {
         for (&number, wanted) in group_changes {
             let kind =
                 if held.groups.contains_key(&number) { update::Type::Modify } else { update::Type::Insert };
-            middle.push(group(kind, number, wanted));
+            others.push(group(kind, number, wanted));
         }
         for (key, entry) in mine.iter() {
             match theirs.get(key) {
                 Some(same) if same == entry && !goes(key) => {}
-                _ if key.0 == jobs => last.push(table(update::Type::Insert, entry)),
-                Some(_) => middle.push(table(update::Type::Modify, entry)),
-                None => middle.push(table(update::Type::Insert, entry)),
+                _ if key.0 == jobs => entered.push(table(update::Type::Insert, entry)),
+                Some(_) => others.push(table(update::Type::Modify, entry)),
+                None => others.push(table(update::Type::Insert, entry)),
             }
         }
         for (number, entry) in &self.defaults {
             if held.defaults.get(number) != Some(entry) {
-                middle.push(table(update::Type::Modify, entry));
+                others.push(table(update::Type::Modify, entry));
             }
         }
         // A default may still flood into a group that goes; so groups go last. Those of other numbers are other programs'.
@@ -153,11 +235,9 @@ impl Wanted {
         let gone =
             held.groups.iter().filter(|(number, _)| ours(**number) && !self.groups.contains_key(number));
         for (&number, gone) in gone {
-            last.push(group(update::Type::Delete, number, gone));
+            entered.push(group(update::Type::Delete, number, gone));
         }
-        first.append(&mut middle);
-        first.append(&mut last);
-        Ok(first)
+        Ok(changes)
     }
 }
 
@@ -296,15 +376,34 @@ mod tests {
         let info = p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap();
         let schema = Schema::new(info);
         let wanted = rows(&schema, Some([1; 16]), 5);
-        assert_eq!(wanted.updates(&wanted, &schema).unwrap(), []);
+        assert!(wanted.changes(&wanted, &schema).unwrap().is_empty());
         assert_eq!(wanted.disturbed(&wanted, &schema).unwrap(), BTreeSet::new());
         for (values, write) in [(Some([2; 16]), update::Type::Modify), (None, update::Type::Insert)] {
             let held = rows(&schema, values, 5);
             assert_eq!(wanted.disturbed(&held, &schema).unwrap(), BTreeSet::from([258]));
-            let updates = wanted.updates(&held, &schema).unwrap();
-            let kinds: Vec<_> = updates.iter().map(Update::r#type).collect();
-            assert_eq!(kinds, [update::Type::Delete, write, update::Type::Insert]);
+            let changes = wanted.changes(&held, &schema).unwrap();
+            let kinds = |updates: &[Update]| updates.iter().map(Update::r#type).collect::<Vec<_>>();
+            assert_eq!(kinds(&changes.withdrawn), [update::Type::Delete]);
+            assert_eq!(kinds(&changes.others), [write]);
+            assert_eq!(kinds(&changes.entered), [update::Type::Insert]);
         }
+    }
+
+    #[test]
+    fn each_entry_is_somebodys() {
+        let info = p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap();
+        let schema = Schema::new(info);
+        let mut all = rows(&schema, Some([1; 16]), 5);
+        all.group(3, Group::default());
+        all.group(FLOOD, Group::default());
+        let changes = all.changes(&Wanted::default(), &schema).unwrap();
+        let owners = |updates: &[Update]| updates.iter().map(|u| owner(u, &schema)).collect::<Vec<_>>();
+        assert_eq!(owners(&changes.entered), [Owner::Job(258), Owner::Job(3)]);
+        let others = owners(&changes.others);
+        for one in [Owner::Job(3), Owner::Lookup(7), Owner::Lookup(8), Owner::Group(3), Owner::Target] {
+            assert!(others.contains(&one), "{one:?} of {others:?}");
+        }
+        assert_eq!(all.sessions(&schema).unwrap(), BTreeSet::from([3, 258]));
     }
 
     /// A job that comes makes no row of lookup tables anew, and sends none.
@@ -325,19 +424,19 @@ mod tests {
             rows
         };
         let (one, two) = (holds(&[1], 1), holds(&[1, 3], 1));
-        let all = one.updates(&Wanted::default(), &schema).unwrap();
+        let all = one.changes(&Wanted::default(), &schema).unwrap().others;
         // 64 tables of 256 rows for each, and the job's.
         assert_eq!(all.len(), 2 * 64 * 256 + 1);
         assert!(matches!(two.against(&one, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 2));
         assert!(matches!(one.against(&two, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 1));
-        assert_eq!(two.updates(&one, &schema).unwrap().len(), 1);
+        assert_eq!(two.changes(&one, &schema).unwrap().len(), 1);
         // What was read from a switch is rows, and compared with all of them.
         let read = Wanted::read(all.into_iter().filter_map(|update| update.entity).collect());
-        assert_eq!(one.updates(&read, &schema).unwrap(), []);
+        assert!(one.changes(&read, &schema).unwrap().is_empty());
         // Other values of one of them.
         let other = holds(&[1, 3], 2);
         assert_eq!(other.disturbed(&two, &schema).unwrap(), BTreeSet::from([3]));
-        let updates = other.updates(&two, &schema).unwrap();
+        let updates = other.changes(&two, &schema).unwrap().others;
         assert_eq!(updates.len(), 64 * 256);
         assert!(updates.iter().all(|update| update.r#type() == update::Type::Modify));
     }

@@ -11,6 +11,9 @@ use crate::error::ModelError;
 use crate::proof::Secret;
 use crate::wire::is_name;
 
+/// Least memory of a server.
+const LEAST_MEMORY: u64 = 1 << 20;
+
 /// A job: who may come, and how much it may hold.
 #[derive(Clone, Debug)]
 pub struct JobConfig {
@@ -37,8 +40,10 @@ pub struct ServerConfig {
     pub durable: Duration,
     /// Threads that serve.
     pub threads: usize,
-    /// Most connections at a time.
+    /// Most connections of a job at a time.
     pub connections: usize,
+    /// Most bytes of memory that models and workers' requests may take.
+    pub memory: u64,
     /// How long a worker may take from pull to push while others wait for it.
     pub lease: Duration,
     /// How long a peer may take for a request that it has begun, and for an answer.
@@ -54,6 +59,7 @@ impl Default for ServerConfig {
             durable: Duration::from_secs(1),
             threads: std::thread::available_parallelism().map_or(1, usize::from).min(16),
             connections: 256,
+            memory: crate::memory::usual(),
             lease: Duration::from_secs(30),
             patience: Duration::from_secs(30),
         }
@@ -101,6 +107,9 @@ impl ServerConfig {
         if self.connections == 0 {
             return wrong("connections must be above 0".to_owned());
         }
+        if self.memory < LEAST_MEMORY {
+            return wrong(format!("memory must be at least {}", ByteSize(LEAST_MEMORY)));
+        }
         for (key, time) in [("durable", self.durable), ("lease", self.lease), ("patience", self.patience)] {
             if time < Duration::from_millis(10) {
                 return wrong(format!("{key} must be at least 10ms"));
@@ -115,6 +124,27 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error
     humantime::parse_duration(&text)
         .map(Some)
         .map_err(|_| serde::de::Error::custom(format!("{text:?} is no time: write one like \"500ms\"")))
+}
+
+/// Bytes like 1000000, "64Mi" or "1G".
+fn bytes(text: &str) -> Result<u64, String> {
+    text.parse::<ByteSize>()
+        .map(|size| size.0)
+        .map_err(|_| "give a number like 1000000000 or 48Gi".to_owned())
+}
+
+/// A number of them, or text.
+fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Amount {
+        Number(u64),
+        Text(String),
+    }
+    match Amount::deserialize(from)? {
+        Amount::Number(number) => Ok(Some(number)),
+        Amount::Text(text) => bytes(&text).map(Some).map_err(serde::de::Error::custom),
+    }
 }
 
 /// Coordinates like 1000000, "64Mi" or "1G".
@@ -132,16 +162,20 @@ pub struct ServerOptions {
     /// Keep the models in this folder, so that they survive [default: they do not]
     #[arg(long, value_name = "DIR", help_heading = "Server")]
     pub state: Option<PathBuf>,
-    /// Write what has changed so often; a killed server forgets at most the pushes since [default: 1s]
+    /// Write what has changed so often; a killed server forgets at most the pushes of this long and of a saving [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
     #[serde(default, deserialize_with = "time")]
     pub durable: Option<Duration>,
     /// Threads that serve [default: one per core, at most 16]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub threads: Option<usize>,
-    /// Most connections at a time [default: 256]
+    /// Most connections of a job at a time [default: 256]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub connections: Option<usize>,
+    /// Most memory that models and workers' requests may take, like 48Gi [default: 3/4 of the machine's]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Server")]
+    #[serde(default, deserialize_with = "memory")]
+    pub memory: Option<u64>,
     /// How long a worker may take from pull to push while others wait for it [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, help_heading = "Server")]
     #[serde(default, deserialize_with = "time")]
@@ -196,12 +230,13 @@ impl ServerOptions {
     /// With the command line's over them.
     #[must_use]
     pub fn with_flags(mut self, flags: Self, job: JobOptions) -> Self {
-        let Self { listen, state, durable, threads, connections, lease, patience, .. } = flags;
+        let Self { listen, state, durable, threads, connections, memory, lease, patience, .. } = flags;
         self.listen = listen.or(self.listen);
         self.state = state.or(self.state);
         self.durable = durable.or(self.durable);
         self.threads = threads.or(self.threads);
         self.connections = connections.or(self.connections);
+        self.memory = memory.or(self.memory);
         self.lease = lease.or(self.lease);
         self.patience = patience.or(self.patience);
         if job.name.is_some() {
@@ -232,6 +267,7 @@ impl ServerOptions {
             durable: self.durable.unwrap_or(defaults.durable),
             threads: self.threads.unwrap_or(defaults.threads),
             connections: self.connections.unwrap_or(defaults.connections),
+            memory: self.memory.unwrap_or(defaults.memory),
             lease: self.lease.unwrap_or(defaults.lease),
             patience: self.patience.unwrap_or(defaults.patience),
         };

@@ -65,6 +65,14 @@ reasons! {
     Replaced = 13, "replaced", "another connection of the same worker has taken this one's place";
     /// The state cannot be kept.
     Disk = 14, "disk", "the server cannot write its state";
+    /// A step would take a number out of range.
+    Range = 15, "range", "the step would take the model out of the range of floats: it diverges; begin anew with a lower rate";
+    /// A fault of the server itself.
+    Broken = 16, "broken", "the server has failed within this part of the model: start it again, and the model goes on from its last file";
+    /// The server's memory does not do.
+    Memory = 18, "memory", "that may take more memory than the server has left: raise its --memory";
+    /// The job has all the connections that it may have.
+    Full = 17, "full", "the job has all the connections that it may have: raise the server's --connections";
 }
 
 /// Counters that many threads add to.
@@ -131,6 +139,10 @@ fn get(counter: &AtomicU64) -> u64 {
 pub struct ServerStats {
     /// What never got as far as a job: handshakes and introductions.
     pub refused: std::collections::BTreeMap<&'static str, u64>,
+    /// Bytes of memory that models and workers' requests may take, as counted.
+    pub memory: u64,
+    /// Most of these.
+    pub most_memory: u64,
     /// By name.
     pub jobs: std::collections::BTreeMap<String, JobStats>,
 }
@@ -167,9 +179,9 @@ pub struct JobStats {
 }
 
 /// Where a shard is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct ShardStats {
-    /// `empty`, `waiting` or `running`.
+    /// `empty`, `waiting` or `running`; `broken` after a fault of the server.
     pub phase: &'static str,
     /// Epochs completed.
     pub epoch: u64,

@@ -76,8 +76,8 @@ pub enum ModelError {
     /// A vector that cannot be encoded.
     #[error(transparent)]
     Codec(#[from] thc_codec::CodecError),
-    /// Nobody has given the model its first value, or its server has restarted and keeps no state.
-    #[error("the model has no value yet: one worker must initialise it")]
+    /// Nobody has given the model its first value, or a server has restarted and keeps no state.
+    #[error("the model, or the part of it on one server, has no value: one worker must initialise it")]
     Empty,
     /// The program runs out of something.
     #[error("{0}")]

@@ -17,6 +17,9 @@ use crate::{Client, ClientConfig, JobConfig, ModelBits, Pull, Push, Server, Serv
 const SECRET: &str = "a secret for tests";
 const LEN: usize = 1000;
 
+/// How long nothing may happen until a test counts as hung.
+const HANG: Duration = Duration::from_secs(600);
+
 fn spec() -> Spec {
     Spec { bits: ModelBits::Fixed(32), workers: 8, ..Spec::sgd(LEN as u64, 1.0) }
 }
@@ -45,6 +48,17 @@ fn honest(server: &Server) -> Client {
     client
 }
 
+fn client_of(server: &Server, job: &str, timeout: Duration) -> Result<Client, crate::ModelError> {
+    let config = ClientConfig {
+        servers: vec![server.local().to_string()],
+        job: job.to_owned(),
+        secret: SECRET.into(),
+        timeout,
+        ..ClientConfig::default()
+    };
+    Client::open(config, "m", spec())
+}
+
 /// Every push takes 1 from every coordinate: x is −version.
 fn work(client: &mut Client) -> u64 {
     let mut x = vec![0.0; LEN];
@@ -62,7 +76,11 @@ struct Peer {
 
 impl Peer {
     async fn connect(server: &Server) -> Result<Self, String> {
-        let mut endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        Self::connect_from([127, 0, 0, 1], server).await
+    }
+
+    async fn connect_from(address: [u8; 4], server: &Server) -> Result<Self, String> {
+        let mut endpoint = Endpoint::client((address, 0).into()).unwrap();
         let config = quinn::ClientConfig::new(Arc::new(proof::of_worker().unwrap()));
         endpoint.set_default_client_config(config);
         let connection = endpoint.connect(server.local(), "x").unwrap().await.map_err(|e| e.to_string())?;
@@ -140,7 +158,7 @@ fn strangers_harm_nobody() {
         let peer = loop {
             match Peer::connect(&server).await {
                 Ok(peer) => break peer,
-                Err(error) => assert!(began.elapsed() < Duration::from_secs(20), "{error}"),
+                Err(error) => assert!(began.elapsed() < HANG, "{error}"),
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
@@ -201,8 +219,7 @@ fn insiders_spoil_no_state() {
             let answer = peer.say(bytes).await;
             // The first answer may be that of ATTACH.
             if answer.is_ok() {
-                let ended =
-                    tokio::time::timeout(Duration::from_secs(10), peer.connection.closed()).await.unwrap();
+                let ended = tokio::time::timeout(HANG, peer.connection.closed()).await.unwrap();
                 assert!(ended.to_string().contains("does not fit the model"), "{ended}");
             }
         }
@@ -241,7 +258,7 @@ fn insiders_spoil_no_state() {
         let (peer, _) = Peer::insider(&server, 3).await;
         let (mut send, _receive) = peer.connection.open_bi().await.unwrap();
         send.write_all(&[attach(0), good[..100].to_vec()].concat()).await.unwrap();
-        let ended = tokio::time::timeout(Duration::from_secs(10), peer.connection.closed()).await.unwrap();
+        let ended = tokio::time::timeout(HANG, peer.connection.closed()).await.unwrap();
         assert!(ended.to_string().contains("nothing came for too long"), "{ended}");
 
         // Pulls whose answers are never read.
@@ -251,7 +268,7 @@ fn insiders_spoil_no_state() {
         let pull = Frame::new(kind::PULL).u8(0).u64(0).stamp(stamp).u64(0).finish();
         send.write_all(&attach(0)).await.unwrap();
         let flood = async { while send.write_all(&pull).await.is_ok() {} };
-        tokio::time::timeout(Duration::from_secs(30), flood).await.unwrap();
+        tokio::time::timeout(HANG, flood).await.unwrap();
 
         // Another with an honest worker's number takes its place; that comes back by itself at its next call.
         let (thief, _) = Peer::insider(&server, 0).await;
@@ -270,4 +287,114 @@ fn insiders_spoil_no_state() {
         assert!(job.refused.contains_key(key), "{key}: {:?}", job.refused);
     }
     assert_eq!(job.repeated, 3);
+}
+
+#[test]
+fn strangers_of_one_address_take_no_more_than_their_share() {
+    let server = server();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        // More than there are places, renewed as they come free.
+        let mut held = Vec::new();
+        let end = Instant::now() + Duration::from_secs(12);
+        let mut opened = 0;
+        while Instant::now() < end {
+            held.retain(|peer: &Peer| peer.connection.close_reason().is_none());
+            while let Ok(peer) = Peer::connect_from([127, 0, 0, 2], &server).await {
+                held.push(peer);
+            }
+            // Whoever comes from elsewhere is let in at once.
+            let other = Peer::connect_from([127, 0, 0, 3], &server).await.unwrap();
+            assert_eq!(other.say(&other.hello(SECRET, 1)).await.unwrap()[0], kind::WELCOME);
+            opened += 1;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(opened > 10 && !held.is_empty());
+    });
+    assert!(server.stats().refused["limit"] > 0);
+}
+
+#[test]
+fn a_job_takes_no_places_of_another() {
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        jobs: ["train", "other"].map(|name| JobConfig::new(name, SECRET.into())).into(),
+        connections: 8,
+        ..ServerConfig::default()
+    };
+    let server = Server::start(config).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut held = Vec::new();
+    runtime.block_on(async {
+        for worker in 0..8 {
+            held.push(Peer::insider(&server, worker).await);
+        }
+        let peer = Peer::connect(&server).await.unwrap();
+        let ended = peer.say(&peer.hello(SECRET, 8)).await.unwrap_err();
+        assert!(ended.contains("all the connections"), "{ended}");
+        // A worker that comes again takes its own place, and no other.
+        held.push(Peer::insider(&server, 7).await);
+    });
+    let mut client = client_of(&server, "other", Duration::from_secs(20)).unwrap();
+    assert!(client.initialise(&[0.0; LEN]).unwrap());
+    work(&mut client);
+    drop(held);
+}
+
+#[test]
+fn what_a_stranger_sends_is_bounded_by_four_kibibytes() {
+    let server = server();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let peer = Peer::connect(&server).await.unwrap();
+        let (mut send, _receive) = peer.connection.open_bi().await.unwrap();
+        let mut sent = 0;
+        // A request of the longest size, and much more behind it.
+        let mut next = 4096_u32.to_le_bytes().to_vec();
+        next.resize(1024, kind::PULL);
+        while sent < 1 << 20 && send.write_all(&next).await.is_ok() {
+            sent += next.len();
+            next.fill(kind::PULL);
+        }
+        assert!(sent <= 4 * 4096, "{sent} bytes were taken");
+    });
+}
+
+#[test]
+fn memory_is_counted_and_bounded() {
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        jobs: vec![JobConfig::new("train", SECRET.into())],
+        memory: 12 << 20,
+        ..ServerConfig::default()
+    };
+    let server = Server::start(config).unwrap();
+    let spec = Spec { bits: ModelBits::Fixed(32), ..Spec::sgd(400_000, 1.0) };
+    let open = |worker: u16, name: &str| {
+        let config = ClientConfig {
+            servers: vec![server.local().to_string()],
+            secret: SECRET.into(),
+            worker,
+            timeout: Duration::from_secs(60),
+            ..ClientConfig::default()
+        };
+        Client::open(config, name, spec.clone())
+    };
+    let first = open(0, "m").unwrap();
+    let held = server.stats().memory;
+    assert!(held > 4 * 400_000 && held <= 12 << 20, "{held}");
+    // No second worker has room, nor has a second model with a worker.
+    for name in ["m", "other"] {
+        let error = open(1, name).err().unwrap().to_string();
+        assert!(error.contains("worker 1") && error.contains("--memory"), "{error}");
+    }
+    drop(first);
+    let began = Instant::now();
+    while server.stats().memory >= held {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // What the first one had is free.
+    open(1, "m").unwrap();
+    assert!(server.stats().jobs["train"].refused["memory"] >= 2);
 }

@@ -35,6 +35,7 @@ mod counters;
 mod error;
 #[cfg(test)]
 mod hostile;
+mod memory;
 pub mod payload;
 mod proof;
 mod server;
@@ -43,6 +44,7 @@ pub mod shard;
 mod spec;
 pub mod step;
 mod store;
+mod strangers;
 mod wire;
 
 pub use client::{Client, ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, ShardState};

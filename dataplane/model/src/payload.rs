@@ -1,15 +1,19 @@
-//! Vectors as they travel: floats, a lattice, and two sparse forms. Little endian.
+//! Vectors as they travel: floats, a lattice, two sparse forms, and any of these of some coordinates only. Little endian.
 //!
 //! ```text
 //! 0 floats              d × f32
 //! 1 lattice             b u8, δ f32, d codes of b bits
 //! 2 lattice, sparse     b u8, δ f32, n u32, positions, n codes of b bits; others are zero
 //! 3 signs, sparse       magnitude f32, n u32, positions, n bits, 1 for negative; others are zero
+//! 4 part, of a push     n u32, n × (begin u32, length u32), then 0 to 3 of the coordinates in these spans alone; others are not
+//!                       in the step
 //! ```
 //!
 //! The first byte says which; positions are those of [`thc_codec::positions`], codes those of
 //! [`thc_codec::lattice`]. What Lemma 2 keeps has one magnitude, so form 3 has all of it: Q_(δ,b) of it with
 //! δ = ‖β‖∞/(2^(b−1) − 1) would be that magnitude again, whatever b is.
+
+use std::ops::Range;
 
 use thc_codec::lattice::Lattice;
 use thc_codec::packing::packed_len;
@@ -21,6 +25,7 @@ const FLOATS: u8 = 0;
 const LATTICE: u8 = 1;
 const LATTICE_SPARSE: u8 = 2;
 const SIGNS_SPARSE: u8 = 3;
+const PART: u8 = 4;
 
 /// How a gradient is encoded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,10 +81,10 @@ fn shape(what: &str) -> Broken {
     Broken::Shape(what.to_owned())
 }
 
-/// Largest encoding of `coordinates`.
+/// Largest encoding of `coordinates`, whether of all of them or of every second one.
 #[must_use]
 pub fn max_len(coordinates: usize) -> usize {
-    16 + 4 * coordinates
+    32 + 6 * coordinates
 }
 
 /// Appends floats.
@@ -188,6 +193,59 @@ pub fn encode(x: &[f32], how: Encoding, rounding: Rounding, out: &mut Vec<u8>) -
     }
 }
 
+/// Appends the coordinates of `x` in `spans`, which are in order and apart from each other.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_part(
+    x: &[f32],
+    spans: &[Range<usize>],
+    how: Encoding,
+    rounding: Rounding,
+    out: &mut Vec<u8>,
+) -> Result<Size, CodecError> {
+    let before = out.len();
+    out.push(PART);
+    out.extend((spans.len() as u32).to_le_bytes());
+    for span in spans {
+        out.extend((span.start as u32).to_le_bytes());
+        out.extend((span.len() as u32).to_le_bytes());
+    }
+    let chosen: Vec<f32> = spans.iter().flat_map(|span| &x[span.clone()]).copied().collect();
+    let size = encode(&chosen, if chosen.is_empty() { Encoding::Full } else { how }, rounding, out)?;
+    Ok(Size { bits: 8 * (out.len() - before) as u64, ..size })
+}
+
+/// Reads a push: coordinates from the beginning of `out`, and the spans that they are of. Everything is finite.
+///
+/// # Errors
+/// [`Broken`], and `out` has no particular value.
+pub fn decode_push(bytes: &[u8], out: &mut [f32]) -> Result<Vec<Range<usize>>, Broken> {
+    let mut reader = Reader { bytes };
+    if bytes.first() != Some(&PART) {
+        decode(bytes, out)?;
+        let all = 0..out.len();
+        return Ok(vec![all]);
+    }
+    reader.take(1)?;
+    let count = reader.number()?;
+    if count > out.len() {
+        return Err(shape("it has more spans than coordinates"));
+    }
+    let (mut spans, mut end, mut length) = (Vec::with_capacity(count), 0, 0);
+    for _ in 0..count {
+        let (from, len) = (reader.number()?, reader.number()?);
+        let to = from.checked_add(len).filter(|to| *to <= out.len());
+        let Some(to) = to.filter(|_| from >= end && len > 0) else {
+            return Err(shape("its spans are not in order, or not within the model"));
+        };
+        spans.push(from..to);
+        (end, length) = (to, length + len);
+    }
+    decode(reader.bytes, &mut out[..length])?;
+    Ok(spans)
+}
+
 /// Reads a vector of `out`'s length. Everything it holds is finite.
 ///
 /// # Errors
@@ -239,6 +297,11 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
+    fn number(&mut self) -> Result<usize, Broken> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)
+    }
+
     fn float(&mut self) -> Result<f32, Broken> {
         let bytes = self.take(4)?;
         let value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -253,8 +316,7 @@ impl<'a> Reader<'a> {
     }
 
     fn positions(&mut self, dimension: usize) -> Result<Vec<u32>, Broken> {
-        let bytes = self.take(4)?;
-        let count = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+        let count = self.number()?;
         let (kept, used) = positions::decode(self.bytes, count, dimension)?;
         self.take(used)?;
         Ok(kept)
@@ -262,7 +324,7 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -355,6 +417,50 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_part_is_some_coordinates_alone() {
+        let x: Vec<f32> = (0..100).map(|i| (i as f32).sin()).collect();
+        for spans in [vec![], vec![0..1], vec![3..40, 40..41, 99..100], vec![0..100]] {
+            for how in HOW {
+                let (mut bytes, mut alone) = (Vec::new(), Vec::new());
+                let size = encode_part(&x, &spans, how, rounding(), &mut bytes).unwrap();
+                assert_eq!(size.bits, 8 * bytes.len() as u64);
+                let chosen: Vec<f32> = spans.iter().flat_map(|span| &x[span.clone()]).copied().collect();
+                let mut out = vec![9.0; 100];
+                assert_eq!(decode_push(&bytes, &mut out).unwrap(), spans);
+                let how = if chosen.is_empty() { Encoding::Full } else { how };
+                let plain = encode(&chosen, how, rounding(), &mut alone).unwrap();
+                assert_eq!(size.paper, plain.paper);
+                let mut wanted = vec![9.0; chosen.len()];
+                decode(&alone, &mut wanted).unwrap();
+                assert_eq!(out[..chosen.len()], wanted);
+            }
+        }
+        let mut whole = Vec::new();
+        encode_full(&x, &mut whole);
+        assert_eq!(decode_push(&whole, &mut [0.0; 100]).unwrap(), [0..100]);
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        for (head, floats) in [
+            (words(&[1, 0, 101]), 101),
+            (words(&[1, u32::MAX, u32::MAX]), 1),
+            (words(&[1, 5, 0]), 0),
+            (words(&[2, 5, 2, 6, 1]), 3),
+            (words(&[2, 6, 1, 5, 1]), 2),
+            (words(&[101]), 0),
+            (words(&[1, 0, 2]), 3),
+            (words(&[1, 0]), 0),
+            (words(&[u32::MAX]), 0),
+        ] {
+            let mut bytes = [vec![PART], head, vec![FLOATS]].concat();
+            put_floats(&vec![1.0; floats], &mut bytes);
+            assert!(matches!(decode_push(&bytes, &mut [0.0; 100]), Err(Broken::Shape(_))), "{bytes:?}");
+        }
+        // A part of a part is none.
+        let nested =
+            [vec![PART], words(&[1, 0, 1]), vec![PART], words(&[1, 0, 1]), vec![FLOATS, 0, 0, 0, 0]].concat();
+        assert!(decode_push(&nested, &mut [0.0; 100]).is_err());
+    }
+
     proptest! {
         #[test]
         fn round_trip(x in prop::collection::vec(prop_oneof![Just(0.0), -1e6_f32..1e6], 1..300), seed: u64) {
@@ -380,7 +486,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80), form in 0_u8..4) {
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..80), form in 0_u8..5) {
             let mut out = [0.0; 10];
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
@@ -388,6 +494,12 @@ mod tests {
             }
             if decode(&bytes, &mut out).is_ok() {
                 prop_assert!(out.iter().all(|v| v.is_finite()));
+            }
+            let mut out = [0.0; 10];
+            if let Ok(spans) = decode_push(&bytes, &mut out) {
+                prop_assert!(out.iter().all(|v| v.is_finite()));
+                prop_assert!(spans.windows(2).all(|pair| pair[0].end <= pair[1].start));
+                prop_assert!(spans.iter().all(|span| !span.is_empty() && span.end <= 10));
             }
         }
     }

@@ -12,7 +12,6 @@ use quinn::{
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
 
 use crate::book::Book;
 use crate::config::ServerConfig;
@@ -20,15 +19,17 @@ use crate::counters::{Reason, ServerStats};
 use crate::error::ModelError;
 use crate::proof;
 use crate::session;
+use crate::strangers::Strangers;
+use crate::wire::SMALL;
 
 /// A connection that is silent for so long is gone; workers are heard every two seconds.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Above so many connections at a time, addresses must be shown to be real before memory is spent on them.
-const EASY: usize = 64;
 /// Of a stream: what a peer may send before it is read.
-const STREAM_WINDOW: u32 = 1 << 20;
+pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
 /// Of a connection, each way.
-const WINDOW: u32 = 8 << 20;
+pub(crate) const WINDOW: u32 = 8 << 20;
+/// Of a connection that has not shown the secret yet.
+const STRANGERS_WINDOW: u32 = SMALL as u32;
 /// How often the thread that writes files looks whether it should stop.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -105,7 +106,9 @@ impl Server {
             .enable_all()
             .build()?;
         let mut tls = quinn::ServerConfig::with_crypto(Arc::new(proof::of_server()?));
-        tls.transport_config(Arc::new(transport()));
+        let mut strange = transport();
+        strange.receive_window(VarInt::from_u32(STRANGERS_WINDOW));
+        tls.transport_config(Arc::new(strange));
         let socket = |error: std::io::Error| ModelError::Socket {
             address: config.listen.to_string(),
             reason: error.to_string(),
@@ -116,7 +119,7 @@ impl Server {
             Endpoint::new(lasting(&config), Some(tls), udp, Arc::new(quinn::TokioRuntime)).map_err(socket)?
         };
         let local = endpoint.local_addr().map_err(socket)?;
-        runtime.spawn(accept(Arc::clone(&book), endpoint.clone(), config.connections, config.patience));
+        runtime.spawn(accept(Arc::clone(&book), endpoint.clone(), config.patience));
         let stop = Arc::new(AtomicBool::new(false));
         let (kept, stopped, durable) = (Arc::clone(&book), Arc::clone(&stop), config.durable);
         let keeper = std::thread::Builder::new()
@@ -200,25 +203,21 @@ fn keep(book: &Book, stop: &AtomicBool, durable: Duration) {
     }
 }
 
-async fn accept(book: Arc<Book>, endpoint: Endpoint, connections: usize, patience: Duration) {
-    let places = Arc::new(Semaphore::new(connections));
+async fn accept(book: Arc<Book>, endpoint: Endpoint, patience: Duration) {
+    let strangers = Arc::new(Strangers::default());
     while let Some(incoming) = endpoint.accept().await {
-        let busy = connections - places.available_permits() >= EASY.min(connections);
-        if busy && !incoming.remote_address_validated() && incoming.may_retry() {
+        let address = incoming.remote_address().ip();
+        if strangers.doubts(address) && !incoming.remote_address_validated() && incoming.may_retry() {
             // A packet that costs nothing to forget: whoever has this address comes again with its token.
             let _ = incoming.retry();
             continue;
         }
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Some(stranger) = strangers.admit(address) else {
             book.counters.refuse(Reason::Limit);
             incoming.refuse();
             continue;
         };
         let Ok(connecting) = incoming.accept() else { continue };
-        let book = Arc::clone(&book);
-        tokio::spawn(async move {
-            session::serve(book, connecting, patience).await;
-            drop(place);
-        });
+        tokio::spawn(session::serve(Arc::clone(&book), connecting, stranger, patience));
     }
 }

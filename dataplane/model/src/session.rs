@@ -1,20 +1,24 @@
 //! A worker's connection, at the server.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use quinn::{Connection, RecvStream, SendStream, VarInt};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
 use crate::book::{Book, Cell, Job, Model, lock};
 use crate::counters::{Reason, add};
+use crate::memory;
 use crate::payload;
 use crate::proof::{Role, prove, verify};
-use crate::shard::{Applied, Phase, PushHead};
-use crate::spec::{MAX_WORKERS, Spec};
+use crate::server::WINDOW;
+use crate::shard::{Applied, Phase, PushHead, Shard};
+use crate::spec::{MAX_SHARDS, MAX_WORKERS, Spec};
+use crate::step::LARGEST;
+use crate::strangers::Stranger;
 use crate::wire::{
     Body, Frame, NoFrame, SMALL, VERSION, is_name, kind, pulled, pushed, read_body, read_frame, read_length,
 };
@@ -23,8 +27,8 @@ use crate::wire::{
 const INTRODUCTION: Duration = Duration::from_secs(5);
 /// How long an answer to a patient pull is held back while the epoch's gradient is missing.
 const HELD: Duration = Duration::from_secs(5);
-/// Most streams of a connection: shards of all its models.
-const STREAMS: u32 = 4096;
+/// Most streams of a connection: one for each shard of a model, and the first.
+const STREAMS: u32 = MAX_SHARDS as u32 + 1;
 
 /// Numbers of connections.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -47,8 +51,13 @@ impl From<NoFrame> for Option<End> {
     }
 }
 
-/// Serves a peer until it goes.
-pub(crate) async fn serve(book: Arc<Book>, connecting: quinn::Connecting, patience: Duration) {
+/// Serves a peer until it goes. `stranger` is its place until it has shown the secret.
+pub(crate) async fn serve(
+    book: Arc<Book>,
+    connecting: quinn::Connecting,
+    stranger: Stranger,
+    patience: Duration,
+) {
     let Ok(handshake) = timeout(INTRODUCTION, connecting).await else {
         book.counters.refuse(Reason::Silent);
         return;
@@ -71,11 +80,16 @@ pub(crate) async fn serve(book: Arc<Book>, connecting: quinn::Connecting, patien
             return;
         }
     };
+    drop(stranger);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    job.enter(worker, number, &connection);
+    if let Err(reason) = job.enter(worker, number, &connection) {
+        job.counters.refuse(reason);
+        close(&connection, reason);
+        return;
+    }
     add(&job.counters.connections, 1);
     connection.set_max_concurrent_bi_streams(STREAMS.into());
-    let session = Session { book, job: Arc::clone(&job), worker, patience };
+    let session = Session { book, job: Arc::clone(&job), worker, patience, window: Arc::default() };
     if let Some(End(reason)) = session.run(&connection, control).await {
         job.counters.refuse(reason);
         close(&connection, reason);
@@ -87,9 +101,9 @@ fn close(connection: &Connection, reason: Reason) {
     connection.close(VarInt::from_u32(reason as u32), reason.message().as_bytes());
 }
 
-/// HELLO and WELCOME.
+/// HELLO. WELCOME answers it when the worker has its place.
 async fn introduce(book: &Book, connection: &Connection) -> Ended<(Arc<Job>, u16, (SendStream, RecvStream))> {
-    let (mut send, mut receive) = connection.accept_bi().await.map_err(|_| None)?;
+    let (send, mut receive) = connection.accept_bi().await.map_err(|_| None)?;
     let mut buffer = Vec::new();
     let kind = read_frame(&mut receive, SMALL, &mut buffer).await?;
     let mut body = Body(&buffer[1..]);
@@ -107,10 +121,6 @@ async fn introduce(book: &Book, connection: &Connection) -> Ended<(Arc<Job>, u16
     if worker >= MAX_WORKERS {
         return Err(Some(End(Reason::Limit)));
     }
-    let own =
-        prove(Role::Server, &job.config.secret, connection, name, worker).ok_or(Some(End(Reason::Proof)))?;
-    let welcome = Frame::new(kind::WELCOME).u64(book.incarnation).raw(&own).finish();
-    send.write_all(&welcome).await.map_err(|_| None)?;
     Ok((Arc::clone(job), worker, (send, receive)))
 }
 
@@ -120,6 +130,8 @@ struct Session {
     job: Arc<Job>,
     worker: u16,
     patience: Duration,
+    /// What may wait on its way, each way, for all streams.
+    window: Arc<AtomicU32>,
 }
 
 impl Session {
@@ -127,17 +139,17 @@ impl Session {
     async fn run(&self, connection: &Connection, control: (SendStream, RecvStream)) -> Option<End> {
         let attached = Arc::new(std::sync::Mutex::new(BTreeSet::new()));
         let mut streams = JoinSet::new();
-        let own = self.clone();
-        streams.spawn(async move { own.control(control.0, control.1).await });
+        let (own, theirs) = (self.clone(), connection.clone());
+        streams.spawn(async move { own.control(&theirs, control.0, control.1).await });
         loop {
             tokio::select! {
                 stream = connection.accept_bi() => {
                     let (send, receive) = stream.ok()?;
-                    let (own, attached) = (self.clone(), Arc::clone(&attached));
-                    streams.spawn(async move { own.stream(send, receive, &attached).await });
+                    let (own, theirs, attached) = (self.clone(), connection.clone(), Arc::clone(&attached));
+                    streams.spawn(async move { own.stream(&theirs, send, receive, &attached).await });
                 }
-                Some(ended) = streams.join_next() => {
-                    if let Ok(Err(Some(end))) = ended {
+                Some(joined) = streams.join_next() => {
+                    if let Some(end) = ended(joined) {
                         return Some(end);
                     }
                 }
@@ -167,7 +179,16 @@ impl Session {
         self.answer(send, Frame::new(kind::REFUSED).u8(reason as u8).raw(text.as_bytes())).await
     }
 
-    async fn control(&self, mut send: SendStream, mut receive: RecvStream) -> Ended<()> {
+    async fn control(
+        &self,
+        connection: &Connection,
+        mut send: SendStream,
+        mut receive: RecvStream,
+    ) -> Ended<()> {
+        let (name, secret) = (&self.job.config.name, &self.job.config.secret);
+        let proof = prove(Role::Server, secret, connection, name, self.worker);
+        let own = proof.ok_or(Some(End(Reason::Proof)))?;
+        self.answer(&mut send, Frame::new(kind::WELCOME).u64(self.book.incarnation).raw(&own)).await?;
         let mut buffer = Vec::new();
         loop {
             match self.request(&mut receive, SMALL, &mut buffer).await? {
@@ -186,7 +207,10 @@ impl Session {
                         self.refuse(&mut send, Reason::Limit, &text).await?;
                         continue;
                     }
-                    match self.job.open(name, spec) {
+                    let (job, name) = (Arc::clone(&self.job), name.to_owned());
+                    let opened = tokio::task::spawn_blocking(move || job.open(&name, spec)).await;
+                    let stopping = |_| Err((Reason::Disk, "the server is stopping".to_owned()));
+                    match opened.unwrap_or_else(stopping) {
                         Ok(model) => {
                             let frame = Frame::new(kind::OPENED).u32(model.cells.len() as u32);
                             self.answer(&mut send, frame).await?;
@@ -210,6 +234,7 @@ impl Session {
     /// One shard's stream.
     async fn stream(
         &self,
+        connection: &Connection,
         mut send: SendStream,
         mut receive: RecvStream,
         attached: &std::sync::Mutex<BTreeSet<(String, u32)>>,
@@ -228,8 +253,20 @@ impl Session {
             return Err(Some(End(Reason::Malformed)));
         }
         let at = At { session: self, model: &model, number: number as usize };
+        let what = format!("worker {} with shard {number}", self.worker);
+        let _memory = match self.job.memory.reserve(memory::of_stream(at.length()), &what) {
+            Ok(memory) => memory,
+            Err(text) => {
+                self.refuse(&mut send, Reason::Memory, &text).await?;
+                return Ok(());
+            }
+        };
+        let more = memory::window(at.length());
+        let window = (self.window.fetch_add(more, Ordering::Relaxed) + more).min(WINDOW);
+        connection.set_receive_window(window.into());
+        connection.set_send_window(window.into());
         let (stamp, phase, sequence) = {
-            let shard = lock(&at.cell().shard);
+            let shard = at.enter()?;
             (shard.stamp(), shard.state().phase, shard.sequence(self.worker))
         };
         let phase = match phase {
@@ -239,7 +276,7 @@ impl Session {
         };
         let frame = Frame::new(kind::ATTACHED).u8(phase).stamp(stamp).u64(sequence);
         self.answer(&mut send, frame).await?;
-        let longest = 64 + payload::max_len(model.spec.range(number as usize).len());
+        let longest = 64 + payload::max_len(at.length());
         loop {
             let kind = self.request(&mut receive, longest, &mut buffer).await?;
             let body = Body(&buffer[1..]);
@@ -255,6 +292,18 @@ impl Session {
                 Err((reason, text)) => self.refuse(&mut send, reason, &text).await?,
             }
         }
+    }
+}
+
+/// Why a stream's task ends the connection, if it does.
+fn ended(joined: Result<Ended<()>, JoinError>) -> Option<End> {
+    match joined {
+        Ok(ended) => ended.err().flatten(),
+        Err(error) if error.is_panic() => {
+            tracing::error!("a stream's task has panicked: {error}");
+            Some(End(Reason::Broken))
+        }
+        Err(_) => None,
     }
 }
 
@@ -279,6 +328,10 @@ impl At<'_> {
 
     fn length(&self) -> usize {
         self.model.spec.range(self.number).len()
+    }
+
+    fn enter(&self) -> Ended<MutexGuard<'_, Shard>> {
+        self.cell().enter().map_err(|reason| Some(End(reason)))
     }
 
     /// Writes the shard's file, away from the threads that serve.
@@ -316,8 +369,7 @@ impl At<'_> {
             let head = 1 + 24;
             let mut frame = Frame::new(kind::PULLED).raw(&[0; 25]);
             let at = frame.tail().len() - head;
-            let pulled =
-                lock(&self.cell().shard).pull(self.session.worker, known, snapshot, now, frame.tail());
+            let pulled = self.enter()?.pull(self.session.worker, known, snapshot, now, frame.tail());
             let (code, stamp) = match pulled {
                 Ok(crate::shard::Pulled::Empty) => (pulled::EMPTY, Default::default()),
                 Ok(crate::shard::Pulled::Waiting { epoch }) => {
@@ -366,22 +418,22 @@ impl At<'_> {
             |code: u8, stamp, delay: u64| Ok(Ok(Frame::new(kind::PUSHED).u8(code).stamp(stamp).u64(delay)));
         let refused = |reason: Reason| {
             counters.refuse(reason);
-            let stamp = lock(&self.cell().shard).stamp();
+            let stamp = self.enter()?.stamp();
             reply(reason as u8, stamp, 0)
         };
         if !(scale.is_finite() && scale >= 0.0) {
             return refused(Reason::NotFinite);
         }
         let mut zeta = vec![0.0; self.length()];
-        match payload::decode(body.0, &mut zeta) {
-            Ok(()) => {}
+        let spans = match payload::decode_push(body.0, &mut zeta) {
+            Ok(spans) => spans,
             Err(payload::Broken::NotFinite) => return refused(Reason::NotFinite),
             // Whoever sends this is no worker of this version.
             Err(payload::Broken::Shape(_)) => return Err(Some(End(Reason::Malformed))),
-        }
+        };
         if incarnation != self.session.book.incarnation {
             // It may have been taken before the restart, and kept.
-            let shard = lock(&self.cell().shard);
+            let shard = self.enter()?;
             if sequence <= shard.sequence(self.session.worker) {
                 add(&counters.repeated, 1);
                 return reply(pushed::REPEATED, shard.stamp(), 0);
@@ -396,7 +448,7 @@ impl At<'_> {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let now = Instant::now();
-            let applied = lock(&self.cell().shard).push(self.session.worker, &head, &zeta, now);
+            let applied = self.enter()?.push_part(self.session.worker, &head, &zeta, &spans, now);
             match applied {
                 Applied::Taken { stamp, delay, ended } => {
                     add(&counters.pushes, 1);
@@ -413,7 +465,7 @@ impl At<'_> {
                 }
                 Applied::Repeated => {
                     add(&counters.repeated, 1);
-                    let stamp = lock(&self.cell().shard).stamp();
+                    let stamp = self.enter()?.stamp();
                     return reply(pushed::REPEATED, stamp, 0);
                 }
                 Applied::Refused(reason) => return refused(reason),
@@ -436,7 +488,7 @@ impl At<'_> {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let frame = {
-                let shard = lock(&self.cell().shard);
+                let shard = self.enter()?;
                 let state = shard.state();
                 if state.phase == Phase::Empty {
                     return Ok(refusal(Reason::Empty));
@@ -470,8 +522,14 @@ impl At<'_> {
             Err(payload::Broken::NotFinite) => return Ok(refusal(Reason::NotFinite)),
             Err(payload::Broken::Shape(_)) => return Err(Some(End(Reason::Malformed))),
         }
+        if kind == kind::INIT && !Shard::holds(&vector) {
+            return Ok(Err((
+                Reason::Range,
+                format!("a value is above {LARGEST:e}, the most that a model holds"),
+            )));
+        }
         let taken = {
-            let mut shard = lock(&self.cell().shard);
+            let mut shard = self.enter()?;
             let taken =
                 if kind == kind::INIT { shard.initialise(&vector) } else { shard.begin(epoch, &vector) };
             if taken {
@@ -488,7 +546,7 @@ impl At<'_> {
         {
             return Ok(Err(error));
         }
-        let stamp = lock(&self.cell().shard).stamp();
+        let stamp = self.enter()?.stamp();
         Ok(Ok(Frame::new(kind::DONE).u8(u8::from(taken)).stamp(stamp)))
     }
 }

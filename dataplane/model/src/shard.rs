@@ -12,6 +12,7 @@
 //! ran out gets no reservation until one of its pushes was taken: whoever pulls and never pushes delays others once.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use thc_codec::rounding::Rounding;
 use crate::counters::Reason;
 use crate::payload;
 use crate::spec::{ModelBits, Spec};
-use crate::step::{Proximal, couple, theta};
+use crate::step::{LARGEST, Proximal, couple, theta};
 
 /// What a shard can do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,9 +211,15 @@ impl Shard {
         self.state.sequences.get(&worker).copied().unwrap_or(0)
     }
 
-    /// Gives an empty shard its value: whether it was empty.
+    /// Whether it may hold these numbers.
+    #[must_use]
+    pub fn holds(x: &[f32]) -> bool {
+        norm::max_abs(x) <= LARGEST
+    }
+
+    /// Gives an empty shard its value, which it must be able to hold: whether it was empty.
     pub fn initialise(&mut self, x: &[f32]) -> bool {
-        if self.state.phase != Phase::Empty {
+        if self.state.phase != Phase::Empty || !Self::holds(x) {
             return false;
         }
         self.state.x.copy_from_slice(x);
@@ -368,6 +375,20 @@ impl Shard {
 
     /// Takes the gradient `zeta` of a worker.
     pub fn push(&mut self, worker: u16, head: &PushHead, zeta: &[f32], now: Instant) -> Applied {
+        let all = 0..self.state.x.len();
+        self.push_part(worker, head, zeta, std::slice::from_ref(&all), now)
+    }
+
+    /// Takes a gradient that has only these coordinates, in this order. The others are not in the step, whose
+    /// proximal part would move them even without a gradient.
+    pub fn push_part(
+        &mut self,
+        worker: u16,
+        head: &PushHead,
+        zeta: &[f32],
+        spans: &[Range<usize>],
+        now: Instant,
+    ) -> Applied {
         if head.sequence <= self.sequence(worker) {
             return Applied::Repeated;
         }
@@ -403,10 +424,12 @@ impl Shard {
                 }
             }
         }
+        if !self.advance(zeta, spans, head.scale) {
+            return Applied::Refused(Reason::Range);
+        }
         self.reservations.remove(&worker);
         self.disgraced.remove(&worker);
         self.state.sequences.insert(worker, head.sequence);
-        self.advance(zeta, head.scale);
         let bucket = if delay == 0 { 0 } else { delay.ilog2() as usize + 1 };
         self.delays[bucket.min(self.delays.len() - 1)] += 1;
         self.longest = self.longest.max(delay);
@@ -417,17 +440,33 @@ impl Shard {
         Applied::Taken { stamp: self.stamp(), delay, ended }
     }
 
-    fn advance(&mut self, zeta: &[f32], scale: f32) {
+    /// Makes the step, unless it would take a number out of range: whether it did.
+    fn advance(&mut self, zeta: &[f32], spans: &[Range<usize>], scale: f32) -> bool {
         let State { x, snapshot, gradient, y, mean, epoch, step, version, .. } = &mut self.state;
+        let weight = if self.spec.accelerated { theta(*epoch) } else { 1.0 };
+        let step_of = Proximal::new(&self.spec.prox, self.spec.rate * scale / weight);
+        let v = if self.spec.accelerated { &mut *y } else { &mut *x };
+        let gradient = |span: &Range<usize>| gradient.get(span.clone()).unwrap_or(&[]);
+        let mut at = 0;
+        let parts = spans.iter().map(|span| {
+            let zeta = &zeta[at..at + span.len()];
+            at += span.len();
+            (span, zeta)
+        });
+        let parts: Vec<_> = parts.collect();
+        if !parts.iter().all(|(span, zeta)| step_of.keeps(&v[(*span).clone()], zeta, gradient(span))) {
+            return false;
+        }
+        for (span, zeta) in parts {
+            step_of.advance(&mut v[span.clone()], zeta, gradient(span));
+        }
         if self.spec.accelerated {
-            let weight = theta(*epoch);
-            Proximal::new(&self.spec.prox, self.spec.rate * scale / weight).advance(y, zeta, gradient);
+            // Between numbers that are in range.
             couple(x, y, snapshot, mean, weight, *step);
-        } else {
-            Proximal::new(&self.spec.prox, self.spec.rate * scale).advance(x, zeta, gradient);
         }
         *step += 1;
         *version += 1;
+        true
     }
 
     /// Sets the next snapshot: the last x, or with momentum the mean.
@@ -521,6 +560,67 @@ mod tests {
         assert_eq!(shard.state(), &after);
         let mut empty = Shard::new(Arc::new(Spec::sgd(20, 0.5)), 0, LEASE);
         assert_eq!(empty.push(3, &head, &[1.0; 20], now), Applied::Refused(Reason::Empty));
+    }
+
+    #[test]
+    fn a_step_out_of_range_changes_nothing() {
+        let now = Instant::now();
+        let epoch = NonZeroU32::new(3).unwrap();
+        for spec in [
+            Spec::sgd(20, 0.5),
+            Spec::corrected(20, 0.5, epoch),
+            Spec { accelerated: true, ..Spec::corrected(20, 0.5, epoch) },
+        ] {
+            let mut shard = shard(&spec);
+            shard.begin(0, &[1.0; 20]);
+            let stamp = pull(&mut shard, 0, now);
+            let before = shard.state().clone();
+            let mut zeta = vec![0.0; 20];
+            zeta[7] = f32::MAX;
+            for (scale, wanted) in [(1.0, Reason::Range), (f32::MAX, Reason::Range)] {
+                let head = PushHead { sequence: 1, stamp, scale };
+                assert_eq!(shard.push(0, &head, &zeta, now), Applied::Refused(wanted));
+                assert_eq!(shard.state(), &before);
+            }
+            let head = PushHead { sequence: 1, stamp, scale: 1.0 };
+            assert!(matches!(shard.push(0, &head, &[0.5; 20], now), Applied::Taken { .. }));
+        }
+        let mut empty = Shard::new(Arc::new(Spec::sgd(20, 0.5)), 0, LEASE);
+        assert!(!empty.initialise(&[f32::MAX; 20]) && empty.state().phase == Phase::Empty);
+    }
+
+    #[test]
+    fn what_has_no_gradient_is_not_in_the_step() {
+        let now = Instant::now();
+        let prox = Prox { l1: 0.1, l2: 1.0, bounds: None };
+        let epoch = NonZeroU32::new(3).unwrap();
+        for spec in [
+            Spec { prox, ..Spec::sgd(20, 0.5) },
+            Spec { prox, ..Spec::corrected(20, 0.5, epoch) },
+            Spec { prox, accelerated: true, ..Spec::corrected(20, 0.5, epoch) },
+        ] {
+            let (mut part, mut whole) = (shard(&spec), shard(&spec));
+            let before = part.state().x.clone();
+            whole.begin(0, &[0.0; 20]);
+            let stamp = pull(&mut whole, 0, now);
+            assert!(matches!(push(&mut whole, 0, stamp, now), Applied::Taken { .. }));
+            part.begin(0, &[0.0; 20]);
+            let stamp = pull(&mut part, 0, now);
+            let head = PushHead { sequence: 1, stamp, scale: 1.0 };
+            let spans = [2..5, 9..10];
+            let applied = part.push_part(0, &head, &[0.125; 4], &spans, now);
+            assert!(matches!(applied, Applied::Taken { .. }));
+            for i in 0..20 {
+                let inside = spans.iter().any(|span| span.contains(&i));
+                let wanted = if inside { whole.state().x[i] } else { before[i] };
+                assert_eq!(part.state().x[i], wanted, "coordinate {i}");
+            }
+            // All of a shard may be left out; its clock goes on.
+            let head = PushHead { sequence: 2, stamp, scale: 1.0 };
+            let kept = part.state().x.clone();
+            assert!(matches!(part.push_part(0, &head, &[], &[], now), Applied::Taken { delay: 1, .. }));
+            assert_eq!((&part.state().x, part.state().version), (&kept, 2));
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::error::ModelError;
 pub const SHARD: u32 = 1 << 20;
 /// Most workers of a model: their numbers are below it.
 pub const MAX_WORKERS: u16 = 1024;
+/// Most shards of a model on one server: each has a stream of a worker's connection.
+pub const MAX_SHARDS: u64 = 4095;
 
 /// Precision of pulled models.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,7 +130,7 @@ impl Spec {
         if *workers == 0 || *workers > MAX_WORKERS {
             return wrong("workers must be 1 to 1024");
         }
-        if delay.is_some_and(|delay| delay + 1 < u32::from(*workers)) {
+        if delay.is_some_and(|delay| delay < u32::from(*workers) - 1) {
             return wrong(
                 "delay is below workers − 1, which not all can keep at once: raise it, or leave it out",
             );
@@ -144,6 +146,12 @@ impl Spec {
         }
         if !(16..=1 << 24).contains(shard) {
             return wrong("shard must be 16 to 16777216 coordinates");
+        }
+        let least = coordinates.div_ceil(MAX_SHARDS);
+        if least > u64::from(*shard) {
+            return Err(ModelError::Spec(format!(
+                "shard is {shard}, and a server takes at most {MAX_SHARDS} shards: give at least {least} coordinates, or more servers"
+            )));
         }
         Ok(())
     }
@@ -196,6 +204,7 @@ mod tests {
             ("prox", Spec { prox: Prox { bounds: Some((1.0, 0.0)), ..Prox::default() }, ..good.clone() }),
             ("workers", Spec { workers: 0, ..good.clone() }),
             ("delay", Spec { delay: Some(3), workers: 6, ..good.clone() }),
+            ("shard", Spec { coordinates: 4096 * 16, shard: 16, ..good.clone() }),
             ("epoch", Spec { epoch: None, ..good.clone() }),
             ("bits", Spec { bits: ModelBits::Fixed(17), ..good.clone() }),
             ("μ", Spec { bits: ModelBits::Condition(0.0), ..good.clone() }),
@@ -205,6 +214,14 @@ mod tests {
             let message = spec.validate().unwrap_err().to_string();
             assert!(message.contains(field), "{field}: {message}");
         }
+    }
+
+    #[test]
+    fn the_largest_values_are_values() {
+        Spec { delay: Some(u32::MAX), workers: MAX_WORKERS, ..Spec::sgd(100, 0.1) }.validate().unwrap();
+        Spec { coordinates: 4095 * 16, shard: 16, ..Spec::sgd(1, 0.1) }.validate().unwrap();
+        let most = Spec { shard: 1 << 24, ..Spec::sgd(u64::MAX, 0.1) };
+        assert!(most.validate().unwrap_err().to_string().contains("4095 shards"));
     }
 
     #[test]

@@ -10,9 +10,15 @@
 //! accelerated: x = x̃ + θ·(y − x̃); mean = mean + (x − mean) / (t + 1)
 //! ```
 //!
-//! which is prox_ηh for h = λ₁‖x‖₁ + ½λ₂‖x‖² + the indicator of a box.
+//! which is prox_ηh for h = λ₁‖x‖₁ + ½λ₂‖x‖² + the indicator of a box. A step that would take a number beyond
+//! ±[`LARGEST`] is not made ([`Proximal::keeps`]).
+
+use thc_codec::norm;
 
 use crate::spec::Prox;
+
+/// The largest magnitude of a model's numbers. Every lattice holds it, and no difference of two of them overflows.
+pub const LARGEST: f32 = 1.0e37;
 
 /// [`Prox`] for one rate.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +54,31 @@ impl Proximal {
         };
         let s = if self.shrink == 1.0 { s } else { s / self.shrink };
         s.max(self.lower).min(self.upper)
+    }
+
+    /// Whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`].
+    #[must_use]
+    pub fn keeps(&self, v: &[f32], zeta: &[f32], gradient: &[f32]) -> bool {
+        if !self.rate.is_finite() {
+            return false;
+        }
+        let most = |x: &[f32]| f64::from(norm::max_abs(x));
+        let longest = most(zeta) + most(gradient);
+        let reach = most(v) + f64::from(self.rate) * longest;
+        // The proximal step makes no number larger unless the box lies out of range. Half is room for rounding.
+        if longest <= f64::from(f32::MAX)
+            && reach <= f64::from(LARGEST) / 2.0
+            && self.lower <= LARGEST
+            && self.upper >= -LARGEST
+        {
+            return true;
+        }
+        let stays = |v: f32, u: f32| !(v - self.rate * u).is_nan() && self.step(v, u).abs() <= LARGEST;
+        if gradient.is_empty() {
+            v.iter().zip(zeta).all(|(v, zeta)| stays(*v, *zeta))
+        } else {
+            v.iter().zip(zeta).zip(gradient).all(|((v, zeta), g)| stays(*v, zeta + g))
+        }
     }
 
     /// A whole vector. `gradient` is g, empty without correction.
@@ -96,7 +127,42 @@ mod tests {
         assert_eq!(theta(0), 2.0 / 3.0);
     }
 
+    #[test]
+    fn a_step_out_of_range_is_foreseen() {
+        let none = Proximal::new(&Prox::default(), 2.0);
+        assert!(none.keeps(&[1.0, -1.0], &[1e36, 0.0], &[]));
+        assert!(none.keeps(&[LARGEST], &[0.0], &[1.0]));
+        assert!(!none.keeps(&[1.0, -1.0], &[1e37, 0.0], &[]));
+        assert!(!none.keeps(&[0.0], &[f32::MAX], &[f32::MAX]));
+        let overflown = Proximal::new(&Prox { bounds: Some((-1.0, 1.0)), ..Prox::default() }, f32::INFINITY);
+        assert!(!overflown.keeps(&[0.0], &[0.0], &[]));
+        let still = Proximal::new(&Prox { bounds: Some((-1.0, 1.0)), ..Prox::default() }, 0.0);
+        assert!(!still.keeps(&[0.0], &[f32::MAX], &[f32::MAX]));
+        // What the box holds is in range, however long the step.
+        let boxed = Proximal::new(&Prox { bounds: Some((-1.0, 1.0)), ..Prox::default() }, 1.0);
+        assert!(boxed.keeps(&[0.0], &[f32::MAX], &[]));
+        let far = Proximal::new(&Prox { bounds: Some((2e37, 3e37)), ..Prox::default() }, 1.0);
+        assert!(!far.keeps(&[0.0], &[0.0], &[]));
+    }
+
     proptest! {
+        /// What is foreseen to stay in range does, and what is not does not.
+        #[test]
+        fn range_is_foreseen(
+            numbers in prop::collection::vec((-1.1e37_f32..1.1e37, any::<f32>(), any::<f32>()), 1..20),
+            rate in prop_oneof![0.0_f32..10.0, 0.0_f32..1e38],
+            l1 in prop_oneof![Just(0.0_f32), 0.0_f32..1e37],
+        ) {
+            let finite = |v: f32| if v.is_finite() { v } else { 0.0 };
+            let mut v: Vec<f32> = numbers.iter().map(|(v, ..)| *v).collect();
+            let zeta: Vec<f32> = numbers.iter().map(|(_, zeta, _)| finite(*zeta)).collect();
+            let g: Vec<f32> = numbers.iter().map(|(.., g)| finite(*g)).collect();
+            let step = Proximal::new(&Prox { l1, ..Prox::default() }, rate);
+            let keeps = step.keeps(&v, &zeta, &g);
+            step.advance(&mut v, &zeta, &g);
+            prop_assert_eq!(keeps, v.iter().all(|v| v.abs() <= LARGEST));
+        }
+
         /// prox is the minimum of h(y) + (y − z)²/2η: nothing near it is lower.
         #[test]
         fn is_the_minimum(z in -4.0_f32..4.0, l1 in 0.0_f32..2.0, l2 in 0.0_f32..2.0, rate in 0.01_f32..2.0) {

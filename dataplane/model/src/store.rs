@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use ring::digest;
 
+use crate::counters::Reason;
 use crate::error::ModelError;
 use crate::shard::{Phase, State};
 use crate::spec::Spec;
@@ -37,6 +38,11 @@ fn damaged(path: &Path, what: &str) -> ModelError {
 }
 
 impl Folder {
+    /// That of a model of a job, which need not be there.
+    pub fn of(state: &Path, job: &str, model: &str) -> Self {
+        Self { path: state.join(job).join(model) }
+    }
+
     /// That of a model of a job; made if it is not there.
     pub fn create(state: &Path, job: &str, model: &str) -> Result<Self, ModelError> {
         let path = state.join(job).join(model);
@@ -97,6 +103,16 @@ impl Folder {
         Ok(Some(spec))
     }
 
+    /// Why a model is not read.
+    pub fn refused(&self, reason: String) -> ModelError {
+        ModelError::State { path: self.path.clone(), reason }
+    }
+
+    /// What is said of a shard that is not written any more.
+    pub fn broken(&self, number: u32, reason: Reason) -> ModelError {
+        ModelError::State { path: self.shard_file(number), reason: reason.message().to_owned() }
+    }
+
     pub fn write_shard(&self, number: u32, bytes: &[u8]) -> Result<(), ModelError> {
         replace(&self.shard_file(number), bytes)
     }
@@ -132,7 +148,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
-/// A shard's file.
+/// A shard's file, all but its digest: [`seal`] appends that.
 pub(crate) fn encode(state: &State) -> Vec<u8> {
     let vectors = [&state.x, &state.snapshot, &state.gradient, &state.y, &state.mean];
     let floats: usize = vectors.iter().map(|v| v.len()).sum();
@@ -154,9 +170,14 @@ pub(crate) fn encode(state: &State) -> Vec<u8> {
         out.extend((vector.len() as u64).to_le_bytes());
         out.extend(vector.iter().flat_map(|v| v.to_le_bytes()));
     }
-    let digest = digest::digest(&digest::SHA256, &out);
-    out.extend(digest.as_ref());
     out
+}
+
+/// Appends the digest of what is there.
+pub(crate) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+    let digest = digest::digest(&digest::SHA256, &bytes);
+    bytes.extend(digest.as_ref());
+    bytes
 }
 
 fn decode(bytes: &[u8], spec: &Spec, number: u32) -> Result<State, &'static str> {
@@ -241,7 +262,7 @@ mod tests {
         assert_eq!(model.read_spec().unwrap(), None);
         assert_eq!(model.read_shard(&spec(), 0).unwrap(), None);
         model.write_spec(&spec()).unwrap();
-        model.write_shard(0, &encode(&state())).unwrap();
+        model.write_shard(0, &seal(encode(&state()))).unwrap();
         let folders = Folder::of_job(folder.path(), "job").unwrap();
         assert_eq!(folders.len(), 1);
         assert_eq!(folders[0].0, "model");
@@ -252,7 +273,7 @@ mod tests {
 
     #[test]
     fn every_damage_is_noticed() {
-        let bytes = encode(&state());
+        let bytes = seal(encode(&state()));
         assert_eq!(decode(&bytes, &spec(), 0), Ok(state()));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
@@ -268,10 +289,10 @@ mod tests {
     fn what_was_left_half_written_is_not_looked_at() {
         let folder = tempfile::tempdir().unwrap();
         let model = Folder::create(folder.path(), "job", "model").unwrap();
-        model.write_shard(0, &encode(&state())).unwrap();
+        model.write_shard(0, &seal(encode(&state()))).unwrap();
         fs::write(folder.path().join("job/model/shard-0.new"), b"half").unwrap();
         assert_eq!(model.read_shard(&spec(), 0).unwrap(), Some(state()));
-        model.write_shard(0, &encode(&state())).unwrap();
+        model.write_shard(0, &seal(encode(&state()))).unwrap();
         assert_eq!(model.read_shard(&spec(), 0).unwrap(), Some(state()));
     }
 }

@@ -12,16 +12,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use setup::SECRET;
-use thc_model::{Client, ClientConfig, ClientStats, ModelBits, Pull, Push, ShardState, Spec};
+use thc_model::{Client, ClientConfig, ClientStats, ModelBits, ModelError, Pull, Push, ShardState, Spec};
+
+/// How long nothing may happen until a test counts as hung.
+const HANG: Duration = Duration::from_secs(600);
 
 struct Running(Child);
 
 impl Running {
     fn start(address: SocketAddr, state: &Path) -> Self {
+        Self::with(address, &["--job", "train", "--durable", "30ms", "--state", state.to_str().unwrap()])
+    }
+
+    fn with(address: SocketAddr, flags: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_thc-model"))
-            .args(["--job", "train", "--durable", "30ms", "--threads", "2", "--listen", &address.to_string()])
-            .arg("--state")
-            .arg(state)
+            .args(["--threads", "2", "--listen", &address.to_string()])
+            .args(flags)
             .env("THC_MODEL_SECRET", SECRET)
             .env("RUST_LOG", "error")
             .stdout(Stdio::piped())
@@ -117,7 +123,7 @@ fn survives(spec: Spec, seed: u64) {
         for _ in 0..6 {
             // Somebody has come back, or there would be nothing to lose.
             let before = pushes.load(Ordering::Relaxed);
-            let patience = Instant::now() + Duration::from_secs(60);
+            let patience = Instant::now() + HANG;
             while pushes.load(Ordering::Relaxed) == before && Instant::now() < patience {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -181,14 +187,138 @@ fn what_was_stopped_in_order_loses_nothing() {
         let [server] = running;
         server.shutdown().unwrap();
     }
-    // A damaged file is an error that says what to do, not a model that is wrong.
-    let file = folder.path().join("train/m/shard-3");
-    let mut bytes = std::fs::read(&file).unwrap();
-    bytes[200] ^= 1;
-    std::fs::write(&file, bytes).unwrap();
-    let error =
-        thc_model::Server::start(setup::server_config(Some(folder.path()))).err().unwrap().to_string();
-    assert!(error.contains("shard-3") && error.contains("remove the model's folder"), "{error}");
+}
+
+/// A file with two jobs, whose secrets are alike.
+fn two_jobs(folder: &Path) -> String {
+    let file = folder.join("thc-model.toml");
+    let job = |name| format!("[[job]]\nname = \"{name}\"\nsecret = \"{SECRET}\"\n");
+    std::fs::write(&file, job("train") + &job("other")).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn of_job(address: SocketAddr, job: &str) -> ClientConfig {
+    ClientConfig {
+        servers: vec![address.to_string()],
+        job: job.to_owned(),
+        secret: SECRET.into(),
+        timeout: Duration::from_secs(60),
+        ..ClientConfig::default()
+    }
+}
+
+#[test]
+fn a_job_that_diverges_keeps_no_other_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = two_jobs(folder.path());
+    let state = folder.path().join("state");
+    let flags = ["--config", &file, "--durable", "30ms", "--state", state.to_str().unwrap()];
+    let address = free_address();
+    let mut server = Running::with(address, &flags);
+    let mut x = vec![0.0; 64];
+    let mut other = Client::open(of_job(address, "other"), "m", Spec::sgd(64, 1.0)).unwrap();
+    other.initialise(&[5.0; 64]).unwrap();
+    for spec in [
+        Spec::sgd(64, 3.0),
+        Spec { accelerated: true, ..Spec::corrected(64, 3.0, NonZeroU32::new(50).unwrap()) },
+    ] {
+        let name = if spec.accelerated { "accelerated" } else { "plain" };
+        let mut client = Client::open(of_job(address, "train"), name, spec.clone()).unwrap();
+        client.initialise(&[1.0; 64]).unwrap();
+        // x ← x − 3 x: twice as large at every step, until a float cannot hold it.
+        let mut error = None;
+        for _ in 0..2000 {
+            let pulled = client.pull(&mut x, Pull::default()).unwrap();
+            assert!(x.iter().all(|v| v.is_finite()));
+            if let Some(epoch) = pulled.waiting() {
+                client.snapshot(&mut x).unwrap();
+                assert!(x.iter().all(|v| v.is_finite()));
+                client.begin(epoch, &[0.0; 64]).unwrap();
+                continue;
+            }
+            if let Err(refused) = client.push(&x.clone(), Push::bits(32)) {
+                error = Some(refused.to_string());
+                break;
+            }
+        }
+        let error = error.unwrap();
+        assert!(error.contains("diverges") && error.contains("lower rate"), "{error}");
+        // The numbers are what they were.
+        client.pull(&mut x, Pull::default()).unwrap();
+        assert!(x.iter().all(|v| v.is_finite() && v.abs() > 1e30), "{}", x[0]);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    server.kill();
+    let mut server = Running::with(address, &flags);
+    for name in ["plain", "accelerated"] {
+        let file = state.join("train").join(name).join("shard-0");
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes[200] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+    }
+    other.pull(&mut x, Pull::default()).unwrap();
+    assert!(x.iter().all(|v| (v - 5.0).abs() < 0.1), "{}", x[0]);
+    // A file that is damaged indeed concerns its model alone.
+    server.kill();
+    let mut server = Running::with(address, &flags);
+    other.pull(&mut x, Pull::default()).unwrap();
+    let mut third = Client::open(of_job(address, "train"), "third", Spec::sgd(64, 1.0)).unwrap();
+    assert!(third.initialise(&[5.0; 64]).unwrap());
+    let open = || Client::open(of_job(address, "train"), "plain", Spec::sgd(64, 3.0));
+    let error = open().err().unwrap().to_string();
+    assert!(error.contains("shard-0") && error.contains("remove the model's folder"), "{error}");
+    // As it says; nobody has to start the server again.
+    std::fs::remove_dir_all(state.join("train/plain")).unwrap();
+    assert!(open().unwrap().initialise(&[5.0; 64]).unwrap());
+    server.kill();
+}
+
+/// Every push takes 1 from every coordinate, and each half of the model counts its own.
+#[test]
+fn one_of_two_servers_that_restarts_empty_freezes_nothing() {
+    let addresses = [free_address(), free_address()];
+    let flags = ["--job", "train"];
+    let mut servers = addresses.map(|address| Running::with(address, &flags));
+    let config = |worker| ClientConfig {
+        servers: addresses.map(|address| address.to_string()).into(),
+        worker,
+        ..of_job(addresses[0], "train")
+    };
+    let spec = Spec { bits: ModelBits::Fixed(32), ..Spec::sgd(200, 1.0) };
+    let mut workers = [0, 1].map(|worker| Client::open(config(worker), "m", spec.clone()).unwrap());
+    assert!(workers[0].initialise(&[0.0; 200]).unwrap());
+    assert!(!workers[1].initialise(&[7.0; 200]).unwrap());
+    let mut x = vec![9.0; 200];
+    for client in &mut workers {
+        client.pull(&mut x, Pull::default()).unwrap();
+        assert_eq!(client.push(&[1.0; 200], Push::bits(32)).unwrap().taken, 2);
+    }
+    for client in &mut workers {
+        client.pull(&mut x, Pull::default()).unwrap();
+        assert_eq!(x, [-2.0; 200]);
+    }
+    servers[1].kill();
+    servers[1] = Running::with(addresses[1], &flags);
+    // Whoever pushes without a look at what was pulled is told.
+    for client in &mut workers {
+        let (pushed, pulled) =
+            client.push_pull(&[1.0; 200], Push::bits(32), &mut x, Pull::default()).unwrap();
+        assert!(pushed.taken <= 1, "{pushed:?}");
+        assert!(pulled.is_empty() && pulled.running());
+        assert!(matches!(client.push(&[1.0; 200], Push::bits(32)), Err(ModelError::Empty)));
+        // What was lost is not overwritten by zeros: the worker has it.
+        assert_eq!(x[100..], [-2.0; 100]);
+    }
+    // One of them gives what it has, and says that it did.
+    assert!(workers[1].initialise(&x).unwrap());
+    assert!(!workers[0].initialise(&x).unwrap());
+    for client in &mut workers {
+        client.pull(&mut x, Pull::default()).unwrap();
+        assert_eq!(client.push(&[1.0; 200], Push::bits(32)).unwrap().taken, 2);
+    }
+    workers[0].pull(&mut x, Pull::default()).unwrap();
+    // The first half has lost nothing; the second goes on from what the workers had.
+    assert_eq!((x[..100].to_vec(), x[100..].to_vec()), (vec![-6.0; 100], vec![-4.0; 100]));
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn low_precision_and_sparse_runs_converge() {
         .collect();
     for (push, accelerated) in [
         (Push::bits(8), false),
-        (Push { encoding: Encoding::Shortest { bits: 4 }, scale: 1.0 }, false),
+        (Push::encoded(Encoding::Shortest { bits: 4 }), false),
         (Push::sparse(8), false),
         (Push::bits(8), true),
     ] {
@@ -116,7 +116,8 @@ fn plain_sgd_needs_no_epochs_and_unchanged_models_cost_a_flag() {
     let mut client = client(&running, 0, "m", Spec { bits: ModelBits::Fixed(16), ..Spec::sgd(64, 0.1) });
     let mut x = vec![9.0; 64];
     assert_eq!(client.pull(&mut x, Pull::default()).unwrap().shards, [ShardState::Empty]);
-    assert_eq!(x, [0.0; 64]);
+    // There is nothing to overwrite it by.
+    assert_eq!(x, [9.0; 64]);
     assert!(matches!(client.snapshot(&mut x), Err(ModelError::Empty)));
     client.initialise(&[1.0; 64]).unwrap();
     for _ in 0..60 {
@@ -171,4 +172,20 @@ fn what_does_not_fit_is_one_clear_error() {
     let stats = own.server_stats(0).unwrap();
     assert_eq!(stats["refused"]["spec"], 1);
     assert_eq!(stats["refused"]["limit"], 1);
+}
+
+#[test]
+fn a_server_has_as_many_shards_as_a_connection_has_streams() {
+    let running = [server(None), server(None)];
+    let spec = |shards: u64| Spec { shard: 16, bits: ModelBits::Fixed(32), ..Spec::sgd(16 * shards, 1.0) };
+    let error = Client::open(setup::config(&running[..1], 0), "more", spec(4096)).err().unwrap().to_string();
+    assert!(error.contains("shard") && error.contains("at least 17 coordinates"), "{error}");
+    // The limit is a server's: two of them hold twice as many.
+    for (servers, shards) in [(1, 4095), (2, 2 * 4095)] {
+        let mut client = client(&running[..servers], 0, &format!("most-{servers}"), spec(shards));
+        let mut x = vec![0.0; client.coordinates()];
+        client.initialise(&x).unwrap();
+        client.pull(&mut x, Pull::default()).unwrap();
+        assert_eq!(client.push(&x, Push::bits(32)).unwrap().taken as u64, shards);
+    }
 }

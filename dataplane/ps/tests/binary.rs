@@ -39,7 +39,11 @@ struct Running {
 
 impl Running {
     fn start(flags: &[&str]) -> Running {
-        let mut child = command().args(flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Running::with(&mut command(), flags)
+    }
+
+    fn with(command: &mut Command, flags: &[&str]) -> Running {
+        let mut child = command.args(flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let unknown = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let mut running = Running { child, out, greeting: Vec::new(), address: unknown };
@@ -82,6 +86,30 @@ const TABLE: [&str; 4] = ["--granularity", "30", "--fraction", "1/32"];
 
 fn flags<'a>(listen: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     ["--listen", listen].into_iter().chain(JOB).chain(TABLE).chain(more.iter().copied()).collect()
+}
+
+/// The text between two others in a manifest.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {text}"));
+    rest.split_once(after).unwrap_or_else(|| panic!("no {after:?} behind {before:?}")).0
+}
+
+#[test]
+fn it_takes_the_flags_of_the_kubernetes_manifest_and_the_secret_that_this_says_to_make() {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/kubernetes/ps.yaml");
+    let manifest = std::fs::read_to_string(manifest).unwrap();
+    let recipe = between(&manifest, "--from-literal=cookie=$(", ")\n");
+    let made = Command::new("sh").args(["-c", recipe]).output().unwrap();
+    assert!(made.status.success(), "{recipe}: {}", String::from_utf8_lossy(&made.stderr));
+    let secret = String::from_utf8(made.stdout).unwrap();
+    let list = between(&manifest, "command: [\"thc-ps\", ", "]\n");
+    let given: Vec<String> = list.split(", ").map(|flag| flag.trim_matches('"').to_owned()).collect();
+    // Its port is the node's, which is not this host's to give.
+    let flags: Vec<&str> =
+        given.iter().map(|flag| if flag == "0.0.0.0:9000" { "127.0.0.1:0" } else { flag.as_str() }).collect();
+    assert!(manifest.contains("name: THC_COOKIE") && flags.contains(&"127.0.0.1:0"), "{flags:?}");
+    let server = Running::with(command().env("THC_COOKIE", secret.trim()), &flags);
+    assert!(server.greeting[0].contains("job 1: 4 workers"), "{:?}", server.greeting);
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_stuck_link_costs_one_patience_and_is_counted() {
         io.send_run(to, &[0; 1_000_000], 1000).unwrap();
         let took = start.elapsed();
         assert!(took >= Duration::from_millis(100), "{took:?}");
-        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert!(took < Duration::from_secs(20), "{took:?}");
         let stats = io.stats();
         assert!(stats.packets_out > 0 && stats.send_errors > 0, "{stats:?}");
         assert_eq!(stats.packets_out + stats.send_errors, 1000);

@@ -29,6 +29,8 @@ pub struct GroupConfig {
     pub join_timeout: Duration,
     /// How long an all-reduce may stand still before it fails. Default 60 s.
     pub timeout: Duration,
+    /// How long instead, if more, while the parameter server answers and only other workers are late. Default [`Self::timeout`].
+    pub patience: Duration,
     /// Receive buffer wanted, in bytes. Default 8 MiB.
     pub recv_buffer: usize,
     /// Send buffer wanted, in bytes. Default 4 MiB.
@@ -59,6 +61,7 @@ impl Default for GroupConfig {
             bind: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
             join_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(60),
+            patience: Duration::ZERO,
             recv_buffer: 8 << 20,
             send_buffer: 4 << 20,
             min_rto: Duration::from_millis(20),

@@ -21,6 +21,8 @@ pub(crate) struct Driver<I: PacketIo> {
     foreground: AtomicUsize,
     /// Set when the group is being dropped.
     closing: AtomicBool,
+    /// Set when the session is to be given up, until it is.
+    giving_up: AtomicBool,
     /// What the first panic said.
     panicked: OnceLock<String>,
 }
@@ -31,6 +33,7 @@ impl<I: PacketIo> Driver<I> {
             engine: Mutex::new(engine),
             foreground: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
+            giving_up: AtomicBool::new(false),
             panicked: OnceLock::new(),
         }
     }
@@ -72,7 +75,8 @@ impl<I: PacketIo> Driver<I> {
         self.with(|engine| {
             let number = submit(engine, data.len())?;
             loop {
-                engine.run(&mut Borrowed::new(number, data), || false);
+                engine.run(&mut Borrowed::new(number, data), || self.giving_up.load(Ordering::SeqCst));
+                self.heed(engine);
                 if let Some(outcome) = engine.take_outcome(number) {
                     return outcome;
                 }
@@ -99,18 +103,39 @@ impl<I: PacketIo> Driver<I> {
     /// One turn of the background thread; whether more is to be done at once.
     fn turn(&self) -> Result<bool, WorkerError> {
         let mut engine = self.lock()?;
+        self.heed(&mut engine);
         if engine.failure().is_some() {
             // The others may not have heard yet why this worker stopped.
             let _ = engine.serve_others();
             return Ok(false);
         }
         if engine.pending() > 0 {
-            let leave = || self.foreground.load(Ordering::SeqCst) > 0 || self.closing.load(Ordering::SeqCst);
+            let leave = || {
+                self.foreground.load(Ordering::SeqCst) > 0
+                    || self.closing.load(Ordering::SeqCst)
+                    || self.giving_up.load(Ordering::SeqCst)
+            };
             engine.run(&mut Borrowed::none(), leave);
         } else {
             engine.step(&mut Borrowed::none());
         }
         Ok(engine.pending() > 0)
+    }
+
+    /// Has every call under way, and every later one of this session, fail. Waits for nobody.
+    pub fn give_up(&self) {
+        self.giving_up.store(true, Ordering::SeqCst);
+    }
+
+    /// A session begins that nobody has given up.
+    pub fn begin_anew(&self) {
+        self.giving_up.store(false, Ordering::SeqCst);
+    }
+
+    fn heed(&self, engine: &mut Engine<I>) {
+        if self.giving_up.swap(false, Ordering::SeqCst) && engine.failure().is_none() {
+            engine.end(WorkerError::GivenUp);
+        }
     }
 
     /// Ends [`Self::run_background`].
@@ -231,6 +256,7 @@ mod tests {
             job: JobId(1),
             worker: WorkerId(0),
             timeout: Duration::from_secs(60),
+            patience: Duration::ZERO,
             min_rto: Duration::from_millis(20),
             seed: None,
             threads: 1,
@@ -269,7 +295,7 @@ mod tests {
         background.join().unwrap();
         names_the_bug(driver.allreduce(&mut [1.0; 10], CallOptions::default()));
         names_the_bug(driver.with(|engine| Ok(engine.stats())));
-        names_the_bug(driver.with(|engine| engine.save_feedback()));
+        names_the_bug(driver.with(|engine| engine.feedback()).map(|kept| kept.to_bytes()));
     }
 
     #[test]

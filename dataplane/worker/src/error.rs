@@ -50,6 +50,14 @@ pub enum WorkerError {
         /// Those that there are.
         tables: String,
     },
+    /// Ranks whose sums something else adds up do not call the same.
+    #[error(
+        "ranks call different all-reduces as number {call}: give all the same lengths, plans and keys in the same order"
+    )]
+    Differs {
+        /// The call, counted from 0.
+        call: u64,
+    },
     /// Memory for a packed call that does not fit it.
     #[error("a packed all-reduce was given {actual} {what}, and needs {expected}: ask for its layout first")]
     PackedMemory {
@@ -65,6 +73,9 @@ pub enum WorkerError {
         "a packed all-reduce was given up before all its indices were there: the session is over, join anew"
     )]
     Abandoned,
+    /// [`Group::give_up`](crate::Group::give_up) was called.
+    #[error("this worker has given the session up: join anew, as all workers must")]
+    GivenUp,
     /// A tensor changed its length.
     #[error(
         "tensor {key:#x} had {before} coordinates before and {now} now: give another key, or reset its error feedback"

@@ -2,7 +2,7 @@
 
 use crate::controller::Reporter;
 use crate::driver::{Driver, IDLE};
-use crate::engine::{Borrowed, Engine, EngineConfig, Membership, NAP};
+use crate::engine::{Borrowed, Engine, EngineConfig, Membership, NAP, RestoredFeedback};
 use crate::random::random;
 use crate::{AnyIo, CallOptions, GroupConfig, Packed, PackedCall, PackedLayout, Span, Stats, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
@@ -43,6 +43,7 @@ impl Group {
             job: JobId(config.job),
             worker: WorkerId(config.worker),
             timeout: config.timeout,
+            patience: config.patience,
             min_rto: config.min_rto,
             seed: config.seed,
             threads: config.threads,
@@ -80,8 +81,19 @@ impl Group {
             }
             let (joiners, welcome, workers) = rendezvous(engine.io_mut(), &config)?;
             let capacity = engine.io_mut().recv_capacity(MAX_PACKET);
+            self.driver.begin_anew();
             engine.restart(joiners, &welcome, workers, capacity)
         })
+    }
+
+    /// Gives the session up: every call under way fails with [`WorkerError::GivenUp`], and so does every later one until
+    /// [`Self::rejoin`]. From any thread, whatever the others are waiting for, and without waiting itself. The others learn of it as of a worker that
+    /// does not send.
+    pub fn give_up(&self) {
+        self.driver.give_up();
+        if let Some(thread) = &self.background {
+            thread.thread().unpark();
+        }
     }
 
     /// Replaces `data` by the mean over all workers, compressed, without error feedback.
@@ -278,7 +290,8 @@ impl Group {
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way: wait for its handle first.
     pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
-        self.driver.with(|engine| engine.save_feedback())
+        // Nobody waits for the engine while all of it is written: it must go on answering others.
+        Ok(self.driver.with(|engine| engine.feedback())?.to_bytes())
     }
 
     /// Restores the error feedback of a tensor of `length` coordinates.
@@ -286,7 +299,9 @@ impl Group {
     /// # Errors
     /// [`WorkerError::FeedbackState`] if it does not fit, [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
     pub fn restore_feedback(&self, key: u64, length: usize, saved: &[u8]) -> Result<(), WorkerError> {
-        self.driver.with(|engine| engine.restore_feedback(key, length, saved))
+        let restored = RestoredFeedback::read(length, saved)
+            .map_err(|error| WorkerError::FeedbackState { key, reason: error.to_string() })?;
+        self.driver.with(|engine| engine.put_feedback(key, restored))
     }
 
     /// Forgets the error feedback of a tensor.

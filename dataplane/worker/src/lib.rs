@@ -38,8 +38,9 @@ pub use controller::Controller;
 #[cfg(feature = "controller")]
 pub use controller::ControllerUrl;
 pub use engine::{
-    Borrowed, Engine, EngineConfig, Estimate, Finished, Loan, Membership, Numbers, Packed, PackedCall,
-    PackedLayout, PackedPart, Piece,
+    Borrowed, CallKeys, Collective, CollectiveCall, CollectiveConfig, Engine, EngineConfig, Estimate,
+    Finished, KeptFeedback, Loan, Membership, Numbers, Packed, PackedCall, PackedLayout, PackedPart, Piece,
+    RestoredFeedback,
 };
 pub use error::WorkerError;
 pub use group::{Group, Handle};

@@ -4,7 +4,7 @@ use crate::{AnyIo, GroupConfig, WorkerError, engine};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use thc_codec::definitions;
-use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, RefuseReason, Refused, Welcome};
+use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, RefuseReason, Refused, Welcome, WelcomeError};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_transport::{DeviceInfo, PacketIo};
 
@@ -117,8 +117,12 @@ fn understand(config: &GroupConfig, round: u32, packet: &[u8]) -> Option<ProbeAn
     match header.kind {
         Kind::Description => {
             let workers = header.num_workers;
-            let usable = engine::usable(&Welcome::parse(payload)?, workers);
-            Some(ProbeAnswer::Job { workers, unusable: usable.err().map(|error| error.to_string()) })
+            let unusable = match Welcome::read(payload) {
+                Ok(welcome) => engine::usable(&welcome, workers).err().map(|error| error.to_string()),
+                Err(WelcomeError::Damaged) => return None,
+                Err(error) => Some(error.to_string()),
+            };
+            Some(ProbeAnswer::Job { workers, unusable })
         }
         Kind::Refused => Some(ProbeAnswer::Refused(Refused::parse(payload)?.reason)),
         _ => None,

@@ -30,6 +30,8 @@ pub struct Stats {
     pub stragglers: u64,
     /// Packets whose coordinates counted as zero.
     pub lost: u64,
+    /// Those coordinates, of all-reduces that succeeded.
+    pub lost_coordinates: u64,
     /// Norms, transforms, quantization, dequantization.
     #[serde(serialize_with = "seconds")]
     pub compression: Duration,

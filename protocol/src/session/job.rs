@@ -23,6 +23,8 @@ pub(super) struct JobState {
     pub(super) replaced: Vec<Option<(u64, Duration)>>,
     /// The session that a worker's restart has ended, and the members to be told of it.
     pub(super) ended: Option<Ended>,
+    /// The session that all have left.
+    pub(super) left: Option<Cookie>,
     /// Towards the root, at a rack.
     pub(super) upper: Option<Upper>,
     /// Of a job whose members come and go: then nobody is in `present`.
@@ -151,6 +153,17 @@ impl JobState {
         let (round, slot) = (asked.round, asked.slot);
         let header = Header { round, slot, ..self.header(Kind::Description, asked.worker, asked.cookie) };
         packet(to, &header, &body)
+    }
+
+    /// Whether a session has ended here; one that neither runs nor has was lost in a restart, or was never here.
+    pub(super) fn is_over(&self, session: Cookie) -> bool {
+        let ended = self.ended.as_ref().map(|ended| ended.session);
+        [Some(Cookie(0)), ended, self.left].contains(&Some(session))
+    }
+
+    /// ASK to a worker that leaves a session which is not known here: whether others need it, their claims will show (P25).
+    pub(super) fn ask_leaver(&self, leave: &Header, to: SocketAddrV4, nonce: u64) -> Action {
+        packet(to, &self.header(Kind::Ask, leave.worker, leave.cookie), &Ask { nonce }.to_bytes())
     }
 
     /// ASK to a member whose number somebody else wants (P24).

@@ -2,7 +2,7 @@
 
 use crate::wire::{
     Ask, Boundary, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, Position, RefuseReason, Refused,
-    Stand, Welcome,
+    Welcome, WelcomeError,
 };
 use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
@@ -16,8 +16,12 @@ const IN_USE_RETRY: Duration = Duration::from_millis(60);
 const POSITION_RETRY: Duration = Duration::from_millis(100);
 /// Time between LEAVEs.
 const LEAVE_RETRY: Duration = Duration::from_millis(50);
-/// How long a LEAVE goes on without BYE.
+/// How long a LEAVE goes on without BYE where the server says that others have not left: it has the sums that they may lack.
 const LEAVE_FOR: Duration = Duration::from_secs(1);
+/// How long it goes on where nobody says so: if the sums are gone with the server, this worker is needed for them.
+const STAY_FOR: Duration = Duration::from_secs(5);
+/// For how long what the server says of that counts: some LEAVEs may be lost.
+const SERVED_FOR: Duration = Duration::from_millis(250);
 /// How long "worker number in use" may be the shadow of an earlier incarnation.
 const IN_USE_GRACE: Duration = Duration::from_secs(4);
 
@@ -49,6 +53,16 @@ pub enum JoinError {
         at: SocketAddrV4,
         /// How long.
         waited: Duration,
+    },
+    /// What the PS says of the job, this version does not know.
+    #[error(
+        "the parameter server's job {job} is none that this worker can take part in: {reason}; configure it otherwise, or use the version of the server"
+    )]
+    Unusable {
+        /// The job.
+        job: JobId,
+        /// What is wrong with it, or new.
+        reason: WelcomeError,
     },
     /// Not all came to a share.
     #[error("{} did not reach share {share} of job {job}, at {at}, within {} s: check that their hosts reach that address", super::super::worker::Workers(*missing), waited.as_secs())]
@@ -136,8 +150,30 @@ pub enum JoinEvent {
 enum State {
     Joining,
     Joined,
-    Leaving(Duration),
+    Leaving(Leaving),
     Left,
+}
+
+/// How a worker leaves (P25).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Leaving {
+    since: Duration,
+    /// How long it stays where the server is silent, whatever comes of others.
+    until: Duration,
+    /// Whether others may need what it has sent.
+    stays: bool,
+    /// When the server last said that it has the session, and that others have not left.
+    served: Option<Duration>,
+    /// When it is to claim the session, which the server has lost; and when it did last.
+    claim: Option<Duration>,
+    claimed: Duration,
+}
+
+impl Leaving {
+    fn is_over(&self, now: Duration) -> bool {
+        let served = self.served.is_some_and(|at| now.saturating_sub(at) < SERVED_FOR);
+        now >= if served { self.since + LEAVE_FOR } else { self.until }
+    }
 }
 
 /// The worker's side of joining and leaving.
@@ -160,6 +196,8 @@ pub struct Joiner {
     /// How many workers its session must have, 0 for any; how many the one that it was welcomed to has.
     wants: u8,
     workers: u8,
+    /// What its JOINs are told by, another one each time that it begins to join or to claim: a REFUSED repeats it.
+    attempt: Round,
     /// Calls finished when it began to leave.
     finished: u32,
     /// How far it is in a session that is about to change, and when that is to be said again (P43).
@@ -193,9 +231,15 @@ impl Joiner {
             of_racks: false,
             wants: 0,
             workers: 0,
+            // Not that of an earlier process.
+            attempt: Round((nonce ^ (nonce >> 32)) as u32),
             finished: 0,
             position: None,
         }
+    }
+
+    fn next_attempt(&self) -> Round {
+        Round(self.attempt.0.wrapping_add(1))
     }
 
     /// A joiner for a session of so many workers, all of whom want that (P42); 0 for any.
@@ -204,15 +248,15 @@ impl Joiner {
         Joiner { wants: workers, ..self }
     }
 
-    /// How far this worker is in `session`, if that is about to change; `None` when it goes on (P43).
-    pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<(u32, u32, Stand)>) {
+    /// How far this worker is in `session`, if that is about to change; `None` when it goes on (P43). The nonce is filled in.
+    pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<Position>) {
         // Whoever asks may not know yet that the next session has begun. Who leaves says so, and nothing else: it would be let into the
         // next session.
         if session != self.session() || matches!(self.state, State::Leaving(_) | State::Left) {
             return;
         }
         let nonce = self.nonce;
-        let position = position.map(|(finished, begun, stand)| Position { nonce, finished, begun, stand });
+        let position = position.map(|position| Position { nonce, ..position });
         if position != self.position.map(|(said, _)| said) {
             self.position = position.map(|position| (position, now));
         }
@@ -248,14 +292,16 @@ impl Joiner {
     /// welcomed to.
     #[must_use]
     pub fn elsewhere(&self, now: Duration) -> Joiner {
-        let state = State::Joining;
-        Joiner { state, started: now, next: now, heard: false, joined: None, position: None, ..self.clone() }
+        let (state, attempt) = (State::Joining, self.next_attempt());
+        let (started, next) = (now, now);
+        Joiner { state, attempt, started, next, heard: false, joined: None, position: None, ..self.clone() }
     }
 
     /// The aggregator may have lost its state: introduces this worker again, with its session.
     pub fn resume(&mut self, now: Duration) {
         if self.state == State::Joined {
             self.state = State::Joining;
+            self.attempt = self.next_attempt();
             self.started = now;
             self.next = now;
             self.heard = false;
@@ -268,12 +314,42 @@ impl Joiner {
         self.welcomed.map_or(Cookie(0), |welcome| welcome.session)
     }
 
-    /// Begins to leave.
+    /// Begins to leave, with all that it has begun finished: others may still need what it has sent.
     pub fn leave(&mut self, now: Duration) {
+        let stays = self.session() != Cookie(0);
+        self.depart(now, stays);
+    }
+
+    /// Begins to leave a session that is over for it, or where nobody can need it any more.
+    pub fn quit(&mut self, now: Duration) {
+        self.depart(now, false);
+    }
+
+    fn depart(&mut self, now: Duration, stays: bool) {
         self.position = None;
-        if !matches!(self.state, State::Left) {
-            self.state = State::Leaving(now);
-            self.next = now;
+        match &mut self.state {
+            State::Left => {}
+            State::Leaving(leaving) => {
+                if !stays {
+                    leaving.stays = false;
+                    leaving.until = leaving.until.min(leaving.since + LEAVE_FOR).max(now);
+                }
+            }
+            State::Joining | State::Joined => {
+                let until = now + if stays { STAY_FOR } else { LEAVE_FOR };
+                let (since, served, claim, claimed) = (now, None, None, Duration::ZERO);
+                self.state = State::Leaving(Leaving { since, until, stays, served, claim, claimed });
+                self.next = now;
+            }
+        }
+    }
+
+    /// Somebody has needed what this worker has sent, which leaves: it stays for as long again.
+    pub fn stay(&mut self, now: Duration) {
+        if let State::Leaving(leaving) = &mut self.state
+            && leaving.stays
+        {
+            leaving.until = now + STAY_FOR;
         }
     }
 
@@ -313,7 +389,11 @@ impl Joiner {
     /// When [`Self::poll`] has something to send.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        let own = matches!(self.state, State::Joining | State::Leaving(_)).then_some(self.next);
+        let own = match self.state {
+            State::Joining => Some(self.next),
+            State::Leaving(leaving) => Some(leaving.claim.map_or(self.next, |at| at.min(self.next))),
+            State::Joined | State::Left => None,
+        };
         own.into_iter().chain(self.position.map(|(_, next)| next)).min()
     }
 
@@ -325,28 +405,21 @@ impl Joiner {
             let header = self.header(Kind::Position, self.session());
             return Some(header.emit_packet(buffer, &body));
         }
+        if let State::Leaving(leaving) = &mut self.state
+            && leaving.claim.is_some_and(|at| at <= now)
+        {
+            (leaving.claim, leaving.claimed) = (None, now);
+            return Some(self.join(buffer));
+        }
         if now < self.next {
             return None;
         }
         match self.state {
             State::Joining => {
                 self.next = now + RETRY;
-                let body = Join {
-                    nonce: self.nonce,
-                    session: self.session(),
-                    ends: false,
-                    fingerprint: self.welcomed.map_or(0, |welcome| welcome.fingerprint()),
-                    definitions: self.definitions,
-                }
-                .to_bytes();
-                let epoch =
-                    self.welcomed.and_then(|welcome| welcome.members).map_or(0, |members| members.epoch);
-                let num_workers = if self.session() == Cookie(0) { self.wants } else { self.workers };
-                let header =
-                    Header { num_workers, slot: SlotId(epoch), ..self.header(Kind::Join, self.cookie) };
-                Some(header.emit_packet(buffer, &body))
+                Some(self.join(buffer))
             }
-            State::Leaving(since) if now.saturating_sub(since) >= LEAVE_FOR => {
+            State::Leaving(leaving) if leaving.is_over(now) => {
                 self.state = State::Left;
                 None
             }
@@ -359,6 +432,27 @@ impl Joiner {
             }
             State::Joined | State::Left => None,
         }
+    }
+
+    /// JOIN, which claims the session that it was welcomed to, if there is one.
+    fn join<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
+        let body = Join {
+            nonce: self.nonce,
+            session: self.session(),
+            ends: false,
+            fingerprint: self.welcomed.map_or(0, |welcome| welcome.fingerprint()),
+            definitions: self.definitions,
+        }
+        .to_bytes();
+        let epoch = self.welcomed.and_then(|welcome| welcome.members).map_or(0, |members| members.epoch);
+        let num_workers = if self.session() == Cookie(0) { self.wants } else { self.workers };
+        let header = Header {
+            num_workers,
+            round: self.attempt,
+            slot: SlotId(epoch),
+            ..self.header(Kind::Join, self.cookie)
+        };
+        header.emit_packet(buffer, &body)
     }
 
     fn header(&self, kind: Kind, cookie: Cookie) -> Header {
@@ -376,6 +470,13 @@ impl Joiner {
         }
     }
 
+    /// The answer to this worker's JOIN is of a job that it cannot take part in.
+    fn unusable(&self, payload: &[u8], reason: WelcomeError) -> Option<JoinEvent> {
+        let own = reason != WelcomeError::Damaged && Welcome::nonce_of(payload) == Some(self.nonce);
+        (own && self.state == State::Joining)
+            .then_some(JoinEvent::Failed(JoinError::Unusable { job: self.job, reason }))
+    }
+
     /// Takes a control packet; `None` if it is none for this worker.
     pub fn handle(&mut self, now: Duration, packet: &[u8]) -> Option<JoinEvent> {
         let (header, payload) = Header::parse(packet).ok()?;
@@ -385,7 +486,10 @@ impl Joiner {
         self.heard = true;
         match header.kind {
             Kind::Welcome => {
-                let welcome = Welcome::parse(payload)?;
+                let welcome = match Welcome::read(payload) {
+                    Ok(welcome) => welcome,
+                    Err(reason) => return self.unusable(payload, reason),
+                };
                 let n = header.num_workers;
                 let number = welcome.members.map_or(self.worker, |members| members.number);
                 let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && number.0 < n;
@@ -412,12 +516,29 @@ impl Joiner {
                 Some(JoinEvent::Welcome(welcome, header.num_workers))
             }
             Kind::Description if self.state == State::Joining && header.cookie == self.cookie => {
-                let now_is = Welcome::parse(payload).filter(|welcome| welcome.nonce == self.nonce)?;
+                let now_is = match Welcome::read(payload) {
+                    Ok(welcome) if welcome.nonce == self.nonce => welcome,
+                    Ok(_) => return None,
+                    Err(reason) => return self.unusable(payload, reason),
+                };
                 Change::between(&self.welcomed?, &now_is).map(JoinEvent::Changed)
             }
             Kind::Ask if header.cookie == self.session() && self.session() != Cookie(0) => {
                 if Ask::parse(payload)?.nonce == self.nonce {
-                    self.resume(now);
+                    match &mut self.state {
+                        // The server has lost the session, and others may need what this worker has sent (P25).
+                        State::Leaving(leaving) if leaving.stays => {
+                            leaving.served = None;
+                            leaving.claim = Some(now.max(leaving.claimed + RETRY));
+                        }
+                        _ => self.resume(now),
+                    }
+                }
+                None
+            }
+            Kind::Pending if header.cookie == self.session() && self.session() != Cookie(0) => {
+                if let State::Leaving(leaving) = &mut self.state {
+                    leaving.served = Some(now);
                 }
                 None
             }
@@ -436,9 +557,14 @@ impl Joiner {
                     RefuseReason::Reforming
                         if header.cookie == self.session() && self.session() != Cookie(0) =>
                     {
+                        if matches!(self.state, State::Leaving(_)) {
+                            self.state = State::Left;
+                        }
                         Some(JoinEvent::Reforming(worker))
                     }
                     RefuseReason::Reforming => None,
+                    // An answer to an earlier attempt, which has come late.
+                    _ if header.round != self.attempt => None,
                     RefuseReason::WorkerInUse if young => {
                         self.next = self.next.min(now + IN_USE_RETRY);
                         None

@@ -2,7 +2,7 @@
 
 use super::{JoinError, JoinEvent, Joiner};
 use crate::Cookie;
-use crate::wire::{MAX_SHARES, Shares, Stand, Welcome};
+use crate::wire::{MAX_SHARES, Position, Shares, Welcome};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Joiners {
     }
 
     /// How far this worker is in `session`, if that is about to change; `None` when it goes on (P43). The first share is told.
-    pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<(u32, u32, Stand)>) {
+    pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<Position>) {
         self.all[0].set_position(now, session, position);
     }
 
@@ -72,9 +72,22 @@ impl Joiners {
         self.all.iter_mut().for_each(|joiner| joiner.set_finished(calls));
     }
 
-    /// Begins to leave.
+    /// Begins to leave, with all that it has begun finished: others may still need what it has sent (P25). A spare that is silent is not
+    /// waited for.
     pub fn leave(&mut self, now: Duration) {
-        self.all.iter_mut().for_each(|joiner| joiner.leave(now));
+        for (share, joiner) in self.all.iter_mut().enumerate() {
+            if share < self.homes { joiner.leave(now) } else { joiner.quit(now) }
+        }
+    }
+
+    /// Begins to leave a session that is over for this worker.
+    pub fn quit(&mut self, now: Duration) {
+        self.all.iter_mut().for_each(|joiner| joiner.quit(now));
+    }
+
+    /// Somebody has needed what this worker has sent, which leaves.
+    pub fn stay(&mut self, now: Duration) {
+        self.all.iter_mut().for_each(|joiner| joiner.stay(now));
     }
 
     /// Whether every share has said BYE, or leaving has taken long enough.
@@ -153,8 +166,11 @@ impl Joiners {
                     None
                 }
             }
-            // All may have left one share, and not yet have been heard at another.
-            JoinEvent::Bye if !self.has_left() => None,
+            // All may have left one share, and not yet have been heard at another. Nobody needs this worker any more.
+            JoinEvent::Bye => {
+                self.quit(now);
+                self.has_left().then_some(JoinEvent::Bye)
+            }
             // Only the first share decides who is in the session.
             JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Boundary(_) if share > 0 => {
                 None

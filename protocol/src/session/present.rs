@@ -1,7 +1,7 @@
 //! Who is in a job, and whether its number may be given to somebody else (P24).
 
-use crate::Cookie;
-use crate::wire::Join;
+use crate::wire::{Header, Join};
+use crate::{Cookie, Round};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub(super) struct Present {
     pub session: Cookie,
     pub definitions: u64,
     pub addr: SocketAddrV4,
+    /// What its JOINs are told by.
+    pub attempt: Round,
     /// When it first sent JOIN.
     pub since: Duration,
     /// When it last sent JOIN.
@@ -31,9 +33,10 @@ pub(super) struct Present {
 
 impl Present {
     /// Who sent a JOIN, now and for the first time.
-    pub fn arrived(now: Duration, from: SocketAddrV4, join: &Join) -> Present {
+    pub fn arrived(now: Duration, from: SocketAddrV4, header: &Header, join: &Join) -> Present {
         Present {
             nonce: join.nonce,
+            attempt: header.round,
             session: join.session,
             definitions: join.definitions,
             addr: from,

@@ -7,7 +7,7 @@ use super::roster::{Roster, Sizes};
 use super::upper::{Root, Upper};
 use crate::aggregator::{Endpoint, JobConfig, Level};
 use crate::wire::{Change, Header, Join, Kind, Leave, Pending, Position, RefuseReason, Refused, Welcome};
-use crate::{Cookie, JobId, WorkerId};
+use crate::{Cookie, JobId, Round, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -148,6 +148,7 @@ impl Registry {
             claims,
             replaced,
             ended: None,
+            left: None,
             job,
             upper,
             roster,
@@ -245,6 +246,7 @@ impl Registry {
             session: Cookie(0),
             definitions: 0,
             addr: member.addr,
+            attempt: Round(0),
             since: now,
             heard: now,
             left: member.left,
@@ -290,6 +292,14 @@ impl Registry {
             actions.extend(state.poll_roster(now, |worker| alive(job, worker), &mut random));
         }
         actions
+    }
+
+    /// Whether somebody sends from there who is in a job, waits for one, or is about to bring a session along.
+    #[must_use]
+    pub fn knows(&self, from: SocketAddrV4) -> bool {
+        self.jobs
+            .values()
+            .any(|state| state.knows(from) || state.claims.iter().flatten().any(|p| p.addr == from))
     }
 
     /// Workers present in a job and whether its session runs.
@@ -371,7 +381,7 @@ impl Registry {
             let next = next.and_then(|sizes| sizes.of(header.num_workers));
             if next.is_some_and(|(_, welcome)| welcome.fingerprint() == join.fingerprint) {
                 state.take_next();
-            } else if state.follows && state.session == Some(join.session) {
+            } else if state.follows && state.job.sizes.is_some() && state.session == Some(join.session) {
                 // It was let in before the job changed, and hears of that from the first share.
                 return Vec::new();
             } else if let Some(welcome) = state.welcome_again(worker, from, join.nonce) {
@@ -408,7 +418,7 @@ impl Registry {
             return Vec::new();
         }
         let mut actions = Vec::new();
-        let mut arrival = Present::arrived(now, from, &join);
+        let mut arrival = Present::arrived(now, from, header, &join);
         if let Some(member) = state.present[place].filter(|member| member.nonce == join.nonce) {
             // A JOIN that was long under way takes nothing back.
             arrival.left = member.left;
@@ -541,9 +551,11 @@ impl Registry {
         }
         let known = |p: &&mut Present| p.nonce == leave.nonce;
         let place = usize::from(header.worker.0);
+        let ask = |state: &JobState| state.ask_leaver(header, from, leave.nonce);
         let Some(member) = state.present.get_mut(place).and_then(Option::as_mut).filter(known) else {
-            // Of a session that is over: nothing holds this worker.
-            return vec![bye(state, header.worker, from)];
+            // Of a session that is over: nothing holds this worker. One that this server does not know it may have lost.
+            let over = state.session.is_some() || state.is_over(header.cookie);
+            return vec![if over { bye(state, header.worker, from) } else { ask(state) }];
         };
         // P25: whoever else has seen the nonce knows neither, or cannot send from there.
         if member.addr != from || state.session.is_some_and(|session| session != header.cookie) {
@@ -551,11 +563,18 @@ impl Registry {
         }
         member.left = true;
         if state.session.is_none() {
+            if member.session == header.cookie && header.cookie != Cookie(0) {
+                // It claims a session that was lost, for others who may need it there.
+                return vec![ask(state)];
+            }
             state.present[place] = None;
             return vec![bye(state, header.worker, from)];
         }
         if state.present.iter().flatten().any(|p| !p.left) {
-            return Vec::new();
+            // The sums are here: nobody needs this worker as long as they are.
+            let here = (0u8..).map(WorkerId).zip(&state.present).filter(|(_, p)| p.is_some_and(|p| !p.left));
+            let body = Pending { joined: here.map(|(worker, _)| worker.bit()).sum() }.to_bytes();
+            return vec![packet(from, &state.header(Kind::Pending, header.worker, header.cookie), &body)];
         }
         if state.leave_root(now) {
             return Vec::new();
@@ -564,7 +583,7 @@ impl Registry {
         for (worker, member) in (0u8..).map(WorkerId).zip(state.present.iter().flatten()) {
             actions.push(bye(state, worker, member.addr));
         }
-        state.session = None;
+        state.left = state.session.take();
         state.present.fill(None);
         actions
     }

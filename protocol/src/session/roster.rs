@@ -1,18 +1,14 @@
-//! A job whose members come and go: who is in the session, who waits to get in, and where one session ends and the next begins
-//! (P42, P43).
+//! A job whose members come and go: who is in the session, and who waits to get in (P42).
 
+use super::boundaries::Phase;
 use super::job::{Ended, JobState, packet};
 use super::present::{Claim, Present};
 use super::registry::{Action, Happening, StaticJob, fresh};
 use crate::aggregator::{Endpoint, JobConfig};
-use crate::wire::{
-    Boundary, Header, Join, Kind, Leave, Members, Pending, Position, RefuseReason, Refused, Stand, Welcome,
-    What,
-};
+use crate::wire::{Header, Join, Kind, Leave, Members, Pending, Position, RefuseReason, Refused, Welcome};
 use crate::{Cookie, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A worker that waits and repeats no JOIN for so long is forgotten.
@@ -57,44 +53,36 @@ impl Sizes {
 
 /// A member of the session.
 #[derive(Clone, Copy, Debug)]
-struct Member {
-    present: Present,
-    number: WorkerId,
-    /// Since it was last asked for it.
-    position: Option<Position>,
+pub(super) struct Member {
+    pub present: Present,
+    pub number: WorkerId,
+    /// What it has answered to the present question (P43).
+    pub position: Option<Position>,
 }
 
 /// A worker that is no member yet.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
-    present: Present,
+pub(super) struct Waiting {
+    pub present: Present,
     /// How many workers its session must have: those of the session that it claims, or that it wants; 0 for any.
-    workers: u8,
-}
-
-/// What is being done about members that come or go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Steady,
-    /// Somebody waits: members are asked how far they are.
-    Asking,
-    /// They are to stop there.
-    Stopping(u32),
-    /// Somebody is gone, and who has left had finished so many calls: members finish what any of them has.
-    Closing(u32),
+    pub workers: u8,
+    /// The epoch of the session that it claims.
+    epoch: u16,
 }
 
 /// Members and those who wait, by seat.
 #[derive(Debug)]
 pub(super) struct Roster {
-    members: BTreeMap<u8, Member>,
-    waiting: BTreeMap<u8, Waiting>,
+    pub members: BTreeMap<u8, Member>,
+    pub waiting: BTreeMap<u8, Waiting>,
     /// How many the session began with.
-    size: u8,
+    pub size: u8,
     epoch: u16,
-    phase: Phase,
-    because_of: WorkerId,
-    told: Duration,
+    pub phase: Phase,
+    /// The number of what members are asked or told now, counted in the session modulo 2^16.
+    pub question: u16,
+    pub because_of: WorkerId,
+    pub told: Duration,
     /// Whether nobody has been heard for so long that the server may be cut off.
     deaf: bool,
     /// Since when there is this roster.
@@ -109,6 +97,7 @@ impl Roster {
             size: 0,
             epoch: 0,
             phase: Phase::Steady,
+            question: 0,
             because_of: WorkerId::NONE,
             told: Duration::ZERO,
             deaf: false,
@@ -167,12 +156,6 @@ impl Roster {
             self.epoch = epoch;
         }
     }
-
-    /// Calls that the one who is farthest has finished.
-    fn foremost(&self, least: u32) -> u32 {
-        let later = |a: u32, b: u32| if b.wrapping_sub(a) as i32 > 0 { b } else { a };
-        self.members.values().filter_map(|member| member.position).map(|p| p.finished).fold(least, later)
-    }
 }
 
 impl JobState {
@@ -210,7 +193,7 @@ impl JobState {
     }
 
     /// The same of those who are members.
-    fn next_of_members(&self) -> Option<&StaticJob> {
+    pub(super) fn next_of_members(&self) -> Option<&StaticJob> {
         self.next_fits(self.roster.as_ref()?.members.keys().copied())
     }
 
@@ -220,7 +203,7 @@ impl JobState {
         self.session.map(|_| self.welcome_member(seat.0, &member))
     }
 
-    fn welcome_member(&self, seat: u8, member: &Member) -> Action {
+    pub(super) fn welcome_member(&self, seat: u8, member: &Member) -> Action {
         let session = self.session.unwrap_or(Cookie(0));
         let (config, welcome) = self.shape();
         let epoch = self.roster.as_ref().map_or(0, |roster| roster.epoch);
@@ -230,14 +213,6 @@ impl JobState {
         let header =
             Header { num_workers: config.workers, ..self.header(Kind::Welcome, WorkerId(seat), session) };
         packet(member.present.addr, &header, &body)
-    }
-
-    fn boundary(&self, seat: u8, member: &Member, what: What, calls: u32) -> Action {
-        let session = self.session.unwrap_or(Cookie(0));
-        let because_of = self.roster.as_ref().map_or(WorkerId::NONE, |roster| roster.because_of);
-        let workers = self.roster.as_ref().map_or(0, |roster| roster.size);
-        let header = Header { num_workers: workers, ..self.header(Kind::Boundary, WorkerId(seat), session) };
-        packet(member.present.addr, &header, &Boundary { what, because_of, calls }.to_bytes())
     }
 
     /// P42: a JOIN with the job's cookie, and, if it claims a session, with the fingerprint of one of this job.
@@ -286,6 +261,10 @@ impl JobState {
                     if !same {
                         actions.extend(refuse_for(RefuseReason::WorkerInUse, worker));
                     }
+                    if !same && !claims && header.num_workers != 0 {
+                        // A whole world that is started anew needs all members to be gone, not only those whose seats it has.
+                        actions.extend(self.ask_members(now, &alive).1);
+                    }
                     return actions;
                 }
             }
@@ -299,13 +278,13 @@ impl JobState {
                 return actions;
             }
             // A new process in the place of one that is gone.
-            actions.extend(self.drop_member(now, worker.0, None));
+            actions.extend(self.drop_member(now, worker.0, Happening::Gone, None));
         } else if claims && session.is_some() {
             return vec![self.reforming(worker, from, join.session, WorkerId::NONE)];
         }
         let Some(roster) = &mut self.roster else { return actions };
         roster.waiting.retain(|_, waiting| now.saturating_sub(waiting.present.heard) <= FORGET);
-        let mut arrival = Present::arrived(now, from, join);
+        let mut arrival = Present::arrived(now, from, header, join);
         if let Some(Waiting { present, .. }) = roster.waiting.get(&worker.0) {
             let takes = !claims || present.session != Cookie(0);
             if present.nonce != join.nonce
@@ -328,9 +307,9 @@ impl JobState {
             actions.extend(refuse_for(RefuseReason::Definitions, WorkerId(other)));
             return actions;
         }
-        roster.note_epoch(header.slot.0);
-        roster.waiting.insert(worker.0, Waiting { present: arrival, workers: header.num_workers });
-        actions.extend(self.admit_waiting(now, random));
+        let (workers, epoch) = (header.num_workers, header.slot.0);
+        roster.waiting.insert(worker.0, Waiting { present: arrival, workers, epoch });
+        actions.extend(self.admit_waiting(now, &alive, random));
         if self.roster.as_ref().is_some_and(|roster| roster.waiting.contains_key(&worker.0)) {
             let body = Pending { joined: self.joined() }.to_bytes();
             actions.push(packet(from, &self.header(Kind::Pending, worker, header.cookie), &body));
@@ -338,13 +317,37 @@ impl JobState {
         actions
     }
 
-    fn member_by_nonce(&self, seat: WorkerId, from: SocketAddrV4, nonce: u64) -> Option<Member> {
+    pub(super) fn member_by_nonce(&self, seat: WorkerId, from: SocketAddrV4, nonce: u64) -> Option<Member> {
         let member = self.roster.as_ref()?.members.get(&seat.0)?;
         (member.present.nonce == nonce && member.present.addr == from).then_some(*member)
     }
 
+    /// Whether no member runs any more, and ASK to those who have not been asked enough.
+    fn ask_members(
+        &mut self,
+        now: Duration,
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+    ) -> (bool, Vec<Action>) {
+        let (mut gone, mut asks) = (true, Vec::new());
+        for (&seat, member) in self.roster.iter_mut().flat_map(|roster| &mut roster.members) {
+            let packets = alive(member.number).map(|ago| now.saturating_sub(ago));
+            let claim = member.present.claim(now, packets);
+            gone &= claim == Claim::Granted;
+            if claim == Claim::Ask {
+                asks.push((WorkerId(seat), member.present));
+            }
+        }
+        let session = self.session.unwrap_or(Cookie(0));
+        (gone, asks.iter().map(|(seat, present)| self.ask(*seat, session, present)).collect())
+    }
+
     /// Whatever can be done now for those who wait.
-    fn admit_waiting(&mut self, now: Duration, random: &mut impl FnMut() -> u32) -> Vec<Action> {
+    fn admit_waiting(
+        &mut self,
+        now: Duration,
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
         let claimed = |roster: &Roster| roster.waiting.values().any(|w| w.present.session != Cookie(0));
         if self.session.is_none() && !self.roster.as_ref().is_some_and(claimed) {
             self.take_next();
@@ -360,34 +363,49 @@ impl JobState {
             .map(|w| w.workers);
         let whole =
             wanted.clone().find(|&n| wanted.clone().filter(|&other| other == n).count() == usize::from(n));
+        let mut actions = Vec::new();
         if let Some(n) = whole {
             let all = roster.waiting.iter().filter(|(_, w)| w.workers == n && w.present.session == Cookie(0));
             let all: Vec<(u8, Present)> = all.map(|(&seat, w)| (seat, w.present)).collect();
-            let mut actions = self.end_roster(WorkerId::NONE, all.iter().map(|(seat, _)| *seat).collect());
-            actions.extend(self.begin(now, all, None, random));
-            return actions;
-        }
-        if self.session.is_some() {
-            let asks = roster.waiting.iter().find(|(_, w)| w.workers == 0).map(|(&seat, _)| WorkerId(seat));
-            let room = roster.workers() < sizes.most();
-            match (asks.filter(|_| room).or(changes.then_some(WorkerId::NONE)), roster.phase) {
-                (Some(because_of), Phase::Steady) => {
-                    (roster.phase, roster.because_of, roster.told) = (Phase::Asking, because_of, now);
-                    roster.members.values_mut().for_each(|member| member.position = None);
-                    return self.tell_all();
-                }
-                (None, Phase::Asking | Phase::Stopping(_)) if asks.is_none() => roster.phase = Phase::Steady,
-                _ => {}
+            // Members who still run are not ended by it, whosever seats they have (P24).
+            let (gone, asks) = self.ask_members(now, &alive);
+            actions.extend(asks);
+            if gone {
+                let mut actions =
+                    self.end_roster(WorkerId::NONE, all.iter().map(|(seat, _)| *seat).collect());
+                actions.extend(self.begin(now, all, None, random));
+                return actions;
             }
-            return Vec::new();
+        }
+        let Some(roster) = &mut self.roster else { return actions };
+        if self.session.is_some() {
+            let comes = roster.waiting.iter().find(|(_, w)| w.workers == 0).map(|(&seat, _)| WorkerId(seat));
+            let room = roster.workers() < sizes.most();
+            let turned = match (comes.filter(|_| room).or(changes.then_some(WorkerId::NONE)), roster.phase) {
+                (Some(because_of), Phase::Steady) => {
+                    roster.because_of = because_of;
+                    roster.turn_to(now, Phase::Asking);
+                    true
+                }
+                (None, Phase::Asking | Phase::Stopping(_)) if comes.is_none() => {
+                    roster.turn_to(now, Phase::Steady);
+                    false
+                }
+                _ => false,
+            };
+            if turned {
+                actions.extend(self.tell_all());
+            }
+            return actions;
         }
         // The server has forgotten a session, and all its members claim it.
         let claimed = roster.waiting.values().find(|w| w.present.session != Cookie(0)).copied();
-        if let Some(Waiting { present: Present { session, .. }, workers }) = claimed {
-            let same = |w: &Waiting| w.present.session == session && w.workers == workers;
+        if let Some(Waiting { present: Present { session, .. }, workers, epoch }) = claimed {
+            let same = |w: &Waiting| (w.present.session, w.workers, w.epoch) == (session, workers, epoch);
             let all: Vec<(u8, Present)> =
                 roster.waiting.iter().filter(|(_, w)| same(w)).map(|(&seat, w)| (seat, w.present)).collect();
             if all.len() == usize::from(workers) {
+                roster.epoch = epoch;
                 return self.begin(now, all, Some(session), random);
             }
             let since = all.iter().map(|(_, present)| present.since).min().unwrap_or(now);
@@ -423,7 +441,7 @@ impl JobState {
     }
 
     /// A session of these begins, or goes on; who was in it and is not among them has been told.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         now: Duration,
         mut all: Vec<(u8, Present)>,
@@ -443,6 +461,9 @@ impl JobState {
         let Some(roster) = &mut self.roster else { return Vec::new() };
         roster.epoch = if goes_on.is_some() { roster.epoch } else { roster.epoch.wrapping_add(1) };
         roster.phase = Phase::Steady;
+        if goes_on.is_none() {
+            roster.question = 0;
+        }
         for (seat, _) in &all {
             roster.waiting.remove(seat);
         }
@@ -463,144 +484,8 @@ impl JobState {
         actions
     }
 
-    /// A member is gone, or has left after so many calls: the others close the session.
-    fn drop_member(&mut self, now: Duration, seat: u8, left: Option<u32>) -> Vec<Action> {
-        let job = self.job.config.job;
-        let Some(roster) = &mut self.roster else { return Vec::new() };
-        if roster.members.remove(&seat).is_none() {
-            return Vec::new();
-        }
-        let happened = if left.is_some() { Happening::Left } else { Happening::Gone };
-        let mut actions = vec![Action::Tell(job, WorkerId(seat), happened)];
-        if roster.members.is_empty() {
-            self.session = None;
-            roster.phase = Phase::Steady;
-            actions.push(Action::Remove(job));
-            return actions;
-        }
-        let (closing, before) =
-            if let Phase::Closing(calls) = roster.phase { (true, calls) } else { (false, 0) };
-        let least =
-            left.map_or(before, |calls| if calls.wrapping_sub(before) as i32 > 0 { calls } else { before });
-        (roster.phase, roster.because_of, roster.told) = (Phase::Closing(least), WorkerId(seat), now);
-        // What they have said counts only if they hold already.
-        for member in roster.members.values_mut() {
-            member.position = member.position.filter(|_| closing);
-        }
-        actions.extend(self.tell_all());
-        actions
-    }
-
-    /// What each member that is not where it should be is to do.
-    fn tell_all(&self) -> Vec<Action> {
-        let Some(roster) = &self.roster else { return Vec::new() };
-        let told = roster.members.iter().filter_map(|(&seat, member)| {
-            let (what, calls) = self.due(roster, member)?;
-            Some(self.boundary(seat, member, what, calls))
-        });
-        told.collect()
-    }
-
-    fn due(&self, roster: &Roster, member: &Member) -> Option<(What, u32)> {
-        match (roster.phase, member.position) {
-            (Phase::Steady, _) => None,
-            (Phase::Asking, None) => Some((What::Ask, 0)),
-            (Phase::Asking, Some(_)) => None,
-            // Who had stopped before others said how far they are may have to go on to where these are.
-            (Phase::Stopping(calls), Some(position)) if position.has_stopped_at(calls) => None,
-            (Phase::Stopping(calls), _) => Some((What::Stop, calls)),
-            (Phase::Closing(_), None) => Some((What::Hold, 0)),
-            (Phase::Closing(least), Some(position)) => {
-                let all = roster.members.values().all(|member| member.position.is_some());
-                let calls = roster.foremost(least);
-                (all && position.finished != calls).then_some((What::Finish, calls))
-            }
-        }
-    }
-
-    /// P43: a member says how far it is.
-    pub(super) fn position(
-        &mut self,
-        now: Duration,
-        from: SocketAddrV4,
-        header: &Header,
-        position: &Position,
-        random: &mut impl FnMut() -> u32,
-    ) -> Vec<Action> {
-        let seat = header.worker;
-        let Some(session) = self.session else { return Vec::new() };
-        let most = self.next_of_members().map_or(self.job.config.workers, |next| next.config.workers);
-        if self.member_by_nonce(seat, from, position.nonce).is_none() {
-            return vec![self.reforming(seat, from, header.cookie, WorkerId::NONE)];
-        }
-        let Some(roster) = &mut self.roster else { return Vec::new() };
-        let Some(member) = roster.members.get_mut(&seat.0) else { return Vec::new() };
-        member.present.heard = now;
-        if header.cookie != session {
-            let member = *member;
-            return vec![self.welcome_member(seat.0, &member)];
-        }
-        if matches!(roster.phase, Phase::Closing(_)) && position.stand != Stand::Holding {
-            return Vec::new();
-        }
-        if roster.phase != Phase::Steady {
-            member.position = Some(*position);
-        }
-        let member = *member;
-        let all: Option<Vec<Position>> = roster.members.values().map(|member| member.position).collect();
-        let everybody = |roster: &Roster| roster.members.iter().map(|(&seat, m)| (seat, m.present)).collect();
-        match (roster.phase, all) {
-            (Phase::Steady, _) => vec![self.boundary(seat.0, &member, What::GoOn, 0)],
-            (Phase::Asking, Some(all)) => {
-                let later = |a: u32, b: u32| if b.wrapping_sub(a) as i32 > 0 { b } else { a };
-                roster.phase = Phase::Stopping(all.iter().map(|p| p.begun).fold(0, later));
-                roster.told = now;
-                self.tell_all()
-            }
-            (Phase::Stopping(calls), Some(all))
-                if all.iter().all(|p| p.has_stopped_at(calls) && p.begun == all[0].begun) =>
-            {
-                let mut seats: Vec<(u8, Present)> = everybody(roster);
-                let room = usize::from(most).saturating_sub(seats.len());
-                let waits = |&(seat, w): &(&u8, &Waiting)| w.workers == 0 && *seat < most;
-                let come = roster.waiting.iter().filter(waits).map(|(&seat, w)| (seat, w.present));
-                let come: Vec<(u8, Present)> = come.take(room).collect();
-                let job = self.job.config.job;
-                let tell = |&(seat, _): &(u8, Present)| Action::Tell(job, WorkerId(seat), Happening::Came);
-                let mut actions: Vec<Action> = come.iter().map(tell).collect();
-                seats.extend(come);
-                actions.extend(self.begin(now, seats, None, random));
-                actions
-            }
-            (Phase::Stopping(calls), Some(all)) => {
-                // An answer that was late, of who went on since then: the others follow it.
-                let later = |a: u32, b: u32| if b.wrapping_sub(a) as i32 > 0 { b } else { a };
-                let farthest = all.iter().map(|p| p.begun).fold(calls, later);
-                if farthest == calls {
-                    return Vec::new();
-                }
-                (roster.phase, roster.told) = (Phase::Stopping(farthest), now);
-                self.tell_all()
-            }
-            (Phase::Closing(least), Some(all)) => {
-                let calls = roster.foremost(least);
-                if all.iter().any(|p| p.finished != calls) {
-                    return self.tell_all();
-                }
-                let seats: Vec<(u8, Present)> = everybody(roster);
-                let because_of = roster.because_of;
-                let fewer = |sizes: &Arc<Sizes>| seats.len() < usize::from(sizes.least());
-                if self.next_of_members().is_none() && self.job.sizes.as_ref().is_some_and(fewer) {
-                    return self.end_roster(because_of, Vec::new());
-                }
-                self.begin(now, seats, None, random)
-            }
-            _ => Vec::new(),
-        }
-    }
-
     /// The session is over for all its members, but those whose seats others have taken.
-    fn end_roster(&mut self, because_of: WorkerId, taken: Vec<u8>) -> Vec<Action> {
+    pub(super) fn end_roster(&mut self, because_of: WorkerId, taken: Vec<u8>) -> Vec<Action> {
         let Some(session) = self.session.take() else { return Vec::new() };
         self.ended = Some(Ended { session, because_of, members: Vec::new() });
         let Some(roster) = &mut self.roster else { return Vec::new() };
@@ -637,8 +522,8 @@ impl JobState {
             return Vec::new();
         }
         // Of an earlier session, whose end it has not heard of, it says nothing about this one.
-        let calls = if self.session == Some(header.cookie) { header.round.0 } else { 0 };
-        let mut actions = self.drop_member(now, seat, Some(calls));
+        let calls = (self.session == Some(header.cookie)).then_some(header.round.0);
+        let mut actions = self.drop_member(now, seat, Happening::Left, calls);
         actions.push(bye);
         actions
     }
@@ -689,13 +574,13 @@ impl JobState {
                 actions.extend(self.tell_all());
             }
             for seat in gone {
-                actions.extend(self.drop_member(now, seat, None));
+                actions.extend(self.drop_member(now, seat, Happening::Gone, None));
             }
         }
         if let Some(roster) = &mut self.roster {
             roster.waiting.retain(|_, waiting| now.saturating_sub(waiting.present.heard) <= FORGET);
         }
-        actions.extend(self.admit_waiting(now, random));
+        actions.extend(self.admit_waiting(now, &alive, random));
         actions
     }
 }

@@ -243,7 +243,11 @@ impl JobState {
         let members: Vec<(WorkerId, Present)> =
             (0u8..).map(WorkerId).zip(&mut self.present).filter_map(|(w, p)| Some((w, p.take()?))).collect();
         let refused = members.into_iter().map(|(worker, member)| {
-            let header = Header { num_workers: 0, ..self.header(Kind::Refused, worker, cookie) };
+            let header = Header {
+                num_workers: 0,
+                round: member.attempt,
+                ..self.header(Kind::Refused, worker, cookie)
+            };
             packet(member.addr, &header, &Refused { reason, worker: WorkerId::NONE }.to_bytes())
         });
         refused.collect()
@@ -258,6 +262,7 @@ impl JobState {
         let members = (0u8..).map(WorkerId).zip(self.present.iter().flatten());
         let byes = members.map(|(worker, m)| packet(m.addr, &self.header(Kind::Bye, worker, session), &[]));
         let actions = [Action::Remove(self.job.config.job)].into_iter().chain(byes).collect();
+        self.left = Some(session);
         self.present.fill(None);
         actions
     }

@@ -1,6 +1,6 @@
 //! Payloads of BOUNDARY and POSITION (P43): where one session ends and the next begins.
 
-use super::{put, u32_at, u64_at};
+use super::{put, u16_at, u32_at, u64_at};
 use crate::WorkerId;
 
 /// Length of BOUNDARY in bytes.
@@ -31,6 +31,8 @@ pub struct Boundary {
     pub what: What,
     /// The seat of the worker that comes or goes.
     pub because_of: WorkerId,
+    /// Its number among what the server has asked and told in the session, modulo 2^16.
+    pub question: u16,
     /// Calls in the session, modulo 2^32.
     pub calls: u32,
 }
@@ -48,7 +50,7 @@ impl Boundary {
             4 => What::Stop,
             _ => return None,
         };
-        Some(Boundary { what, because_of: WorkerId(p[1]), calls: u32_at(p, 4) })
+        Some(Boundary { what, because_of: WorkerId(p[1]), question: u16_at(p, 2), calls: u32_at(p, 4) })
     }
 
     /// The payload.
@@ -56,6 +58,7 @@ impl Boundary {
     pub fn to_bytes(&self) -> [u8; BOUNDARY_LEN] {
         let mut out = [0; BOUNDARY_LEN];
         (out[0], out[1]) = (self.what as u8, self.because_of.0);
+        put(&mut out, 2, &self.question.to_be_bytes());
         put(&mut out, 4, &self.calls.to_be_bytes());
         out
     }
@@ -84,6 +87,8 @@ pub struct Position {
     pub begun: u32,
     /// What it does.
     pub stand: Stand,
+    /// The number of the BOUNDARY that it answers.
+    pub question: u16,
 }
 
 impl Position {
@@ -103,7 +108,8 @@ impl Position {
             2 => Stand::Stopped,
             _ => return None,
         };
-        Some(Position { nonce: u64_at(p, 0), finished: u32_at(p, 8), begun: u32_at(p, 12), stand })
+        let (finished, begun, question) = (u32_at(p, 8), u32_at(p, 12), u16_at(p, 18));
+        Some(Position { nonce: u64_at(p, 0), finished, begun, stand, question })
     }
 
     /// The payload.
@@ -114,6 +120,7 @@ impl Position {
         put(&mut out, 8, &self.finished.to_be_bytes());
         put(&mut out, 12, &self.begun.to_be_bytes());
         out[16] = self.stand as u8;
+        put(&mut out, 18, &self.question.to_be_bytes());
         out
     }
 }

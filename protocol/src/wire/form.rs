@@ -109,6 +109,23 @@ impl Form {
         }
     }
 
+    /// How a table's indices and sums lie in memory where no packets carry them: indices of 4 bits, or 8 of a table of more, and sums of at
+    /// most `sums` bits, 4 to 16, in bytes or in 16 bits.
+    #[must_use]
+    pub const fn without_packets(bits: u8, sums: u8) -> Option<Form> {
+        let lane = match sums {
+            4..=8 => Lane::Bits8,
+            9..=16 => Lane::Bits16,
+            _ => return None,
+        };
+        let width = match bits {
+            1..=4 => Width::Four,
+            5..=8 => Width::Eight,
+            _ => return None,
+        };
+        Some(Form { width, lane, short: false, down: Down::Lanes })
+    }
+
     /// What a table of this form travels as where workers are in racks, whose sums have lanes of `sums` (P34): between workers and
     /// their rack, and between racks and their root, which looks nothing up. None where sums would be narrower than 8 bits, wider
     /// than the root's, or than an index.

@@ -16,6 +16,7 @@ mod refused;
 mod shares;
 mod straggler;
 mod tables;
+mod unusable;
 mod welcome;
 
 pub use boundary::{BOUNDARY_LEN, Boundary, POSITION_LEN, Position, Stand, What};
@@ -35,6 +36,7 @@ pub use refused::{REFUSED_LEN, RefuseReason, Refused};
 pub use shares::{MAX_SHARES, Shares, SharesError};
 pub use straggler::{STRAGGLER_LEN, Straggler};
 pub use tables::{MAX_TABLES, Table, Tables, TablesError};
+pub use unusable::WelcomeError;
 pub use welcome::{BLOCKS, WELCOME_LEN, Welcome};
 
 /// Bytes of the longest RESULT payload.

@@ -1,5 +1,6 @@
 //! The list of shares behind a WELCOME's fixed part (P21, P23).
 
+use super::unusable::WelcomeError;
 use super::{bytes, put, u16_at};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -120,13 +121,13 @@ impl Shares {
         (0..servers * shards).map(port).collect()
     }
 
-    pub(super) fn parse(rows: &[u8], shards: u8) -> Option<Shares> {
+    pub(super) fn parse(rows: &[u8], shards: u8) -> Result<Shares, WelcomeError> {
         if rows.is_empty() {
-            return Some(Shares::NONE);
+            return Ok(Shares::NONE);
         }
         let row = |row: &[u8]| SocketAddrV4::new(Ipv4Addr::from(bytes::<4>(row, 0)), u16_at(row, 4));
         let at: Vec<_> = rows.chunks_exact(ROW_LEN).map(row).collect();
-        Shares::new(&at, shards).ok()
+        Shares::new(&at, shards).map_err(WelcomeError::Shares)
     }
 
     /// Writes the rows.

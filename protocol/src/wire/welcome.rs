@@ -5,7 +5,8 @@ use super::norm::finalize;
 use super::rack::{FEATURE_RACKS, Rack};
 use super::shares::{ROW_LEN, Shares};
 use super::tables::{TABLE_LEN, Table, Tables};
-use super::{Form, bytes, put, u16_at, u32_at, u64_at};
+use super::unusable::WelcomeError;
+use super::{bytes, put, u16_at, u32_at, u64_at};
 use crate::{Cookie, MAX_WORKERS, Policy, TableId};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -67,19 +68,55 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// Reads a payload; none whose numbers no job can have (P8, P21), or that does not bear its own fingerprint.
+    /// Reads a payload, as [`Self::read`].
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Welcome> {
-        let (p, lists) = payload.split_first_chunk::<WELCOME_LEN>()?;
+        Welcome::read(payload).ok()
+    }
+
+    /// The nonce of the worker that a payload answers, whatever else is in it.
+    pub(crate) fn nonce_of(payload: &[u8]) -> Option<u64> {
+        payload.first_chunk::<WELCOME_LEN>().map(|p| u64_at(p, 56))
+    }
+
+    /// Reads a payload; none whose numbers no job can have (P8, P21), or that does not bear its own fingerprint.
+    ///
+    /// # Errors
+    /// [`WelcomeError::Damaged`] of what is no WELCOME, the others of one that this version cannot take part in.
+    pub fn read(payload: &[u8]) -> Result<Welcome, WelcomeError> {
+        let damaged = WelcomeError::Damaged;
+        let (p, lists) = payload.split_first_chunk::<WELCOME_LEN>().ok_or(damaged)?;
         // What is behind the lists, a worker does not know, and so it refuses the job.
-        let (shares, tables) = lists.split_at_checked(usize::from(p[92]) * ROW_LEN)?;
-        if tables.len() != usize::from(p[93]) * TABLE_LEN {
-            return None;
+        let (shares, tables) = lists.split_at_checked(usize::from(p[92]) * ROW_LEN).ok_or(damaged)?;
+        if tables.len() != usize::from(p[93]) * TABLE_LEN || u64_at(p, 72) != digest(payload) {
+            return Err(damaged);
         }
+        let unless = WelcomeError::unless;
+        let (data_slots, norm_slots) = (u32_at(p, 4), u32_at(p, 8));
+        for (what, slots) in [("data slots", data_slots), ("norm slots", norm_slots)] {
+            let fits = (2..=65536).contains(&slots) && slots.is_multiple_of(2);
+            unless(fits, what, slots, "even numbers from 2 to 65536")?;
+        }
+        unless((1..=MAX_WORKERS).contains(&p[82].into()), "most workers", p[82].into(), "1 to 64")?;
+        unless((1..=p[82]).contains(&p[12]), "quorum", p[12].into(), "1 to the most workers of a session")?;
+        unless(
+            (1..=p[82]).contains(&p[81]),
+            "fewest workers",
+            p[81].into(),
+            "1 to the most workers of a session",
+        )?;
+        unless(p[14] <= 1, "loss policy", p[14].into(), "0 and 1")?;
+        unless(p[15] != 0, "shards", p[15].into(), "1 to 64")?;
+        unless(BLOCKS.contains(&p[80]), "block", p[80].into(), "10 to 20")?;
+        let features = u32_at(p, 88);
+        let rack = (features & FEATURE_RACKS != 0).then(|| Rack::parse(p));
+        unless(rack != Some(None), "racks", p[94].into(), "such with as many workers and ranks as they say")?;
+        let members = (features & FEATURE_MEMBERS != 0).then(|| Members::parse(p));
+        unless(members != Some(None), "number in the session", p[114].into(), "0 to 63")?;
         let first = Table {
             id: TableId(p[20]),
             bits: p[21],
-            form: Form::with_code(p[83], p[13])?,
+            form: Table::form(p[20], p[83], p[13])?,
             granularity: u16_at(p, 22),
             fraction: f64::from_bits(u64_at(p, 24)),
             t_p: f64::from_bits(u64_at(p, 64)),
@@ -87,14 +124,10 @@ impl Welcome {
         };
         let welcome = Welcome {
             session: Cookie(u32_at(p, 0)),
-            data_slots: u32_at(p, 4),
-            norm_slots: u32_at(p, 8),
+            data_slots,
+            norm_slots,
             quorum: p[12],
-            policy: match p[14] {
-                0 => Policy::Reliable,
-                1 => Policy::BestEffort,
-                _ => return None,
-            },
+            policy: if p[14] == 0 { Policy::Reliable } else { Policy::BestEffort },
             shards: p[15],
             deadline: Duration::from_micros(u64::from(u32_at(p, 16))),
             tables: Tables::parse(first, tables)?,
@@ -104,23 +137,19 @@ impl Welcome {
             min_workers: p[81],
             max_workers: p[82],
             credit: u32_at(p, 84),
-            features: u32_at(p, 88) & !(FEATURE_RACKS | FEATURE_MEMBERS),
+            features: features & !(FEATURE_RACKS | FEATURE_MEMBERS),
             shares: Shares::parse(shares, p[15])?,
-            rack: if u32_at(p, 88) & FEATURE_RACKS == 0 { None } else { Some(Rack::parse(p)?) },
-            members: if u32_at(p, 88) & FEATURE_MEMBERS == 0 { None } else { Some(Members::parse(p)?) },
+            rack: rack.flatten(),
+            members: members.flatten(),
             marks: p[MARKS_AT] & MARKS != 0,
         };
-        let possible = |slots: u32| (2..=65536).contains(&slots) && slots.is_multiple_of(2);
-        let sound = possible(welcome.data_slots)
-            && possible(welcome.norm_slots)
-            && (1..=MAX_WORKERS).contains(&usize::from(welcome.quorum))
-            && welcome.shards != 0
-            && BLOCKS.contains(&welcome.block)
-            && (1..=welcome.max_workers).contains(&welcome.min_workers)
-            && usize::from(welcome.max_workers) <= MAX_WORKERS
-            && welcome.spares() < welcome.shares.servers()
-            && u64_at(p, 72) == digest(payload);
-        sound.then_some(welcome)
+        unless(
+            welcome.spares() < welcome.shares.servers(),
+            "spares",
+            welcome.spares().into(),
+            "fewer than shares",
+        )?;
+        Ok(welcome)
     }
 
     /// The payload. Deadlines beyond 71 minutes are sent as 71 minutes.

@@ -38,12 +38,14 @@ pub(super) struct Part {
     /// A maximum that cannot be (P19); believed if it comes again.
     pub doubted: Option<u32>,
     pub finished: u32,
+    /// Whether nothing of it is sent: there is nothing to send, the call failed, or its norm came too late.
+    pub silent: bool,
 }
 
 impl Part {
     /// Whether all its packets have results, or it has none.
     fn done(&self) -> bool {
-        self.norm == 0 || self.finished == self.packets
+        self.finished == self.packets
     }
 }
 
@@ -57,14 +59,16 @@ pub(super) struct Call {
     open: usize,
     /// The next packet to send: partition and packet.
     pub cursor: (usize, u32),
-    /// Failed on all workers: nobody sends data of it.
+    /// Failed: this worker sends no data of it.
     pub failed: bool,
-    /// Failed here only: the others send data of it, and this worker must not (P19).
+    /// Whether a NaN of this worker is in no maximum that others have (P19): then it fails here alone.
     pub withheld: bool,
+    /// Whether its packets are counted as seqs also where nobody sends them (P8).
+    numbered: bool,
 }
 
 impl Call {
-    pub fn new(spec: &CallSpec<'_>, tables: &Tables) -> Call {
+    pub fn new(spec: &CallSpec<'_>, tables: &Tables, numbered: bool) -> Call {
         let part = |&PartSpec { choice, length, packets, norm }: &PartSpec| {
             let place = match choice {
                 Choice::Table(id) => tables.place(id).unwrap_or(0),
@@ -72,7 +76,8 @@ impl Call {
             };
             let choice = tables.get(place).map_or(Choice::Raw, |table| Choice::Table(table.id));
             let (table, mode) = choice.of_norm();
-            Part { ring: place as u8, table, mode, length, packets, norm, doubted: None, finished: 0 }
+            let (doubted, finished, silent) = (None, 0, false);
+            Part { ring: place as u8, table, mode, length, packets, norm, doubted, finished, silent }
         };
         Call {
             key: spec.key,
@@ -83,6 +88,7 @@ impl Call {
             cursor: (0, 0),
             failed: false,
             withheld: false,
+            numbered,
         }
     }
 
@@ -99,8 +105,14 @@ impl Call {
         self.norms_in == self.parts.len()
     }
 
-    /// All maxima are in: what has none of data is done.
+    /// All maxima are in, and it is known whether the call has failed: what has no data is done.
     pub fn note_norms(&mut self) {
+        for part in &mut self.parts {
+            part.silent |= self.failed || part.norm == 0;
+            if part.silent && !self.numbered {
+                part.packets = 0;
+            }
+        }
         self.open = self.parts.iter().filter(|part| !part.done()).count();
     }
 
@@ -114,7 +126,7 @@ impl Call {
     /// Moves the cursor over what needs no sending; whether all is sent.
     pub fn skip_sent(&mut self) -> bool {
         while let Some(part) = self.parts.get(self.cursor.0) {
-            if !self.failed && part.norm != 0 && self.cursor.1 < part.packets {
+            if self.cursor.1 < part.packets {
                 return false;
             }
             self.cursor = (self.cursor.0 + 1, 0);
@@ -124,6 +136,6 @@ impl Call {
 
     /// Whether nothing of it is outstanding or to be sent.
     pub fn done(&self) -> bool {
-        self.has_norms() && (self.failed || self.open == 0)
+        self.has_norms() && self.open == 0
     }
 }

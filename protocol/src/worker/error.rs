@@ -28,8 +28,10 @@ pub enum CallError {
         /// The maximum, as it came.
         value: u32,
     },
-    /// P43, of a call whose indices somebody else computes.
-    #[error("the members of the job have changed: begin this all-reduce again")]
+    /// P43, of a call whose indices somebody else computes, and of those behind it.
+    #[error(
+        "the members of the job have changed: begin this all-reduce again, and those that were begun after it"
+    )]
     MembersChanged,
 }
 
@@ -96,9 +98,6 @@ pub enum SessionError {
         /// How long.
         waited: Duration,
     },
-    /// A quorum has gone on so far that this worker cannot follow.
-    #[error("the other workers have gone on without this one by quorum: join anew")]
-    LeftBehind,
     /// A slot has gone on although this worker still needs it, which no honest packet makes it do (P18).
     #[error(
         "slot {slot} of the aggregator is in round {current}, but round {round} has not been finished here: packets were changed on their way or forged; all workers must join anew"

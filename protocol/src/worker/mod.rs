@@ -36,6 +36,11 @@ pub trait Events {
     /// Every NORM_RESULT of a call is in: the maximum for each partition, f32 bits. A partition
     /// with 0 needs no data; its result is zero.
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>);
+    /// The others have gone on by quorum without this worker's norm of a partition: it sends nothing of it, and the maximum that
+    /// [`Events::norms`] tells then is 0. Comes before that.
+    fn left_out(&mut self, call: u64, partition: u32) {
+        let _ = (call, partition);
+    }
     /// The sums of one packet, of `result.count` workers, as they are in its RESULT.
     fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]);
     /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
@@ -58,6 +63,8 @@ pub struct WorkerStats {
     pub stragglers: u64,
     /// Packets sent again because another worker waited for them.
     pub nudged: u64,
+    /// Packets of partitions that the others went on without ([`Events::left_out`]).
+    pub left_out: u64,
     /// Packets received that were none of this session's.
     pub foreign: u64,
 }
@@ -127,6 +134,11 @@ impl Worker {
             refused: None,
             stats: WorkerStats::default(),
         }
+    }
+
+    /// The number of the session's first call, if it is not 0: for tests of wrapping numbers, before the first call.
+    pub fn set_first_call(&mut self, call: u64) {
+        self.first_call = call;
     }
 
     /// Bounds the data packets outstanding, for a small receive buffer.
@@ -203,7 +215,7 @@ impl Worker {
 
     /// For how long something has been outstanding and nothing has moved, in either stream.
     fn stalled(&self, now: Duration) -> Duration {
-        if !self.norm.is_busy() && !self.data.is_busy() {
+        if !self.is_busy() {
             return Duration::ZERO;
         }
         now.saturating_sub(self.norm.progress().max(self.data.progress()))
@@ -215,13 +227,12 @@ impl Worker {
         self.data.waits_at().or(self.norm.waits_at())
     }
 
-    /// The shard of the eldest packet in a stream where NUDGE brings no result either, and for how long nothing has moved
-    /// (P20, P21).
-    #[must_use]
-    pub fn unanswered(&self, now: Duration) -> Option<(u8, Duration)> {
-        let shard =
-            [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at)?;
-        Some((shard, self.stalled(now)))
+    /// Shards where NUDGE brings nothing, and for how long that is so (P20, P21): that of the eldest packet in a stream where time-outs
+    /// pass, and those whose packets are given up.
+    pub fn unanswered(&self, now: Duration) -> impl Iterator<Item = (u8, Duration)> {
+        let deaf = [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at);
+        let given_up = self.data.unanswered().map(move |(shard, since)| (shard, now.saturating_sub(since)));
+        deaf.map(|shard| (shard, self.stalled(now))).into_iter().chain(given_up)
     }
 
     /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
@@ -234,6 +245,18 @@ impl Worker {
         })
     }
 
+    /// When something of the session came last from the aggregator.
+    #[must_use]
+    pub fn heard(&self) -> Duration {
+        self.heard
+    }
+
+    /// Whether anything that was sent has no result yet.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.norm.is_busy() || self.data.is_busy()
+    }
+
     /// The aggregator's control plane has answered.
     pub fn note_alive(&mut self, now: Duration) {
         self.heard = now;
@@ -242,7 +265,7 @@ impl Worker {
     /// Queues a call and sends its norms as far as the window allows. Returns its number: 0, 1, ….
     pub fn submit(&mut self, now: Duration, spec: &CallSpec<'_>, tx: &mut impl Tx) -> u64 {
         let number = self.first_call + self.calls.len() as u64;
-        self.calls.push_back(Call::new(spec, &self.params.tables));
+        self.calls.push_back(Call::new(spec, &self.params.tables, self.params.by_quorum()));
         if self.failure.is_none() {
             self.send_norms(now, tx);
         }
@@ -299,8 +322,8 @@ impl Worker {
             }
             if !call.skip_sent() {
                 let (partition, packet) = call.cursor;
-                if call.withheld {
-                    let part = &call.parts[partition];
+                let part = &call.parts[partition];
+                if part.silent {
                     let passed = self.data.pass_over((part.packets - packet) as usize) as u32;
                     if passed == 0 {
                         return None;
@@ -341,7 +364,7 @@ impl Worker {
         let as_first = call.parts[first.partition as usize];
         while count < room && !call.skip_sent() {
             let (partition, packet) = call.cursor;
-            if call.parts[partition].ring != as_first.ring {
+            if call.parts[partition].ring != as_first.ring || call.parts[partition].silent {
                 break;
             }
             let more = (call.parts[partition].packets - packet).min((room - count) as u32);
@@ -390,7 +413,8 @@ impl Worker {
         let place = self.params.tables.place(header.table);
         let form =
             place.and_then(|place| self.params.tables.get(place)).map_or(Form::USUAL, |table| table.form);
-        if !self.is_of_session(&header) || payload.len() != header.kind.payload_len(form) {
+        let whole = payload.len() == header.kind.payload_len(form);
+        if !self.is_of_session(&header) || !whole || !self.params.expects(&header) {
             self.stats.foreign += 1;
             return;
         }
@@ -489,24 +513,39 @@ impl Worker {
         part.norm = value;
         // With a quorum below n the others may have gone on before this worker's NaN came.
         call.withheld |= own.is_some() && Norm::non_finite_worker(value).is_none();
+        self.count_norm(place.call, events);
+    }
+
+    /// The others have gone on by quorum without this worker's norm: nothing of the partition is sent, and its mean is not known.
+    fn norm_left_out(&mut self, place: PacketId, events: &mut impl Events) {
+        let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) else { return };
+        let part = &mut call.parts[place.partition as usize];
+        self.stats.left_out += u64::from(part.packets);
+        call.withheld |= Norm::non_finite_worker(part.norm).is_some();
+        (part.norm, part.silent) = (0, true);
+        events.left_out(place.call, place.partition);
+        self.count_norm(place.call, events);
+    }
+
+    /// One more norm of a call is known, or never will be.
+    fn count_norm(&mut self, number: u64, events: &mut impl Events) {
+        let workers = self.params.all_workers();
+        let Some(call) = self.calls.get_mut((number - self.first_call) as usize) else { return };
         call.norms_in += 1;
         if !call.has_norms() {
             return;
         }
-        call.note_norms();
         let norms = || (0u32..).zip(call.parts.iter().map(|part| part.norm));
         let damaged = norms().find(|&(_, norm)| !Norm::is_value(norm, workers));
         let damaged = damaged.map(|(partition, value)| CallError::Norm { partition, value });
         let non_finite = norms().find_map(|(_, norm)| Norm::non_finite_worker(norm));
-        match damaged.or(non_finite.map(|worker| CallError::NonFinite { worker })) {
-            Some(error) => {
-                call.failed = true;
-                events.failed(place.call, error);
-            }
-            None if call.withheld => {
-                events.failed(place.call, CallError::NonFinite { worker: self.params.rank() });
-            }
-            None => events.norms(place.call, &mut call.parts.iter().map(|part| part.norm)),
+        let own = call.withheld.then(|| CallError::NonFinite { worker: self.params.rank() });
+        let error = damaged.or(non_finite.map(|worker| CallError::NonFinite { worker })).or(own);
+        call.failed = error.is_some();
+        call.note_norms();
+        match error {
+            Some(error) => events.failed(number, error),
+            None => events.norms(number, &mut call.parts.iter().map(|part| part.norm)),
         }
         self.retire();
     }
@@ -535,9 +574,13 @@ impl Worker {
         self.stats.stragglers += 1;
         let (slot, round, current) = (header.slot, header.round, about.current);
         let overtaken = SessionError::Overtaken { slot, round, current };
-        if about.kind == Kind::Norm {
+        if about.kind == Kind::Norm && self.params.by_quorum() {
+            if let Finish::First(place) = self.norm.give_up(now, slot, round) {
+                self.norm_left_out(place, events);
+            }
+        } else if about.kind == Kind::Norm {
             if self.norm.outstanding(slot, round).is_some() {
-                self.fail(if self.params.by_quorum() { SessionError::LeftBehind } else { overtaken });
+                self.fail(overtaken);
             }
         } else if self.params.may_lose() {
             if let Finish::First(place) = self.data.give_up(now, slot, round) {
@@ -559,6 +602,7 @@ impl Worker {
             *(if nudge.kind == Kind::Norm { &mut self.missing_norm } else { &mut self.missing_data }) =
                 missing;
         }
+        stream.note_served(header.slot);
         let seen = nudge.seen & self.params.worker.bit() != 0;
         if seen {
             stream.note_seen(now, header.slot, header.round);
@@ -614,11 +658,15 @@ impl Worker {
             let missing = self.missing() & !self.params.worker.bit();
             // An aggregator that is there has answered who asked, in the second half of the time-out at the latest (P20).
             let heard = silent < (self.params.max_rto * 4).min(waited / 4 * 3);
-            if missing != 0 && heard {
-                self.fail(SessionError::Missing { missing, waited });
-            } else if self.missing_racks != 0 && heard {
-                self.fail(SessionError::MissingRacks { missing: self.missing_racks, waited });
-            } else {
+            let late = heard && (missing != 0 || self.missing_racks != 0);
+            let patient = self.params.patience > self.params.timeout;
+            if late && waited >= self.params.patience {
+                self.fail(match missing {
+                    0 => SessionError::MissingRacks { missing: self.missing_racks, waited },
+                    _ => SessionError::Missing { missing, waited },
+                });
+            } else if !late && (heard || !patient || silent >= self.params.timeout) {
+                // An aggregator that others were waited for at has the whole time-out to come back.
                 self.fail(SessionError::Silent { waited });
             }
         }

@@ -1,6 +1,6 @@
 //! What a worker is told before it works.
 
-use crate::wire::{Rack, Tables, Welcome};
+use crate::wire::{FLAG_ROOT, Header, Kind, Rack, Tables, Welcome};
 use crate::{Cookie, JobId, Policy, Rank, WorkerId};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub struct Parameters {
     pub shards: u8,
     /// How long nothing may move before the session fails.
     pub timeout: Duration,
+    /// How long instead, if more, while the aggregator answers and only other workers are late.
+    pub patience: Duration,
     /// Shortest retransmission time-out.
     pub min_rto: Duration,
     /// Longest retransmission time-out.
@@ -76,6 +78,7 @@ impl Parameters {
             tables: welcome.tables,
             shards: welcome.all_shards(),
             timeout: Duration::from_secs(30),
+            patience: Duration::ZERO,
             min_rto: Duration::from_millis(20),
             max_rto: Duration::from_secs(1),
             first_seq: 0,
@@ -110,6 +113,24 @@ impl Parameters {
 
     pub(super) fn by_quorum(&self) -> bool {
         self.all_quorum() < self.all_workers()
+    }
+
+    /// Whether a packet of the session can come down to this worker so (P47): from its aggregator, or with ROOT from the root, of as
+    /// many members as that has, and naming who it must.
+    pub(super) fn expects(&self, header: &Header) -> bool {
+        let from_root = header.flags & FLAG_ROOT != 0;
+        let (members, own) = match self.rack {
+            Some(rack) if from_root => (rack.racks, rack.rack),
+            _ => (self.workers, self.worker),
+        };
+        let names = match header.kind {
+            Kind::NormResult | Kind::Result | Kind::RawResult => {
+                header.worker == WorkerId::NONE && from_root == self.rack.is_some()
+            }
+            Kind::Straggler => header.worker == own,
+            _ => header.worker.0 < members,
+        };
+        header.num_workers == members && names && (self.rack.is_some() || !from_root)
     }
 
     pub(super) fn members(&self) -> u64 {

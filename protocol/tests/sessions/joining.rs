@@ -186,13 +186,11 @@ fn answers_that_are_not_for_this_joiner_are_ignored() {
     };
     let with = |body: Welcome| emit(header, &body.to_bytes());
     let bad = [
-        // Another nonce, job, number of workers; a quorum beyond n; cut short.
+        // Another nonce, job, number of workers; cut short.
         with(Welcome { nonce: body.nonce + 1, ..body }),
         emit(Header { job: JobId(1), ..header }, payload),
         emit(Header { num_workers: 0, ..header }, payload),
         emit(Header { num_workers: 65, ..header }, payload),
-        with(Welcome { quorum: 2, ..body }),
-        with(Welcome { data_slots: 0, ..body }),
         emit(header, &payload[..127]),
         // Neither a leaver's nor a member's packets mean anything yet.
         emit(Header { kind: Kind::Bye, ..header }, &[]),
@@ -218,6 +216,57 @@ fn answers_that_are_not_for_this_joiner_are_ignored() {
     process.take(ms(3), &emit(Header { kind: Kind::Pending, cookie: COOKIE, ..header }, &[0; 8]));
     process.take(ms(3), &emit(Header { kind: Kind::Refused, cookie: COOKIE, ..header }, &[2, 0, 0, 0]));
     assert_eq!(process.events.len(), 1);
+}
+
+#[test]
+fn a_welcome_to_a_job_that_this_version_does_not_know_is_refused_by_name() {
+    let mut server = Server::new(1);
+    let mut process = Process::new(0, 0, ms(0));
+    let packet = process.poll(ms(0)).unwrap();
+    let welcome = server.take(ms(0), process.address, &packet).remove(0).1;
+    let (header, payload) = Header::parse(&welcome).unwrap();
+    let body = Welcome { data_slots: 3, ..Welcome::parse(payload).unwrap() };
+    let mut buffer = [0; 256];
+    // Somebody else's changes nothing.
+    let other = Welcome { nonce: body.nonce + 1, ..body };
+    process.take(ms(1), header.emit_packet(&mut buffer, &other.to_bytes()));
+    assert_eq!(process.events, []);
+    process.take(ms(1), header.emit_packet(&mut buffer, &body.to_bytes()));
+    let [JoinEvent::Failed(error @ JoinError::Unusable { .. })] = &process.events[..] else {
+        panic!("{:?}", process.events)
+    };
+    assert_eq!(
+        error.to_string(),
+        "the parameter server's job 7 is none that this worker can take part in: data slots 3: this version knows even \
+         numbers from 2 to 65536; configure it otherwise, or use the version of the server"
+            .replace("job 7", &format!("job {JOB}"))
+    );
+}
+
+#[test]
+fn a_refusal_of_an_earlier_attempt_that_comes_late_fails_nobody() {
+    let mut server = Server::new(1);
+    let mut process = Process::new(0, 0, ms(0));
+    let join = process.poll(ms(0)).unwrap();
+    // Its job is not there yet, it says, and the packet is under way for long.
+    let late = server.take(ms(0), process.address, &{
+        let mut other = join.clone();
+        other[11] ^= 1;
+        other
+    });
+    let mut late = late[0].1.clone();
+    late[8..12].copy_from_slice(&COOKIE.0.to_be_bytes());
+    assert_eq!((late[1], late[20]), (Kind::Refused as u8, RefuseReason::WrongCookie as u8));
+    let mut same_attempt = process.joiner.clone();
+    let welcome = server.take(ms(1), process.address, &join);
+    process.take(ms(1), &welcome[0].1);
+    let session = process.session();
+    assert!(session.is_some());
+    process.joiner.resume(ms(5000));
+    assert!(process.poll(ms(5000)).is_some());
+    process.take(ms(5000), &late);
+    assert_eq!(process.events.len(), 1, "it was refused: {:?}", process.events);
+    assert!(matches!(same_attempt.handle(ms(1), &late), Some(JoinEvent::Failed(_))));
 }
 
 #[test]

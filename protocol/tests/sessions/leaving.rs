@@ -1,6 +1,7 @@
 //! P25: leaving.
 
 use super::parties::{JOB, Process, Server, address, exchange, ms, session};
+use std::time::Duration;
 use thc_protocol::session::JoinEvent;
 use thc_protocol::wire::{Header, Kind, Leave};
 
@@ -37,27 +38,90 @@ fn a_lost_bye_comes_again() {
     assert!(processes.iter().all(|process| process.joiner.has_left()));
 }
 
-#[test]
-fn leave_is_repeated_for_a_second() {
-    let (_, mut processes) = session(2);
-    let session = processes[0].session().unwrap();
-    processes[0].joiner.leave(ms(1000));
-    let mut sent = 0;
-    let mut now = ms(1000);
-    while let Some(deadline) = processes[0].joiner.deadline() {
+/// Sends LEAVE, to this server if there is one, until the worker has left: how often, and when that was.
+fn leaves(mut server: Option<&mut Server>, process: &mut Process) -> (u32, Duration) {
+    let session = process.session().unwrap();
+    let (mut sent, mut now, at) = (0, Duration::ZERO, process.address);
+    while let Some(deadline) = process.joiner.deadline() {
         now = deadline;
-        if let Some(packet) = processes[0].poll(now) {
-            let (header, payload) = Header::parse(&packet).unwrap();
-            assert_eq!((header.kind, header.cookie), (Kind::Leave, session));
+        let Some(packet) = process.poll(now) else { continue };
+        let (header, payload) = Header::parse(&packet).unwrap();
+        if header.kind == Kind::Leave {
+            assert_eq!(header.cookie, session);
             assert_eq!(Leave::parse(payload), Some(Leave { nonce: 1 }));
             sent += 1;
         }
+        for (to, answer) in server.iter_mut().flat_map(|server| server.take(now, at, &packet)) {
+            assert_eq!(to, at);
+            process.take(now, &answer);
+        }
     }
-    assert_eq!((sent, now), (20, ms(2000)));
-    assert!(processes[0].joiner.has_left());
+    assert!(process.joiner.has_left());
+    (sent, now)
+}
+
+#[test]
+fn leave_is_repeated_for_a_second_where_the_session_runs_and_for_five_where_nobody_answers() {
+    let (mut server, mut processes) = session(2);
+    processes[0].joiner.leave(ms(1000));
+    assert_eq!(leaves(Some(&mut server), &mut processes[0]), (20, ms(2000)));
     // Leaving twice changes nothing.
     processes[0].joiner.leave(ms(3000));
     assert!(processes[0].joiner.has_left());
+    assert!(server.installed.is_some(), "the other one has not left");
+
+    let (_, mut processes) = session(2);
+    processes[0].joiner.leave(ms(1000));
+    assert_eq!(leaves(None, &mut processes[0]), (100, ms(6000)));
+
+    // Whose session is over is needed by nobody.
+    let (_, mut processes) = session(2);
+    processes[0].joiner.quit(ms(1000));
+    assert_eq!(leaves(None, &mut processes[0]), (20, ms(2000)));
+
+    // Where nobody has been let in there is nobody to stay for.
+    let mut process = Process::new(0, 0, ms(0));
+    process.joiner.leave(ms(1000));
+    while let Some(deadline) = process.joiner.deadline() {
+        assert!(deadline <= ms(2000));
+        process.poll(deadline);
+    }
+    assert!(process.joiner.has_left());
+}
+
+#[test]
+fn who_leaves_says_so_for_longer_while_others_need_it() {
+    let (_, mut processes) = session(2);
+    processes[0].joiner.leave(ms(1000));
+    processes[0].joiner.stay(ms(4000));
+    assert_eq!(leaves(None, &mut processes[0]), (160, ms(9000)));
+}
+
+#[test]
+fn a_server_that_has_lost_the_session_has_it_again_from_who_leaves_and_who_does_not() {
+    let (_, mut processes) = session(2);
+    let cookie = processes[0].session().unwrap();
+    let mut restarted = Server::new(2);
+    processes[0].joiner.leave(ms(0));
+    // Before the other one has noticed.
+    for now in (0..400).step_by(10) {
+        exchange(ms(now), &mut restarted, &mut processes);
+    }
+    assert!(!processes[0].joiner.has_left() && restarted.installed.is_none());
+    processes[1].joiner.resume(ms(400));
+    for now in (400..1000).step_by(10) {
+        exchange(ms(now), &mut restarted, &mut processes);
+    }
+    assert_eq!(restarted.installed.as_ref().map(|(cookie, _)| *cookie), Some(cookie));
+    assert!(processes[1].joiner.has_joined());
+    assert_eq!(processes[1].events.last(), processes[1].events.first(), "the session goes on");
+    processes[1].joiner.leave(ms(1000));
+    for now in (1000..1200).step_by(10) {
+        exchange(ms(now), &mut restarted, &mut processes);
+    }
+    assert!(processes.iter().all(|process| process.joiner.has_left()));
+    assert_eq!(restarted.installed, None);
+    assert_eq!(restarted.registry.status(JOB), Some((0, false)));
 }
 
 #[test]
@@ -73,11 +137,18 @@ fn who_leaves_before_the_session_begins_is_free_at_once() {
 
 #[test]
 fn leaving_a_session_that_is_over_holds_nobody() {
-    let (_, mut processes) = session(2);
-    let mut restarted = Server::new(2);
+    let (mut server, mut processes) = session(2);
+    let old = processes[0].session().unwrap();
+    // Worker 1 has restarted; worker 0 has not heard of it.
+    let mut again = Process::new(1, 1, ms(0));
+    again.address = processes[1].address;
+    let join = again.poll(ms(0)).unwrap();
+    server.take(ms(0), again.address, &join);
+    assert_eq!(server.installed, None);
     processes[0].joiner.leave(ms(10));
-    exchange(ms(10), &mut restarted, &mut processes);
+    exchange(ms(10), &mut server, &mut processes);
     assert!(processes[0].joiner.has_left());
+    assert_eq!(processes[0].session(), Some(old));
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub const COOKIE: Cookie = Cookie(0x1CED_CAFE);
 /// Packets and where they go.
 pub type Packets = Vec<(SocketAddrV4, Vec<u8>)>;
 
-pub fn ms(milliseconds: u64) -> Duration {
+pub const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 

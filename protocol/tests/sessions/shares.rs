@@ -220,6 +220,25 @@ fn a_share_with_another_job_is_named() {
 }
 
 #[test]
+fn a_claim_with_another_fingerprint_is_told_what_the_job_is_by_every_share() {
+    let mut world = World::new(2);
+    world.run(ms(250));
+    let before = world.sessions();
+    let mut buffer = [0; 64];
+    world.workers[0].joiners.resume(world.now);
+    let mut answered = 0;
+    while let Some((share, packet)) = world.workers[0].joiners.poll(world.now, &mut buffer) {
+        let mut packet = packet.to_vec();
+        packet[20 + 16] ^= 1;
+        let answers = world.servers[share].take(world.now, world.workers[0].at, &packet);
+        assert_eq!(answers.len(), 1, "share {share}");
+        assert_eq!(answers[0].1[1], Kind::Description as u8, "share {share}");
+        answered += 1;
+    }
+    assert_eq!((answered, world.sessions()), (SHARES, before));
+}
+
+#[test]
 fn a_stranger_with_the_number_of_a_member_is_refused() {
     let mut world = World::new(2);
     world.run(ms(250));

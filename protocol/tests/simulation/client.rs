@@ -48,6 +48,8 @@ pub struct Record {
     pub failed: HashMap<u64, CallError>,
     pub results: HashSet<(u64, u32, u32)>,
     pub lost: HashSet<(u64, u32, u32)>,
+    /// Partitions that the others went on without.
+    pub left_out: HashSet<(u64, usize)>,
     /// Set when an event must not come any more.
     pub over: bool,
 }
@@ -92,6 +94,10 @@ impl Events for Record {
         if self.strict {
             let full = self.truth.plan.quorum() == self.truth.plan.workers();
             for (partition, &maximum) in maxima.iter().enumerate() {
+                if self.left_out.contains(&(call, partition)) {
+                    assert_eq!(maximum, 0, "call {call}: a maximum of what was left out");
+                    continue;
+                }
                 let candidates: Vec<u32> = plan.norms.iter().map(|of| of[partition]).collect();
                 assert!(candidates.contains(&maximum), "call {call}: a norm of nobody");
                 assert!(!full || plan.maximum(partition) == maximum, "call {call}: wrong maximum");
@@ -100,6 +106,13 @@ impl Events for Record {
         }
         assert!(!self.failed.contains_key(&call));
         assert!(self.norms.insert(call, maxima).is_none(), "norms of {call} twice");
+    }
+
+    fn left_out(&mut self, call: u64, partition: u32) {
+        assert!(!self.over && !self.norms.contains_key(&call));
+        let plan = &self.truth.plan;
+        assert!(plan.quorum() < plan.workers(), "left out with full quorum");
+        assert!(self.left_out.insert((call, partition as usize)), "twice");
     }
 
     fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]) {
@@ -222,6 +235,7 @@ impl Client {
             failed: HashMap::new(),
             results: HashSet::new(),
             lost: HashSet::new(),
+            left_out: HashSet::new(),
             over: false,
         };
         Client {

@@ -7,7 +7,7 @@ use crate::scenario::{job, manners, ms, network, patience, restarts, us};
 use crate::world::{Network, Restarts, World};
 use std::time::Duration;
 use thc_protocol::wire::Norm;
-use thc_protocol::worker::{CallError, SessionError};
+use thc_protocol::worker::CallError;
 use thc_protocol::{Policy, WorkerId};
 
 fn quorum_job(rng: &mut Rng, nan: f64) -> JobPlan {
@@ -104,7 +104,7 @@ fn without_loss_best_effort_loses_nothing() {
 
 #[test]
 fn a_quorum_goes_on_and_its_sums_are_of_exactly_those_it_counts() {
-    let (mut partial, mut behind) = (0, 0);
+    let (mut partial, mut left_out) = (0, 0);
     for_seeds("a_quorum_goes_on_and_its_sums_are_of_exactly_those_it_counts", 150, |seed| {
         let mut rng = Rng::new(seed);
         let network = network(&mut rng);
@@ -116,20 +116,14 @@ fn a_quorum_goes_on_and_its_sums_are_of_exactly_those_it_counts() {
         let mut world = World::new(seed, rng.pick(&[1, 2]), network, Restarts::default());
         world.add_job(&plan, manners, &[]);
         world.run(patience(&world) + deadlines(&world), ms(50));
-        let mut well = 0;
         for client in &world.clients {
-            match client.worker.failure() {
-                None => well += 1,
-                Some(failure) => {
-                    assert_eq!(failure, SessionError::LeftBehind);
-                    behind += 1;
-                }
-            }
+            assert_eq!(client.worker.failure(), None);
             partial += client.record.lost.len();
+            left_out += client.record.left_out.len();
         }
-        assert!(well >= usize::from(plan.config.quorum), "only {well} workers got through");
     });
-    println!("{partial} packets given up, {behind} workers left behind");
+    println!("{partial} packets given up, {left_out} partitions left out");
+    assert!(left_out > 0 || std::env::var_os("THC_SEED").is_some());
 }
 
 #[test]
@@ -175,11 +169,11 @@ fn a_nan_that_comes_after_the_quorum_fails_the_call_on_its_own_worker_and_spoils
             world.add_job(&plan, manners, &[]);
             world.run(Duration::from_secs(20), ms(50));
             for client in &world.clients {
-                assert!(matches!(client.worker.failure(), None | Some(SessionError::LeftBehind)));
+                assert_eq!(client.worker.failure(), None);
                 let error = CallError::NonFinite { worker: WorkerId(2).into() };
                 match client.record.failed.get(&1) {
                     Some(&failed) => assert_eq!((client.number, failed), (2, error)),
-                    None => assert!(client.number != 2 || client.worker.failure().is_some()),
+                    None => assert!(client.number != 2),
                 }
             }
         },

@@ -210,6 +210,7 @@ impl JobPlan {
             tables: self.tables,
             shards,
             timeout: self.timeout,
+            patience: Duration::ZERO,
             min_rto: self.min_rto,
             max_rto: self.max_rto,
             first_seq: self.first_seq,

@@ -1,7 +1,7 @@
 //! What a worker takes from the network, and what it does not.
 
 use super::driven::{Driven, Report, parameters};
-use thc_protocol::wire::{Header, Kind, Norm};
+use thc_protocol::wire::{FLAG_ROOT, Header, Kind, Norm, Nudge, Straggler};
 use thc_protocol::worker::{CallError, PacketId, Parameters, SessionError};
 use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, WorkerId};
 
@@ -237,13 +237,101 @@ fn a_packet_whose_sum_was_there_before_it_was_sent_was_late() {
 }
 
 #[test]
-fn a_norm_that_a_quorum_has_gone_past_leaves_behind() {
+fn a_norm_that_a_quorum_has_gone_past_is_left_out_and_the_session_goes_on() {
     let mut driven = Driven::new(Parameters { quorum: 2, ..parameters() });
     driven.call(1);
+    driven.submit(&[1, 2], &[1.0, 1.0]);
     driven.submit(&[1], &[1.0]);
-    // Not for one that is finished.
+    driven.reports.0.clear();
+    // Not one that is finished.
     driven.straggler(Kind::Norm, 0);
-    assert_eq!(driven.worker.failure(), None);
+    assert_eq!(driven.reports.0, []);
     driven.straggler(Kind::Norm, 1);
-    assert_eq!(driven.worker.failure(), Some(SessionError::LeftBehind));
+    driven.straggler(Kind::Norm, 1);
+    assert_eq!(driven.reports.0, [Report::LeftOut(1, 0)]);
+    let one = 1f32.to_bits();
+    driven.norm_result(2, one);
+    driven.norm_result(3, one);
+    assert_eq!(driven.reports.0[1..], [Report::Norms(1, vec![0, one]), Report::Norms(2, vec![one])]);
+    // The others send its packet, which has seq 1.
+    driven.take();
+    driven.fill();
+    assert_eq!(driven.seqs(), [0, 2, 3, 4]);
+    (0..5).for_each(|seq| driven.result(seq));
+    assert_eq!((driven.worker.pending(), driven.worker.failure()), (0, None));
+    assert_eq!(driven.worker.stats().left_out, 1);
+}
+
+#[test]
+fn with_a_quorum_seqs_do_not_depend_on_norms() {
+    let nan = Norm::non_finite(WorkerId(0));
+    for quorum in [2, 3] {
+        let mut driven = Driven::new(Parameters { quorum, ..parameters() });
+        // The second partition is zero; the second call fails on all.
+        driven.submit(&[1, 2, 1], &[1.0, 0.0, 1.0]);
+        driven.submit(&[2], &[1.0]);
+        driven.submit(&[1], &[1.0]);
+        let one = 1f32.to_bits();
+        for (seq, value) in (0..).zip([one, 0, one, nan, one]) {
+            driven.norm_result(seq, value);
+            driven.tick();
+        }
+        driven.take();
+        driven.fill();
+        let expected: &[u64] = if quorum == 2 { &[0, 3, 6] } else { &[0, 1, 2] };
+        assert_eq!(driven.seqs(), expected, "quorum {quorum}");
+        assert_eq!(
+            driven.reports.0[1],
+            Report::Failed(1, CallError::NonFinite { worker: WorkerId(0).into() })
+        );
+        expected.iter().for_each(|&seq| driven.result(seq));
+        assert_eq!(driven.worker.pending(), 0);
+    }
+}
+
+#[test]
+fn an_own_nan_that_was_left_out_fails_the_call_here() {
+    let mut driven = Driven::new(Parameters { quorum: 2, ..parameters() });
+    driven.submit(&[1], &[f32::from_bits(Norm::non_finite(WorkerId(1)))]);
+    driven.straggler(Kind::Norm, 0);
+    let error = CallError::NonFinite { worker: WorkerId(1).into() };
+    assert_eq!(driven.reports.0, [Report::LeftOut(0, 0), Report::Failed(0, error)]);
+    driven.call(1);
+    driven.fill();
+    assert_eq!(driven.seqs(), [1]);
+}
+
+#[test]
+fn what_no_aggregator_says_is_counted_and_changes_nothing() {
+    let mut driven = Driven::new(parameters());
+    driven.call(3);
+    driven.fill();
+    driven.submit(&[1], &[1.0]);
+    driven.reports.0.clear();
+    let of = |kind, like: Header| Header { kind, count: 0, ..like };
+    let (data, norm) = (driven.header(Kind::Result, 0), driven.header(Kind::NormResult, 1));
+    let straggler = Straggler { kind: Kind::Data, current: Round(1) }.to_bytes();
+    let nudge = Nudge { kind: Kind::Data, seen: 0 }.to_bytes();
+    let packets = [
+        // Of another number of workers, from a root where there is none, to somebody else.
+        (Header { num_workers: 0, ..data }, &[0; 1024][..]),
+        (Header { num_workers: 2, ..data }, &[0; 1024]),
+        (Header { flags: FLAG_ROOT, ..data }, &[0; 1024]),
+        (Header { worker: WorkerId(1), ..data }, &[0; 1024]),
+        (Header { num_workers: 2, ..norm }, &[0; 20]),
+        (Header { flags: FLAG_ROOT, ..norm }, &[0; 20]),
+        (Header { worker: WorkerId(0), ..of(Kind::Straggler, data) }, &straggler),
+        (of(Kind::Straggler, data), &straggler),
+        (Header { worker: WorkerId(1), flags: FLAG_ROOT, ..of(Kind::Straggler, data) }, &straggler),
+        (Header { worker: WorkerId(3), ..of(Kind::Nudge, data) }, &nudge),
+        (Header { worker: WorkerId(3), ..of(Kind::Mismatch, norm) }, &[0; 40]),
+    ];
+    driven.take();
+    for (i, (header, payload)) in (1..).zip(packets) {
+        driven.handle(header, payload);
+        assert_eq!((driven.worker.stats().foreign, driven.worker.failure()), (i, None), "{header:?}");
+    }
+    assert_eq!((driven.take(), driven.reports.0.len()), (vec![], 0));
+    driven.result(0);
+    assert_eq!(driven.reports.0.len(), 1);
 }

@@ -27,6 +27,7 @@ pub fn parameters() -> Parameters {
         tables: Tables::one(Table { id: TableId(9), ..Table::default() }),
         shards: 1,
         timeout: Duration::from_secs(10),
+        patience: Duration::ZERO,
         min_rto: ms(20),
         max_rto: ms(1000),
         first_seq: 0,
@@ -42,6 +43,7 @@ pub enum Report {
     Lost(PacketId),
     Late(PacketId),
     Failed(u64, CallError),
+    LeftOut(u64, u32),
 }
 
 #[derive(Default)]
@@ -50,6 +52,10 @@ pub struct Reports(pub Vec<Report>);
 impl Events for Reports {
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>) {
         self.0.push(Report::Norms(call, maxima.collect()));
+    }
+
+    fn left_out(&mut self, call: u64, partition: u32) {
+        self.0.push(Report::LeftOut(call, partition));
     }
 
     fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]) {
@@ -166,7 +172,8 @@ impl Driven {
     /// STRAGGLER for a packet of this kind.
     pub fn straggler(&mut self, kind: Kind, seq: u64) {
         let like = if kind == Kind::Norm { Kind::NormResult } else { Kind::Result };
-        let header = Header { kind: Kind::Straggler, count: 0, ..self.header(like, seq) };
+        let worker = self.worker.parameters().worker;
+        let header = Header { kind: Kind::Straggler, worker, count: 0, ..self.header(like, seq) };
         self.handle(header, &Straggler { kind, current: Round(header.round.0 + 1) }.to_bytes());
     }
 

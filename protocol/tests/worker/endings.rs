@@ -3,7 +3,7 @@
 use super::driven::{Driven, Report, ms, parameters};
 use std::time::Duration;
 use thc_protocol::wire::{Header, Kind, Mismatch, Norm};
-use thc_protocol::worker::{SessionError, Who};
+use thc_protocol::worker::{Parameters, SessionError, Who};
 use thc_protocol::{TableId, WorkerId};
 
 fn own(call: u16) -> Norm {
@@ -116,6 +116,41 @@ fn missing_workers_are_named_when_time_is_up() {
     assert!(waited >= Duration::from_secs(10) && waited < Duration::from_secs(11));
     assert!(error.to_string().contains("worker 2"), "{error}");
     assert!(!error.to_string().contains("workers"), "{error}");
+}
+
+#[test]
+fn workers_that_are_late_are_waited_for_longer_than_an_aggregator_that_is_silent() {
+    let patient = || Driven::new(Parameters { patience: ms(60_000), ..parameters() });
+    // Worker 2 is late for as long as the aggregator says so.
+    let mut driven = patient();
+    driven.submit(&[1], &[1.0]);
+    while driven.worker.failure().is_none() {
+        driven.pass(driven.worker.deadline().unwrap());
+        if driven.take().iter().any(|sent| sent.2) {
+            driven.nudge(1, Kind::Norm, 0, 0b011);
+        }
+    }
+    let Some(SessionError::Missing { missing: 0b100, waited }) = driven.worker.failure() else {
+        panic!("{:?}", driven.worker.failure())
+    };
+    assert!(waited >= ms(60_000) && waited < ms(62_000), "{waited:?}");
+    // An aggregator that says nothing has the usual time-out, from the beginning on and after it has answered for a while.
+    for answers in [0, 30_000] {
+        let mut driven = patient();
+        driven.submit(&[1], &[1.0]);
+        while driven.worker.failure().is_none() {
+            driven.pass(driven.worker.deadline().unwrap());
+            if driven.take().iter().any(|sent| sent.2) && driven.now < ms(answers) {
+                driven.nudge(1, Kind::Norm, 0, 0b011);
+            }
+        }
+        assert!(
+            matches!(driven.worker.failure(), Some(SessionError::Silent { .. })),
+            "{:?}",
+            driven.worker.failure()
+        );
+        assert!(driven.now >= ms(answers + 8_000) && driven.now < ms(answers + 12_000), "{:?}", driven.now);
+    }
 }
 
 #[test]

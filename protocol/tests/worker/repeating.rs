@@ -371,13 +371,13 @@ fn best_effort_asks_for_data_at_quarters_of_the_deadline_and_for_norms_until_the
     driven.take();
     assert_eq!(driven.worker.deadline(), Some(Duration::from_micros(112_500)));
     driven.pass(ms(115));
-    assert_eq!(driven.take(), [(Kind::Data, 0, false), (Kind::Data, 1, false)]);
+    assert_eq!(driven.take(), [(Kind::Data, 0, true), (Kind::Data, 1, false)]);
     assert_eq!(driven.worker.deadline(), Some(ms(125)));
     // The sum had been there, and its copy was lost.
     driven.result(0);
     driven.reports.0.clear();
     driven.pass(ms(1000));
-    assert_eq!(driven.take(), [(Kind::Data, 1, false), (Kind::Data, 1, false)]);
+    assert_eq!(driven.take(), [(Kind::Data, 1, true), (Kind::Data, 1, true)]);
     assert_eq!(driven.reports.0, [Report::Lost(PacketId { call: 0, partition: 0, packet: 1 })]);
     assert_eq!((driven.worker.pending(), driven.worker.stats().data.given_up), (0, 1));
     // Others may still need them.

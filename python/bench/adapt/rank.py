@@ -45,10 +45,10 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
         hook = thc.torch.hook_of(ddp)
         before = hook.group.stats()
     elif run["family"] != "none":
-        family = FAMILIES[run["family"]](*([rank] if run["family"] == "QSGD" else []))
+        family = FAMILIES[run["family"]]()
         chooses = run["layerwise"] or run.get("accordion")
         hook = LayerwiseHook(family, ddp, default=run["default"], every=every if chooses else 0, warmup=DENSE_STEPS,
-                             choices=run.get("choices"), accordion=run.get("accordion"), layerwise=run["layerwise"],
+                             choices=run.get("choices"), accordion=run.get("accordion"), optimizer=optimizer, layerwise=run["layerwise"],
                              exact=run.get("exact", False), group=group() if run.get("mode") else None,
                              mode=run.get("mode", "raw"))
         moved = group().stats().bytes if "mode" in run else 0

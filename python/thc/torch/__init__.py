@@ -8,11 +8,12 @@ That is the one line to change: from then on ``backward`` averages gradients at 
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
 speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
 :class:`Adapt`, :func:`plot_plan`; in two stages: ``wrap(model, refine=optimizer)``, :class:`Refine`; models
-that FSDP2 shards: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
+that FSDP2 shards: :func:`sharded`, their replicas: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
 from thc.torch.adaptive import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
+from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import check_replicas
 from thc.torch.hook import Hook, hook
 from thc.torch.members import catch_up
@@ -22,12 +23,14 @@ from thc.torch.plan import Plan, PlanRow
 from thc.torch.plot import plot_plan
 from thc.torch.refining import Refine
 from thc.torch.replicate import Replicas, replicate
+from thc.torch.sharded import sharded
 from thc.torch.synchronize import sync_parameters
 from thc.torch.wrap import hook_of, wrap
 
 __all__ = [
     "Adapt",
     "AsynchronousSGD",
+    "CollectiveGroup",
     "Hook",
     "Outer",
     "Overlap",
@@ -45,6 +48,7 @@ __all__ = [
     "overlap",
     "plot_plan",
     "replicate",
+    "sharded",
     "sync_parameters",
     "wrap",
 ]

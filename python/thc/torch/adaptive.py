@@ -11,7 +11,6 @@ import math
 import struct
 import time
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from thc.torch.exchange import exchange, tells
 from thc.torch.layout import Layout
 from thc.torch.peers import Peers
 from thc.torch.plan import Plan
+from thc.torch.prices import Prices
 
 __all__ = ["Adapt", "Adaptive", "tables_for"]
 
@@ -38,8 +38,6 @@ SHORTEST = 4096
 """Coordinates of a span; shorter ones would be padding for the most part."""
 LOOKS = 8
 """Steps whose gradients a choice goes by."""
-POINTS = 64
-"""Calls of a tensor that tell what a byte costs there."""
 SETTLE = 2
 """First steps that are not timed: DDP makes its final buckets after the first."""
 
@@ -48,18 +46,22 @@ SETTLE = 2
 class Adapt:
     """How a hook adapts; ``wrap(model, adapt=True)`` takes it as it is here.
 
-    - ``threshold``: SlimGC's threshold. In a warm-up of ``warmup`` steps every second one is compressed and the others are
-      not, and the times of both, by size of tensor, tell from which size on compression pays. A tensor is what travels in one
-      call, which is a bucket of DDP.
+    - ``threshold``: SlimGC's threshold. In a warm-up of ``warmup`` steps each parameter's gradient travels by itself, in every second step
+      compressed and in the others not, and the times of both, by size, tell from which size on compression pays. Smaller gradients
+      are exact from then on, whatever bucket they travel in.
     - ``layerwise``: L-GreCo's choice among the job's tables, each ``every`` steps.
-    - ``objective``: what a choice makes least: ``"bytes"``, or ``"time"``, for which a line is fitted to the measured times of each
-      tensor over its bytes, and a byte costs that line's slope (L-GreCo, section 4).
+    - ``objective``: what a choice makes least: ``"bytes"``, or ``"time"``, for which buckets travel for some steps with tables drawn
+      as if by chance, and a linear model of these steps' times over the bytes of all buckets tells what a byte of each costs (L-GreCo,
+      section 4).
+    - ``measure``: whose error a choice must not make larger: ``"gradient"``, the squared error of all gradients together, as L-GreCo has it; or
+      ``"update"``, that of the step that Adam and its like make of them. They divide each coordinate by its own usual size, so
+      that a layer's part is its relative error times its number of coordinates, however small its gradients are.
     - ``default``: the table whose error, used for all, is what may be lost; by default the job's first. Tables are named by bits of an
       index and of a sum, ``"4/8"``, or by bits of an index, ``4``.
     - ``choices``: the tables to choose from; by default all that the job has.
     - ``fixed``: parameters, by name or pattern, that always get this table, or ``"raw"``.
     - ``exact``: solve without steps.
-    - ``changed``: by what share a tensor's time must be off for the link to count as another one: then all is measured anew.
+    - ``changed``: by what share a bucket's time must be off for the link to count as another one: then all is measured anew.
     """
 
     every: int = 100
@@ -67,6 +69,7 @@ class Adapt:
     warmup: int = 6
     layerwise: bool = True
     objective: str = "bytes"
+    measure: str = "gradient"
     default: int | str | None = None
     choices: Sequence[int | str] | None = None
     fixed: Mapping[str, int | str] = field(default_factory=dict)
@@ -80,6 +83,8 @@ class Adapt:
             raise ConfigError(f"adapt: warmup is {self.warmup}: give an even number of steps, at least 2")
         if self.objective not in ("bytes", "time"):
             raise ConfigError(f"adapt: objective is {self.objective!r}: write \"bytes\" or \"time\"")
+        if self.measure not in ("gradient", "update"):
+            raise ConfigError(f"adapt: measure is {self.measure!r}: write \"gradient\" or \"update\"")
         if not self.changed > 0:
             raise ConfigError(f"adapt: changed is {self.changed}: give a share above 0")
 
@@ -114,14 +119,6 @@ class Table:
     """The job's."""
 
 
-@dataclass
-class _Clock:
-    """Times of one size's calls since the last agreement."""
-
-    raw: list[float] = field(default_factory=list)
-    compressed: list[float] = field(default_factory=list)
-
-
 class Adaptive:
     """The state of one hook's adaptation. All methods run on the sequencer of the group's pipeline."""
 
@@ -141,13 +138,15 @@ class Adaptive:
         self._default = 0 if options.default is None else _named(self.tables, options.default, "default")
         self._fixed = self._read_fixed(options.fixed)
         self.threshold = 0
-        """Tensors of fewer coordinates are not compressed."""
+        """Gradients of fewer coordinates are not compressed."""
         self._before: int | None = None
         """The threshold agreed on last."""
-        self._points: dict[int, deque[tuple[float, float]]] = {}
-        """By size of tensor, bytes and seconds of its calls."""
+        timed = options.objective == "time" and options.layerwise and len(self.tables) > 1
+        self.prices = Prices(len(self.tables)) if timed else None
+        self._price: dict[str, float] = {}
+        """By parameter, what a byte costs, if that was measured."""
         self._carried: dict[int, float] = {}
-        """By size of tensor, the bytes of its last call."""
+        """By layout, the bytes of its last call."""
         self._shares: dict[int, float] = {}
         """By layout, what the way that carries more had of 4 bytes for each coordinate in its last call."""
         self.table = adapt.ThresholdTable()
@@ -159,9 +158,12 @@ class Adaptive:
         self._spans: dict[int, list[tuple[int, int | str]]] = {}
         """By layout, until the next choice."""
         self._squares: dict[str, list[float]] = {}
-        self._clocks: dict[int, _Clock] = {}
-        self._tensor: dict[str, int] = {}
-        """By parameter, the coordinates of the tensor that it travels in."""
+        self._clocks: dict[int, list[float]] = {}
+        """By layout, seconds of the calls that were timed since the last choice."""
+        self._usual: dict[int, tuple[float, float]] = {}
+        """By layout, bytes and seconds when it was first timed."""
+        self._bucket: dict[str, int] = {}
+        """By parameter, the layout that it travels in."""
         self._begin(first)
 
     def _read_fixed(self, fixed: Mapping[str, int | str]) -> dict[str, int | None]:
@@ -195,16 +197,25 @@ class Adaptive:
             )
         return made
 
-    # Phases: two steps to settle, the warm-up with both ways in turn, then choices each `every` steps.
+    # Phases: two steps to settle; the warm-up, both ways in turn; for the objective "time" the steps that tell prices; then choices each
+    # `every` steps.
 
     def _begin(self, step: int) -> None:
         self._from = step
         self.table = adapt.ThresholdTable()
         self._clocks.clear()
+        self._usual.clear()
         self.threshold = 0
         self._spans.clear()
+        self._price.clear()
         self._measured = not self.options.threshold
-        self._next = step + SETTLE + (self.options.warmup if self.options.threshold else LOOKS)
+        self._probes = False
+        self._probed = self.prices is None
+        self._next = step + SETTLE
+        if self.options.threshold:
+            self._next += self.options.warmup
+        elif self._probed:
+            self._next += LOOKS
 
     def restart(self, step: int) -> None:
         """Begins with all defaults, as after a time without the server: on all ranks alike."""
@@ -221,26 +232,40 @@ class Adaptive:
         if not self._measured:
             self._agree_threshold()
             self._measured = True
+        if self.prices is not None and not self._probed:
+            self._probed = self._probes = True
+            self.prices.begin()
+            self._next = step + Prices.steps(len(set(self._bucket.values())))
+            return
+        self._probes = False
         self._choose(step, started)
         self._next = step + self.options.every
         self.seconds += time.perf_counter() - started
 
     @property
     def warming(self) -> bool:
-        """Whether both ways are being timed."""
+        """Whether both ways are being timed: then each gradient travels by itself."""
         return not self._measured
+
+    def alone(self, name: str, step: int) -> int | str:
+        """How a gradient travels that does so by itself: the id of its table or "raw"."""
+        raw = (step - self._from) % 2 == 0  # SlimGC counts steps from 1: the odd ones
+        return RAW if raw or self.never(name) else self.tables[self._choice[name]].id
 
     def spans(self, layout: Layout, step: int) -> list[tuple[int, int | str]]:
         """How a bucket travels in this step: coordinates, and the id of their table or "raw"."""
-        if self.raw_now(layout.length, step):
-            self._carried[layout.length] = self._bytes(layout.length, None)
-            self._shares[layout.key] = 1.0
-            return [(layout.length, RAW)]
-        if layout.key not in self._spans:
-            self._spans[layout.key] = self._cut(layout)
-        spans = self._spans[layout.key]
+        if self._probes and self.prices is not None:
+            drawn = self.prices.draw(layout.key, step)
+            fixed = self._defaults()
+            spans = self._cut(layout, lambda name: fixed[name] if name in self._fixed else drawn)
+        elif self.warming:
+            spans = [(segment.length, self.alone(segment.name, step)) for segment in layout.segments]
+        else:
+            if layout.key not in self._spans:
+                self._spans[layout.key] = self._cut(layout, self._choice.__getitem__)
+            spans = self._spans[layout.key]
         of: dict[int | str, Table] = {table.id: table for table in self.tables}
-        self._carried[layout.length] = sum(self._bytes(length, of.get(choice)) for length, choice in spans)
+        self._carried[layout.key] = sum(self._bytes(length, of.get(choice)) for length, choice in spans)
         wide = {choice: max(table.bits, table.lane) / 32 for choice, table in of.items()}
         self._shares[layout.key] = sum(length * wide.get(choice, 1.0) for length, choice in spans) / layout.length
         return spans
@@ -249,13 +274,7 @@ class Adaptive:
         """What a link carries of a bucket of this layout, of 4 bytes for each coordinate, as it has travelled last."""
         return self._shares.get(layout.key, 1.0)
 
-    def raw_now(self, length: int, step: int) -> bool:
-        """Whether a tensor of so many coordinates travels raw in this step."""
-        if not self._measured:
-            return (step - self._from) % 2 == 0  # SlimGC counts steps from 1: the odd ones
-        return length < self.threshold
-
-    def _cut(self, layout: Layout) -> list[tuple[int, int | str]]:
+    def _cut(self, layout: Layout, choice_of: Callable[[str], int]) -> list[tuple[int, int | str]]:
         runs: list[tuple[int, int | None]] = []
 
         def add(length: int, choice: int | None) -> None:
@@ -264,7 +283,7 @@ class Adaptive:
             runs.append((length, choice))
 
         for segment in layout.segments:
-            add(segment.length, None if self._never(segment.name) else self._choice[segment.name])
+            add(segment.length, None if self._is_raw(segment.name) else choice_of(segment.name))
         # Each span is padded to whole packets: a short one goes along with the better neighbour that is compressed, too.
         while True:
             short = [at for at, (length, choice) in enumerate(runs) if length < SHORTEST and choice is not None]
@@ -280,7 +299,7 @@ class Adaptive:
             for length, choice in joined:
                 add(length, choice)
 
-    def _never(self, name: str) -> bool:
+    def never(self, name: str) -> bool:
         """Whether a parameter always travels raw."""
         return name in self._excluded or (name in self._fixed and self._fixed[name] is None)
 
@@ -289,14 +308,14 @@ class Adaptive:
         return self._rank == 0 and self.options.layerwise and step >= self._next - LOOKS
 
     def times(self, step: int) -> bool:
-        """Whether this step's calls are timed: then each must be alone. In the warm-up, and in the last steps before a choice."""
-        return self.warming or step >= self._next - LOOKS
+        """Whether this step's calls are timed: then each must be alone. In the warm-up, and, to notice another link, in the last steps
+        before a choice."""
+        return self.warming or (self.options.threshold and not self._probes and step >= self._next - LOOKS)
 
-    def place(self, segments: Sequence[Any]) -> None:
-        """These parameters travel together."""
-        length = sum(segment.length for segment in segments)
-        for segment in segments:
-            self._tensor[segment.name] = length
+    def place(self, layout: Layout) -> None:
+        """A bucket's parameters travel together."""
+        for segment in layout.segments:
+            self._bucket[segment.name] = layout.key
 
     def look(self, segments: Sequence[Any], data: torch.Tensor) -> None:
         """Takes the norms of a bucket's gradients."""
@@ -308,20 +327,28 @@ class Adaptive:
                 self._squares.setdefault(segment.name, []).append(square)
         self.seconds += time.perf_counter() - started
 
-    def took(self, step: int, length: int, raw: bool, seconds: float, processing: float) -> None:
-        """A tensor's call took so long, of which so much computing."""
+    def took(self, step: int, size: int, raw: bool, seconds: float, processing: float) -> None:
+        """In the warm-up a gradient's call took so long, of which so much computing."""
         if step < self._from + SETTLE:
             return
-        if length in self._carried:
-            self._points.setdefault(length, deque(maxlen=POINTS)).append((self._carried[length], seconds))
-        if not self._measured:
-            if raw:
-                self.table.raw(length, seconds)
-            else:
-                self.table.compressed(length, max(0.0, seconds - processing), processing)
-            return
-        clock = self._clocks.setdefault(length, _Clock())
-        (clock.raw if raw else clock.compressed).append(seconds)
+        if raw:
+            self.table.raw(size, seconds)
+        else:
+            self.table.compressed(size, max(0.0, seconds - processing), processing)
+
+    def bucket_took(self, layout: Layout, seconds: float) -> None:
+        """A bucket's call, which was alone, took so long."""
+        self._clocks.setdefault(layout.key, []).append(seconds)
+
+    def travelled(self, layout: Layout, began: float, landed: float) -> None:
+        """A bucket was on its way from then to then."""
+        if self._probes and self.prices is not None:
+            self.prices.travelled(layout.key, self._carried.get(layout.key, 0.0), began, landed)
+
+    def end_step(self) -> None:
+        """All buckets of a step have landed."""
+        if self._probes and self.prices is not None:
+            self.prices.end_step()
 
     # Agreements.
 
@@ -345,25 +372,29 @@ class Adaptive:
         self.threshold = self._before = _NEVER if agreed is None else agreed
 
     def _link_changed(self) -> bool:
-        """Whether what took most of the time takes another time now than in the warm-up."""
-        known = {row.size: row for row in self.table.rows()}
-        def weight(length: int) -> float:
-            clock = self._clocks[length]
-            return sum(clock.raw) + sum(clock.compressed)
-        for length in sorted(self._clocks, key=weight, reverse=True)[:1]:
-            row, clock = known.get(length), self._clocks[length]
-            if row is None:
+        """Whether the bucket that takes the most time takes another time than when it was first timed."""
+        changed = False
+        longest = max(self._clocks, key=lambda key: sum(self._clocks[key]), default=None)
+        for key, times in self._clocks.items():
+            if len(times) < 4:
                 continue
-            for now, before in ((clock.raw, row.raw), (clock.compressed, row.compressed + row.processing)):
-                if len(now) >= 4 and abs(float(np.median(now)) - before) > self.options.changed * before:
-                    return True
-        return False
+            carried, now = self._carried[key], float(np.median(times))
+            usual, before = self._usual.setdefault(key, (carried, now))
+            # With fewer bytes it may take as long as before, and needs no less than its share of that.
+            share = carried / usual if usual else 1.0
+            most, least = before * max(1.0, share), before * min(1.0, share)
+            if key == longest:
+                changed = now > (1 + self.options.changed) * most or now < (1 - self.options.changed) * least
+        return changed
 
     def _choose(self, step: int, started: float) -> None:
         names = list(self._sizes)
         layerwise = self.options.layerwise and len(self.tables) > 1
         squares = [float(np.mean(self._squares[name])) if name in self._squares else 0.0 for name in names]
         choices = [self._choice[name] for name in names]
+        if self.prices is not None and not self._price:
+            slopes = self.prices.of_buckets()
+            self._price = {name: slopes[key] for name, key in self._bucket.items() if key in slopes}
         if self._rank == 0 and layerwise and any(squares):
             choices = self._solve(names, squares)
         own = [int(self._link_changed()), self.threshold if self._rank == 0 else 0]
@@ -382,29 +413,31 @@ class Adaptive:
 
     def _columns(self, names: Sequence[str], squares: Sequence[float]) -> tuple[list[list[float]], list[list[float]]]:
         costs = [[self._bytes(self._sizes[name], table) for table in self.tables] for name in names]
-        errors = [[square * table.nmse for table in self.tables] for square in squares]
+        weights = squares
+        if self.options.measure == "update":
+            weights = [float(self._sizes[name]) if square else 0.0 for name, square in zip(names, squares)]
+        errors = [[weight * table.nmse for table in self.tables] for weight in weights]
         return costs, errors
 
     def _bytes(self, length: int, table: Table | None) -> float:
         """A layer's part of its bucket's bytes; without a table, raw."""
+        if self._group.sums_in_lanes:
+            return adapt.lane_bytes(length, None if table is None else table.lane, self._group.workers)
         whole = 1 << 20
         if table is None:
             return adapt.thc_bytes(whole, None, block=self._block) * length / whole
         return adapt.thc_bytes(whole, table.bits, lane=table.lane, block=self._block) * length / whole
 
     def _prices(self, names: Sequence[str]) -> list[float]:
-        """What a byte of each layer costs: 1, or the seconds that it takes in its tensor."""
-        if self.options.objective == "bytes":
+        """What a byte of each layer costs: 1, or the seconds that it adds to a step in its bucket."""
+        most = max(self._price.values(), default=0.0)
+        if not most:
             return [1.0] * len(names)
-        slopes = {length: adapt.fit(points).slope for length, points in self._points.items() if len(points) > 1}
-        if not any(slopes.values()):
-            return [1.0] * len(names)
-        # Where nothing was measured, or noise has hidden what a byte costs, it still costs something.
-        most = max(slopes.values())
-        return [max(slopes.get(self._tensor.get(name, 0), most), most / 100) for name in names]
+        # Where nothing was measured, or all hides behind the backward pass, it still costs something.
+        return [max(self._price.get(name, most), most / 100) for name in names]
 
     def _is_raw(self, name: str) -> bool:
-        return self._never(name) or self._tensor.get(name, _NEVER) < self.threshold
+        return self.never(name) or self._sizes[name] < self.threshold
 
     def _solve(self, names: Sequence[str], squares: Sequence[float]) -> list[int]:
         included = [at for at, name in enumerate(names) if not self._is_raw(name) and name not in self._fixed]
@@ -430,18 +463,17 @@ class Adaptive:
         raw = [self._is_raw(name) for name in names]
         def column(of: list[list[float]], otherwise: Callable[[int], float]) -> list[float]:
             return [otherwise(at) if raw[at] else row[self._choice[names[at]]] for at, row in enumerate(of)]
-        whole = adapt.thc_bytes(1 << 20, None, block=self._block) / (1 << 20)
         if self.threshold == _NEVER:
             why = "compression does not pay on this link: all raw"
         else:
-            why = f"tensors of fewer than {self.threshold} coordinates raw" if self.threshold else ""
+            why = f"gradients of fewer than {self.threshold} coordinates raw" if self.threshold else ""
         return Plan.of(
             step,
             [(name, self._sizes[name]) for name in names],
             [RAW if raw[at] else self.tables[self._choice[name]].name for at, name in enumerate(names)],
             column(errors, lambda at: 0.0),
-            column(costs, lambda at: whole * self._sizes[names[at]]),
-            uniform=sum(column([[row[self._default]] * len(row) for row in costs], lambda at: whole * self._sizes[names[at]])),
+            column(costs, lambda at: self._bytes(self._sizes[names[at]], None)),
+            uniform=sum(column([[row[self._default]] * len(row) for row in costs], lambda at: self._bytes(self._sizes[names[at]], None))),
             bound=sum(column([[row[self._default]] * len(row) for row in errors], lambda at: 0.0)),
             seconds=seconds,
             why=why,
@@ -454,7 +486,8 @@ class Adaptive:
         return {
             "choices": {name: self.tables[number].name for name, number in self._choice.items()},
             "threshold": self.threshold,
-            "measured": self._measured,
+            "measured": self._measured and self._probed and not self._probes,
+            "prices": dict(self._price),
             "next": self._next,
             "plans": [plan.as_dict() for plan in self.plans],
         }
@@ -472,6 +505,8 @@ class Adaptive:
         self._spans.clear()
         if state["measured"]:
             self._measured, self.threshold = True, int(state["threshold"])
+            self._price = dict(state.get("prices", {}))
+            self._probed, self._probes = True, False
             self._before = self.threshold if self.options.threshold else None
             self._next = max(int(state["next"]), step)
         else:
@@ -491,6 +526,11 @@ def tables_for(workers: int) -> list[str]:
     return [f"bits={bits},lane={lane}" for bits, lane in [*narrowest, (8, 16)]]
 
 
+def lanes_for(workers: int, lane: int) -> list[dict[str, int]]:
+    """Further tables worth having where a process group adds up and whose first has such a lane: narrower ones, and 16 bits."""
+    return [{"lane": each} for each in (4, 5, 6, 10, 16) if each != lane and workers < 1 << each]
+
+
 def _tables_of(group: Group, options: Adapt) -> list[Table]:
     """The job's tables that a policy may use; its first is the first. Of the others those are left out whose error feedback would
     grow, or nearly so: that makes tables look good which round coarsely, for what they lose is averaged over ranks, but each rank's
@@ -499,7 +539,8 @@ def _tables_of(group: Group, options: Adapt) -> list[Table]:
     tables: list[Table] = []
     coarse: list[Table] = []
     for told in group.tables:
-        error = adapt.thc_error(told.bits, job.workers, told.granularity, told.fraction)
+        complete = len(told.values) == told.granularity + 1
+        error = adapt.thc_error(None if complete else told.bits, job.workers, told.granularity, told.fraction)
         table = Table(f"{told.bits}/{told.lane}", told.bits, told.lane, error.nmse, told.id)
         (coarse if tables and error.left > adapt.MOST_LEFT else tables).append(table)
     named: list[tuple[str, int | str | None]] = [("default", options.default)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +18,7 @@ from thc.group import Group
 __all__ = ["AsynchronousSGD", "coordinates"]
 
 Closure = Callable[[], Any]
+log = logging.getLogger("thc.torch")
 
 
 class AsynchronousSGD(Optimizer):
@@ -31,7 +33,8 @@ class AsynchronousSGD(Optimizer):
 
     Making it gives the model its first value, if it has none, and takes over the server's parameters. The learning
     rate is the model's; a scheduler may scale it (all groups alike). Buffers of the module, such as BatchNorm's running
-    means, stay each worker's own.
+    means, stay each worker's own. As in PyTorch's optimizers, a parameter without a gradient is not in the step, and so
+    does not shrink by ``l1`` and ``l2``.
 
     With correction (SVRG) ``step`` needs a closure that computes the loss of one batch and its gradients, as
     those of PyTorch do: it is called at the pulled parameters and at the snapshot. And the optimizer needs ``full``, a closure
@@ -67,9 +70,15 @@ class AsynchronousSGD(Optimizer):
         self._x = np.empty(length, np.float32)
         self._gradient = np.empty(length, np.float32)
         self._snapshot = np.empty(length, np.float32) if model.corrected else None
+        self._full_gradient: Vector | None = None
+        """Of the epoch that this worker had a part in last."""
         self._gather(self._x, self._tensors)
-        model.initialise(self._x)
-        self._settle(model.pull(self._x))
+        # Who comes later has nothing to send: what the model has no value of stays this module's in the vector.
+        pulled = model.pull(self._x)
+        if pulled.empty:
+            model.initialise(self._x)
+            pulled = model.pull(self._x)
+        self._settle(pulled)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Only while the optimizer is made: the model's length is settled then."""
@@ -98,18 +107,36 @@ class AsynchronousSGD(Optimizer):
     def _gradients(self) -> None:
         self._gather(self._gradient, (p.grad for p in self._tensors))
 
+    def _spans(self) -> list[tuple[int, int]]:
+        """The coordinates that are in a step, as in PyTorch's optimizers those that have a gradient. With correction one of
+        this batch may be missing, and that of all samples is not."""
+        spans, at = [], 0
+        for parameter in self._tensors:
+            end = at + parameter.numel()
+            if end > at and (parameter.requires_grad if self._snapshot is not None else parameter.grad is not None):
+                spans.append((at, end))
+            at = end
+        return spans
+
     def _settle(self, pulled: Pulled) -> None:
         """Takes over what was pulled; between epochs, the epoch's gradient first."""
-        while not pulled.running:
+        patient = False
+        while True:
             if pulled.empty:
                 if self.epoch is not None:
-                    raise ModelEmptyError("the server has lost the model in an epoch: let it keep its state (--state)")
-                # The server has forgotten the model: it goes on from what this worker has.
-                self.model.initialise(self._x)
-            elif pulled.waiting is not None and self._snapshot is not None and pulled.waiting != self.epoch:
+                    raise ModelEmptyError("a server has lost its part of the model in an epoch: let it keep its state (--state)")
+                if self.model.initialise(self._x):
+                    log.warning("a model server has lost its part of the model, which goes on from what this worker had")
+            elif self._snapshot is not None and pulled.waiting is not None and pulled.waiting != self.epoch:
                 self._begin(pulled.waiting, self._snapshot)
+            elif self.epoch is not None and self._full_gradient is not None and self.epoch in pulled.waits:
+                # Who was to give it may be gone: after a while everybody does.
+                if patient:
+                    self.model.begin(self.epoch, self._full_gradient)
+            elif pulled.running:
+                break
             # Patience is for those whose part of the epoch's gradient is done.
-            patient = pulled.waiting is not None and pulled.waiting == self.epoch
+            patient = self.epoch is not None and self.epoch in pulled.waits
             pulled = self.model.pull(self._x, patient=patient)
         if self._snapshot is not None and self.epoch is None:
             # It came in the middle of an epoch, whose gradient it has no part in.
@@ -130,7 +157,10 @@ class AsynchronousSGD(Optimizer):
             self._full()
         self._gradients()
         self._group.allreduce(self._gradient, mode="raw")
-        self.model.begin(epoch, self._gradient)
+        self._full_gradient = self._gradient.copy()
+        # All have the same: one of them sends it.
+        if self._group.worker == 0:
+            self.model.begin(epoch, self._full_gradient)
         self.epoch = epoch
 
     def _scale(self) -> float:
@@ -156,7 +186,7 @@ class AsynchronousSGD(Optimizer):
                 closure()
             self._gradients()
             np.subtract(here, self._gradient, out=self._gradient)
-        self.pushed, pulled = self.model.push_pull(self._gradient, self._x, scale=self._scale())
+        self.pushed, pulled = self.model.push_pull(self._gradient, self._x, scale=self._scale(), spans=self._spans())
         self._settle(pulled)
         return loss
 

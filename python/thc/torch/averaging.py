@@ -140,7 +140,7 @@ class Averaging:
         board = Board(shared_store(peers.rank, Gather(process_group), PATIENCE)) if fallback else None
         alike(refine, peers)
         adaptive = None if adapt is None else Adaptive.alike(adapt, group, peers, names or {})
-        compressor = HostCompressor(group, options, peers, adaptive)
+        self._compressor = compressor = HostCompressor(group, options, peers, adaptive)
         clock = clock or Clock()
         self._later = _Later(clock)
         self.adaptive = adaptive
@@ -178,3 +178,27 @@ class Averaging:
     def resume(self) -> bool:
         """After the server was lost and is back: joins anew. All ranks call it between the same steps, with nothing under way."""
         return bool(self._pipeline.ask(self._steps.resume))
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's error feedback by part, and with ``adapt`` steps and choices. Nothing is under way."""
+
+        def save() -> dict[str, Any]:
+            state: dict[str, Any] = {"feedback": self._compressor.feedback.save()}
+            if self.adaptive is not None:
+                state |= {"averaged": self._steps.number, "adapt": self.adaptive.state_dict()}
+            return state
+
+        found: dict[str, Any] = self._pipeline.ask(save)
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called. Nothing is under way."""
+
+        def load() -> None:
+            self._compressor.feedback.load(state["feedback"])
+            if self.adaptive is not None and "adapt" in state:
+                # Choices go by steps; those that ranks agree on when the server is lost are counted by themselves.
+                self._steps.number = int(state["averaged"])
+                self.adaptive.load_state_dict(state["adapt"], self._steps.number)
+
+        self._pipeline.ask(load)

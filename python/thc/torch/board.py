@@ -29,6 +29,10 @@ class Board:
             self._asked = step
         return self._add(f"completed/{step}", 0) > 0
 
+    def is_asked(self) -> bool:
+        """Whether some rank has asked: it has lost the parameter server."""
+        return self._add("asked", 0) > 0
+
     def tell(self, step: int) -> None:
         """Tells that all up to this step, exclusive, are complete here, if somebody has asked."""
         if step > self._told and step > 0 and self._add("asked", 0) > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,8 +18,8 @@ __all__ = ["Bucket", "Promise"]
 class Promise(Protocol):
     """A future, or something like it."""
 
-    def set_result(self, result: Any) -> None:
-        """Fulfils it."""
+    def set_result(self, error: BaseException | None) -> None:
+        """Fulfils it, or says why it cannot be. Called once."""
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Bucket:
     parameters: list[torch.nn.Parameter]
     layout: Layout
     promise: Promise
-    """To be fulfilled with nothing or an exception; DDP waits for a future that hangs on it."""
+    """What training waits for."""
     copy: torch.Tensor | None
     """The gradients before the call, where the parameters' own ``grad`` cannot tell them later."""
     ready: Any = None
@@ -45,6 +46,16 @@ class Bucket:
     """How it travels, if that is decided for each bucket."""
     refines: bool = False
     """Whether it adds what error feedback has kept of an earlier one: it begins as zeros."""
+    mean: Callable[[], None] | None = None
+    """If it is on its way through the process group already: waits for its mean and puts it into the buffer."""
+    released: bool = False
+    """Whether training has it, or has heard why not."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is nothing that THC carries, and so goes through the process group: f64, whose precision f32 has not, and
+        sparse gradients, of which each rank has other coordinates."""
+        return bool(self.buffer.dtype == torch.float64 or self.buffer.is_sparse)
 
     def on_stream(self) -> Any:
         """Has what follows in a ``with`` block happen after what was done with the buffer so far."""
@@ -69,6 +80,9 @@ class Bucket:
     def release(self, error: BaseException | None = None) -> None:
         """Lets DDP go on, with the buffer as it is or with an error."""
         self.copy = None
+        if self.released:
+            return
+        self.released = True
         # Whoever waits for the future waits for what this stream was given before.
         with self.on_stream():
             self.promise.set_result(error)
@@ -76,6 +90,8 @@ class Bucket:
     @staticmethod
     def keeps_gradients(parameters: list[torch.nn.Parameter], buffer: torch.Tensor) -> bool:
         """Whether the parameters' ``grad`` are tensors of their own, with the bucket a copy of them."""
+        if buffer.is_sparse:
+            return False
         start = buffer.data_ptr()
         end = start + buffer.numel() * buffer.element_size()
         for parameter in parameters:

@@ -11,13 +11,15 @@ import torch
 
 from thc import errors
 from thc.group import Group
+from thc.torch.accuracy import Accuracy
 from thc.torch.adaptive import Adaptive
 from thc.torch.bucket import Bucket
 from thc.torch.deadlines import Width
 from thc.torch.feedback import FeedbackStore
-from thc.torch.layout import Layout, scatter
+from thc.torch.layout import Layout, Segment, scatter
 from thc.torch.options import Options
 from thc.torch.peers import Peers
+from thc.torch.scales import Scales
 
 __all__ = ["Compressor", "Flight", "HostCompressor"]
 
@@ -100,11 +102,17 @@ class HostCompressor:
     def __init__(self, group: Group, options: Options, peers: Peers, adaptive: Adaptive | None) -> None:
         self._group, self._options, self._peers, self._adaptive = group, options, peers, adaptive
         self.feedback = FeedbackStore(group)
+        self.scales = Scales(options.scales, group.workers) if options.scales else None
+        self._accuracy = Accuracy(options.check_accuracy, group) if options.check_accuracy is not None else None
         self._fetching: Any = None
         self._storing: Any = None
+        self._apart: dict[tuple[int, str], Layout] = {}
+        """Of a bucket's parameters, each by itself."""
 
     def must_be_alone(self, bucket: Bucket) -> bool:
-        return self._options.feedback and not self.feedback.is_settled(bucket.layout)
+        if self.scales is not None and not self.scales.is_settled(bucket.layout):
+            return True
+        return bool(self._options.feedback) and not self.feedback.is_settled(bucket.layout)
 
     # Between the bucket's memory and what the library works on.
 
@@ -148,6 +156,7 @@ class HostCompressor:
 
     def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> Flight:
         flight, layout = Flight(), bucket.layout
+        exact = self._exactly(flight, bucket, fetched, step)
         if step < self._options.warmup or not layout.kept:
             self._uncompressed(flight, fetched, wait)
         elif bucket.width is not None:
@@ -156,7 +165,20 @@ class HostCompressor:
             self._adapted(flight, self._adaptive, layout, fetched, step, wait)
         else:
             self._compressed(flight, layout, fetched, wait)
+        if exact is not None and self._accuracy is not None:
+            accuracy, beside = self._accuracy, exact
+            flight.afterwards.append(lambda: accuracy.compare(layout, step, fetched, beside))
         return flight
+
+    def _exactly(self, flight: Flight, bucket: Bucket, fetched: torch.Tensor, step: int) -> torch.Tensor | None:
+        """Begins the call of a bucket's exact mean, if it is to be checked."""
+        if self._accuracy is None or not self._accuracy.is_due(step, bucket.index):
+            return None
+        if step < self._options.warmup or (self._adaptive is not None and self._adaptive.warming):
+            return None
+        exact = fetched.detach().to(torch.float32, copy=True)
+        self._call(flight, exact, False, plan=self._accuracy.plan(bucket.layout))
+        return exact
 
     def _call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
         work = self._group.allreduce if wait else self._group.allreduce_async
@@ -173,39 +195,77 @@ class HostCompressor:
     def _compressed(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool) -> None:
         key = self._key(layout)
         if not layout.aside:
-            self._call(flight, data, wait, feedback=key)
+            self._send(flight, layout, data, wait, key)
             return
         aside = torch.cat([data[place] for place in layout.aside])
         self._uncompressed(flight, aside, wait=False)
         if layout.gathers:
             kept = torch.cat([data[place] for place in layout.kept])
+            self._send(flight, layout, kept, wait, key)
             flight.afterwards.append(lambda: scatter(kept, data, layout.kept))
         else:
-            kept = data
             for place in layout.aside:
                 data[place] = 0.0
-        self._call(flight, kept, wait, feedback=key)
+            self._send(flight, layout, data, wait, key)
         flight.afterwards.append(lambda: scatter(aside, data, layout.aside))
+
+    def _send(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool, key: int | None) -> None:
+        """What is compressed of a bucket, each coordinate by its scale."""
+        scales = self.scales
+        if scales is None:
+            self._call(flight, data, wait, feedback=key)
+            return
+        scales.settle(layout, data.device)
+        whole = data if data.dtype == torch.float32 else data.float()
+        rows, told = scales.rows(layout), None
+        if rows:
+            told = rows.tell(whole)
+            self._call(flight, told, wait, mode="raw")
+        scale = scales.apply(layout, whole)
+        choice: int | str = "raw" if scale is None else self._group.tables[0].id
+        self._call(flight, whole, wait, plan=layout.spans(choice))
+
+        def unscale() -> None:
+            if scale is not None:
+                whole.mul_(scale)
+            if rows and told is not None:
+                rows.clear(told, whole)
+            scales.learn(layout, whole)
+            if whole is not data:
+                data.copy_(whole)
+
+        flight.afterwards.append(unscale)
 
     def _adapted(
         self, flight: Flight, adaptive: Adaptive, layout: Layout, data: torch.Tensor, step: int, wait: bool
     ) -> None:
         if adaptive.measures(step):
             adaptive.look(layout.segments, data)
-        key = self._key(layout)
         spans = adaptive.spans(layout, step)
-        if not wait:
-            self._call(flight, data, wait, feedback=key, plan=spans)
-            return
-        raw = spans == [(layout.length, "raw")]
-        computed = self._group.stats().compression if adaptive.warming else 0.0
-        started = time.perf_counter()
-        self._call(flight, data, wait, feedback=key, plan=spans)
-        seconds = time.perf_counter() - started
         if adaptive.warming:
-            computed = min(seconds, self._group.stats().compression - computed)
-        if adaptive.times(step):
-            adaptive.took(step, layout.length, raw, seconds, computed)
+            for segment in layout.segments:
+                self._timed_alone(flight, adaptive, layout, segment, data, step)
+            return
+        started = time.perf_counter()
+        self._call(flight, data, wait, feedback=self._key(layout), plan=spans)
+        if wait and adaptive.times(step):
+            adaptive.bucket_took(layout, time.perf_counter() - started)
+
+    def _timed_alone(
+        self, flight: Flight, adaptive: Adaptive, layout: Layout, segment: Segment, data: torch.Tensor, step: int
+    ) -> None:
+        """One gradient of a bucket, in a call of its own."""
+        if not segment.length:
+            return
+        place = (layout.key, segment.name)
+        if place not in self._apart:
+            self._apart[place] = Layout(f"{layout.scope}.alone", [Segment(segment.name, 0, segment.length, True)])
+        key, choice = self._key(self._apart[place]), adaptive.alone(segment.name, step)
+        computed, started = self._group.stats().compression, time.perf_counter()
+        self._call(flight, data[segment.slice], True, feedback=key, plan=[(segment.length, choice)])
+        seconds = time.perf_counter() - started
+        if not adaptive.never(segment.name):
+            adaptive.took(step, segment.length, choice == "raw", seconds, min(seconds, self._group.stats().compression - computed))
 
     def _planned(self, flight: Flight, bucket: Bucket, width: Width, data: torch.Tensor, wait: bool) -> None:
         """As it was decided for the bucket. What refines it goes as a whole, since of what travels exactly nothing is left."""

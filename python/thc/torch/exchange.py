@@ -8,7 +8,7 @@ import numpy as np
 
 from thc.group import Group
 
-__all__ = ["exchange", "tells"]
+__all__ = ["exchange", "exchange_halves", "joined", "tells"]
 
 
 def tells(group: Group) -> bool:
@@ -18,14 +18,23 @@ def tells(group: Group) -> bool:
 
 
 def exchange(group: Group, rank: int, mine: Sequence[int]) -> list[list[int]]:
-    """Every rank's numbers, of 32 bits each, and as many on each rank: as halves, which the mean of an all-reduce in 32-bit
-    integers keeps exactly. It is a call in the order of calls: lost, repeated and given up like any other, and all ranks that have it
-    have the same. Raises what a call raises."""
-    size, width = group.workers, 2 * len(mine)
-    box = np.zeros((size, width), dtype=np.float32)
-    for at, number in enumerate(mine):
-        box[rank, 2 * at : 2 * at + 2] = number >> 16, number & 0xFFFF
+    """Every rank's numbers, of 32 bits each, and as many on each rank. It is a call in the order of calls: lost, repeated and given up like
+    any other, and all ranks that have it have the same. Raises what a call raises."""
+    halves = [half for number in mine for half in (number >> 16, number & 0xFFFF)]
+    return [joined(row) for row in exchange_halves(group, rank, halves)]
+
+
+def exchange_halves(group: Group, rank: int, mine: Sequence[int]) -> list[list[int]]:
+    """The same with numbers of 16 bits, which the mean of an all-reduce in 32-bit integers keeps exactly."""
+    size = group.workers
+    box = np.zeros((size, len(mine)), dtype=np.float32)
+    box[rank] = mine
     flat = box.reshape(-1)
     group.allreduce(flat, mode="raw")
-    halves = np.rint(flat.astype(np.float64) * size).astype(np.int64).reshape(size, -1, 2)
-    return [[int(high) << 16 | int(low) for high, low in row] for row in halves]
+    found: list[list[int]] = np.rint(flat.astype(np.float64) * size).astype(np.int64).reshape(size, -1).tolist()
+    return found
+
+
+def joined(halves: Sequence[int]) -> list[int]:
+    """Numbers of 32 bits from their halves."""
+    return [high << 16 | low for high, low in zip(halves[::2], halves[1::2])]

@@ -6,6 +6,7 @@ import fnmatch
 import functools
 import logging
 import types
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,12 +20,13 @@ from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.clock import Clock
 from thc.torch.compressor import Compressor, HostCompressor
+from thc.torch.delivery import Delivery, Verdict
 from thc.torch.device.choice import Choice, choose
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
 from thc.torch.joining import Gather, scope_of
 from thc.torch.layout import Layout, Segment
-from thc.torch.options import Options
+from thc.torch.options import Options, noise_of
 from thc.torch.passage import Passage
 from thc.torch.peers import Peers
 from thc.torch.pipeline import pipeline_of
@@ -60,30 +62,35 @@ class Hook:
         for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt), ("refine", options.refine)):
             if wanted and model is None:
                 raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
-        self._peers = Peers(process_group)
+        _one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
+        self._peers = Peers(process_group, _gpu_of(model))
         for rank, (in_flight,) in enumerate(self._peers.gather([options.in_flight])):
             if in_flight != options.in_flight:
                 raise errors.ConfigError(f"in_flight is {options.in_flight}, but {in_flight} on rank {rank}: give all ranks the same")
         alike(options.refine, self._peers)
         self._pipeline = pipeline_of(group)
         self._scope = f"hook{scope_of(group)}"
-        self._names, unused = _names_of(model)
+        self._names = _names_of(model)
         self.begun = 0
         """Backward passes whose last bucket has come."""
-        self._grads_tell = model is not None and not unused
+        self._ddp = weakref.ref(model) if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
+        self._verdict = Verdict()
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._backups: dict[int, torch.Tensor] = {}
         board = Board(shared_store(self._peers.rank, Gather(process_group), PATIENCE)) if options.fallback else None
         self._adaptive = None if options.adapt is None else self._adapting(options.adapt, model)
         self._chosen: HostCompressor = HostCompressor(group, options, self._peers, self._adaptive)
         self._choice: Choice | None = None
+        self._devices: set[str] = set()
+        """Where buckets have come from."""
         clock = Clock()
         self._updates = None if options.refine is None else Updates(options.refine.optimizer, getattr(model, "module", model), clock)
         self._refining = None
         if options.refine is not None and self._updates is not None:
             self._refining = Refining(options.refine, group, self._updates, self._adaptive)
         self._steps = Steps(
-            group, options, self._peers, board, self._adaptive, self._compressor, clock, self._refining, self._pipeline.put_next
+            group, options, self._peers, board, self._adaptive, self._compressor, clock, self._refining, self._pipeline.put_next,
+            lambda: self._chosen.scales,
         )
         if board is not None:
             self._pipeline.when_idle(self._steps)
@@ -109,15 +116,16 @@ class Hook:
         return self._steps.error
 
     def _compressor(self, bucket: Bucket) -> Compressor:
-        """What takes a bucket to the others. The first bucket decides for all: DDP has a model on one device."""
+        """What takes a bucket to the others. The first bucket decides for all: they are on one device."""
         if self._choice is None:
             device = bucket.buffer.device
             made = choose(self.group, device, self.options)
             if made.kernels is not None:
                 codec = DeviceCodec(self.group, device, made.kernels)
-                feedback = self._chosen.feedback.save()
+                before = self._chosen
                 self._chosen = DeviceCompressor(self.group, self.options, self._peers, codec)
-                self._chosen.feedback.load(feedback)
+                self._chosen.feedback.load(before.feedback.save())
+                self._chosen.scales = before.scales
             self._choice = made
             self.group.compresses_on = (made.where, made.why)
             log.info("gradients on %s are compressed by %s: %s", device, made.where, made.why)
@@ -153,6 +161,11 @@ class Hook:
         return self.plans[-1] if self.plans else None
 
     @property
+    def accuracy(self) -> Mapping[str, float]:
+        """With ``check_accuracy``: the NMSE of each parameter's mean when it was looked at last."""
+        return types.MappingProxyType(self.group.nmse)
+
+    @property
     def refining(self) -> Refining | None:
         """With ``refine``: how the last step's buckets travelled and what of them was refined."""
         return self._refining
@@ -182,39 +195,55 @@ class Hook:
 
     def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """Takes a bucket and returns a future of its mean."""
-        buffer = bucket.buffer()
+        index, is_last, buffer = bucket.index(), bucket.is_last(), bucket.buffer()
+        if index == 0:
+            self._verdict.begin()
+        delivery = Delivery(buffer, self._verdict, is_last)
+        try:
+            self._start(bucket, index, is_last, buffer, delivery)
+        except Exception as error:
+            # Raised from here it would leave DDP half-way, for good.
+            delivery.set_result(error)
+        return delivery.future
+
+    def _start(self, bucket: Any, index: int, is_last: bool, buffer: torch.Tensor, delivery: Delivery) -> None:
+        self._devices.add(str(buffer.device))
+        _one_device(self._devices)
         parameters = bucket.parameters()
         layout = self._layout(parameters, bucket.gradients(), buffer)
         copy = None
         if self.options.fallback and not self.fallback_active:
-            if not (self._grads_tell and Bucket.keeps_gradients(parameters, buffer)):
-                copy = self._backup(bucket.index(), buffer)
-        on_gpu = buffer.device.type == "cuda"
-        promise: torch.futures.Future[Any] = (
-            torch.futures.Future(devices=[buffer.device]) if on_gpu else torch.futures.Future()
-        )
-        work = Bucket(
-            bucket.index(), bucket.is_last(), buffer, parameters, layout, promise, copy
-        )
-        if on_gpu:
+            if not (self._keeps_gradients and Bucket.keeps_gradients(parameters, buffer)):
+                copy = self._backup(index, buffer)
+        work = Bucket(index, is_last, buffer, parameters, layout, delivery, copy)
+        if buffer.device.type == "cuda":
             work.ready = torch.cuda.Event()
             work.ready.record(torch.cuda.current_stream(buffer.device))
-
-        def deliver(fulfilled: torch.futures.Future[Any]) -> torch.Tensor:
-            error = fulfilled.value()
-            if error is not None:
-                raise error
-            return buffer
-
         self._steps.clock.produced()
         work.computed = self._steps.clock.computed()
-        self.begun += int(work.is_last)
-        result = promise.then(deliver)
+        self.begun += int(is_last)
+        if self.fallback_active and self._refining is None:
+            # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
+            # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
+            # backward pass was over; with refine that may be after it.
+            work.mean = self._peers.begin_mean(buffer, self._peers.given)
         self._pipeline.put(Passage(self._steps, work))
-        return result
+
+    @property
+    def _keeps_gradients(self) -> bool:
+        """Whether this rank's gradients are in the parameters' ``grad`` whenever a bucket comes. They are not where DDP looks for unused
+        parameters, nor in ``DDP.join()``: a rank without inputs hands over zeros there, and its ``grad`` is that of its last step."""
+        ddp = None if self._ddp is None else self._ddp()
+        if ddp is None:
+            # A plain module does not tell how DDP treats it.
+            return False
+        joins = getattr(getattr(ddp, "_join_config", None), "enable", True)
+        return not (ddp.find_unused_parameters or getattr(ddp, "static_graph", False) or joins)
 
     def _backup(self, index: int, buffer: torch.Tensor) -> torch.Tensor:
         """A copy of a bucket. Its memory is kept for the next step: getting it anew costs as much as the copy."""
+        if buffer.is_sparse:
+            return buffer.detach().clone()
         found = self._backups.get(index)
         if found is None or found.shape != buffer.shape or found.dtype != buffer.dtype:
             found = self._backups[index] = torch.empty_like(buffer)
@@ -234,7 +263,8 @@ class Hook:
                 # With adapt or refine, what is not compressed is a span of the same call.
                 one_call = self._adaptive is not None or self._refining is not None
                 exact = not self._compresses(name, length)
-                segments.append(Segment(name, offset, length, one_call or not exact, exact))
+                rows = parameter.shape[0] if parameter.dim() == 2 else 1
+                segments.append(Segment(name, offset, length, one_call or not exact, exact, rows))
                 offset += length
             # DDP makes other buckets: what was for the old ones may go.
             for old in self._layouts.values():
@@ -271,30 +301,49 @@ class Hook:
         optimizer.step = types.MethodType(step, optimizer)
         return optimizer
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Hook:
+        # A DistributedDataParallel that is copied lists its hook, which averages nothing of the copy's.
+        return self
+
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices."""
 
         def save() -> dict[str, Any]:
             state = {"steps": self.steps, "feedback": self._chosen.feedback.save()}
+            if self._chosen.scales is not None:
+                state["scales"] = self._chosen.scales.state_dict()
             return state if self._adaptive is None else state | {"adapt": self._adaptive.state_dict()}
 
         found: dict[str, Any] = self._pipeline.ask(save)
         return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where :meth:`state_dict` was called, also if buckets are others now."""
+        """Goes on where :meth:`state_dict` was called, also if buckets are others now. All ranks call it between the same steps, each
+        with its own; if one does not, the next ``backward`` raises :exc:`thc.ConfigError` on all, in a job that loses nothing."""
 
         def load() -> None:
             if self._adaptive is not None and "adapt" in state:
                 self._adaptive.load_state_dict(state["adapt"], int(state["steps"]))
             self._chosen.feedback.load(state["feedback"])
-            self._steps.agreement.steps = self._steps.number = int(state["steps"])
+            if self._chosen.scales is not None:
+                self._chosen.scales.load_state_dict(state.get("scales"))
+            # What ranks agree on when the server is lost counts on by itself: they have done the same steps together, whatever they load.
+            self._steps.number = int(state["steps"])
 
         self._pipeline.ask(load)
 
     def reset_feedback(self) -> None:
         """Forgets all error feedback, as for a new training run."""
         self._pipeline.ask(self._chosen.feedback.reset)
+
+
+def _one_device(devices: set[str]) -> None:
+    """Gradients are copied or compressed on streams of one device."""
+    if len(devices) > 1:
+        raise errors.ConfigError(
+            f"the model's parameters are on {len(devices)} devices ({', '.join(sorted(devices))}), and a hook takes gradients of one: have a rank for each "
+            "device, or average with thc.torch.overlap, which takes gradients from anywhere"
+        )
 
 
 def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
@@ -311,13 +360,15 @@ def hook(
     min_size: int = 0,
     exclude: Sequence[str] = (),
     uncompressed: str = "raw",
-    feedback: bool = True,
+    feedback: bool | None = None,
+    scales: bool | float | None = None,
     nonfinite: str = "nan",
     fallback: bool = True,
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
     in_flight: int = 3,
     device: str = "auto",
     refine: Refine | Mapping[str, Any] | torch.optim.Optimizer | None = None,
+    check_accuracy: int | None = None,
 ) -> Hook:
     """A communication hook for ``DistributedDataParallel``; all ranks must make it, in the same order.
 
@@ -329,7 +380,12 @@ def hook(
     - ``exclude``: nor are those with these names, or names that match, like ``"*.bias"``.
     - ``uncompressed``: how what is not compressed travels: ``"raw"``, through the parameter server as
       32-bit integers, or ``"process-group"``.
-    - ``feedback``: whether what compression loses is added to the next step's gradients.
+    - ``scales``: whether each coordinate is divided by its usual size before it is compressed, and the mean multiplied by that:
+      then the error of compression is in proportion to each coordinate, as Adam needs it, parameters do not mix in a block, the first
+      step travels uncompressed, and rows of embeddings without gradient stay exactly zero. It is so by default where all ranks are sure to have
+      the same means (reliable, no quorum), and without ``adapt`` and ``refine``. 0.5, 0.75 (as ``True``) and 1.0 are the power of sizes.
+    - ``feedback``: whether what compression loses is added to the next step's gradients, as in the THC paper. By default where there are
+      no scales; ``feedback=True`` is the paper's way.
     - ``nonfinite``: what DDP gets if some rank's gradient has a NaN or an infinity: ``"nan"``, NaNs in that bucket on
       all ranks, as without the hook and as a ``GradScaler`` needs it; or ``"zero"``, zeros everywhere. Either way
       :attr:`Hook.skipped` tells, and :meth:`Hook.guard` makes an optimizer skip such steps.
@@ -345,6 +401,9 @@ def hook(
       has lost follows in further calls while the next forward pass has not come to the layers in question, whose update waits for
       it. How wide each bucket travels at first, and what is refined, follows from when buckets are produced and needed, and
       from the bandwidth. Needs ``feedback`` and ``fallback``.
+    - ``check_accuracy``: every so many steps one bucket in turn is averaged exactly, too, which costs that step what the bucket takes
+      as 32-bit integers. The NMSE of each parameter's mean is in :attr:`Hook.accuracy`, :attr:`thc.Stats.nmse` and metrics; over 0.1
+      there is a warning that names the parameter. Off by default.
     - ``in_flight``: so many buckets are under way at once: while one is copied, another is compressed and a third on the network.
     """
     options = Options(
@@ -352,26 +411,27 @@ def hook(
         min_size=min_size,
         exclude=(exclude,) if isinstance(exclude, str) else tuple(exclude),
         uncompressed=uncompressed,
-        feedback=feedback,
+        **noise_of(group, feedback, scales, bool(adapt or refine)),
         nonfinite=nonfinite,
         fallback=fallback,
         adapt=Adapt.read(adapt),
         in_flight=in_flight,
         device=device,
         refine=Refine.read(refine),
+        check_accuracy=check_accuracy,
     )
     return Hook(group, model, process_group, options)
 
 
-def _names_of(model: torch.nn.Module | None) -> tuple[dict[int, str], bool]:
-    """Parameters' names by identity, and whether some may be unused in a step."""
+def _gpu_of(model: torch.nn.Module | None) -> torch.device | None:
+    """The GPU that a model is on, if it is on one."""
+    parameters = () if model is None else model.parameters()
+    return next((parameter.device for parameter in parameters if parameter.device.type == "cuda"), None)
+
+
+def _names_of(model: torch.nn.Module | None) -> dict[int, str]:
+    """Parameters' names by identity."""
     if model is None:
-        return {}, True
-    unused = False
-    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        unused = bool(model.find_unused_parameters or getattr(model, "static_graph", False))
-        model = model.module
-    else:
-        # A plain module does not tell how DDP treats it.
-        unused = True
-    return {id(parameter): name for name, parameter in model.named_parameters()}, unused
+        return {}
+    module = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
+    return {id(parameter): name for name, parameter in module.named_parameters()}

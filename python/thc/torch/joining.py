@@ -12,14 +12,16 @@ import torch.distributed as dist
 from thc import environment, errors
 from thc.group import Group
 from thc.torch.adaptive import tables_for
+from thc.torch.peers import time_out
 
 __all__ = ["LOCAL_OPTIONS", "Gather", "begin_alike", "join", "of_environment", "scope_of"]
 
 LOCAL_OPTIONS = frozenset("address port cookie server colocated".split())
 """Options of :meth:`thc.Group.local` alone: who gives one wants servers of the ranks' own."""
 
-of_environment: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
-"""The group that the environment names, by this process's rank: it can be joined only once, so models share it."""
+of_environment: weakref.WeakValueDictionary[int | tuple[int, int], Group] = weakref.WeakValueDictionary()
+"""The group that the environment names, by this process's rank, and one of a further job by the rank and how much higher its number is:
+each can be joined only once, so models share it."""
 
 _scopes: weakref.WeakKeyDictionary[Group, itertools.count[int]] = weakref.WeakKeyDictionary()
 
@@ -41,16 +43,21 @@ class Gather:
         return every
 
 
-def join(process_group: Any, group: Group | None, options: dict[str, Any], named: bool = True, adapts: bool = False) -> Group:
-    """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers. The job
-    that the environment names counts only if ``named``. Servers of the ranks' own have tables of several widths if the job ``adapts``."""
+def join(process_group: Any, group: Group | None, options: dict[str, Any], further: int = 0, adapts: bool = False) -> Group:
+    """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers. Where the environment
+    names a job it is that one, or one whose number is so much ``further``. Servers of the ranks' own have tables of several widths if
+    the job ``adapts``."""
     ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
     if group is not None and options:
         raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
-    if group is None and named and environment.configured() and not LOCAL_OPTIONS & options.keys():
-        group = of_environment.get(rank)
+    if group is None and "patience" not in {**(environment.keys() if environment.configured() else {}), **options}:
+        # A rank that is late holds up a collective of the process group as long.
+        options = {"patience": time_out(process_group).total_seconds(), **options}
+    if group is None and environment.configured() and not LOCAL_OPTIONS & options.keys():
+        key = (rank, further) if further else rank
+        group = of_environment.get(key)
         if group is None or group.closed:
-            group = of_environment[rank] = Group.from_env(worker=rank, **options)
+            group = of_environment[key] = Group.from_env(**{"worker": rank, "world": ranks, **_further(further), **options})
     if group is None:
         if adapts:
             options = {**options, "server": {"tables": tables_for(ranks), **(options.get("server") or {})}}
@@ -60,9 +67,28 @@ def join(process_group: Any, group: Group | None, options: dict[str, Any], named
     return group
 
 
+def _further(further: int) -> dict[str, Any]:
+    """The job whose number is so much higher than that of the one that the environment names."""
+    if not further:
+        return {}
+    keys = environment.keys()
+    if str(keys.get("ps", "")).startswith(("thc://", "thcs://")):
+        raise errors.ConfigError(
+            f"THC_PS is {keys['ps']}, which names one job, and these ranks need {further + 1} or more: join each with thc.Group, and give it as group"
+        )
+    job = keys.get("job")
+    return {"job": (1 if job is None else int(job)) + further}
+
+
 def begin_alike(model: torch.nn.Module, process_group: Any) -> None:
-    """Copies parameters and buffers of the first rank to all."""
+    """Copies parameters and buffers of the first rank to all; of sharded ones, each rank its part."""
     first = 0 if process_group is None else dist.get_global_rank(process_group, 0)
     with torch.no_grad():
         for tensor in [*model.parameters(), *model.buffers()]:
-            dist.broadcast(tensor.detach(), first, group=process_group)
+            own = getattr(tensor, "_local_tensor", tensor).detach()
+            if not own.numel():
+                continue
+            whole = own.contiguous()
+            dist.broadcast(whole, first, group=process_group)
+            if whole is not own:
+                own.copy_(whole)

@@ -17,6 +17,12 @@ GATHER_FROM = 0.5
 place, which copies less and sends a few zeros."""
 
 
+PACKET = 1024
+"""Coordinates of a packet."""
+PADDING = 0.02
+"""What of a parameter padding to whole packets may add, if it is to have blocks of its own."""
+
+
 @dataclass(frozen=True)
 class Segment:
     """One parameter's coordinates in a bucket."""
@@ -27,6 +33,8 @@ class Segment:
     compressed: bool
     exact: bool = False
     """Travels in one call with what is compressed, and is not."""
+    rows: int = 1
+    """Rows of a matrix; 1 of anything else."""
 
     @property
     def slice(self) -> slice:
@@ -86,13 +94,28 @@ class Layout:
                 at += segment.length
         return places
 
+    def spans(self, choice: int | str) -> list[tuple[int, int | str]]:
+        """A plan of the compressed call whose blocks mix no large parameter with another. A span is padded to whole packets, so small
+        ones share theirs with their neighbours."""
+        spans: list[tuple[int, int | str]] = []
+        shared = False
+        lengths = [segment.length for segment in self.segments if segment.compressed or not self.gathers]
+        for length in lengths:
+            small = -length % PACKET > PADDING * length
+            if small and shared:
+                spans[-1] = (spans[-1][0] + length, choice)
+            else:
+                spans.append((length, choice))
+            shared = small
+        return spans
+
     def staging(self, device: Any) -> torch.Tensor:
         """Memory for the whole bucket as f32 on the CPU, pinned if the bucket is on a GPU."""
-        if self._staging is None:
-            self._staging = torch.empty(
-                self.length, dtype=torch.float32, pin_memory=device.type == "cuda"
-            )
-        return self._staging
+        found = self._staging
+        # Another thread may forget it between two looks.
+        if found is None:
+            found = self._staging = torch.empty(self.length, dtype=torch.float32, pin_memory=device.type == "cuda")
+        return found
 
     def forget_staging(self) -> None:
         """Frees that memory; the next bucket gets other."""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from thc import errors
+from thc.group import Group
 from thc.torch.adaptive import Adapt
+from thc.torch.exchange import tells
 from thc.torch.refining import Refine
 
-__all__ = ["DEVICES", "Options"]
+__all__ = ["DEVICES", "POWER", "Options", "noise_of"]
 
 DEVICES = ("auto", "host", "triton", "torch")
 """Where gradients may be compressed."""
+
+POWER = 0.75
+"""Of coordinates' sizes, as their scale."""
 
 _WHY_NOT_REFINE = {
     "feedback=False": "what is refined is what error feedback keeps: leave feedback=False out",
@@ -35,6 +41,10 @@ class Options:
     in_flight: int
     device: str
     refine: Refine | None = None
+    scales: float = 0.0
+    """The power of coordinates' sizes that they are divided by before they are compressed; 0: they are not."""
+    check_accuracy: int | None = None
+    """Every how many steps a bucket's mean is compared with the exact one."""
 
     def __post_init__(self) -> None:
         if self.warmup < 0:
@@ -51,7 +61,31 @@ class Options:
             for option, wrong in (("feedback=False", not self.feedback), ("fallback=False", not self.fallback)):
                 if wrong:
                     raise errors.ConfigError(f"refine and {option}: {_WHY_NOT_REFINE[option]}")
+            if self.check_accuracy is not None:
+                raise errors.ConfigError("refine and check_accuracy: what compression loses follows later, so the first mean is not what trains")
             if self.uncompressed != "raw":
                 raise errors.ConfigError('refine sends what is not compressed in the same call: leave uncompressed="process-group" out')
         if self.nonfinite not in ("nan", "zero"):
             raise errors.ConfigError(f'nonfinite is {self.nonfinite!r}: write "nan" or "zero"')
+
+
+def noise_of(group: Group, feedback: bool | None, scales: bool | float | None, chooses: bool) -> dict[str, Any]:
+    """What is done about the error of compression, where it is not said: coordinates are divided by their scales where all ranks are sure
+    to have the same means, so that their scales are the same, too; else error feedback returns what was lost. ``chooses``: with
+    `adapt` or `refine`, which judge by the gradients' own errors."""
+    why = ""
+    if chooses:
+        why = "adapt and refine judge by the errors of gradients as they are"
+    elif not tells(group):
+        why = "ranks of a job that may lose packets, or does not wait for all, have different means, so they would have different scales"
+    elif feedback:
+        why = "what is kept of one step would be of other scales than the next"
+    if scales is None:
+        power = 0.0 if why else POWER
+    else:
+        power = POWER if scales is True else float(scales)
+    if power not in (0.0, 0.5, 0.75, 1.0):
+        raise errors.ConfigError(f"scales is {scales!r}: write True or False, or the power of sizes, 0.5, 0.75 or 1.0")
+    if power and why:
+        raise errors.ConfigError(f"scales={scales!r} {'and feedback=True' if feedback else ''}: {why}: leave scales out".replace(" :", ":"))
+    return {"scales": power, "feedback": not power and (scales is None) if feedback is None else feedback}

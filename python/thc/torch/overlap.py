@@ -1,4 +1,4 @@
-"""Nothing waits for a mean: training goes on from a local update while the global one travels (SlimGC, section 3.4)."""
+"""Nothing waits for a mean: training goes on from a local update while the global one travels (SlimGC, section 3.5)."""
 
 from __future__ import annotations
 
@@ -70,6 +70,13 @@ class _Other:
             mine["lr"] = theirs["lr"] if rate is None else rate
         self._own.step()
 
+    def state_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._own.state_dict()
+        return found
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._own.load_state_dict(state)
+
 
 class Overlap:
     """The model backup of a model in training; made by :func:`overlap`."""
@@ -105,7 +112,10 @@ class Overlap:
         """What ``optimizer.step`` does now: sends this step's gradients, takes in the mean of the step before, and goes on from there by
         this rank's own gradients."""
         mine = [p.grad for p in self._parameters]
-        self._take_in()
+        if self._under_way:
+            self._take_in()
+        else:
+            self._begin_from_the_model()
         for bucket, own in zip(self._buckets, self._of_buckets(mine)):
             for p, gradient in zip(bucket.parameters, own):
                 p.grad = gradient
@@ -142,12 +152,36 @@ class Overlap:
     def settle(self) -> None:
         """Takes in what is under way and gives all ranks the common parameters, as before an evaluation, a checkpoint, or the end. All
         ranks call it between the same steps."""
+        if not self._under_way:
+            return
         mine = [p.grad for p in self._parameters]
         self._take_in()
         with torch.no_grad():
             for p, common, gradient in zip(self._parameters, self._common, mine):
                 p.copy_(common)
                 p.grad = gradient
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint, on every rank its own, beside those of model and optimizer, which are taken after this one: this rank's error
+        feedback by parameter, with ``adapt`` the choices, the state of ``loc_optimizer``. It settles, so all ranks call it between the
+        same steps."""
+        self.settle()
+        state = {"steps": self.steps, **self._averaging.state_dict()}
+        return state | {"local": self._local.state_dict()} if isinstance(self._local, _Other) else state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step, and before model and optimizer load theirs."""
+        self.settle()
+        self.steps = int(state["steps"])
+        self._averaging.load_state_dict(state)
+        if isinstance(self._local, _Other) and "local" in state:
+            self._local.load_state_dict(state["local"])
+
+    def _begin_from_the_model(self) -> None:
+        """Nothing is under way, so the model has the common parameters, perhaps from a checkpoint."""
+        with torch.no_grad():
+            for p, common in zip(self._parameters, self._common):
+                common.copy_(p)
 
     def _of_buckets(self, gradients: Sequence[torch.Tensor | None]) -> list[list[torch.Tensor | None]]:
         found, at = [], 0
@@ -158,8 +192,6 @@ class Overlap:
 
     def _take_in(self) -> None:
         """The global update of the step before: the optimizer's, of the common parameters by the mean."""
-        if not self._under_way:
-            return
         self._under_way = False
         self._averaging.needed()
         started = time.perf_counter()

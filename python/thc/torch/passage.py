@@ -80,6 +80,9 @@ class Passage:
         except BaseException as error:
             self._owner.fail(self, error)
 
+    def give_up(self, error: BaseException) -> None:
+        self.release(error)
+
     def release(self, error: BaseException | None = None) -> None:
         """Lets DDP go on."""
         self.bucket.release(error)

@@ -9,16 +9,21 @@ the network.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import logging
 import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from thc import errors
 from thc.group import Group
 
-__all__ = ["Pipeline", "Work", "pipeline_of"]
+__all__ = ["Pipeline", "Work", "looking_around", "pipeline_of"]
+
+log = logging.getLogger("thc.torch")
 
 IDLE = 0.5
 """Seconds without work after which a sequencer looks around."""
@@ -34,6 +39,17 @@ def _stop_looking_around() -> None:
 
 
 atexit.register(_stop_looking_around)
+
+
+@contextlib.contextmanager
+def looking_around() -> Iterator[bool]:
+    """Whether a thread of ours may be inside torch now without work to do: one at a time, and none when the interpreter ends."""
+    may = _looking_around.acquire(blocking=False)
+    try:
+        yield may
+    finally:
+        if may:
+            _looking_around.release()
 
 
 class Idler(Protocol):
@@ -57,6 +73,9 @@ class Work(Protocol):
 
     def end(self) -> None:
         """On the sequencer, in the order of beginnings."""
+
+    def give_up(self, error: BaseException) -> None:
+        """The pipeline has failed and does nothing more: whoever waits for this shall hear of it. From any stage, on any thread."""
 
 
 class _Question:
@@ -83,11 +102,26 @@ class _Question:
     def end(self) -> None:
         self._done.set()
 
+    def give_up(self, error: BaseException) -> None:
+        self._error = error
+        self._done.set()
+
     def answer(self) -> Any:
         self._done.wait()
         if self._error is not None:
             raise self._error
         return self._value
+
+
+def _throw(error: BaseException) -> None:
+    raise error
+
+
+def _told(error: BaseException) -> errors.PanickedError:
+    """What those are told who wait for a pipeline that has failed."""
+    told = errors.PanickedError(f"the pipeline of this group has failed ({error!r}): close the group and join with a new one")
+    told.__cause__ = error
+    return told
 
 
 class _Stages:
@@ -97,31 +131,70 @@ class _Stages:
         self.events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.under_way: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self.idlers: weakref.WeakSet[Idler] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._failed: BaseException | None = None
         # Only the sequencer touches these.
         self.waiting: deque[Work] = deque()
         self._begun: deque[Work] = deque()
         self._done: set[int] = set()
 
     def sequencer(self) -> None:
-        while True:
-            try:
-                event = self.events.get(timeout=IDLE)
-            except queue.Empty:
-                self._look_around()
-                continue
-            if event is None:
-                self.under_way.put(None)
-                return
-            event()
-            # What it refers to shall not live until the next comes.
-            del event
-            self._advance()
+        try:
+            while self._turn():
+                pass
+        except BaseException as error:
+            # No method of work may raise. If one does, who waits and who comes shall hear of it: nobody else will do the work.
+            self._fail(error)
+
+    def _turn(self) -> bool:
+        """Does what is to be done now. Whether there may be more."""
+        try:
+            event = self.events.get(timeout=IDLE)
+        except queue.Empty:
+            self._look_around()
+            return True
+        if event is None:
+            self.under_way.put(None)
+            return False
+        event()
+        # What it refers to shall not live until the next comes.
+        del event
+        self._advance()
+        return True
 
     def store(self) -> None:
         while (work := self.under_way.get()) is not None:
-            work.wait()
+            try:
+                work.wait()
+            except BaseException as error:
+                # The sequencer fails with it.
+                self.events.put(lambda error=error: _throw(error))  # type: ignore[misc]
+                return
             done, work = id(work), None
             self.events.put(lambda done=done: self._done.add(done))  # type: ignore[misc]
+
+    def put(self, work: Work) -> None:
+        with self._lock:
+            if self._failed is not None:
+                raise _told(self._failed)
+            self.events.put(lambda: self.arrive(work))
+
+    def _fail(self, error: BaseException) -> None:
+        log.error("the pipeline has failed", exc_info=error)
+        with self._lock:
+            self._failed = error
+        self.under_way.put(None)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                event = self.events.get_nowait()
+                with contextlib.suppress(Exception):
+                    if event is not None:
+                        event()
+        for work in (*self._begun, *self.waiting):
+            with contextlib.suppress(Exception):
+                work.give_up(_told(error))
+        self._begun.clear()
+        self.waiting.clear()
 
     def arrive(self, work: Work) -> None:
         self.waiting.append(work)
@@ -130,9 +203,10 @@ class _Stages:
         """Ends what is done and begins what may begin, until nothing changes."""
         while True:
             if self._begun and id(self._begun[0]) in self._done:
-                work = self._begun.popleft()
+                work = self._begun[0]
                 self._done.discard(id(work))
                 work.end()
+                self._begun.popleft()
             elif self.waiting and len(self._begun) < self.waiting[0].room():
                 work = self.waiting.popleft()
                 self._begun.append(work)
@@ -144,13 +218,9 @@ class _Stages:
                 return
 
     def _look_around(self) -> None:
-        if not _looking_around.acquire(blocking=False):
-            return
-        try:
-            for idler in list(self.idlers):
+        with looking_around() as may:
+            for idler in list(self.idlers) if may else ():
                 idler.idle()
-        finally:
-            _looking_around.release()
 
 
 class Pipeline:
@@ -166,9 +236,8 @@ class Pipeline:
             threading.Thread(target=run, name=name, daemon=True).start()
 
     def put(self, work: Work) -> None:
-        """Appends work."""
-        stages = self._stages
-        stages.events.put(lambda: stages.arrive(work))
+        """Appends work. Raises :exc:`thc.PanickedError` if the pipeline has failed."""
+        self._stages.put(work)
 
     def put_next(self, works: Sequence[Work]) -> None:
         """On the sequencer: has work done before anything else that waits, and so in the same place on all ranks."""

@@ -146,7 +146,7 @@ class Refining:
         for bucket in buckets:
             if bucket.computed is not None:
                 self.deadlines.produced(bucket.index, bucket.computed)
-            ours = bucket.buffer.dtype != torch.float64 and self.updates.owns(bucket.parameters)
+            ours = not bucket.foreign and self.updates.owns(bucket.parameters)
             self.deadlines.consumed(bucket.index, self.updates.used(bucket.parameters) if ours else None)
         return self.deadlines.row(len(buckets))
 

@@ -16,11 +16,13 @@ from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.clock import Clock
 from thc.torch.compressor import Compressor
-from thc.torch.exchange import exchange, tells
+from thc.torch.exchange import exchange_halves, joined, tells
+from thc.torch.lookout import Lookout
 from thc.torch.options import Options
 from thc.torch.passage import Passage
 from thc.torch.peers import Gathering, Peers
 from thc.torch.refining import Refining
+from thc.torch.scales import Scales
 
 __all__ = ["Steps"]
 
@@ -33,6 +35,7 @@ LOST = (
     errors.ChangedError,
     errors.NormLostError,
     errors.ReformingError,
+    errors.GivenUpError,
     errors.NetworkError,
     errors.JoinError,
     errors.ClosedError,
@@ -59,10 +62,11 @@ class Steps:
         clock: Clock,
         refining: Refining | None,
         put_next: Callable[[list[Passage]], None],
+        scales: Callable[[], Scales | None] = lambda: None,
     ) -> None:
         self._group, self._options, self._peers, self._adaptive = group, options, peers, adaptive
         self._compressor = compressor
-        self._refining, self._put_next = refining, put_next
+        self._refining, self._put_next, self._scales = refining, put_next, scales
         self.agreement = Agreement(
             fallback=options.fallback, depth=options.in_flight, holds_all=options.nonfinite == "zero"
         )
@@ -78,13 +82,16 @@ class Steps:
         self._held: list[Passage] = []
         self._buckets: list[Bucket] = []
         self._nonfinite = False
+        self._apart: list[int] | None = None
+        """Ranks' counts of steps, if they differ."""
         # Of a loss.
         self._board = board
+        self._lookout = None if board is None else Lookout(group, board)
         self._gathering: Gathering | None = None
 
     def _needs_peers(self, bucket: Bucket) -> bool:
         """Whether a bucket, or part of it, goes through the process group also while the server is there."""
-        if bucket.buffer.dtype == torch.float64:
+        if bucket.foreign:
             return True
         layout = bucket.layout
         uncompressed = self.number < self._options.warmup or not layout.kept or bool(layout.aside)
@@ -114,6 +121,11 @@ class Steps:
     def begin(self, passage: Passage) -> None:
         """Sends a bucket on its way."""
         bucket = passage.bucket
+        if bucket.buffer.device.type == "cuda":
+            # A thread begins with the first GPU, whichever this process has.
+            torch.cuda.set_device(bucket.buffer.device)
+        if self._lookout is not None and not self.agreement.fallback_active:
+            self._lookout.progress()
         if bucket.index == 0:
             # A backward pass may have ended half-way.
             self._held.clear()
@@ -130,13 +142,13 @@ class Steps:
             route = self.agreement.compared(self._peers.any(self.agreement.lost, meanwhile=self.idle))
             if route is Route.HOLD and self.error is None:
                 self.error = errors.SilentError("another rank has lost the parameter server")
-        if route is Route.PEERS or (route is Route.THC and bucket.buffer.dtype == torch.float64):
+        if route is Route.PEERS or (route is Route.THC and bucket.foreign):
             passage.began = time.perf_counter()
             self._through_peers(bucket)
             passage.landed = time.perf_counter()
         elif route is Route.THC:
             if self._adaptive is not None:
-                self._adaptive.place(bucket.layout.segments)
+                self._adaptive.place(bucket.layout)
                 if bucket.index == 0:
                     self._adaptive.begin_step(self.number)
             passage.compressor = self._compressor(bucket)
@@ -150,6 +162,8 @@ class Steps:
     def end(self, passage: Passage) -> None:
         """What comes of a bucket that has been on its way."""
         bucket, error = passage.bucket, passage.error
+        if self._lookout is not None and not self.agreement.fallback_active:
+            self._lookout.progress()
         if isinstance(error, LOST) and self._options.fallback:
             self.error = error
             self.agreement.lose()
@@ -162,6 +176,9 @@ class Steps:
         if passage.landed:
             self._note(passage)
         passage.has_ended = True
+        if bucket.is_last and not self._options.fallback and self._scales() is not None and not self._end_call():
+            # With a fall-back ranks compare their scales when they agree on the step's end.
+            raise self.error or errors.SessionError("the parameter server is lost")
         kept = self.agreement.complete(bucket.index)
         if bucket.refines and not bucket.is_last and not self.agreement.lost:
             kept = self._confirm()
@@ -174,6 +191,8 @@ class Steps:
         """When a bucket was on its way."""
         bucket, span = passage.bucket, (passage.began, passage.landed)
         self.clock.travelled(*span)
+        if self._adaptive is not None and not bucket.refines:
+            self._adaptive.travelled(bucket.layout, *span)
         if self._refining is not None:
             self._refining.deadlines.carried(4.0 * bucket.layout.length * self._refining.share(bucket), span)
             if bucket.refines and not passage.finite:
@@ -191,6 +210,8 @@ class Steps:
 
     def fail(self, passage: Passage, error: BaseException) -> None:
         """DDP shall hear of anything that goes wrong here."""
+        if self._lookout is not None:
+            self._lookout.rest()
         self.error = error
         passage.has_ended = True
         held, self._held = self._held, []
@@ -231,11 +252,20 @@ class Steps:
             self._agree()
         except RuntimeError as error:
             if self.agreement.lost:
-                raise RuntimeError(f"{self.error}; and the process group fails, too: {error}") from error
+                raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
             raise
 
     def _end_step(self, refines: bool) -> None:
         self._conclude()
+        if self._lookout is not None:
+            self._lookout.rest()
+        apart, self._apart = self._apart, None
+        if apart is not None:
+            told = ", ".join(f"{number} on rank {rank}" for rank, number in enumerate(apart))
+            raise errors.ConfigError(
+                f"ranks count different steps, modulo 65536: {told}. Each rank saves and loads its own checkpoint of the hook, and all of the "
+                "same step: call load_state_dict on all ranks"
+            )
         if not refines:
             self._end_backward()
         held, self._held = self._held, []
@@ -250,6 +280,8 @@ class Steps:
                 with passage.bucket.on_stream():
                     passage.bucket.buffer.zero_()
         self.skipped, self._nonfinite = self._nonfinite, False
+        if self._adaptive is not None:
+            self._adaptive.end_step()
         self.number += 1
         if (row := self.clock.over()) is not None:
             self._group.training.step(row)
@@ -290,29 +322,39 @@ class Steps:
         refining = self._refining
         if not self._tells or (self._buckets and self._buckets[0].refines):
             return self._empty_call()
-        mine = [_micros(self.clock.last.hidden), _micros(self.clock.last.waited)]
+        scales = self._scales()
+        mine = [_micros(self.clock.last.hidden), _micros(self.clock.last.waited), 0 if scales is None else scales.digest]
         if refining is not None:
             mine += refining.row(self._buckets)
+        # The step comes last, in 16 bits: for up to 51 ranks all of it fits into one packet.
+        halves = [half for number in mine for half in (number >> 16, number & 0xFFFF)] + [self.number & 0xFFFF]
         try:
-            rows = exchange(self._group, self._peers.rank, mine)
+            told = exchange_halves(self._group, self._peers.rank, halves)
         except LOST as error:
             self.error = error
             return False
+        rows, numbers = [joined(row[:-1]) for row in told], [row[-1] for row in told]
+        self._apart = None if len(set(numbers)) == 1 else numbers
+        if any(row[2] != mine[2] for row in rows):
+            raise errors.ScalesError()
         if all(row[0] + row[1] > 0 for row in rows):
             self._group.training.compared((row[0] / 1e6, row[1] / 1e6) for row in rows)
         if refining is not None:
-            refining.agree([row[2:] for row in rows], self._buckets)
+            refining.agree([row[3:] for row in rows], self._buckets)
         return True
 
     def _through_peers(self, bucket: Bucket) -> None:
-        if bucket.ready is not None:
-            with torch.cuda.device(bucket.buffer.device):
-                bucket.ready.synchronize()
-                self._peers.mean(bucket.buffer)
-                torch.cuda.current_stream().synchronize()
+        on_gpu = bucket.ready is not None
+        if bucket.mean is not None:
+            bucket.mean()
         else:
+            if on_gpu:
+                bucket.ready.synchronize()
             self._peers.mean(bucket.buffer)
-        if not bool(torch.isfinite(bucket.buffer.sum())):
+        if on_gpu:
+            torch.cuda.current_stream(bucket.buffer.device).synchronize()
+        numbers = bucket.buffer.coalesce().values() if bucket.buffer.is_sparse else bucket.buffer
+        if not bool(torch.isfinite(numbers.sum())):
             self._nonfinite = True
 
     def _repeat(self) -> None:
@@ -368,6 +410,9 @@ class Steps:
                 self._board.begin_anew()
             if self._adaptive is not None:
                 self._adaptive.restart(self.number)
+            if (scales := self._scales()) is not None:
+                # A rank may have seen a mean that others have not.
+                scales.reset()
             if self._refining is not None:
                 self._refining.restart()
             self.error = None

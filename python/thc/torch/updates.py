@@ -102,6 +102,39 @@ class Refined(Further):
                     gradient.add_(piece.to(device=gradient.device, dtype=gradient.dtype), alpha=factor)
 
 
+class _Watch:
+    """What a module that is watched calls. A copy of the module has all updates in it, and is not watched."""
+
+    def __init__(
+        self, settle: Callable[[], None], own: Sequence[torch.nn.Parameter] = (), work: Callable[[], None] | None = None
+    ) -> None:
+        """``own`` are the module's parameters, ``work`` what is done; by default all updates are made."""
+        self._settle, self._own, self._work = settle, own, work or settle
+
+    def __call__(self, *_: Any) -> None:
+        self._work()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Unwatched:
+        self._settle()
+        # A module's own parameters are copied before what it calls, those of the modules in it afterwards.
+        for p in self._own:
+            if id(p) in memo:
+                memo[id(p)].data.copy_(p.data)
+        return _Unwatched()
+
+    def __reduce__(self) -> tuple[type[_Unwatched], tuple[()]]:
+        # torch.save writes the numbers of parameters when it has met all of them.
+        self._settle()
+        return _Unwatched, ()
+
+
+class _Unwatched:
+    """What the copy of a module that was watched calls."""
+
+    def __call__(self, *_: Any) -> None:
+        pass
+
+
 class Updates:
     """Takes an optimizer's steps apart. Whoever trains calls its methods, but for :meth:`announce`, which the sequencer calls while the
     backward pass waits for it."""
@@ -128,14 +161,17 @@ class Updates:
     # Where it comes in.
 
     def _watch(self, module: torch.nn.Module) -> None:
+        settles = _Watch(self.settle)
         for each in module.modules():
             own = [p for p in _own(each) if p.requires_grad]
             if own:
-                each.register_forward_pre_hook(functools.partial(self._before, own))
+                each.register_forward_pre_hook(_Watch(self.settle, own, functools.partial(self._before, own)))
+            if hasattr(each, "register_state_dict_pre_hook"):
+                each.register_state_dict_pre_hook(settles)
+            else:  # torch 1.13: what it calls afterwards, when the parameters that it has gathered may still change
+                each._register_state_dict_hook(settles)
         # What a forward pass did not use.
-        module.register_forward_hook(lambda *_: self.settle())
-        for saved in (module, self._optimizer):
-            saved.state_dict = _settled(self, saved.state_dict)
+        module.register_forward_hook(settles)
 
     def _take_over(self, optimizer: torch.optim.Optimizer) -> None:
         @functools.wraps(optimizer.step)
@@ -150,6 +186,11 @@ class Updates:
 
         # A bound method, since schedulers ask the step whose it is.
         optimizer.step = types.MethodType(step, optimizer)
+        # A copy of an optimizer has neither this step nor what follows: torch copies parameters, settings and state alone.
+        if hasattr(optimizer, "register_state_dict_pre_hook"):
+            optimizer.register_state_dict_pre_hook(lambda _: self.settle())
+        else:  # torch 1.13
+            optimizer.state_dict = _settled(self, optimizer.state_dict)
 
     # The sequencer.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from typing import Any
 
@@ -12,11 +13,13 @@ from torch.nn.parallel import DistributedDataParallel
 from thc import environment
 from thc.errors import ConfigError
 from thc.group import Group
-from thc.torch.adaptive import tables_for
+from thc.torch.adaptive import lanes_for, tables_for
+from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import DigestOf
 from thc.torch.joining import LOCAL_OPTIONS, Gather, of_environment
 from thc.torch.hook import Hook, hook
 from thc.torch.one_stream import one_stream
+from thc.torch.peers import time_out
 
 __all__ = ["hook_of", "wrap"]
 
@@ -24,10 +27,13 @@ _hooks: weakref.WeakKeyDictionary[torch.nn.Module, Hook] = weakref.WeakKeyDictio
 
 _GROUP_OPTIONS = frozenset(
     (
-        "bind join_timeout timeout min_rto seed threads recv_buffer send_buffer inject inject_seed io dpdk "
+        "bind join_timeout timeout patience min_rto seed threads recv_buffer send_buffer inject inject_seed io dpdk "
         "controller_ca controller_cert controller_key"
     ).split()
 )
+
+_COLLECTIVE_OPTIONS = frozenset("lane bits tables block".split())
+"""Options of :class:`thc.torch.CollectiveGroup` alone."""
 
 
 def wrap(
@@ -41,6 +47,8 @@ def wrap(
     ``options`` are those of :func:`thc.torch.hook`, and without a ``group`` also those of
     :class:`thc.Group`, ``server={...}`` for the options of an embedded :class:`thc.Server`, and ``address``, ``port``,
     ``cookie``, ``colocated`` of :meth:`thc.Group.local`. With ``adapt`` or ``refine`` embedded servers have tables of several widths to choose from.
+    With ``over="process-group"`` there is no server at all: the model's own process group adds the compressed values up, in lanes of
+    ``lane`` bits (8); ``bits``, ``tables``, ``block`` are as for :class:`thc.torch.CollectiveGroup`.
     With ``one_stream_per_host`` the ranks of a host add up in shared memory and one of them sends and receives for all: each host is
     one worker of the job. ``"auto"``, the default, does so where several hosts have more than one rank; a server that the environment
     names has to have as many workers as there are hosts then, so there it is off unless it is ``True``.
@@ -62,7 +70,9 @@ def wrap(
     choice = options.pop("one_stream_per_host", None)
     every = options.pop("check_replicas", None)
     digest = None if every is None else DigestOf(every)
-    if group is None:
+    if _way(options) == "process-group":
+        group = _collective(ddp, group, choice, embedded, joining, options)
+    elif group is None:
         group = _joined(ddp, choice, bool(options.get("adapt") or options.get("refine")), embedded, joining)
     elif choice is not None:
         raise ConfigError("one_stream_per_host: this is an option of joining, and a group was given: leave it out")
@@ -74,21 +84,62 @@ def wrap(
     return ddp
 
 
+def _way(options: dict[str, Any]) -> str:
+    """What carries norms and sums."""
+    way: str = options.pop("over", "server")
+    if way not in ("server", "process-group"):
+        raise ConfigError(f'over is {way!r}: write "server" or "process-group"')
+    given = sorted(_COLLECTIVE_OPTIONS & options.keys())
+    if way == "server" and given:
+        raise ConfigError(f'{", ".join(given)}: these are options of over="process-group"; a server has its own, server={{...}}')
+    return way
+
+
+def _collective(
+    ddp: DistributedDataParallel,
+    group: Group | None,
+    choice: bool | str | None,
+    embedded: dict[str, Any],
+    joining: dict[str, Any],
+    options: dict[str, Any],
+) -> Group:
+    """The group whose sums a model's process group adds up."""
+    computing = {key: joining[key] for key in ("seed", "threads") & joining.keys()}
+    others = sorted({**embedded, **joining}.keys() - computing.keys())
+    if group is not None or choice or others:
+        what = ", ".join(others) or ("one_stream_per_host" if group is None else "group")
+        raise ConfigError(f'{what}: over="process-group" has no parameter server and nothing to join: leave it out')
+    if options.setdefault("fallback", False):
+        raise ConfigError('fallback: over="process-group" has no server that could be lost: leave it out')
+    if options.get("adapt"):
+        options.setdefault("tables", [{}, *lanes_for(ddp.process_group.size(), options.get("lane", 8))])
+    lanes = {key: options.pop(key) for key in _COLLECTIVE_OPTIONS & options.keys()}
+    return CollectiveGroup(_given(ddp), **lanes, **computing)
+
+
 def _joined(
     ddp: DistributedDataParallel, choice: bool | str | None, adapts: bool, embedded: dict[str, Any], joining: dict[str, Any]
 ) -> Group:
     """The group that a model's ranks join."""
     rank, ranks = dist.get_rank(ddp.process_group), dist.get_world_size(ddp.process_group)
     configured = environment.configured() and not embedded
+    told = {**(environment.keys() if configured else {}), **joining}
+    if "patience" not in told:
+        # A rank that is late holds up a collective of the process group as long.
+        joining = {"patience": time_out(ddp.process_group).total_seconds(), **joining}
     if configured and (found := of_environment.get(rank)) is not None and not found.closed:
         return found
 
     def join(worker: int, workers: int, store: Any) -> Group:
+        given = joining
+        if workers < ranks and "threads" not in told:
+            # One rank compresses for all of its host.
+            given = {"threads": max(1, len(os.sched_getaffinity(0)) - 1), **joining}
         if configured:
-            return Group.from_env(worker=worker, world=workers, **joining)
+            return Group.from_env(worker=worker, world=workers, **given)
         if adapts:
             embedded["server"] = {"tables": tables_for(workers), **(embedded.get("server") or {})}
-        return Group.local(worker, workers, store=store, **embedded, **joining)
+        return Group.local(worker, workers, store=store, **embedded, **given)
 
     if choice is None:
         # A server that somebody else has configured has as many workers as there are ranks, unless we are told.

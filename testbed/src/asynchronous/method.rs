@@ -56,7 +56,7 @@ impl Method {
     }
 
     /// Form of pushes.
-    pub fn push(self, source: Source) -> Push {
+    pub fn push(self, source: Source) -> Push<'static> {
         let bits = source.bits();
         let encoding = match self {
             Self::Asyfpg | Self::AccAsyfpg | Self::Halp => Encoding::Full,
@@ -64,7 +64,7 @@ impl Method {
             Self::SparseAsylpg => Encoding::Sparse { bits, budget: None },
             Self::AsylpgShort | Self::AccAsylpgShort => Encoding::Shortest { bits },
         };
-        Push { encoding, scale: 1.0 }
+        Push::encoded(encoding)
     }
 
     /// Whether it has momentum.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use thc_model::{Client, ClientConfig, ClientStats, Pull, ShardState, Spec};
+use thc_model::{Client, ClientConfig, ClientStats, Pull, Spec};
 use thc_worker::{CallOptions, Group, GroupConfig, Mode};
 
 use super::method::Method;
@@ -171,8 +171,8 @@ pub fn run(order: &Order) -> Result<()> {
                 return Ok(());
             }
         }
-        if !pulled.running() {
-            if pulled.shards.contains(&ShardState::Empty) {
+        if pulled.is_empty() || !pulled.running() {
+            if pulled.is_empty() {
                 // Worker 0 has not given the first value yet.
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -305,7 +305,7 @@ mod tests {
         assert!(pids.iter().all(|&pid| exists(pid)));
         let started = Instant::now();
         drop(children);
-        assert!(started.elapsed() < GRACE + Duration::from_secs(2));
+        assert!(started.elapsed() < GRACE + Duration::from_secs(60));
         assert!(!pids.iter().any(|&pid| exists(pid)));
     }
 

@@ -380,6 +380,7 @@ fn group(
             job: setup.config.job,
             worker: WorkerId(number as u8),
             timeout: Duration::from_secs(600),
+            patience: Duration::ZERO,
             min_rto: Duration::from_millis(20),
             seed: Some(settings.seed.wrapping_add(rank.into())),
             threads: 1,

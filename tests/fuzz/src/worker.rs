@@ -110,6 +110,7 @@ fn parameters(input: &mut Unstructured<'_>) -> arbitrary::Result<Parameters> {
         tables: tables(input)?,
         shards: input.int_in_range(1..=2)?,
         timeout: TIMEOUT,
+        patience: Duration::ZERO,
         min_rto: Duration::from_millis(1),
         max_rto: Duration::from_millis(400),
         first_seq: if input.ratio(1, 8)? { (1 << 40) - 16 } else { 0 },

@@ -104,6 +104,10 @@ fn main() -> ExitCode {
             };
             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
             let (total, told) = &mut *total;
+            if report.recovery.2 > total.report.recovery.2 {
+                let waited = report.recovery.2.as_secs_f64();
+                say(flags.json, &format!("longest wait so far {waited:.1} s, in the trace of seed {seed}"));
+            }
             total.add(&report);
             let elapsed = started.elapsed();
             let enough = total.report.complete >= flags.count;

@@ -3,7 +3,7 @@
 
 use thc_codec::partition::{self, Partition};
 use thc_codec::quantizer::{Quantizer, dequantize8, dequantize16};
-use thc_codec::rounding::Rounding;
+use thc_codec::rounding::Source;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, rht};
@@ -90,7 +90,7 @@ impl Numbers {
         let range = (self.table.t_p() / (d as f64).sqrt() * f64::from(norm)) as f32;
         let mut sums = vec![0u32; d];
         let mut indices = vec![0; d];
-        for (worker, input) in (0u64..).zip(inputs) {
+        for (worker, input) in (0u16..).zip(inputs) {
             let mut rotated = vec![0.0; d];
             match &input.error {
                 Some(error) => {
@@ -102,12 +102,11 @@ impl Numbers {
                     rht::forward(&mut rotated, key).unwrap();
                 }
             }
-            let private = self.seed.wrapping_add((worker + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let rounding = Rounding::new(private, call, part.index);
+            let rounding = Source::of_worker(self.seed, worker).rounding(call, part.index);
             self.quantizer.quantize(&mut rotated, range, &rounding, 0, &mut indices).unwrap();
             let values = self.table.values();
             sums.iter_mut().zip(&indices).for_each(|(sum, z)| *sum += u32::from(values[usize::from(*z)]));
-            if let Some(error) = &mut errors[worker as usize] {
+            if let Some(error) = &mut errors[usize::from(worker)] {
                 rht::inverse_into(&mut rotated, &mut error[place.clone()], key).unwrap();
             }
         }

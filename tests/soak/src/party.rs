@@ -226,6 +226,7 @@ impl Party {
                     job: JOB,
                     worker: WorkerId(self.number),
                     timeout: Duration::from_secs(20),
+                    patience: Duration::ZERO,
                     min_rto: Duration::from_millis([1, 2, 20][self.rng.usize(..3)]),
                     seed: None,
                     threads: 1,
@@ -326,8 +327,8 @@ impl Party {
 
     /// Nothing is under way: the error feedback is that of the calls that ended well.
     fn check_feedback(&self) {
-        let saved = self.engine.as_ref().unwrap().save_feedback().expect("nothing is under way");
-        for (key, saved) in saved {
+        let saved = self.engine.as_ref().unwrap().feedback().expect("nothing is under way");
+        for (key, saved) in saved.to_bytes() {
             let (kept, length) = (&self.errors[key as usize], KEYS[key as usize]);
             let saved = ErrorFeedback::from_bytes(length, &saved).unwrap();
             assert!(saved.as_slice() == kept, "worker {}: another error feedback is left", self.number);

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 /// The longest that the controller may take to have written the job.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = crate::HANG;
 /// The job's name.
 const JOB: &str = "train";
 

@@ -49,7 +49,7 @@ fn checks_are_in_the_order_of_p7() {
         switch.counters(&[carrier, of_job].concat()).iter().map(|(packets, _)| packets).sum()
     };
     let begin = Instant::now();
-    while counted(&switch) < dropped && begin.elapsed() < Duration::from_secs(60) {
+    while counted(&switch) < dropped && begin.elapsed() < thc_tests::HANG / 10 {
         std::thread::sleep(Duration::from_millis(100));
     }
     compare::counters(4, &plant, &switch, 0);

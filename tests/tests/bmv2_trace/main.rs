@@ -127,7 +127,7 @@ fn segment(
     let mut got = Frames::new();
     let start = Instant::now();
     let mut last = start;
-    while got.values().map(Vec::len).sum::<usize>() < wanted && last.elapsed() < Duration::from_secs(20) {
+    while got.values().map(Vec::len).sum::<usize>() < wanted && last.elapsed() < thc_tests::HANG / 10 {
         assert!(switch.runs(), "seed {seed}: BMv2 has ended: {}", switch.log());
         for (port, frames) in switch.take() {
             if !frames.is_empty() {

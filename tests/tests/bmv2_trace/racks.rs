@@ -56,8 +56,7 @@ fn switch_and_model_are_equal_as_racks() {
         let wanted: usize = expected.values().map(Vec::len).sum();
         let (mut got, begin) = (Frames::new(), Instant::now());
         // Whatever should not come, comes with a later packet at the latest.
-        while got.values().map(Vec::len).sum::<usize>() < wanted && begin.elapsed() < Duration::from_secs(10)
-        {
+        while got.values().map(Vec::len).sum::<usize>() < wanted && begin.elapsed() < thc_tests::HANG / 10 {
             for (port, frames) in switch.take().into_iter().filter(|(_, frames)| !frames.is_empty()) {
                 got.entry(port).or_default().extend(frames);
             }

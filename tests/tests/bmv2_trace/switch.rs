@@ -48,7 +48,7 @@ impl Switch {
         let mut switch = Switch { child, cli, thrift, dir, inputs, outputs, time: 0 };
         let start = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", thrift)).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(60), "BMv2 does not start: {}", switch.log());
+            assert!(start.elapsed() < thc_tests::HANG, "BMv2 does not start: {}", switch.log());
             assert!(switch.child.try_wait().unwrap().is_none(), "BMv2 has ended: {}", switch.log());
             std::thread::sleep(Duration::from_millis(20));
         }

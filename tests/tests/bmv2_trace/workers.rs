@@ -48,7 +48,7 @@ fn welcome() -> Welcome {
         let mut packet = [0; MAX_PACKET];
         socket.send_to(header.emit_packet(&mut packet, &join), ps.addr).unwrap();
     }
-    sockets[0].set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    sockets[0].set_read_timeout(Some(thc_tests::HANG)).unwrap();
     loop {
         let mut packet = [0; MAX_PACKET];
         let len = sockets[0].recv(&mut packet).unwrap();

@@ -84,7 +84,7 @@ impl Cast {
             if so(&said) {
                 return said;
             }
-            let late = started.elapsed() > Duration::from_secs(60);
+            let late = started.elapsed() > thc_tests::HANG;
             let logs: Vec<String> = self.controllers.iter().chain(&self.servers).map(Ready::log).collect();
             assert!(!late, "{said}{}", logs.join("\n---\n"));
             std::thread::sleep(Duration::from_millis(100));
@@ -131,11 +131,7 @@ impl Crew {
             }
             let done: Vec<usize> = self.steps.iter().map(Vec::len).collect();
             let logs: Vec<String> = cast.controllers.iter().chain(&cast.servers).map(Ready::log).collect();
-            assert!(
-                started.elapsed() < Duration::from_secs(60),
-                "{before:?} {done:?}\n{}",
-                logs.join("\n---\n")
-            );
+            assert!(started.elapsed() < thc_tests::HANG, "{before:?} {done:?}\n{}", logs.join("\n---\n"));
             std::thread::sleep(Duration::from_millis(5));
         }
     }

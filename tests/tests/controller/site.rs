@@ -30,7 +30,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
 /// The longest that anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = thc_tests::HANG;
 /// The switch's own address in its network.
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 254);
 

@@ -3,7 +3,6 @@
 use super::{python, script, text};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::Path;
-use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Shard, Sink};
 use thc_protocol::wire::{Ask, FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
@@ -55,7 +54,7 @@ impl Server {
         let (header, body) = Header::parse(&welcome).unwrap();
         let (job, says) = (header.job, Welcome::parse(body).unwrap());
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.set_read_timeout(Some(thc_tests::HANG)).unwrap();
         let aggregator = Aggregator::new(Shard::WHOLE, 1 << 24);
         Server { socket, welcome, job, says, python: None, aggregator, last: Vec::new() }
     }

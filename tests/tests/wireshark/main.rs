@@ -137,11 +137,13 @@ fn decode(packet: &[u8]) -> Fields {
             fields.insert("thc.position.finished", n(position.finished));
             fields.insert("thc.position.begun", n(position.begun));
             fields.insert("thc.position.stand", n(position.stand as u8));
+            fields.insert("thc.position.question", n(position.question));
         }
         Kind::Boundary => {
             let boundary = Boundary::parse(payload).unwrap();
             fields.insert("thc.boundary.what", n(boundary.what as u8));
             fields.insert("thc.boundary.worker", n(boundary.because_of.0));
+            fields.insert("thc.boundary.question", n(boundary.question));
             fields.insert("thc.boundary.calls", n(boundary.calls));
         }
         Kind::Welcome | Kind::Description => {

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::arch::groups::{GROUP, split, word};
+use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
 use crate::quantizer::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
@@ -23,6 +23,9 @@ struct Constants {
     value: Entries,
     lower: [__m256i; 4],
     k1: __m256i,
+    stratum: __m256i,
+    step: __m256,
+    lo: __m256,
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -51,6 +54,9 @@ fn constants(grid: &Grid, span: &Bounds, rounding: Rounding) -> Constants {
         value: entries(&grid.point).map(|point| _mm256_add_ps(_mm256_mul_ps(point, step), lo)),
         lower,
         k1: _mm256_set1_epi32(rounding.k1 as i32),
+        stratum: _mm256_set1_epi32(rounding.stratum as i32),
+        step,
+        lo,
     }
 }
 
@@ -64,7 +70,7 @@ fn counter(at: u64, rounding: Rounding) -> __m256i {
     )
 }
 
-/// `Rounding::word` of eight words whose number + k0 is given.
+/// `Rounding::word` XOR stratum of eight words whose number + k0 is given.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
 fn words(c: &Constants, x: __m256i) -> __m256i {
@@ -75,7 +81,7 @@ fn words(c: &Constants, x: __m256i) -> __m256i {
     let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MUL[1] as i32));
     let x = _mm256_xor_si256(x, _mm256_srli_epi32::<15>(x));
     let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MUL[2] as i32));
-    _mm256_xor_si256(x, _mm256_srli_epi32::<14>(x))
+    _mm256_xor_si256(_mm256_xor_si256(x, c.stratum), _mm256_srli_epi32::<14>(x))
 }
 
 /// 1 + draws of a group, and the counter of the next.
@@ -126,11 +132,11 @@ fn select<const UP: i32>(index: __m256i, if_clear: __m256i, if_set: __m256i) -> 
 /// The word of `lower` that holds a cell's entry: entry `cell / 8` of eight (up to 64 cells) or 32.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn lower_word<const SMALL: bool>(c: &Constants, cell: __m256i) -> __m256i {
+fn lower_word<const KIND: u8>(c: &Constants, cell: __m256i) -> __m256i {
     // The permutation looks at three bits of the index.
     let at = _mm256_srli_epi32::<3>(cell);
     let first = _mm256_permutevar8x32_epi32(c.lower[0], at);
-    if SMALL {
+    if KIND == SMALL {
         return first;
     }
     let second = _mm256_permutevar8x32_epi32(c.lower[1], at);
@@ -150,17 +156,25 @@ fn look_up(entries: Entries, index: __m256i) -> __m256 {
     ))
 }
 
-/// Indices and residuals of eight coordinates. `SMALL`: the granularity is below 64.
+/// Indices and residuals of eight coordinates. `KIND`: [`COMPLETE`], [`SMALL`] for granularities below 64, or [`LARGE`].
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn quantize<const SMALL: bool>(c: &Constants, x: __m256, draw: __m256) -> (__m256i, __m256) {
+fn quantize<const KIND: u8>(c: &Constants, x: __m256, draw: __m256) -> (__m256i, __m256) {
     let q = _mm256_fmadd_ps(x, c.scale, c.bias);
     // max returns its second operand for NaN, as the definition does.
     let q = _mm256_min_ps(_mm256_max_ps(q, _mm256_setzero_ps()), c.end);
     let cell = _mm256_cvttps_epi32(q);
+    if KIND == COMPLETE {
+        // Slope 1, and start 1 − T[z], which is exact; at the last index the sum is 1, which no draw is below.
+        let threshold = _mm256_add_ps(q, _mm256_sub_ps(_mm256_set1_ps(1.0), _mm256_cvtepi32_ps(cell)));
+        let up = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LT_OQ>(draw, threshold));
+        let index = _mm256_sub_epi32(cell, up);
+        let value = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(index), c.step), c.lo);
+        return (index, _mm256_sub_ps(x, value));
+    }
     // Eight cells share a word of `lower`.
     let shift = _mm256_and_si256(_mm256_slli_epi32::<2>(cell), _mm256_set1_epi32(28));
-    let lower = _mm256_srlv_epi32(lower_word::<SMALL>(c, cell), shift);
+    let lower = _mm256_srlv_epi32(lower_word::<KIND>(c, cell), shift);
     let lower = _mm256_and_si256(lower, _mm256_set1_epi32(15));
     let threshold = _mm256_fmadd_ps(q, look_up(c.slope, lower), look_up(c.start, lower));
     let up = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LT_OQ>(draw, threshold));
@@ -172,7 +186,7 @@ fn quantize<const SMALL: bool>(c: &Constants, x: __m256, draw: __m256) -> (__m25
 /// Indices of a group, which becomes the residual, by halves: byte 16l + 4v + i belongs to coordinate 8v + 4l + i.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m256i) -> [__m256i; 2] {
+fn step<const KIND: u8>(c: &Constants, x: &mut [f32], at: &mut __m256i) -> [__m256i; 2] {
     assert!(x.len() == GROUP);
     let draws;
     (draws, *at) = self::draws(c, *at);
@@ -181,7 +195,7 @@ fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m256i) -> [_
         // SAFETY: the chunk has eight floats.
         unsafe {
             let residual;
-            (*index, residual) = quantize::<SMALL>(c, _mm256_loadu_ps(x.as_ptr()), draw);
+            (*index, residual) = quantize::<KIND>(c, _mm256_loadu_ps(x.as_ptr()), draw);
             _mm256_storeu_ps(x.as_mut_ptr(), residual);
         }
     }
@@ -201,15 +215,16 @@ pub(crate) fn indices(
     first: u64,
     out: &mut [u8],
 ) {
-    if !grid.narrow() {
+    if !grid.narrow() && !grid.complete() {
         return scalar::indices(grid, span, x, rounding, first, out);
     }
     let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, GROUP);
     scalar::indices(grid, span, x0, rounding, first, out0);
     let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
     match grid.granularity {
-        ..64 => indices_of::<true>(&c, x1, at, out1),
-        64.. => indices_of::<false>(&c, x1, at, out1),
+        _ if grid.complete() => indices_of::<COMPLETE>(&c, x1, at, out1),
+        ..64 => indices_of::<SMALL>(&c, x1, at, out1),
+        64.. => indices_of::<LARGE>(&c, x1, at, out1),
     }
     scalar::indices(grid, span, x2, rounding, rest, out2);
 }
@@ -217,10 +232,10 @@ pub(crate) fn indices(
 /// `indices` of whole groups.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn indices_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m256i, out: &mut [u8]) {
+fn indices_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: __m256i, out: &mut [u8]) {
     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP)) {
-        let indices = step::<SMALL>(c, x, &mut at);
+        let indices = step::<KIND>(c, x, &mut at);
         for (index, out) in indices.into_iter().zip(out.chunks_exact_mut(GROUP / 2)) {
             let index = _mm256_permutevar8x32_epi32(index, order);
             // SAFETY: the chunk has 32 bytes.
@@ -245,8 +260,8 @@ pub(crate) fn packed4(
     scalar::packed4(grid, span, x0, rounding, first, out0);
     let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
     match grid.granularity {
-        ..64 => packed4_of::<true>(&c, x1, at, out1),
-        64.. => packed4_of::<false>(&c, x1, at, out1),
+        ..64 => packed4_of::<SMALL>(&c, x1, at, out1),
+        64.. => packed4_of::<LARGE>(&c, x1, at, out1),
     }
     scalar::packed4(grid, span, x2, rounding, rest, out2);
 }
@@ -254,10 +269,10 @@ pub(crate) fn packed4(
 /// `packed4` of whole groups.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn packed4_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m256i, out: &mut [u8]) {
+fn packed4_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: __m256i, out: &mut [u8]) {
     let order = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
     for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP / 2)) {
-        let indices = step::<SMALL>(c, x, &mut at);
+        let indices = step::<KIND>(c, x, &mut at);
         for (index, out) in indices.into_iter().zip(out.chunks_exact_mut(GROUP / 4)) {
             // Each pair of bytes becomes 16 times the first plus the second.
             let pairs = _mm256_maddubs_epi16(index, _mm256_set1_epi16(1 << 8 | 16));

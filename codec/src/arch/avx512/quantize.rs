@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::arch::groups::{GROUP, split, word};
+use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
 use crate::quantizer::{Bounds, DRAW, FEW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
@@ -22,7 +22,10 @@ struct Constants {
     /// Cell to index: with `FEW` cells one per word, else eight per word, 4 bits each.
     lower: [__m512i; 2],
     k1: __m512i,
+    stratum: __m512i,
     mul: [__m512i; 3],
+    step: __m512,
+    lo: __m512,
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -48,16 +51,20 @@ fn constants(grid: &Grid, span: &Bounds, rounding: Rounding) -> Constants {
         let pair = |p: *const f32| [_mm512_loadu_ps(p), _mm512_loadu_ps(p.add(16))];
         (_mm512_loadu_ps(grid.point.as_ptr()), pair(slope), pair(start), lower)
     };
+    let (step, lo) = (_mm512_set1_ps(span.step), _mm512_set1_ps(span.lo));
     Constants {
         end: _mm512_set1_ps(span.end),
         scale: _mm512_set1_ps(span.scale),
         bias: _mm512_set1_ps(span.bias),
         slope,
         start,
-        value: _mm512_add_ps(_mm512_mul_ps(point, _mm512_set1_ps(span.step)), _mm512_set1_ps(span.lo)),
+        value: _mm512_add_ps(_mm512_mul_ps(point, step), lo),
         lower,
         k1: _mm512_set1_epi32(rounding.k1 as i32),
+        stratum: _mm512_set1_epi32(rounding.stratum as i32),
         mul: MUL.map(|m| _mm512_set1_epi32(m as i32)),
+        step,
+        lo,
     }
 }
 
@@ -69,7 +76,7 @@ fn counter(at: u64, rounding: Rounding) -> __m512i {
     _mm512_add_epi32(iota, _mm512_set1_epi32(word(at).wrapping_add(rounding.k0) as i32))
 }
 
-/// `Rounding::word` of 16 words whose number + k0 is given.
+/// `Rounding::word` XOR stratum of 16 words whose number + k0 is given.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn words(c: &Constants, x: __m512i) -> __m512i {
@@ -79,7 +86,8 @@ fn words(c: &Constants, x: __m512i) -> __m512i {
     let x = _mm512_mullo_epi32(_mm512_add_epi32(x, c.k1), c.mul[1]);
     let x = _mm512_xor_si512(x, _mm512_srli_epi32::<15>(x));
     let x = _mm512_mullo_epi32(x, c.mul[2]);
-    _mm512_xor_si512(x, _mm512_srli_epi32::<14>(x))
+    // The XOR of all three.
+    _mm512_ternarylogic_epi32::<0x96>(x, _mm512_srli_epi32::<14>(x), c.stratum)
 }
 
 /// 1 + draws of the 64 coordinates of a group.
@@ -94,15 +102,23 @@ fn draws(c: &Constants, counter: __m512i) -> [__m512; 4] {
     rotated.map(|r| _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xEA>(r, draw, one)))
 }
 
-/// Indices and residuals of 16 coordinates. `SMALL`: the granularity is below `FEW`.
+/// Indices and residuals of 16 coordinates. `KIND`: [`COMPLETE`], [`SMALL`] for granularities below `FEW`, or [`LARGE`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn quantize<const SMALL: bool>(c: &Constants, x: __m512, draw: __m512) -> (__m512i, __m512) {
+fn quantize<const KIND: u8>(c: &Constants, x: __m512, draw: __m512) -> (__m512i, __m512) {
     let q = _mm512_fmadd_ps(x, c.scale, c.bias);
     // max returns its second operand for NaN, as the definition does.
     let q = _mm512_min_ps(_mm512_max_ps(q, _mm512_setzero_ps()), c.end);
     let cell = _mm512_cvttps_epi32(q);
-    let (lower, slope, start) = if SMALL {
+    if KIND == COMPLETE {
+        // Slope 1, and start 1 − T[z], which is exact; at the last index the sum is 1, which no draw is below.
+        let threshold = _mm512_add_ps(q, _mm512_sub_ps(_mm512_set1_ps(1.0), _mm512_cvtepi32_ps(cell)));
+        let up = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(draw, threshold);
+        let index = _mm512_mask_add_epi32(cell, up, cell, _mm512_set1_epi32(1));
+        let value = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(index), c.step), c.lo);
+        return (index, _mm512_sub_ps(x, value));
+    }
+    let (lower, slope, start) = if KIND == SMALL {
         (
             _mm512_permutex2var_epi32(c.lower[0], cell, c.lower[1]),
             _mm512_permutex2var_ps(c.slope[0], cell, c.slope[1]),
@@ -124,7 +140,7 @@ fn quantize<const SMALL: bool>(c: &Constants, x: __m512, draw: __m512) -> (__m51
 /// Indices of 64 coordinates, which become the residual: byte 16l + 4v + i belongs to coordinate 16v + 4l + i.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m512i) -> __m512i {
+fn step<const KIND: u8>(c: &Constants, x: &mut [f32], at: &mut __m512i) -> __m512i {
     assert!(x.len() == GROUP);
     let mut index = [_mm512_setzero_si512(); 4];
     let draws = draws(c, *at);
@@ -133,7 +149,7 @@ fn step<const SMALL: bool>(c: &Constants, x: &mut [f32], at: &mut __m512i) -> __
         // SAFETY: the chunk has 16 floats.
         unsafe {
             let residual;
-            (*index, residual) = quantize::<SMALL>(c, _mm512_loadu_ps(x.as_ptr()), draw);
+            (*index, residual) = quantize::<KIND>(c, _mm512_loadu_ps(x.as_ptr()), draw);
             _mm512_storeu_ps(x.as_mut_ptr(), residual);
         }
     }
@@ -149,15 +165,16 @@ pub(crate) fn indices(
     first: u64,
     out: &mut [u8],
 ) {
-    if !grid.narrow() {
+    if !grid.narrow() && !grid.complete() {
         return scalar::indices(grid, span, x, rounding, first, out);
     }
     let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1, first, GROUP);
     scalar::indices(grid, span, x0, rounding, first, out0);
     let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
     match grid.granularity {
-        ..FEW => indices_of::<true>(&c, x1, at, out1),
-        FEW.. => indices_of::<false>(&c, x1, at, out1),
+        _ if grid.complete() => indices_of::<COMPLETE>(&c, x1, at, out1),
+        ..FEW => indices_of::<SMALL>(&c, x1, at, out1),
+        FEW.. => indices_of::<LARGE>(&c, x1, at, out1),
     }
     scalar::indices(grid, span, x2, rounding, rest, out2);
 }
@@ -165,10 +182,10 @@ pub(crate) fn indices(
 /// `indices` of whole steps.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn indices_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
+fn indices_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP)) {
-        let index = _mm512_permutexvar_epi32(order, step::<SMALL>(c, x, &mut at));
+        let index = _mm512_permutexvar_epi32(order, step::<KIND>(c, x, &mut at));
         // SAFETY: the chunk has 64 bytes.
         unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), index) };
     }
@@ -190,8 +207,8 @@ pub(crate) fn packed4(
     scalar::packed4(grid, span, x0, rounding, first, out0);
     let (c, at) = (constants(grid, span, rounding), counter(at, rounding));
     match grid.granularity {
-        ..FEW => packed4_of::<true>(&c, x1, at, out1),
-        FEW.. => packed4_of::<false>(&c, x1, at, out1),
+        ..FEW => packed4_of::<SMALL>(&c, x1, at, out1),
+        FEW.. => packed4_of::<LARGE>(&c, x1, at, out1),
     }
     scalar::packed4(grid, span, x2, rounding, rest, out2);
 }
@@ -199,10 +216,10 @@ pub(crate) fn packed4(
 /// `packed4` of whole steps.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn packed4_of<const SMALL: bool>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
+fn packed4_of<const KIND: u8>(c: &Constants, x: &mut [f32], mut at: __m512i, out: &mut [u8]) {
     let order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     for (x, out) in x.chunks_exact_mut(GROUP).zip(out.chunks_exact_mut(GROUP / 2)) {
-        let index = step::<SMALL>(c, x, &mut at);
+        let index = step::<KIND>(c, x, &mut at);
         // Each pair of bytes becomes 16 times the first plus the second.
         let pairs = _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(index, _mm512_set1_epi16(1 << 8 | 16)));
         // SAFETY: the chunk has 32 bytes.

@@ -26,6 +26,7 @@ struct Constants {
     start: uint8x16x4_t,
     value: uint8x16x4_t,
     k1: uint32x4_t,
+    stratum: uint32x4_t,
 }
 
 fn supported(grid: &Grid) -> bool {
@@ -50,6 +51,7 @@ fn constants(grid: &Grid, span: &Bounds, rounding: Rounding) -> Constants {
             start: vld1q_u8_x4(grid.start.as_ptr().cast()),
             value: vld1q_u8_x4(value.as_ptr().cast()),
             k1: vdupq_n_u32(rounding.k1),
+            stratum: vdupq_n_u32(rounding.stratum),
         }
     }
 }
@@ -63,7 +65,7 @@ fn counter(at: u64, rounding: Rounding) -> uint32x4_t {
     vaddq_u32(iota, vdupq_n_u32(word(at).wrapping_add(rounding.k0)))
 }
 
-/// `Rounding::word` of four words whose number + k0 is given.
+/// `Rounding::word` XOR stratum of four words whose number + k0 is given.
 #[target_feature(enable = "neon")]
 #[inline]
 fn words(c: &Constants, x: uint32x4_t) -> uint32x4_t {
@@ -71,7 +73,7 @@ fn words(c: &Constants, x: uint32x4_t) -> uint32x4_t {
     let x = vaddq_u32(veorq_u32(x, vshrq_n_u32::<11>(x)), c.k1);
     let x = vmulq_n_u32(x, MUL[1]);
     let x = vmulq_n_u32(veorq_u32(x, vshrq_n_u32::<15>(x)), MUL[2]);
-    veorq_u32(x, vshrq_n_u32::<14>(x))
+    veorq_u32(veorq_u32(x, c.stratum), vshrq_n_u32::<14>(x))
 }
 
 /// The entries of indices of up to 15.

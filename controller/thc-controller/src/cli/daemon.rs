@@ -2,8 +2,10 @@
 
 use super::{Failure, print};
 use clap::Args;
+use std::fs;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use thc_controller::{Addresses, Config, ControllerError, Daemon, Options};
 use tokio::signal::unix::{SignalKind, signal};
@@ -42,6 +44,14 @@ pub struct RunFlags {
 impl RunFlags {
     fn config(&self) -> Result<Config, ControllerError> {
         let mut options = Options::read(&self.config)?;
+        let secret = options.job.iter().any(|job| job.job.cookie.is_some() || job.job.seed.is_some());
+        let mode = fs::metadata(&self.config).map_or(0, |file| file.permissions().mode());
+        if secret && mode & 0o004 != 0 {
+            let file = self.config.display();
+            tracing::warn!(
+                "{file} has jobs' secrets and everybody on this machine can read it: chmod o-rwx {file}"
+            );
+        }
         let controller = &mut options.controller;
         controller.listen = self.listen.or(controller.listen);
         controller.http = self.http.or(controller.http);

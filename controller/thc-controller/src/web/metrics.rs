@@ -14,7 +14,14 @@ fn write(encoder: &mut DescriptorEncoder<'_>, desk: &Desk) -> fmt::Result {
     let jobs = desk.jobs();
     let targets = desk.targets();
     let counted = desk.counters("").unwrap_or_default();
-    let up = targets.iter().map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
+    let active = desk.shared().book().may_change().is_ok();
+    let is = [([], f64::from(u8::from(active)))];
+    gauges(encoder, "controller_active", "Whether this controller has the jobs, and does not stand by", is)?;
+    // One that stands by knows of no target whether it is there.
+    let up = targets
+        .iter()
+        .filter(|_| active)
+        .map(|t| ([("target", t.name.clone())], f64::from(u8::from(t.connected))));
     gauges(encoder, "target_up", "Whether the target is connected", up)?;
     gauges(encoder, "jobs", "Jobs", [([], jobs.len() as f64)])?;
     let spec = |job: &thc_control_proto::v1::Job| job.spec.clone().unwrap_or_default();

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_thc-controller");
+/// How long nothing may happen until a test counts as hung.
+pub const HANG: Duration = Duration::from_secs(600);
 /// Where nothing listens: port 1 is nobody's.
 pub const NOWHERE: &str = "127.0.0.1:1";
 
@@ -53,6 +55,16 @@ impl Controller {
 
     /// The same, with what is in a folder already.
     pub fn start_in(folder: tempfile::TempDir, config: &str) -> Controller {
+        let state = folder.path().join("jobs.state");
+        Controller::start_of(folder, config, &state)
+    }
+
+    /// With this file of jobs.
+    pub fn start_with(config: &str, state: &Path) -> Controller {
+        Controller::start_of(tempfile::tempdir().unwrap(), config, state)
+    }
+
+    fn start_of(folder: tempfile::TempDir, config: &str, state: &Path) -> Controller {
         let file = folder.path().join("thc-controller.toml");
         fs::write(&file, config).unwrap();
         let log = fs::File::create(folder.path().join("log")).unwrap();
@@ -60,7 +72,7 @@ impl Controller {
             .args(["run", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--config"])
             .arg(&file)
             .args(["--state"])
-            .arg(folder.path().join("jobs.state"))
+            .arg(state)
             .env("RUST_LOG", "debug")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -112,7 +124,7 @@ impl Controller {
     pub fn until(&self, what: &str, so: impl Fn(&Controller) -> bool) {
         let start = Instant::now();
         while !so(self) {
-            assert!(start.elapsed() < Duration::from_secs(60), "not {what} within a minute: {}", self.log());
+            assert!(start.elapsed() < HANG, "it does not come to {what}: {}", self.log());
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -145,10 +157,17 @@ impl Drop for Controller {
     }
 }
 
+/// Whether a controller has the jobs and all its targets, and does not stand by.
+pub fn has_jobs(at: SocketAddr) -> bool {
+    let ended = run(&["target", "list", "--json"], &[("THC_CONTROLLER", &at.to_string())]);
+    let list: serde_json::Value = serde_json::from_str(&ended.out).unwrap_or_default();
+    list["targets"].as_array().is_some_and(|all| all.iter().all(|target| target["connected"] == true))
+}
+
 /// Gets something by HTTP: head and body.
 pub fn get(from: SocketAddr, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(from).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {from}\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();

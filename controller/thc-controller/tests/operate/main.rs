@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod aggregator;
+mod awaits;
 mod chromium;
 mod commands;
 mod controller;
+mod faults;
 mod joining;
 mod lag;
 mod metrics;
@@ -14,3 +16,4 @@ mod programs;
 mod prometheus;
 mod strict;
 mod tls;
+mod unreliable;

@@ -5,7 +5,6 @@ use crate::chromium::{document, text};
 use crate::controller::{Controller, NOWHERE, target};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
 
 /// 0x1D3C5B79, as it must not appear anywhere.
 const COOKIE: u32 = 490_494_841;
@@ -115,7 +114,7 @@ fn that_ends(to: SocketAddr) -> SocketAddr {
         let mut answered = false;
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream.set_read_timeout(Some(crate::controller::HANG)).unwrap();
             let mut request = Vec::new();
             let mut bytes = [0; 1024];
             while !request.windows(4).any(|end| end == b"\r\n\r\n") {

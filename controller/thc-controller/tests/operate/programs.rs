@@ -11,10 +11,10 @@ use thc_transport::frame::Datagram;
 
 const OWN: ([u8; 6], SocketAddrV4) =
     ([2, 0xaa, 0, 0, 0, 1], SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 254), 9000));
-const COOKIE: u32 = 0xC0FFEE;
+pub const COOKIE: u32 = 0xC0FFEE;
 
 /// A program: its P4Info, ports of passes, rows of `passes`, tables of lookups with rows for one, room for tables and jobs.
-struct Case {
+pub struct Case {
     file: &'static str,
     ports: &'static str,
     passes: usize,
@@ -23,7 +23,7 @@ struct Case {
     jobs: usize,
 }
 
-const V1MODEL: Case =
+pub const V1MODEL: Case =
     Case { file: "thc.p4info.txtpb", ports: "[]", passes: 0, lookups: ("lookup", 1), tables: 255, jobs: 64 };
 const TOFINO: Case = Case {
     file: "tofino/tofino.p4info.txtpb",
@@ -33,7 +33,7 @@ const TOFINO: Case = Case {
     tables: 4,
     jobs: 16,
 };
-const TOFINO2: Case = Case {
+pub const TOFINO2: Case = Case {
     file: "tofino/tofino2.p4info.txtpb",
     ports: "[68]",
     passes: 9,
@@ -42,44 +42,58 @@ const TOFINO2: Case = Case {
     jobs: 16,
 };
 
-struct Site {
+pub struct Site {
     case: Case,
-    strict: Strict,
+    pub strict: Strict,
     controller: Option<Controller>,
+    /// Further keys of the target.
+    keys: &'static str,
 }
 
 impl Site {
-    fn start(case: Case) -> Site {
+    pub fn start(case: Case) -> Site {
+        Site::with(case, "")
+    }
+
+    /// With further keys of the target.
+    pub fn with(case: Case, keys: &'static str) -> Site {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build").join(case.file);
         let strict = Strict::start(p4info::parse(&std::fs::read(&path).unwrap()).unwrap());
-        let mut site = Site { case, strict, controller: None };
-        site.start_controller(tempfile::tempdir().unwrap());
+        let mut site = Site { case, strict, controller: None, keys };
+        site.start_controller(tempfile::tempdir().unwrap(), b"what the compiler's backend made");
         site
     }
 
-    fn start_controller(&mut self, folder: tempfile::TempDir) {
+    fn start_controller(&mut self, folder: tempfile::TempDir, program: &[u8]) {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build").join(self.case.file);
-        std::fs::write(folder.path().join("chip.bin"), b"what the compiler's backend made").unwrap();
+        std::fs::write(folder.path().join("chip.bin"), program).unwrap();
         let stations: String = (0..3)
             .map(|n| format!("[[target.station]]\nmac = \"02:00:0a:09:00:0{n}\"\nport = {}\n", 1 + n))
             .collect();
         let config = format!(
-            "[[target]]\nname = \"chip\"\naddress = \"{}\"\nip = \"10.9.0.254\"\np4info = {path:?}\ndevice_config = {:?}\npass_ports = {}\n{stations}",
+            "[[target]]\nname = \"chip\"\naddress = \"{}\"\nip = \"10.9.0.254\"\np4info = {path:?}\ndevice_config = {:?}\npass_ports = {}\n{}\n{stations}",
             self.strict.address,
             folder.path().join("chip.bin"),
             self.case.ports,
+            self.keys,
         );
         let controller = Controller::start_in(folder, &config);
         controller.until_connected();
         self.controller = Some(controller);
     }
 
-    fn controller(&self) -> &Controller {
+    /// Another controller with the same jobs, whose target is to load this.
+    pub fn restart_controller(&mut self, program: &[u8]) {
+        let folder = self.controller.take().unwrap().stop();
+        self.start_controller(folder, program);
+    }
+
+    pub fn controller(&self) -> &Controller {
         self.controller.as_ref().unwrap()
     }
 
     /// The whole job's rows: lookups, permission, members, addresses, jobs, and copies of its group.
-    fn rows(&self) -> [usize; 6] {
+    pub fn rows(&self) -> [usize; 6] {
         let strict = &self.strict;
         let group = strict.group(1).unwrap_or(0);
         let row = |name: &str| strict.rows(name);
@@ -92,11 +106,21 @@ impl Site {
     }
 
     fn says(&self, worker: u8, kind: Kind, cookie: u32, payload: &[u8]) {
+        self.says_to(7, worker, kind, cookie, payload);
+    }
+
+    fn says_to(&self, job: u16, worker: u8, kind: Kind, cookie: u32, payload: &[u8]) {
+        let from = SocketAddrV4::new(Ipv4Addr::new(10, 9, job as u8, worker + 1), 5000);
+        self.send(from, job, worker, kind, cookie, payload);
+    }
+
+    /// A packet from anywhere behind a worker's port.
+    pub fn send(&self, from: SocketAddrV4, job: u16, worker: u8, kind: Kind, cookie: u32, payload: &[u8]) {
         let header = Header {
             kind,
             flags: 0,
             num_workers: 0,
-            job: JobId(7),
+            job: JobId(job),
             worker: WorkerId(worker),
             table: TableId(0),
             cookie: Cookie(cookie),
@@ -106,37 +130,57 @@ impl Site {
         };
         let mut buffer = [0; MAX_PACKET];
         let payload = header.emit_packet(&mut buffer, payload);
-        let from = ([2, 0, 10, 9, 0, worker], SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, worker + 1), 5000));
+        let from = ([2, 0, 10, 9, 0, worker], from);
         self.strict.packet_in(Datagram { from, to: OWN, ecn: 0, payload }.frame());
     }
 
-    /// Both workers join until they are welcomed; the session's cookie.
-    fn joined(&self, incarnation: u64) -> u32 {
-        self.strict.state().sent.clear();
-        let found = std::cell::Cell::new(None);
-        self.until("welcomed", |site| {
-            for worker in 0..2 {
-                let nonce = incarnation << 8 | u64::from(worker);
-                let join = Join { nonce, session: Cookie(0), ends: false, fingerprint: 0, definitions: 0 };
-                site.says(worker, Kind::Join, COOKIE, &join.to_bytes());
-            }
-            let sent = site.strict.state().sent.clone();
-            let welcome = sent.iter().find_map(|frame| {
-                let datagram = Datagram::parse(frame).ok()?;
-                let (header, _) = Header::parse(datagram.payload).ok()?;
-                (header.kind == Kind::Welcome).then_some(header.cookie.0)
-            });
-            found.set(welcome);
-            welcome.is_some()
-        });
-        found.get().unwrap()
+    /// Both workers of a job say JOIN.
+    pub fn join(&self, job: u16, incarnation: u64) {
+        for worker in 0..2 {
+            let nonce = incarnation << 8 | u64::from(worker);
+            let join = Join { nonce, session: Cookie(0), ends: false, fingerprint: 0, definitions: 0 };
+            self.says_to(job, worker, Kind::Join, COOKIE, &join.to_bytes());
+        }
     }
 
-    fn with_session(&self) -> [usize; 6] {
+    /// The cookie of a packet of this kind that was sent for a job.
+    pub fn sent(&self, job: u16, kind: Kind) -> Option<u32> {
+        let sent = self.strict.state().sent.clone();
+        sent.iter().find_map(|frame| {
+            let datagram = Datagram::parse(frame).ok()?;
+            let (header, _) = Header::parse(datagram.payload).ok()?;
+            (header.job.0 == job && header.kind == kind).then_some(header.cookie.0)
+        })
+    }
+
+    /// Both workers join until they are welcomed; the session's cookie.
+    pub fn joined(&self, incarnation: u64) -> u32 {
+        self.joined_at(7, incarnation)
+    }
+
+    /// The same of another job.
+    pub fn joined_at(&self, job: u16, incarnation: u64) -> u32 {
+        self.strict.state().sent.clear();
+        self.controller().until("welcomed", |_| {
+            self.join(job, incarnation);
+            self.sent(job, Kind::Welcome).is_some()
+        });
+        self.sent(job, Kind::Welcome).unwrap()
+    }
+
+    /// Both workers leave.
+    pub fn leave(&self, incarnation: u64, session: u32) {
+        for worker in 0..2_u8 {
+            let leave = Leave { nonce: incarnation << 8 | u64::from(worker) };
+            self.says(worker, Kind::Leave, session, &leave.to_bytes());
+        }
+    }
+
+    pub fn with_session(&self) -> [usize; 6] {
         [self.case.lookups.1, 1, 2, 2, 1, 2]
     }
 
-    fn create(&self) {
+    pub fn create(&self) {
         let cookie = COOKIE.to_string();
         self.controller().told(&[
             "job",
@@ -190,8 +234,7 @@ fn life(case: Case) {
 
     // A controller that starts anew finds all as it should be.
     let before = site.strict.state().updates;
-    let controller = site.controller.take().unwrap();
-    site.start_controller(controller.stop());
+    site.restart_controller(b"what the compiler's backend made");
     site.until("as before", |site| site.rows() == site.with_session());
     assert_eq!(site.strict.state().updates, before);
 
@@ -209,10 +252,7 @@ fn life(case: Case) {
     assert_ne!(again, session);
     assert_eq!(site.rows(), site.with_session());
 
-    for worker in 0..2_u8 {
-        let leave = Leave { nonce: 2 << 8 | u64::from(worker) };
-        site.says(worker, Kind::Leave, again, &leave.to_bytes());
-    }
+    site.leave(2, again);
     site.until("left", |site| site.rows()[2..] == [0, 0, 0, 0]);
     site.controller().told(&["job", "delete", "a"]);
     assert_eq!(site.rows(), [0; 6]);

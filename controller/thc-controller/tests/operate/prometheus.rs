@@ -61,7 +61,7 @@ impl Prometheus {
         let started = Instant::now();
         while std::net::TcpStream::connect(at).is_err() {
             let log = || fs::read_to_string(prometheus._folder.path().join("log")).unwrap_or_default();
-            assert!(started.elapsed() < Duration::from_secs(60), "{}", log());
+            assert!(started.elapsed() < crate::controller::HANG, "{}", log());
             assert!(prometheus.child.try_wait().unwrap().is_none(), "{}", log());
             std::thread::sleep(Duration::from_millis(50));
         }

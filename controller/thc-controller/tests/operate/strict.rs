@@ -6,8 +6,8 @@ use p4runtime_proto::config::{P4Info, Table, action_ref, match_field};
 use p4runtime_proto::rpc;
 use p4runtime_proto::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use p4runtime_proto::v1::{
-    CapabilitiesRequest, CapabilitiesResponse, CounterData, Entity, Error, FieldMatch,
-    ForwardingPipelineConfig, GetForwardingPipelineConfigRequest, GetForwardingPipelineConfigResponse,
+    CapabilitiesRequest, CapabilitiesResponse, CounterData, CounterEntry, Entity, Error, FieldMatch,
+    ForwardingPipelineConfig, GetForwardingPipelineConfigRequest, GetForwardingPipelineConfigResponse, Index,
     MasterArbitrationUpdate, MulticastGroupEntry, PacketIn, PacketReplicationEngineEntry, ReadRequest,
     ReadResponse, SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse,
     StreamMessageRequest, StreamMessageResponse, TableEntry, Uint128, Update, WriteRequest, WriteResponse,
@@ -18,7 +18,8 @@ use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify, mpsc};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -35,8 +36,8 @@ pub struct State {
     defaults: BTreeMap<u32, TableEntry>,
     groups: BTreeMap<u32, MulticastGroupEntry>,
     controllers: Vec<(u128, Sink)>,
-    /// Ends all connections when it is told to.
-    end: Arc<Notify>,
+    /// How often all connections were ended: each one ends when this changes, whatever it is at then.
+    ended: watch::Sender<u64>,
     /// Frames that controllers sent.
     pub sent: Vec<Vec<u8>>,
     /// What was refused.
@@ -45,6 +46,30 @@ pub struct State {
     pub updates: usize,
     /// The longest request's bytes.
     pub longest: usize,
+    /// What all cells have counted.
+    pub count: i64,
+    /// How often each counter was asked for.
+    pub counters: BTreeMap<String, usize>,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Programs that were loaded.
+    pub loads: usize,
+}
+
+/// A row, as those who refuse it see it: its table's name and the first field of its key.
+type Refuses = fn(&str, u128) -> bool;
+
+/// What goes wrong at a switch.
+#[derive(Default)]
+pub struct Faults {
+    /// Rows for which there is no room.
+    pub full: Option<Refuses>,
+    /// Reads of the counter of this name that fail from now on.
+    pub counter: Option<(&'static str, usize)>,
+    /// How questions for the program are answered from now on.
+    pub program: Option<Code>,
+    /// These requests are answered when it is no more so.
+    pub hangs: Option<&'static str>,
 }
 
 /// A server on a free port, until it is dropped.
@@ -175,6 +200,14 @@ impl State {
             }
             update::Type::Insert | update::Type::Modify => {
                 self.action(&table, &entry)?;
+                let first = key
+                    .1
+                    .first()
+                    .map_or(0, |(_, value)| value.iter().fold(0, |n, &byte| n << 8 | u128::from(byte)));
+                let alias = table.preamble.as_ref().map_or("", |preamble| &preamble.alias);
+                if self.faults.full.is_some_and(|full| full(alias, first)) {
+                    return refuse(Code::ResourceExhausted, format!("{name}: no place is left for this key"));
+                }
                 let rows = self.entries.keys().filter(|(of, _)| *of == key.0).count();
                 if !there && i64::try_from(rows).unwrap() >= table.size {
                     return refuse(Code::ResourceExhausted, format!("{name} has its {rows} rows"));
@@ -223,7 +256,7 @@ impl State {
         self.controllers.iter().filter(|(_, sink)| !sink.is_closed()).max_by_key(|(id, _)| *id)
     }
 
-    fn read(&self, asked: entity::Entity) -> Result<Vec<entity::Entity>, Refused> {
+    fn read(&mut self, asked: entity::Entity) -> Result<Vec<entity::Entity>, Refused> {
         Ok(match asked {
             entity::Entity::TableEntry(entry) if entry.is_default_action => {
                 self.table(entry.table_id)?;
@@ -255,16 +288,35 @@ impl State {
                 self.groups.values().map(group).collect()
             }
             entity::Entity::CounterEntry(mut cell) => {
-                let known = self.info.counters.iter().find(|known| known.id() == cell.counter_id);
-                let index = cell.index.map_or(-1, |index| index.index);
-                if known.is_none_or(|known| !(0..known.size).contains(&index)) {
-                    return refuse(
-                        Code::OutOfRange,
-                        format!("counter {} has no cell {index}", cell.counter_id),
-                    );
+                let faulty = self.faults.counter.filter(|(name, left)| {
+                    *left > 0 && self.info.counter(name).is_ok_and(|counter| counter.id() == cell.counter_id)
+                });
+                if let Some((name, left)) = faulty {
+                    self.faults.counter = Some((name, left - 1));
+                    return refuse(Code::Internal, "a bad moment");
                 }
-                cell.data = Some(CounterData::default());
-                vec![entity::Entity::CounterEntry(cell)]
+                let known = self.info.counters.iter().find(|known| known.id() == cell.counter_id);
+                let Some(known) = known else {
+                    return refuse(Code::NotFound, format!("no counter {}", cell.counter_id));
+                };
+                *self
+                    .counters
+                    .entry(known.preamble.as_ref().map_or("", |p| &p.alias).to_owned())
+                    .or_default() += 1;
+                let all = match cell.index.take() {
+                    None => 0..known.size,
+                    Some(Index { index }) if (0..known.size).contains(&index) => index..index + 1,
+                    Some(Index { index }) => {
+                        let text = format!("counter {} has no cell {index}", cell.counter_id);
+                        return refuse(Code::OutOfRange, text);
+                    }
+                };
+                let data = Some(CounterData { packet_count: self.count, byte_count: 0 });
+                all.map(|index| {
+                    let index = Some(Index { index });
+                    entity::Entity::CounterEntry(CounterEntry { counter_id: cell.counter_id, index, data })
+                })
+                .collect()
             }
             other => return refuse(Code::Unimplemented, format!("{other:?}")),
         })
@@ -272,6 +324,13 @@ impl State {
 }
 
 impl Service {
+    /// Waits for as long as such requests hang.
+    async fn hang(&self, request: &str) {
+        while self.state().faults.hangs == Some(request) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -287,6 +346,7 @@ impl P4Runtime for Service {
     type StreamChannelStream = ReceiverStream<Result<StreamMessageResponse, Status>>;
 
     async fn write(&self, request: Request<WriteRequest>) -> Result<Response<WriteResponse>, Status> {
+        self.hang("write").await;
         let request = request.into_inner();
         let mut state = self.state();
         state.longest = state.longest.max(request.encoded_len());
@@ -316,9 +376,10 @@ impl P4Runtime for Service {
     }
 
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        self.hang("read").await;
         let mut entities = Vec::new();
         {
-            let state = self.state();
+            let mut state = self.state();
             if state.loaded.is_none() {
                 return Err(Status::failed_precondition("no program"));
             }
@@ -343,7 +404,9 @@ impl P4Runtime for Service {
         &self,
         request: Request<SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<SetForwardingPipelineConfigResponse>, Status> {
+        self.hang("load").await;
         let mut state = self.state();
+        state.loads += 1;
         let config = request.into_inner().config;
         if config.as_ref().and_then(|config| config.p4info.as_ref()) != Some(&state.info) {
             state.refused.push("another P4Info".to_owned());
@@ -357,7 +420,11 @@ impl P4Runtime for Service {
         &self,
         _: Request<GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<GetForwardingPipelineConfigResponse>, Status> {
+        self.hang("program").await;
         let state = self.state();
+        if let Some(code) = state.faults.program {
+            return Err(Status::new(code, "a bad moment"));
+        }
         let Some(config) = state.loaded.clone() else {
             return Err(Status::failed_precondition("no program"));
         };
@@ -368,15 +435,16 @@ impl P4Runtime for Service {
         &self,
         request: Request<Streaming<StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        self.hang("stream").await;
         let mut stream = request.into_inner();
         let (sink, receiver) = mpsc::channel(64);
         let service = self.clone();
-        let end = Arc::clone(&self.state().end);
+        let mut ended = self.state().ended.subscribe();
         tokio::spawn(async move {
             loop {
                 let message = tokio::select! {
                     message = stream.message() => message,
-                    () = end.notified() => break,
+                    _ = ended.changed() => break,
                 };
                 let Ok(Some(message)) = message else { break };
                 match message.update {
@@ -454,8 +522,8 @@ impl Strict {
             let mut state = self.state();
             let info = std::mem::take(&mut state.info);
             let refused = std::mem::take(&mut state.refused);
-            state.end.notify_waiters();
-            *state = State { info, refused, ..State::default() };
+            let faults = std::mem::take(&mut state.faults);
+            *state = State { info, refused, faults, ..State::default() };
         }
         self.furnish();
     }
@@ -509,6 +577,14 @@ impl Strict {
         self.state().groups.get(&number).map(|group| group.replicas.len())
     }
 
+    /// Somebody else deletes the rows of a table whose keys begin so.
+    pub fn delete(&self, name: &str, first: u128) {
+        let mut state = self.state();
+        let id = state.info.table(name).unwrap().id();
+        let begins = |key: &[(u32, Vec<u8>)]| key.first().is_some_and(|(_, value)| *value == encode(first));
+        state.entries.retain(|(table, key), _| *table != id || !begins(key));
+    }
+
     /// Somebody else changes the first row of a table whose name begins so: its values become 1.
     pub fn disturb(&self, name: &str) {
         let mut state = self.state();
@@ -524,17 +600,18 @@ impl Strict {
     /// Ends all connections, as if the network had: controllers come back.
     pub fn cut(&self) {
         let mut state = self.state();
-        state.end.notify_waiters();
+        state.ended.send_modify(|ended| *ended += 1);
         state.controllers.clear();
     }
 
-    /// Has a frame come to the control plane's port.
+    /// Has a frame come to the control plane's port. Without a primary controller it is lost.
     pub fn packet_in(&self, frame: Vec<u8>) {
         let sink = self.state().primary().map(|(_, sink)| sink.clone());
         let packet = PacketIn { payload: frame, metadata: Vec::new() };
         let update = Some(stream_message_response::Update::Packet(packet));
         if let Some(sink) = sink {
-            sink.try_send(Ok(StreamMessageResponse { update })).unwrap();
+            // Nor is one that goes away meanwhile anybody's loss.
+            let _ = sink.blocking_send(Ok(StreamMessageResponse { update }));
         }
     }
 }

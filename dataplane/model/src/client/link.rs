@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_ok};
 use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
 
 use super::ClientConfig;
@@ -24,6 +24,8 @@ const PARTING: Duration = Duration::from_secs(2);
 const CLOSING: Duration = Duration::from_millis(100);
 /// How long an attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(5);
+/// How long the next address of a server waits for the one before.
+const STAGGER: Duration = Duration::from_millis(250);
 
 /// Why a request has no answer.
 #[derive(Debug)]
@@ -145,19 +147,7 @@ impl Link {
         spec: &Spec,
         shards: u32,
     ) -> Result<(Self, Vec<(Stream, Attached)>), Failure> {
-        let name = &config.servers[server];
-        let mut addresses = tokio::net::lookup_host(name)
-            .await
-            .map_err(|error| Failure::Lost(format!("its name cannot be resolved: {error}")))?;
-        let address = addresses.next().ok_or_else(|| Failure::Lost("its name has no address".to_owned()))?;
-        let endpoint = endpoint(address).map_err(Failure::Own)?;
-        let connecting = endpoint
-            .connect(address, "thc-model")
-            .map_err(|error| Failure::Lost(format!("cannot connect: {error}")))?;
-        let connection = match tokio::time::timeout(ATTEMPT, connecting).await {
-            Ok(connected) => connected.map_err(|error| Failure::Lost(error.to_string()))?,
-            Err(_) => return Err(Failure::Lost("no answer".to_owned())),
-        };
+        let (endpoint, connection) = reach(&config.servers[server]).await?;
         let mut control = Stream::open(&connection, u32::MAX).await?;
         let own = proof::prove(Role::Worker, &config.secret, &connection, &config.job, config.worker)
             .ok_or_else(nonsense)?;
@@ -197,12 +187,50 @@ impl Link {
     }
 }
 
+/// A connection to the first address of a server that answers.
+async fn reach(server: &str) -> Result<(Endpoint, Connection), Failure> {
+    let addresses = tokio::net::lookup_host(server)
+        .await
+        .map_err(|error| Failure::Lost(format!("its name cannot be resolved: {error}")))?;
+    reach_one(addresses.collect()).await
+}
+
+/// All addresses are tried, each a little later than the one before, and the first that answers is taken.
+async fn reach_one(addresses: Vec<SocketAddr>) -> Result<(Endpoint, Connection), Failure> {
+    if addresses.is_empty() {
+        return Err(Failure::Lost("its name has no address".to_owned()));
+    }
+    let attempts = (0_u32..).zip(addresses).map(|(turn, address)| {
+        Box::pin(async move {
+            tokio::time::sleep(turn * STAGGER).await;
+            reach_at(address).await
+        })
+    });
+    select_ok(attempts).await.map(|(reached, _)| reached)
+}
+
+async fn reach_at(address: SocketAddr) -> Result<(Endpoint, Connection), Failure> {
+    let endpoint = endpoint(address).map_err(Failure::Own)?;
+    let connecting = endpoint
+        .connect(address, "thc-model")
+        .map_err(|error| Failure::Lost(format!("cannot connect to {address}: {error}")))?;
+    match tokio::time::timeout(ATTEMPT, connecting).await {
+        Ok(Ok(connection)) => Ok((endpoint, connection)),
+        Ok(Err(error)) => Err(Failure::Lost(format!("{address}: {error}"))),
+        Err(_) => Err(Failure::Lost(format!("{address}: no answer"))),
+    }
+}
+
 async fn attach(connection: &Connection, model: &str, number: u32) -> Result<(Stream, Attached), Failure> {
     let mut stream = Stream::open(connection, number).await?;
     let answer = stream.request(&Frame::new(kind::ATTACH).name(model).u32(number).finish(), SMALL).await?;
     let mut body = Body(answer.get(1..).unwrap_or(&[]));
-    if answer.first() != Some(&kind::ATTACHED) {
-        return Err(nonsense());
+    match answer.as_slice() {
+        [kind::ATTACHED, ..] => {}
+        [kind::REFUSED, _, text @ ..] => {
+            return Err(Failure::Refused(String::from_utf8_lossy(text).into_owned()));
+        }
+        _ => return Err(nonsense()),
     }
     let attached = (body.u8(), body.stamp(), body.u64());
     let (Some(_), Some(stamp), Some(sequence)) = attached else { return Err(nonsense()) };
@@ -223,4 +251,29 @@ fn endpoint(server: SocketAddr) -> Result<Endpoint, ModelError> {
     config.transport_config(Arc::new(transport));
     endpoint.set_default_client_config(config);
     Ok(endpoint)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{JobConfig, Server, ServerConfig};
+
+    #[test]
+    fn any_address_of_a_server_will_do() {
+        let config = ServerConfig {
+            listen: ([127, 0, 0, 1], 0).into(),
+            jobs: vec![JobConfig::new("train", "a secret for tests".into())],
+            ..ServerConfig::default()
+        };
+        let server = Server::start(config).unwrap();
+        // Nobody listens at the first one, and it does not say so.
+        let dead = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addresses = vec![dead.local_addr().unwrap(), server.local()];
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (_endpoint, connection) = runtime.block_on(reach_one(addresses)).unwrap();
+        assert_eq!(connection.remote_address(), server.local());
+        let none = runtime.block_on(reach_one(Vec::new())).err().unwrap();
+        assert!(none.to_string().contains("no address"));
+    }
 }

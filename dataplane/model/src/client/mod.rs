@@ -2,6 +2,7 @@
 
 mod link;
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -62,25 +63,33 @@ pub struct Pull {
 
 /// How a gradient is pushed.
 #[derive(Clone, Copy, Debug)]
-pub struct Push {
+pub struct Push<'a> {
     /// Its form.
     pub encoding: Encoding,
     /// Factor of the model's rate.
     pub scale: f32,
+    /// The coordinates that are in the step, in order and apart from each other; `None`: all. The others stay what they
+    /// are, also if the model has a proximal step, which moves those without a gradient as well.
+    pub spans: Option<&'a [Range<usize>]>,
 }
 
-impl Push {
+impl Push<'_> {
+    /// In this form, of all coordinates and at the model's rate.
+    #[must_use]
+    pub fn encoded(encoding: Encoding) -> Self {
+        Self { encoding, scale: 1.0, spans: None }
+    }
+
     /// `bits` for every coordinate; 32: floats.
     #[must_use]
     pub fn bits(bits: u8) -> Self {
-        let encoding = if bits == 32 { Encoding::Full } else { Encoding::Dense { bits } };
-        Self { encoding, scale: 1.0 }
+        Self::encoded(if bits == 32 { Encoding::Full } else { Encoding::Dense { bits } })
     }
 
     /// Sparsified with the paper's budget.
     #[must_use]
     pub fn sparse(bits: u8) -> Self {
-        Self { encoding: Encoding::Sparse { bits, budget: None }, scale: 1.0 }
+        Self::encoded(Encoding::Sparse { bits, budget: None })
     }
 }
 
@@ -111,6 +120,13 @@ impl Pulled {
             _ => return None,
         };
         self.shards.iter().all(|shard| *shard == ShardState::Waiting(epoch)).then_some(epoch)
+    }
+
+    /// Whether at least one shard has no value: the model is new, or a server has lost its part. Nothing can be pushed
+    /// until a worker has initialised it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shards.contains(&ShardState::Empty)
     }
 
     /// Whether at least one shard takes pushes.
@@ -177,15 +193,15 @@ struct Held {
     /// Within its server.
     number: u32,
     /// Within the whole.
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
     /// The last pull, and the server's incarnation then.
     stamp: Option<(u64, Stamp)>,
     /// The newest version this worker knows of, and in which of the server's incarnations.
     seen: Option<(u64, u64)>,
     /// Epoch of the snapshot that is held.
     snapshot: Option<u64>,
-    /// Whether the last pull found it running.
-    running: bool,
+    /// What the last pull found.
+    found: Option<ShardState>,
     /// Of the last push.
     sequence: u64,
 }
@@ -220,7 +236,6 @@ impl Client {
     /// [`ModelError::Spec`], [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
     /// [`ModelError::Secret`]; [`ModelError::Refused`] if the model is configured otherwise, or is too large.
     pub fn open(config: ClientConfig, model: &str, spec: Spec) -> Result<Self, ModelError> {
-        spec.validate()?;
         if let Err(error) = config.secret.check() {
             return Err(ModelError::Config(error.to_string()));
         }
@@ -231,10 +246,8 @@ impl Client {
             }
         }
         let servers = config.servers.len();
-        if servers == 0 || spec.coordinates < servers as u64 {
-            return Err(ModelError::Config(
-                "give at least one server, and fewer than coordinates".to_owned(),
-            ));
+        if servers == 0 {
+            return Err(ModelError::Config("give at least one server".to_owned()));
         }
         if config.worker >= spec.workers {
             let (worker, workers) = (config.worker, spec.workers);
@@ -243,6 +256,7 @@ impl Client {
         let parts: Vec<Spec> = (0..servers)
             .map(|number| if servers == 1 { spec.clone() } else { spec.part_of(number, servers) })
             .collect();
+        parts.iter().try_for_each(Spec::validate)?;
         let mut held = Vec::new();
         let mut from = 0;
         for (server, part) in parts.iter().enumerate() {
@@ -255,7 +269,7 @@ impl Client {
                     stamp: None,
                     seen: None,
                     snapshot: None,
-                    running: false,
+                    found: None,
                     sequence: 0,
                 });
             }
@@ -325,12 +339,17 @@ impl Client {
         if actual == expected { Ok(()) } else { Err(ModelError::Length { what, expected, actual }) }
     }
 
-    /// Gives the model its first value. If it has one, nothing happens: whether all of it was empty.
+    /// Gives its first value to every shard that has none: whether there was one. A server that has lost its part of the
+    /// model gets it again by this, and the other parts stay what they are.
     ///
     /// # Errors
     /// As [`Self::pull`]; coordinates that are not finite.
     pub fn initialise(&mut self, x: &[f32]) -> Result<bool, ModelError> {
-        self.give(kind::INIT, 0, x)
+        let taken = self.give(kind::INIT, 0, x)?;
+        for held in self.held.iter_mut().filter(|held| held.found == Some(ShardState::Empty)) {
+            held.found = None;
+        }
+        Ok(taken)
     }
 
     /// Gives the full-batch gradient at the snapshot of an epoch. If it has one, nothing happens: whether it was
@@ -354,15 +373,16 @@ impl Client {
         let bits = 32 * self.coordinates as u64;
         self.stats.whole.bits += bits;
         self.stats.whole.paper += bits;
-        let mut taken = true;
+        let mut taken = false;
         for (shard, asked) in answers.iter().enumerate() {
             let mut body = self.answer(shard, asked, 0, kind::DONE)?;
-            taken &= body.u8() == Some(1);
+            taken |= body.u8() == Some(1);
         }
         Ok(taken)
     }
 
-    /// Brings the model into `x`, in the server's precision.
+    /// Brings the model into `x`, in the server's precision. Shards that do not run leave what was pulled of them last, and
+    /// what `x` holds if nothing was.
     ///
     /// # Errors
     /// [`ModelError::Length`]; [`ModelError::Unreachable`] if a server does not answer in time;
@@ -374,15 +394,16 @@ impl Client {
         let asked = asked.collect();
         let answers = self.ask(asked)?;
         let pulled = self.take_pulled(&answers, 0)?;
-        x.copy_from_slice(&self.x);
+        self.put(x);
         Ok(pulled)
     }
 
     /// Sends a gradient, computed at what was pulled last (in epochs: the difference from that at the snapshot).
-    /// Shards that did not run at that pull get nothing.
+    /// Shards that waited at that pull get nothing.
     ///
     /// # Errors
-    /// As [`Self::pull`]; coordinates that are not finite.
+    /// As [`Self::pull`]; [`ModelError::Empty`] if that pull found a shard without a value, as after a server has lost its
+    /// part; coordinates that are not finite; [`ModelError::Refused`] if the model diverges.
     pub fn push(&mut self, gradient: &[f32], how: Push) -> Result<Pushed, ModelError> {
         self.check("the gradient", gradient.len())?;
         let asked = self.push_frames(gradient, how)?;
@@ -410,8 +431,15 @@ impl Client {
         let answers = self.ask(asked)?;
         let pushed = self.take_pushed(&answers)?;
         let pulled = self.take_pulled(&answers, 1)?;
-        x.copy_from_slice(&self.x);
+        self.put(x);
         Ok((pushed, pulled))
+    }
+
+    /// Everything that was pulled.
+    fn put(&self, x: &mut [f32]) {
+        for held in self.held.iter().filter(|held| held.stamp.is_some()) {
+            x[held.range.clone()].copy_from_slice(&self.x[held.range.clone()]);
+        }
     }
 
     /// Brings the snapshot into `x`, as floats: its epoch, or `None` if shards are at different ones (then again).
@@ -453,17 +481,30 @@ impl Client {
 
     fn push_frames(&mut self, gradient: &[f32], how: Push) -> Result<Vec<Asked>, ModelError> {
         let began = Instant::now();
+        if !(how.scale.is_finite() && how.scale >= 0.0) {
+            let scale = how.scale;
+            return Err(ModelError::Config(format!("scale is {scale}: give a finite number from 0")));
+        }
+        self.check_spans(how.spans.unwrap_or(&[]))?;
+        if self.held.iter().any(|held| held.found == Some(ShardState::Empty)) {
+            return Err(ModelError::Empty);
+        }
         let mut all = Vec::with_capacity(self.held.len());
         for (shard, held) in self.held.iter_mut().enumerate() {
             let mut asked = Asked::default();
-            if let (true, Some((incarnation, stamp))) = (held.running, held.stamp) {
+            if let (Some(ShardState::Running(_)), Some((incarnation, stamp))) = (held.found, held.stamp) {
                 let sequence = held.sequence + 1;
                 let seed = mix(self.config.seed ^ DOMAIN).wrapping_add(u64::from(self.config.worker));
                 let rounding = Rounding::new(seed, sequence, shard as u32);
                 let head = Frame::new(kind::PUSH).u64(sequence).u64(incarnation);
                 let mut frame = head.stamp(stamp).f32(how.scale);
-                let size =
-                    payload::encode(&gradient[held.range.clone()], how.encoding, rounding, frame.tail())?;
+                let (own, out) = (&gradient[held.range.clone()], frame.tail());
+                let spans = how.spans.map(|spans| within(spans, &held.range));
+                let all = 0..own.len();
+                let size = match spans.filter(|spans| *spans != std::slice::from_ref(&all)) {
+                    Some(spans) => payload::encode_part(own, &spans, how.encoding, rounding, out)?,
+                    None => payload::encode(own, how.encoding, rounding, out)?,
+                };
                 held.sequence = sequence;
                 self.stats.pushed.bits += size.bits;
                 self.stats.pushed.paper += size.paper;
@@ -473,6 +514,20 @@ impl Client {
         }
         self.stats.coding += began.elapsed();
         Ok(all)
+    }
+
+    fn check_spans(&self, spans: &[Range<usize>]) -> Result<(), ModelError> {
+        let mut end = 0;
+        for span in spans {
+            if span.start < end || span.is_empty() || span.end > self.coordinates {
+                let what = format!(
+                    "spans has {span:?}: give them in order, apart from each other and within the model"
+                );
+                return Err(ModelError::Config(what));
+            }
+            end = span.end;
+        }
+        Ok(())
     }
 
     fn take_pushed(&mut self, answers: &[Asked]) -> Result<Pushed, ModelError> {
@@ -499,9 +554,9 @@ impl Client {
                 }
                 code => {
                     let reason = Reason::from_code(code).ok_or_else(|| self.broken(shard))?;
-                    if reason == Reason::NotFinite {
-                        let what = "the rate's scale is not a finite number from 0";
-                        return Err(ModelError::Config(what.to_owned()));
+                    if matches!(reason, Reason::NotFinite | Reason::Range) {
+                        let (server, reason) = (self.server_of(shard), reason.message().to_owned());
+                        return Err(ModelError::Refused { server, reason });
                     }
                     result.refused.push((shard, reason));
                     self.stats.refused += 1;
@@ -521,8 +576,7 @@ impl Client {
             let mut body = self.answer(shard, asked, at, kind::PULLED)?;
             let (Some(code), Some(stamp)) = (body.u8(), body.stamp()) else { return Err(self.broken(shard)) };
             let range = self.held[shard].range.clone();
-            self.held[shard].running = false;
-            result.shards.push(match code {
+            let found = match code {
                 pulled::EMPTY => ShardState::Empty,
                 pulled::WAITING => ShardState::Waiting(stamp.epoch),
                 _ => {
@@ -553,10 +607,11 @@ impl Client {
                     let incarnation = self.links[self.held[shard].server].as_ref().map(|l| l.incarnation);
                     self.held[shard].stamp = incarnation.map(|incarnation| (incarnation, stamp));
                     self.held[shard].seen = incarnation.map(|incarnation| (incarnation, stamp.version));
-                    self.held[shard].running = true;
                     ShardState::Running(stamp)
                 }
-            });
+            };
+            self.held[shard].found = Some(found);
+            result.shards.push(found);
         }
         self.stats.coding += began.elapsed();
         Ok(result)
@@ -689,6 +744,23 @@ impl Drop for Client {
         let links = std::mem::take(&mut self.links);
         self.runtime.block_on(async { join_all(links.into_iter().flatten().map(Link::leave)).await });
     }
+}
+
+/// What of the spans lies within a range, counted from its beginning; neighbours are one.
+fn within(spans: &[Range<usize>], range: &Range<usize>) -> Vec<Range<usize>> {
+    let mut own: Vec<Range<usize>> = Vec::new();
+    for span in spans {
+        let (from, to) = (span.start.max(range.start), span.end.min(range.end));
+        if from >= to {
+            continue;
+        }
+        let span = from - range.start..to - range.start;
+        match own.last_mut().filter(|last| last.end == span.start) {
+            Some(last) => last.end = span.end,
+            None => own.push(span),
+        }
+    }
+    own
 }
 
 /// All frames that are not answered, one after the other without waiting between.

@@ -23,7 +23,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = crate::session::PATIENCE;
 
 pub use set_forwarding_pipeline_config_request::Action as PipelineAction;
 

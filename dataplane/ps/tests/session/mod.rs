@@ -16,7 +16,7 @@ use thc_protocol::{Cookie, Ecn, JobId, Round, SlotId, TableId, WorkerId};
 use thc_ps::{JobOptions, JobStats, ServerOptions, WorkerStats};
 
 /// Nothing here takes that long unless it is broken.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 pub const COOKIE: u32 = 0x0bad_cafe;
 
 /// Options of a server on a port of its own with one job, number 1.

@@ -79,6 +79,7 @@ fn write(encoder: &mut DescriptorEncoder<'_>, state: &State) -> fmt::Result {
         ("timeouts", "Time-outs", s.timeouts),
         ("stragglers", "How often a quorum had gone on without this worker", s.stragglers),
         ("lost_packets", "Packets whose coordinates counted as zero", s.lost),
+        ("lost_coordinates", "Those coordinates, of all-reduces that succeeded", s.lost_coordinates),
         ("window_decreases", "How often congestion made the window smaller", s.decreases),
         ("marked_results", "Results that told of congestion, or met it", s.marks),
     ] {
@@ -131,7 +132,7 @@ mod tests {
             if so(&families) {
                 return families;
             }
-            assert!(started.elapsed() < Duration::from_secs(60), "{families:?}");
+            assert!(started.elapsed() < Duration::from_secs(600), "{families:?}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -169,6 +170,7 @@ mod tests {
             window: 18,
             decreases: 19,
             marks: 20,
+            lost_coordinates: 21,
         };
         told.done(stats);
         let families = until(&endpoint, |families| call(families) == Some(0.0));

@@ -5,7 +5,7 @@ use super::memory::Memory;
 use super::packed::{Bytes, Remote};
 use super::task::Sums;
 use crate::{Span, WorkerError};
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Sender, TrySendError};
 use std::collections::VecDeque;
 use std::ops::Range;
 use thc_codec::buffer::Buffer;
@@ -21,7 +21,7 @@ use thc_protocol::worker::{CallError, Events, PacketId};
 pub(super) const GROUP: usize = 1 << 16;
 
 /// A tensor as its spans cut it (P4): each partition, and how it travels.
-fn cut(plan: &[Span], block: u8) -> Vec<(Choice, Partition)> {
+pub(super) fn cut(plan: &[Span], block: u8) -> Vec<(Choice, Partition)> {
     let mut parts = Vec::new();
     let mut begin = 0;
     for &Span { length, choice } in plan {
@@ -131,6 +131,8 @@ pub(super) struct Active {
     pub to_feed_back: VecDeque<usize>,
     /// Groups that are not done.
     pub open: usize,
+    /// Coordinates that were given up: they count as zero in the mean.
+    pub lost: usize,
     pub error: Option<CallError>,
     /// Who makes its indices, if it is not this engine.
     pub remote: Option<Remote>,
@@ -181,7 +183,7 @@ impl Active {
                     0
                 }
             };
-            parts.push(Measured { part, start, choice, norm: 0 });
+            parts.push(Measured { part, start, choice, norm: 0, left_out: false });
             group_of.push(groups.len() as u32 - 1);
         }
         Active {
@@ -195,6 +197,7 @@ impl Active {
             owned,
             left: Vec::new(),
             open: groups.len(),
+            lost: 0,
             parts,
             group_of,
             groups,
@@ -257,6 +260,20 @@ impl Active {
         let start = self.parts.get(place.partition as usize)?.start;
         let group = *self.group_of.get(place.partition as usize)? as usize;
         Some((group, start / self.groups[group].per_packet() + place.packet as usize))
+    }
+
+    /// Whether the others went on without some of a group (P48).
+    pub fn has_left_out(&self, group: usize) -> bool {
+        self.parts[self.groups[group].parts.clone()].iter().any(|at| at.left_out)
+    }
+
+    /// A packet was given up.
+    fn note_lost(&mut self, place: PacketId) {
+        let Some((group, _)) = self.find(place) else { return };
+        let per_packet = self.groups[group].per_packet();
+        let left =
+            self.parts[place.partition as usize].part.len.saturating_sub(place.packet as usize * per_packet);
+        self.lost += left.min(per_packet);
     }
 
     /// One of the two things that are to be done with a group is done.
@@ -363,17 +380,29 @@ impl Shelf {
     }
 }
 
+/// A call whose caller may not have its error yet.
+enum Unheeded {
+    /// Whether it has.
+    Packed(Box<dyn Fn() -> bool + Send>),
+    Handle(Sender<Result<Vec<f32>, WorkerError>>),
+    Ticket(u64),
+}
+
 /// All calls under way, oldest first.
 #[derive(Default)]
 pub(super) struct Calls {
     /// The number in the session of the first in the queue.
     first: u64,
+    /// The number of a session's first call.
+    pub start: u64,
     /// Calls so far, in all sessions.
     tickets: u64,
     /// No call of the session from this number on is done yet, whatever has come (P43).
     pub limit: Option<u64>,
     queue: VecDeque<Active>,
     outcomes: Vec<(u64, Result<(), WorkerError>)>,
+    /// Calls that have failed because members have changed, and whose callers may not know it yet.
+    unheeded: Vec<Unheeded>,
     pub shelf: Shelf,
     /// Why results could not be read.
     broken: Option<CodecError>,
@@ -394,7 +423,7 @@ impl Calls {
 
     /// All calls that are not done, to be begun again in another session, in their order.
     pub fn begin_again(&mut self) -> Vec<Active> {
-        (self.first, self.limit) = (0, None);
+        (self.first, self.limit) = (self.start, None);
         self.queue.drain(..).collect()
     }
 
@@ -496,6 +525,36 @@ impl Calls {
         }
     }
 
+    /// The same; and no call is taken in before its caller has the error: it would come before this one begun again.
+    pub fn fail_until_heeded(&mut self, active: Active, error: WorkerError) {
+        self.unheeded.push(match (&active.remote, &active.outcome) {
+            (Some(remote), _) => Unheeded::Packed(remote.heard()),
+            (None, Some(outcome)) => Unheeded::Handle(outcome.clone()),
+            (None, None) => Unheeded::Ticket(active.ticket),
+        });
+        self.fail_one(active, error);
+    }
+
+    /// All begin anew in another session: nobody begins one of those again.
+    pub fn forget_unheeded(&mut self) {
+        self.unheeded.clear();
+    }
+
+    /// Whether all callers have heard of that.
+    pub fn is_heeded(&mut self) -> bool {
+        let Self { unheeded, outcomes, .. } = self;
+        unheeded.retain(|call| match call {
+            Unheeded::Packed(heard) => !heard(),
+            // It is full until the caller takes its error, or gives its handle up.
+            Unheeded::Handle(outcome) => {
+                let again = || outcome.try_send(Err(WorkerError::Closed));
+                !outcome.is_empty() && matches!(again(), Err(TrySendError::Full(_)))
+            }
+            Unheeded::Ticket(ticket) => outcomes.iter().any(|(other, _)| other == ticket),
+        });
+        unheeded.is_empty()
+    }
+
     pub fn fail_all(&mut self, error: &WorkerError) {
         while let Some(active) = self.queue.pop_front() {
             self.fail_one(active, error.clone());
@@ -592,6 +651,13 @@ impl CallEvents<'_, '_> {
 }
 
 impl Events for CallEvents<'_, '_> {
+    fn left_out(&mut self, call: u64, partition: u32) {
+        let Some(active) = self.calls.get_mut(call) else { return };
+        let at = &mut active.parts[partition as usize];
+        at.left_out = true;
+        active.lost += at.part.len;
+    }
+
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>) {
         let Some(active) = self.calls.get_mut(call) else { return };
         active.has_norms = true;
@@ -612,10 +678,13 @@ impl Events for CallEvents<'_, '_> {
             if group.packets > 0 {
                 continue;
             }
-            active.to_finish.push_back(index);
+            // What others went on without goes to the error feedback before it becomes zero.
+            if active.feedback.is_none() || !active.has_left_out(index) {
+                active.to_finish.push_back(index);
+            }
             // Its error feedback stays as it is, but it has to be where that of the others will be.
             if active.feedback.is_none() {
-                group.out = Out::Sent;
+                active.groups[index].out = Out::Sent;
                 active.tick_off(index);
             }
         }
@@ -632,6 +701,9 @@ impl Events for CallEvents<'_, '_> {
     }
 
     fn lost(&mut self, place: PacketId, sent: Option<&[u8]>) {
+        if let Some(active) = self.calls.get_mut(place.call) {
+            active.note_lost(place);
+        }
         if self.is_raw(place) {
             return self.write(place, |_, _, x| x.fill(0.0));
         }

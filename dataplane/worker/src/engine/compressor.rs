@@ -3,17 +3,18 @@
 //! This is the seam for other tables, widths of indices and devices than the CPU: the engine knows how many packets there
 //! are and how long they are, and asks for norms, packed indices, error feedback and means. It never looks at a number.
 
-use crate::WorkerError;
+use super::packed::CallKeys;
+use crate::{Span, WorkerError};
 use std::ops::Range;
 use thc_codec::block::Block;
 use thc_codec::error::CodecError;
 use thc_codec::packing::unpack;
 use thc_codec::partition::Partition;
 use thc_codec::quantizer::{self, Affine, Quantizer};
-use thc_codec::rounding::Rounding;
+use thc_codec::rounding::Source;
 use thc_codec::signs::{self, SignKey};
 use thc_codec::table::LookupTable;
-use thc_codec::{norm, rht};
+use thc_codec::{aggregate, norm, rht};
 use thc_protocol::wire::{Choice, FEATURE_ROOT, Form, Norm, RAW_WORDS, Table, Welcome};
 use thc_protocol::worker::PacketId;
 use thc_protocol::{Lane, Rank, TableId, WorkerId};
@@ -34,7 +35,8 @@ pub(super) struct Compressor {
     workers: u16,
     rank: Rank,
     job_seed: u64,
-    private_seed: u64,
+    /// Of this worker's roundings.
+    roundings: Source,
 }
 
 /// A table of the job, and what quantizes onto it.
@@ -53,6 +55,8 @@ pub(super) struct Measured {
     pub start: usize,
     pub choice: Choice,
     pub norm: u32,
+    /// Whether the others went on without it: what it is stays in the error feedback.
+    pub left_out: bool,
 }
 
 /// What a partition is compressed with by somebody else than this engine.
@@ -93,6 +97,13 @@ impl Coder {
         let &Table { id, bits, form, granularity, fraction, t_p, values } = told;
         let identity: Vec<u8> = (0..=u8::MAX).collect();
         let values = if form.is_identity() { &identity[..] } else { &values[..1 << bits.min(4)] };
+        let unused = if form.is_identity() { &told.values[..] } else { &told.values[values.len()..] };
+        if unused.iter().any(|&value| value != 0) {
+            let last = values.len() - 1;
+            return Err(unusable(format!(
+                "table {id} of {bits} bits has values behind its last index, {last}"
+            )));
+        }
         let table = LookupTable::with_threshold(values, fraction, t_p)
             .map_err(|error| unusable(format!("table {id}: {error}")))?;
         if table.granularity() != granularity {
@@ -115,8 +126,11 @@ impl Coder {
                 T_P.end()
             )));
         }
-        let quantizer = Quantizer::new(&table).with_width(form.width());
-        let quantizer = quantizer.map_err(|error| unusable(format!("table {id}: {error}")))?;
+        Coder::of_table(id, table, form).map_err(|error| unusable(format!("table {id}: {error}")))
+    }
+
+    fn of_table(id: TableId, table: LookupTable, form: Form) -> Result<Coder, CodecError> {
+        let quantizer = Quantizer::new(&table).with_width(form.width())?;
         Ok(Coder { id, table, quantizer, form })
     }
 }
@@ -152,8 +166,65 @@ impl Compressor {
             workers,
             rank,
             job_seed: welcome.job_seed,
-            private_seed: seed.unwrap_or_else(|| private_seed(welcome.job_seed, rank)),
+            roundings: roundings(welcome.job_seed, rank, seed),
         })
+    }
+
+    /// Compression without a session: rank `rank` of `ranks` with tables that they have agreed on.
+    ///
+    /// # Errors
+    /// If a table's t_p is out of bounds, or its indices do not fit its form.
+    pub fn without_session(
+        tables: impl IntoIterator<Item = (TableId, LookupTable, Form)>,
+        (rank, ranks): (Rank, u16),
+        block: u8,
+        job_seed: u64,
+        seed: Option<u64>,
+    ) -> Result<Compressor, WorkerError> {
+        let coders = tables.into_iter().map(|(id, table, form)| {
+            if !T_P.contains(&table.t_p()) {
+                let (least, most) = (T_P.start(), T_P.end());
+                let reason = format!(
+                    "t_p = {:e} of table {id}: norms leave room from {least:e} to {most} (P5)",
+                    table.t_p()
+                );
+                return Err(WorkerError::Unusable { reason });
+            }
+            Ok(Coder::of_table(id, table, form)?)
+        });
+        Ok(Compressor {
+            coders: coders.collect::<Result<_, _>>()?,
+            block,
+            workers: ranks,
+            rank,
+            job_seed,
+            roundings: roundings(job_seed, rank, seed),
+        })
+    }
+
+    /// Whether indices of a partition are bytes, and the table values themselves: the table has all points of its grid.
+    pub fn indices_are_values(&self, at: &Measured) -> bool {
+        let complete =
+            |coder: &Coder| coder.table.values().len() == usize::from(coder.table.granularity()) + 1;
+        self.coder_of(at).is_ok_and(|coder| coder.form.width() == 8 && complete(coder))
+    }
+
+    /// The table values of the indices of whole packets, a byte each.
+    ///
+    /// # Errors
+    /// If there are not as many as `packed` has indices.
+    pub fn look_up(&self, at: &Measured, packed: &[u8], values: &mut [u8]) -> Result<(), CodecError> {
+        let coder = self.coder_of(at)?;
+        if coder.form.width() == 4 {
+            return aggregate::lookup_set4(values, &coder.table.values16(), packed);
+        }
+        CodecError::check_len("table values", packed.len(), values.len())?;
+        let table = coder.table.values();
+        values
+            .iter_mut()
+            .zip(packed)
+            .for_each(|(value, z)| *value = table.get(usize::from(*z)).copied().unwrap_or(0));
+        Ok(())
     }
 
     /// The job's lookup tables by their numbers, in its order.
@@ -169,6 +240,32 @@ impl Compressor {
     /// Whether the job has what is chosen.
     pub fn has(&self, choice: Choice) -> bool {
         choice == Choice::Raw || self.coder(choice).is_some()
+    }
+
+    /// Whether this job can do a plan for a tensor of so many coordinates.
+    ///
+    /// # Errors
+    /// [`WorkerError::Empty`], [`WorkerError::TooLong`], [`WorkerError::Plan`], [`WorkerError::EmptySpan`] or [`WorkerError::NoTable`].
+    pub fn check_plan(&self, plan: &[Span], length: usize) -> Result<(), WorkerError> {
+        if length == 0 {
+            return Err(WorkerError::Empty);
+        }
+        if u32::try_from(length).is_err() {
+            return Err(WorkerError::TooLong { length });
+        }
+        let planned =
+            plan.iter().try_fold(0_usize, |sum, span| sum.checked_add(span.length)).unwrap_or(usize::MAX);
+        if planned != length {
+            return Err(WorkerError::Plan { planned, length });
+        }
+        if let Some(span) = plan.iter().position(|span| span.length == 0) {
+            return Err(WorkerError::EmptySpan { span });
+        }
+        if let Some(Choice::Table(table)) = plan.iter().map(|s| s.choice).find(|c| !self.has(*c)) {
+            let job: Vec<String> = self.tables().map(|(id, _)| id.to_string()).collect();
+            return Err(WorkerError::NoTable { table, tables: job.join(", ") });
+        }
+        Ok(())
     }
 
     fn coder(&self, choice: Choice) -> Option<&Coder> {
@@ -224,7 +321,7 @@ impl Compressor {
         Ok(Block {
             quantizer: &coder.quantizer,
             key: SignKey { job_seed: self.job_seed, call, partition: at.part.index },
-            rounding: Rounding::new(self.private_seed, call, at.part.index),
+            rounding: self.roundings.rounding(call, at.part.index),
             range: Compressor::range(coder, at),
             next: [&[]; 2],
         })
@@ -381,9 +478,13 @@ impl Compressor {
         Ok(Estimate { step, lo: -range, raw: 0.0 })
     }
 
-    /// What the signs, and this worker's roundings, of all partitions of a call derive from (P29).
-    pub fn keys(&self, call: u64) -> [u64; 2] {
-        [signs::derive_call(self.job_seed, call), Rounding::derive_call(self.private_seed, call)]
+    /// What the signs, and this worker's roundings, of all partitions of a call derive from (P29), and the stratum of its draws.
+    pub fn keys(&self, call: u64) -> CallKeys {
+        CallKeys {
+            signs: signs::derive_call(self.job_seed, call),
+            roundings: self.roundings.derive_call(call),
+            stratum: self.roundings.stratum(),
+        }
     }
 
     /// s of P5: the power of two that coordinates are multiplied by, from the maximum's f32 bits.
@@ -432,14 +533,18 @@ pub(super) fn write_raw(x: &[f32], at: PacketId, scale: f64, limit: f64, payload
 fn write_words(x: impl IntoIterator<Item = f32>, scale: f64, limit: f64, words: &mut [u8]) {
     let mut values = x.into_iter();
     for word in words.chunks_exact_mut(4) {
-        let value = values.next().map_or(0.0, |v| f64::from(v) * scale);
-        let value = value.round_ties_even().clamp(-limit, limit);
-        word.copy_from_slice(&(value as i32).to_be_bytes());
+        let value = values.next().map_or(0, |value| raw_word(value, scale, limit));
+        word.copy_from_slice(&value.to_be_bytes());
     }
 }
 
+/// A coordinate as it goes RAW (P32).
+pub(super) fn raw_word(value: f32, scale: f64, limit: f64) -> i32 {
+    (f64::from(value) * scale).round_ties_even().clamp(-limit, limit) as i32
+}
+
 /// What sums of so many workers are multiplied by (P32).
-fn raw_factor(count: u16, scale: f64) -> f64 {
+pub(super) fn raw_factor(count: u16, scale: f64) -> f64 {
     1.0 / (scale * f64::from(count))
 }
 
@@ -451,9 +556,9 @@ pub(super) fn read_raw(sums: &[u8], count: u16, scale: f64, out: &mut [f32]) {
     }
 }
 
-/// A seed that only this worker uses, the same in every run.
-fn private_seed(job_seed: u64, rank: Rank) -> u64 {
-    job_seed.wrapping_add((u64::from(rank.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+/// What a worker's roundings derive from: those of all workers of the job cancel, unless it is given a seed of its own.
+fn roundings(job_seed: u64, rank: Rank, seed: Option<u64>) -> Source {
+    seed.map_or_else(|| Source::of_worker(job_seed, rank.0), Source::independent)
 }
 
 #[cfg(test)]
@@ -504,7 +609,7 @@ mod tests {
 
     fn measured(padded: usize, norm: u32) -> Measured {
         let part = Partition { index: 0, offset: 0, len: padded, padded };
-        Measured { part, start: 0, choice: Choice::Table(TABLE), norm }
+        Measured { part, start: 0, choice: Choice::Table(TABLE), norm, left_out: false }
     }
 
     #[test]

@@ -246,6 +246,9 @@ impl<I: PacketIo> Engine<I> {
                     state.out = Out::Sent;
                     shelf.take_packed(Bytes::Own(packed));
                     shelf.take_work(work);
+                    if active.has_left_out(group) {
+                        active.to_finish.push_back(group);
+                    }
                     active.tick_off(group);
                     self.ready -= 1;
                     return;

@@ -5,15 +5,44 @@
 //! kept for later calls. It lies in chunks, which do not depend on how the session cuts tensors: no partition lies across two.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::feedback::ErrorFeedback;
 use thc_codec::partition::MAX_PARTITION;
 
 /// One tensor's feedback: chunks of [`MAX_PARTITION`] coordinates, the last as long as the rest.
+#[derive(Clone)]
 struct Tensor {
     length: usize,
-    chunks: Vec<Buffer>,
+    /// Shared with who saves them: calls replace them and change none.
+    chunks: Arc<Vec<Buffer>>,
+}
+
+/// All feedback as it was when it was asked for, to be saved in peace: calls may go on meanwhile.
+pub struct KeptFeedback(Vec<(u64, Tensor)>);
+
+impl KeptFeedback {
+    /// By key, in the form of [`ErrorFeedback::to_bytes`], in the order of the keys.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<(u64, Vec<u8>)> {
+        self.0.iter().map(|(key, tensor)| (*key, tensor.save())).collect()
+    }
+}
+
+/// A tensor's feedback as it was saved.
+pub struct RestoredFeedback(Tensor);
+
+impl RestoredFeedback {
+    /// Reads what was saved for a tensor of `length` coordinates.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(length: usize, saved: &[u8]) -> Result<RestoredFeedback, CodecError> {
+        let whole = ErrorFeedback::from_bytes(length, saved)?;
+        let chunks = whole.as_slice().chunks(MAX_PARTITION).map(Buffer::from).collect();
+        Ok(RestoredFeedback(Tensor { length, chunks: Arc::new(chunks) }))
+    }
 }
 
 /// The feedback of all tensors.
@@ -32,16 +61,19 @@ fn lengths(length: usize) -> impl Iterator<Item = usize> {
 impl Feedback {
     /// Whether a tensor of `length` coordinates can be reduced under this key: its length under it so far, if it was another.
     pub fn prepare(&mut self, key: u64, length: usize) -> Result<(), usize> {
-        let tensor = self
-            .tensors
-            .entry(key)
-            .or_insert_with(|| Tensor { length, chunks: lengths(length).map(Buffer::zeroed).collect() });
+        let zeros = || Arc::new(lengths(length).map(Buffer::zeroed).collect());
+        let tensor = self.tensors.entry(key).or_insert_with(|| Tensor { length, chunks: zeros() });
         if tensor.length == length { Ok(()) } else { Err(tensor.length) }
     }
 
     /// A tensor's feedback as it was before the calls under way, in chunks; none if there is no such tensor.
     pub fn chunks(&self, key: u64) -> &[Buffer] {
         self.tensors.get(&key).map_or(&[], |tensor| &tensor.chunks)
+    }
+
+    /// The same for who keeps them during a call.
+    pub fn shared(&self, key: u64) -> Arc<Vec<Buffer>> {
+        self.tensors.get(&key).map_or_else(Arc::default, |tensor| Arc::clone(&tensor.chunks))
     }
 
     /// Memory for what a call leaves of a tensor of `length` coordinates; its contents are unspecified.
@@ -56,10 +88,11 @@ impl Feedback {
     /// Puts a finished call's feedback in place.
     pub fn commit(&mut self, key: u64, left: Vec<Buffer>) {
         let before = match self.tensors.get_mut(&key) {
-            Some(tensor) => std::mem::replace(&mut tensor.chunks, left),
-            None => left,
+            // Whoever saves what was there before has its memory, too.
+            Some(tensor) => Arc::into_inner(std::mem::replace(&mut tensor.chunks, Arc::new(left))),
+            None => Some(left),
         };
-        self.free.extend(before);
+        self.free.extend(before.into_iter().flatten());
     }
 
     /// Takes back what a failed call leaves.
@@ -67,19 +100,16 @@ impl Feedback {
         self.free.extend(left);
     }
 
-    /// All feedback by key, in the form of [`ErrorFeedback::to_bytes`], in the order of the keys.
-    pub fn save(&self) -> Vec<(u64, Vec<u8>)> {
-        let mut all: Vec<_> = self.tensors.iter().map(|(&key, tensor)| (key, tensor.save())).collect();
+    /// All feedback as it is now. That copies nothing.
+    pub fn kept(&self) -> KeptFeedback {
+        let mut all: Vec<_> = self.tensors.iter().map(|(&key, tensor)| (key, tensor.clone())).collect();
         all.sort_by_key(|(key, _)| *key);
-        all
+        KeptFeedback(all)
     }
 
     /// Replaces a tensor's feedback by a saved one.
-    pub fn restore(&mut self, key: u64, length: usize, saved: &[u8]) -> Result<(), CodecError> {
-        let whole = ErrorFeedback::from_bytes(length, saved)?;
-        let chunks = whole.as_slice().chunks(MAX_PARTITION).map(Buffer::from).collect();
-        self.tensors.insert(key, Tensor { length, chunks });
-        Ok(())
+    pub fn put(&mut self, key: u64, RestoredFeedback(tensor): RestoredFeedback) {
+        self.tensors.insert(key, tensor);
     }
 
     /// Forgets a tensor.
@@ -91,7 +121,7 @@ impl Feedback {
 impl Tensor {
     fn save(&self) -> Vec<u8> {
         let mut whole = ErrorFeedback::new(self.length);
-        for (part, chunk) in whole.as_mut_slice().chunks_mut(MAX_PARTITION).zip(&self.chunks) {
+        for (part, chunk) in whole.as_mut_slice().chunks_mut(MAX_PARTITION).zip(&*self.chunks) {
             part.copy_from_slice(chunk);
         }
         whole.to_bytes()

@@ -8,8 +8,8 @@ use crate::{Span, WorkerError};
 use std::sync::Arc;
 use std::time::Duration;
 use thc_protocol::WorkerId;
-use thc_protocol::wire::{Boundary, Choice, Stand, Welcome, What};
-use thc_protocol::worker::{CallError, SessionError, Worker};
+use thc_protocol::wire::{Boundary, Choice, Position, Stand, Welcome, What};
+use thc_protocol::worker::{CallError, Parameters, SessionError, Worker};
 use thc_transport::PacketIo;
 
 /// Who takes part in a session.
@@ -30,6 +30,8 @@ pub struct Membership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
+    /// What was older than what it knows: a server that was started anew is to know with which number it goes on.
+    Forgotten,
     /// To stop at the next boundary, and at the first one with so many calls, once that is known.
     Stop(Option<u64>),
     /// To finish so many calls and no more.
@@ -41,6 +43,8 @@ enum Told {
 pub(super) struct Changing {
     membership: Membership,
     told: Told,
+    /// The number of that, counted in the session modulo 2^16.
+    question: u16,
     /// Whether the program has stopped at a boundary.
     stopped: bool,
     /// When it was last told something while it holds or has stopped.
@@ -57,7 +61,7 @@ impl Changing {
             number: members.number.0,
             newcomers: true,
         };
-        Some(Changing { membership, told: Told::Nothing, stopped: false, heard: Duration::ZERO })
+        Some(Changing { membership, told: Told::Nothing, question: 0, stopped: false, heard: Duration::ZERO })
     }
 }
 
@@ -95,7 +99,7 @@ impl<I: PacketIo> Engine<I> {
         let begun = self.calls.begun();
         let Some(changing) = &mut self.members else { return false };
         changing.stopped = match changing.told {
-            Told::Nothing | Told::Hold(_) => false,
+            Told::Nothing | Told::Forgotten | Told::Hold(_) => false,
             Told::Stop(from) => from.is_none_or(|from| begun >= from),
         };
         let waits = changing.stopped || matches!(changing.told, Told::Hold(_));
@@ -108,30 +112,34 @@ impl<I: PacketIo> Engine<I> {
         let (finished, begun) = (self.calls.first(), self.calls.begun());
         let Some(changing) = &mut self.members else { return };
         changing.heard = now;
+        if (changing.question.wrapping_sub(boundary.question) as i16) > 0 {
+            // It has come late, or its server does not know what was asked before.
+            if changing.told == Told::Nothing {
+                changing.told = Told::Forgotten;
+            }
+            self.tell_position();
+            return self.joiners.repeat_position(now);
+        }
+        changing.question = boundary.question;
         // Calls travel modulo 2^32.
         let whole =
             |calls: u32| begun.saturating_add_signed(i64::from(calls.wrapping_sub(begun as u32) as i32));
-        changing.told = match (boundary.what, changing.told) {
-            (What::GoOn, _) => Told::Nothing,
-            (What::Hold, Told::Hold(calls)) => Told::Hold(calls),
-            (What::Hold, _) => {
-                let seat = boundary.because_of;
-                tracing::warn!(
-                    "worker {seat} of job {} is gone: the others go on without it",
-                    self.config.job
-                );
-                Told::Hold(finished)
-            }
-            (What::Finish, _) => Told::Hold(whole(boundary.calls).max(finished)),
-            (What::Ask | What::Stop, Told::Hold(calls)) => Told::Hold(calls),
-            (What::Ask, Told::Stop(from)) => Told::Stop(from),
-            (What::Ask, Told::Nothing) => Told::Stop(None),
-            (What::Stop, _) => Told::Stop(Some(whole(boundary.calls))),
+        let held = matches!(changing.told, Told::Hold(_));
+        changing.told = match boundary.what {
+            What::GoOn => Told::Nothing,
+            What::Hold => Told::Hold(finished),
+            What::Finish => Told::Hold(whole(boundary.calls).max(finished)),
+            What::Ask => Told::Stop(None),
+            What::Stop => Told::Stop(Some(whole(boundary.calls))),
         };
+        if boundary.what == What::Hold && !held {
+            let (seat, job) = (boundary.because_of, self.config.job);
+            tracing::warn!("worker {seat} of job {job} is gone: the others go on without it");
+        }
         changing.stopped &= matches!(changing.told, Told::Stop(_));
         self.calls.limit = match changing.told {
             Told::Hold(calls) => Some(calls),
-            Told::Nothing | Told::Stop(_) => None,
+            Told::Nothing | Told::Forgotten | Told::Stop(_) => None,
         };
         self.tell_position();
         self.joiners.repeat_position(now);
@@ -152,9 +160,11 @@ impl<I: PacketIo> Engine<I> {
             (Told::Nothing, _) => None,
             (Told::Hold(_), _) => Some(Stand::Holding),
             (Told::Stop(_), true) => Some(Stand::Stopped),
-            (Told::Stop(_), false) => Some(Stand::Running),
+            (Told::Stop(_) | Told::Forgotten, _) => Some(Stand::Running),
         };
-        let position = stand.map(|stand| (self.calls.first() as u32, self.calls.begun() as u32, stand));
+        let (finished, begun) = (self.calls.first() as u32, self.calls.begun() as u32);
+        let question = changing.question;
+        let position = stand.map(|stand| Position { nonce: 0, finished, begun, stand, question });
         self.joiners.set_position(self.io.now(), self.worker.parameters().cookie, position);
     }
 
@@ -163,7 +173,10 @@ impl<I: PacketIo> Engine<I> {
         let number = number(&self.config, welcome);
         self.compressor = Arc::new(Compressor::new(welcome, workers, number, self.config.seed)?);
         self.link = Link::new(self.config.ps, welcome);
-        self.worker = Worker::new(parameters(&self.config, workers, welcome), self.io.now());
+        let first_seq = self.first_seq;
+        let parameters = Parameters { first_seq, ..parameters(&self.config, workers, welcome) };
+        self.worker = Worker::new(parameters, self.io.now());
+        self.worker.set_first_call(self.calls.start);
         self.ready = 0;
         self.set_limits();
         self.members = Changing::of(welcome);
@@ -188,6 +201,7 @@ impl<I: PacketIo> Engine<I> {
             self.changed = Some(Membership { newcomers: lets_in || untold, ..changing.membership });
         }
         let now_usual = self.compressor.usual();
+        let mut failed = false;
         for active in self.calls.begin_again() {
             let span = |&Span { length, choice }: &Span| {
                 let choice = if choice == usual { now_usual } else { choice };
@@ -195,11 +209,15 @@ impl<I: PacketIo> Engine<I> {
             };
             let plan: Vec<Span> = active.plan.iter().map(span).collect();
             let gone = plan.iter().map(|span| span.choice).find(|&choice| !self.compressor.has(choice));
-            if active.remote.is_some() {
-                self.calls.fail_one(active, CallError::MembersChanged.into());
+            // What is behind a call that cannot begin again must not come before it, should the program begin it again.
+            if failed || active.remote.is_some() {
+                self.calls.fail_until_heeded(active, CallError::MembersChanged.into());
+                failed = true;
             } else if let Some(Choice::Table(table)) = gone {
                 let tables: Vec<String> = self.tables().map(|(id, _)| id.to_string()).collect();
-                self.calls.fail_one(active, WorkerError::NoTable { table, tables: tables.join(", ") });
+                let error = WorkerError::NoTable { table, tables: tables.join(", ") };
+                self.calls.fail_until_heeded(active, error);
+                failed = true;
             } else {
                 let holds = self.worker.parameters().may_lose();
                 self.calls.push_again(active.anew(&plan, &self.compressor, GROUP, holds));
@@ -208,7 +226,7 @@ impl<I: PacketIo> Engine<I> {
         let Membership { epoch, workers, number, .. } = self.membership();
         let job = self.config.job;
         tracing::info!("job {job}, epoch {epoch}: {workers} workers, this one is number {number}");
-        self.heard = self.io.now();
+        self.asked = self.io.now();
     }
 
     /// This worker's seat: its number in the job.

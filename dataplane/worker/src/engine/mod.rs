@@ -5,6 +5,7 @@
 //! network busy while it computes; with more threads it does little else.
 
 mod calls;
+mod collective;
 mod compressor;
 mod config;
 mod crew;
@@ -15,11 +16,13 @@ mod memory;
 mod packed;
 mod task;
 
+pub use collective::{Collective, CollectiveCall, CollectiveConfig};
 pub use compressor::{Estimate, Numbers};
 pub use config::EngineConfig;
+pub use feedback::{KeptFeedback, RestoredFeedback};
 pub use members::Membership;
 pub use memory::Borrowed;
-pub use packed::{Finished, Loan, Packed, PackedCall, PackedLayout, PackedPart, Piece};
+pub use packed::{CallKeys, Finished, Loan, Packed, PackedCall, PackedLayout, PackedPart, Piece};
 
 use crate::{CallOptions, Computed, Span, Stats, WorkerError};
 use calls::{Active, CallEvents, Calls, GROUP, Out, Outcome};
@@ -34,7 +37,7 @@ use std::time::{Duration, Instant};
 use thc_codec::table::LookupTable;
 use thc_protocol::session::{JoinEvent, Joiners};
 use thc_protocol::wire::{Choice, Header, Kind, Mode, RESULT_LEN, Welcome};
-use thc_protocol::worker::{CallSpec, PacketId, Parameters, PartSpec, SessionError, Worker};
+use thc_protocol::worker::{CallError, CallSpec, PacketId, Parameters, PartSpec, SessionError, Worker};
 use thc_protocol::{Ecn, TableId, WorkerId};
 use thc_transport::{Origin, PacketIo};
 
@@ -44,8 +47,8 @@ const AHEAD: usize = 2;
 pub(crate) const NAP: Duration = Duration::from_millis(5);
 /// The same while somebody else computes what is to be sent next, and cannot wake the engine.
 const PIECE_NAP: Duration = Duration::from_micros(50);
-/// An idle worker that has heard nothing for so long introduces itself again: a server that was restarted needs all
-/// workers of a session to know it (P24), also one that waits for nothing itself.
+/// A worker that waits for nothing and has heard nothing of its session for so long introduces itself again: a server that was
+/// restarted needs all workers of a session to know it (P24). Who waits for something finds out by that.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// Fewer results than that in one go come one by one.
 const TRICKLE: usize = 16;
@@ -53,6 +56,8 @@ const TRICKLE: usize = 16;
 const GATHER_PART: u32 = 16;
 const GATHER_MIN: Duration = Duration::from_micros(80);
 const GATHER_MAX: Duration = Duration::from_micros(200);
+/// Which part of a mean must be given up for the engine to say so.
+const MANY_LOST: usize = 20;
 /// How long the engine waits for others before it says so, and how often it repeats that.
 const REPORT: Duration = Duration::from_secs(3);
 
@@ -77,8 +82,8 @@ pub struct Engine<I: PacketIo> {
     reported: Duration,
     /// Packets that came last time.
     burst: usize,
-    /// When anything came last, or a sign of life was asked for.
-    heard: Duration,
+    /// When a sign of life was asked for.
+    asked: Duration,
     /// How many results the receive buffer holds.
     capacity: usize,
     /// Where members come and go.
@@ -89,6 +94,8 @@ pub struct Engine<I: PacketIo> {
     changed: Option<Membership>,
     /// Whether this worker leaves: nothing of its own is waited for any more.
     leaving: bool,
+    /// The first seq of each session.
+    first_seq: u64,
 }
 
 impl<I: PacketIo> Engine<I> {
@@ -123,12 +130,13 @@ impl<I: PacketIo> Engine<I> {
             failed: None,
             reported: Duration::ZERO,
             burst: 0,
-            heard: Duration::ZERO,
+            asked: Duration::ZERO,
             capacity,
             members: Changing::of(welcome),
             next: None,
             changed: None,
             leaving: false,
+            first_seq: 0,
         };
         engine.set_limits();
         Ok(engine)
@@ -163,6 +171,7 @@ impl<I: PacketIo> Engine<I> {
         self.joiners = joiners;
         self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
         self.calls.begin_again();
+        self.calls.forget_unheeded();
         self.failed = None;
         Ok(())
     }
@@ -170,6 +179,17 @@ impl<I: PacketIo> Engine<I> {
     /// Turns to another parameter server, before a [`Self::restart`].
     pub fn set_ps(&mut self, ps: SocketAddrV4) {
         self.config.ps = ps;
+    }
+
+    /// Where each session begins to count calls and packets, for tests of numbers that wrap; on all workers alike, and before the
+    /// first call.
+    pub fn count_from(&mut self, call: u64, seq: u64) {
+        (self.calls.start, self.first_seq) = (call, seq);
+        let parameters = Parameters { first_seq: seq, ..*self.worker.parameters() };
+        self.worker = Worker::new(parameters, self.io.now());
+        self.worker.set_first_call(call);
+        self.set_limits();
+        self.calls.begin_again();
     }
 
     /// The packet interface.
@@ -213,7 +233,7 @@ impl<I: PacketIo> Engine<I> {
             timeouts: self.stats.timeouts + w.norm.timeouts + w.data.timeouts,
             nudged: self.stats.nudged + w.nudged,
             stragglers: self.stats.stragglers + w.stragglers,
-            lost: self.stats.lost + w.data.given_up,
+            lost: self.stats.lost + w.data.given_up + w.left_out,
             round_trip: self.worker.round_trip().unwrap_or_default(),
             shortest_round_trip: self.worker.shortest_round_trip().unwrap_or_default(),
             window: self.worker.window().0,
@@ -242,14 +262,14 @@ impl<I: PacketIo> Engine<I> {
         self.calls.len()
     }
 
-    /// All error feedback: key and saved form, in the order of the keys.
+    /// All error feedback as it is now. Saving it takes time, in which this engine may be wanted: that needs no engine.
     ///
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way.
-    pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
+    pub fn feedback(&self) -> Result<KeptFeedback, WorkerError> {
         match self.calls.feedback_in_use().next() {
             Some(key) => Err(WorkerError::FeedbackBusy { key }),
-            None => Ok(self.feedback.save()),
+            None => Ok(self.feedback.kept()),
         }
     }
 
@@ -258,14 +278,14 @@ impl<I: PacketIo> Engine<I> {
         if busy { Err(WorkerError::FeedbackBusy { key }) } else { Ok(()) }
     }
 
-    /// Restores what [`Self::save_feedback`] saved for a tensor of `length` coordinates.
+    /// Puts a tensor's error feedback in place.
     ///
     /// # Errors
-    /// [`WorkerError::FeedbackState`] if it does not fit, [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
-    pub fn restore_feedback(&mut self, key: u64, length: usize, saved: &[u8]) -> Result<(), WorkerError> {
+    /// [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
+    pub fn put_feedback(&mut self, key: u64, restored: RestoredFeedback) -> Result<(), WorkerError> {
         self.feedback_is_free(key)?;
-        let restored = self.feedback.restore(key, length, saved);
-        restored.map_err(|error| WorkerError::FeedbackState { key, reason: error.to_string() })
+        self.feedback.put(key, restored);
+        Ok(())
     }
 
     /// Forgets the error feedback of a tensor.
@@ -311,11 +331,9 @@ impl<I: PacketIo> Engine<I> {
         length: usize,
         outcome: Outcome,
     ) -> Result<u64, WorkerError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
+        self.ready_for_calls()?;
         let length = owned.as_ref().map_or(length, Vec::len);
-        self.check_plan(plan, length)?;
+        self.compressor.check_plan(plan, length)?;
         if let Some(key) = feedback {
             self.feedback_is_free(key)?;
             let prepared = self.feedback.prepare(key, length);
@@ -328,27 +346,13 @@ impl<I: PacketIo> Engine<I> {
         Ok(self.calls.push(active))
     }
 
-    /// Whether this job can do a plan for a tensor of so many coordinates.
-    fn check_plan(&self, plan: &[Span], length: usize) -> Result<(), WorkerError> {
-        if length == 0 {
-            return Err(WorkerError::Empty);
+    /// Why no call can be taken in.
+    fn ready_for_calls(&mut self) -> Result<(), WorkerError> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if self.calls.is_heeded() => Ok(()),
+            None => Err(CallError::MembersChanged.into()),
         }
-        if u32::try_from(length).is_err() {
-            return Err(WorkerError::TooLong { length });
-        }
-        let planned =
-            plan.iter().try_fold(0_usize, |sum, span| sum.checked_add(span.length)).unwrap_or(usize::MAX);
-        if planned != length {
-            return Err(WorkerError::Plan { planned, length });
-        }
-        if let Some(span) = plan.iter().position(|span| span.length == 0) {
-            return Err(WorkerError::EmptySpan { span });
-        }
-        if let Some(Choice::Table(table)) = plan.iter().map(|s| s.choice).find(|c| !self.compressor.has(*c)) {
-            let job: Vec<String> = self.tables().map(|(id, _)| id.to_string()).collect();
-            return Err(WorkerError::NoTable { table, tables: job.join(", ") });
-        }
-        Ok(())
     }
 
     /// Hands the calls whose norms are all known over to be sent, in their order.
@@ -413,10 +417,11 @@ impl<I: PacketIo> Engine<I> {
         let now = self.io.now();
         if got > 0 {
             self.burst = got;
-            self.heard = now;
-        } else if self.calls.len() == 0 && now.saturating_sub(self.heard) > KEEP_ALIVE {
+        }
+        let known = self.worker.heard().max(self.asked);
+        if !self.worker.is_busy() && now.saturating_sub(known) > KEEP_ALIVE {
             self.joiners.resume(now);
-            self.heard = now;
+            self.asked = now;
         }
         let Self { calls, compressor, .. } = self;
         let mut events = CallEvents { calls, compressor, memory };
@@ -424,7 +429,7 @@ impl<I: PacketIo> Engine<I> {
         if self.worker.suspects_restart(now) {
             self.joiners.resume(now);
         }
-        if let Some((shard, waited)) = self.worker.unanswered(now) {
+        for (shard, waited) in self.worker.unanswered(now) {
             self.link.ps.take_over(now, shard, waited);
         }
         if let Some(share) = self.link.ps.due_for_asking(now) {
@@ -596,12 +601,24 @@ impl<I: PacketIo> Engine<I> {
                 None => {
                     self.stats.calls += 1;
                     self.stats.coordinates += active.length as u64;
+                    self.note_lost(active.lost, active.length);
                 }
                 Some(_) => self.stats.failed += 1,
             }
             self.calls.deliver(active);
         }
         self.tell_position();
+    }
+
+    /// So many coordinates of a call count as zero in its mean. Whoever trains on that should know when they are many.
+    fn note_lost(&mut self, lost: usize, of: usize) {
+        self.stats.lost_coordinates += lost as u64;
+        let now = self.io.now();
+        if lost * MANY_LOST >= of && now >= self.reported + REPORT {
+            self.reported = now;
+            let part = 100.0 * lost as f64 / of as f64;
+            tracing::warn!("{part:.1} % of a mean were given up and count as zero");
+        }
     }
 
     /// Ends the session and all its calls.
@@ -682,19 +699,29 @@ impl<I: PacketIo> Engine<I> {
 
     /// Answers whoever waits for this worker, without work of its own: after a failure, and while leaving.
     pub fn serve_others(&mut self) -> Result<(), WorkerError> {
+        let nudged = self.worker.stats().nudged;
         self.receive(&mut Memory { first: 0, calls: Vec::new() })?;
         let now = self.io.now();
+        if self.worker.stats().nudged > nudged {
+            self.joiners.stay(now);
+        }
         self.join_traffic(now)
     }
 
-    /// Begins to leave; [`Self::serve_others`] until [`Self::has_left`].
+    /// Begins to leave; [`Self::serve_others`] until [`Self::has_left`]. Others may need this worker for their last call if it has
+    /// finished all of its own.
     pub fn leave(&mut self) {
         self.leaving = true;
         self.joiners.set_finished(self.calls.first() as u32);
-        self.joiners.leave(self.io.now());
+        let now = self.io.now();
+        if self.failed.is_none() && self.calls.len() == 0 {
+            self.joiners.leave(now);
+        } else {
+            self.joiners.quit(now);
+        }
     }
 
-    /// Whether the parameter server knows that all have left, or a second has passed.
+    /// Whether nobody can need this worker any more, or it has stayed long enough (P25).
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.joiners.has_left()
@@ -717,6 +744,7 @@ fn number(config: &EngineConfig, welcome: &Welcome) -> WorkerId {
 fn parameters(config: &EngineConfig, workers: u8, welcome: &Welcome) -> Parameters {
     Parameters {
         timeout: config.timeout,
+        patience: config.patience,
         min_rto: config.min_rto,
         ..Parameters::new(config.job, config.worker, workers, welcome)
     }

@@ -144,12 +144,30 @@ impl Remote {
     pub fn done(&self, result: Result<(), WorkerError>) {
         self.tell(News::Done(result));
     }
+
+    /// Tells whether the caller has taken all news, or takes none any more.
+    pub fn heard(&self) -> Box<dyn Fn() -> bool + Send> {
+        let news = self.news.clone();
+        Box::new(move || news.is_empty())
+    }
+}
+
+/// What the signs (P29) and a worker's roundings (P31) of a call's partitions derive from: the key of partition p is
+/// mix((this xor p) + G).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallKeys {
+    /// Of the signs.
+    pub signs: u64,
+    /// Of the roundings.
+    pub roundings: u64,
+    /// By which words of the roundings are changed, all of them alike.
+    pub stratum: u32,
 }
 
 /// A packed call under way: the caller's end.
 pub struct Packed {
     number: u64,
-    keys: [u64; 2],
+    keys: CallKeys,
     pieces: Sender<(usize, Box<dyn Loan>)>,
     news: Receiver<News>,
     over: Option<Result<(), WorkerError>>,
@@ -162,10 +180,9 @@ impl Packed {
         self.number
     }
 
-    /// What the signs (P29) and this worker's roundings of its partitions derive from: the key of partition p is
-    /// mix((this xor p) + G).
+    /// What its signs and this worker's roundings derive from.
     #[must_use]
-    pub fn keys(&self) -> [u64; 2] {
+    pub fn keys(&self) -> CallKeys {
         self.keys
     }
 
@@ -241,7 +258,7 @@ impl<I: PacketIo> Engine<I> {
     /// What is wrong with the plan.
     pub fn packed_layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
         let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
-        self.check_plan(plan, length)?;
+        self.compressor.check_plan(plan, length)?;
         Ok(PackedLayout::of(&Active::new(plan, &self.compressor, self.piece(piece), None, None)))
     }
 
@@ -255,12 +272,10 @@ impl<I: PacketIo> Engine<I> {
     /// # Errors
     /// What is wrong with the call, or the session's end.
     pub fn submit_packed(&mut self, call: PackedCall<'_>) -> Result<Packed, WorkerError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
+        self.ready_for_calls()?;
         let PackedCall { plan, feedback, piece, norms, sums } = call;
         let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
-        self.check_plan(plan, length)?;
+        self.compressor.check_plan(plan, length)?;
         let mut active = Active::new(plan, &self.compressor, self.piece(piece), None, None);
         let layout = PackedLayout::of(&active);
         let memory = |what, expected, actual| Err(WorkerError::PackedMemory { what, expected, actual });

@@ -98,9 +98,12 @@ impl Work<'_> {
                     let mut fed =
                         fed.as_mut().map(|Fed { kept, left }| (&kept[place(at)], &mut left[place(at)]));
                     if at.norm == 0 {
-                        // Nothing of it is sent, so its error feedback stays as it is.
+                        // Nothing of it is sent, so its error feedback stays as it is, and gets what others did not wait for.
                         if let Some((kept, left)) = &mut fed {
                             left.copy_from_slice(kept);
+                            if at.left_out {
+                                left.iter_mut().zip(&x[place(at)]).for_each(|(left, x)| *left += x);
+                            }
                         }
                         continue;
                     }

@@ -3,7 +3,7 @@
 use crate::world::{LEN, World, exact_mean, gradients, nmse, quiet, saved, static_job};
 use thc_protocol::wire::Mode;
 use thc_protocol::{Lane, Policy};
-use thc_worker::{CallOptions, WorkerError};
+use thc_worker::{CallOptions, RestoredFeedback, WorkerError};
 
 #[test]
 fn error_feedback_makes_up_for_what_was_lost() {
@@ -77,7 +77,7 @@ fn error_feedback_saved_with_blocks_of_one_size_is_that_of_another() {
     let before: Vec<_> = small.engines.iter().map(saved).collect();
     let mut large = world(20);
     for (engine, saved) in large.engines.iter_mut().zip(&before) {
-        engine.restore_feedback(1, 10_000, &saved[0].1).unwrap();
+        engine.put_feedback(1, RestoredFeedback::read(10_000, &saved[0].1).unwrap()).unwrap();
     }
     assert!(large.engines.iter().map(saved).eq(before));
     // What is sent and what is kept make up the gradient and what was kept.
@@ -100,6 +100,26 @@ fn error_feedback_saved_with_blocks_of_one_size_is_that_of_another() {
 }
 
 #[test]
+fn what_is_saved_is_what_was_kept_when_it_was_asked_for_whatever_calls_do_meanwhile() {
+    let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
+    let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
+    let call = |world: &mut World, seed| {
+        for outcome in world.allreduce(&mut gradients(2, 5000, seed), &[options; 2], |_, _| {}) {
+            outcome.unwrap();
+        }
+    };
+    call(&mut world, 1);
+    let before = saved(&world.engines[0]);
+    let kept = world.engines[0].feedback().unwrap();
+    for seed in 2..5 {
+        call(&mut world, seed);
+    }
+    assert!(kept.to_bytes() == before && saved(&world.engines[0]) != before);
+    world.engines[0].reset_feedback(1).unwrap();
+    assert!(kept.to_bytes() == before);
+}
+
+#[test]
 fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
     let mut world = World::new(static_job(2, Lane::Bits8, 2, Policy::Reliable), quiet());
     let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
@@ -114,12 +134,13 @@ fn error_feedback_in_use_is_neither_saved_nor_restored_nor_reset() {
         let Err(error @ WorkerError::FeedbackBusy { key: 1 }) = result else { panic!("{result:?}") };
         assert!(error.to_string().contains("wait for its handle"));
     };
-    busy(engine.save_feedback().map(drop));
-    busy(engine.restore_feedback(1, 5000, &before[0].1));
+    let restored = || RestoredFeedback::read(5000, &before[0].1).unwrap();
+    busy(engine.feedback().map(drop));
+    busy(engine.put_feedback(1, restored()));
     busy(engine.reset_feedback(1));
     busy(engine.submit(options, Some(vec![1.0; 5000]), 0, None).map(drop));
     // Another tensor's is free.
-    engine.restore_feedback(2, 5000, &before[0].1).unwrap();
+    engine.put_feedback(2, restored()).unwrap();
     engine.reset_feedback(2).unwrap();
     engine.end(WorkerError::Closed);
     assert!(saved(engine) == before, "as before the call");

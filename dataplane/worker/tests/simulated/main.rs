@@ -3,10 +3,13 @@
 
 mod best_effort;
 mod feedback;
+mod idle;
+mod last_call;
 mod marks;
 mod members;
 mod norms;
 mod packed;
+mod quorum;
 mod results;
 mod shares;
 mod widths;

@@ -8,11 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::session::{JoinEvent, Joiner, Joiners, Sizes, StaticJob};
-use thc_protocol::wire::{Form, Kind, Members, Shares, Table, Tables, Welcome};
-use thc_protocol::worker::SessionError;
-use thc_protocol::{Lane, Policy, TableId, WorkerId};
+use thc_protocol::wire::{
+    BOUNDARY_LEN, Boundary, Choice, Form, HEADER_LEN, Header, Kind, Members, Shares, Table, Tables, Welcome,
+    What,
+};
+use thc_protocol::worker::{CallError, SessionError};
+use thc_protocol::{Lane, Policy, Round, SlotId, TableId, WorkerId};
 use thc_transport::{PacketIo, SimConfig, SimIo, SimNet};
-use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, Membership, WorkerError};
+use thc_worker::{
+    Borrowed, CallOptions, Engine, EngineConfig, Loan, Membership, PackedCall, Span, WorkerError,
+};
 
 const LEN: usize = 200_000;
 const FEEDBACK: CallOptions = CallOptions { mode: thc_worker::Mode::Compressed, feedback: Some(9) };
@@ -178,6 +183,7 @@ impl Process {
                     job: JOB,
                     worker: WorkerId(self.seat),
                     timeout: Duration::from_secs(20),
+                    patience: Duration::ZERO,
                     min_rto: Duration::from_millis(2),
                     seed: None,
                     threads: 1,
@@ -485,6 +491,99 @@ fn who_is_told_to_hold_and_hears_no_more_fails_within_the_time_out() {
         panic!("it is not silent");
     };
     assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(24), "{waited:?}");
+}
+
+#[test]
+fn what_was_told_before_and_comes_late_frees_nobody_who_holds() {
+    let (mut party, all) = whole(&job(1, 3), quiet());
+    let who = |party: &mut Party, process: usize| {
+        let engine = party.processes[process].engine.as_mut().unwrap();
+        (engine.io_mut().local(), engine.parameters().cookie)
+    };
+    let ((first, cookie), (second, _)) = (who(&mut party, all[0]), who(&mut party, all[1]));
+    party.kill(2);
+    // The second holds as well, and the server does not hear of it.
+    let positions = std::rc::Rc::new(std::cell::Cell::new([0, 0]));
+    let heard = std::rc::Rc::clone(&positions);
+    party.ps.admits = Box::new(move |from, packet| {
+        let [mut one, mut two] = heard.get();
+        if packet[1] == Kind::Position as u8 {
+            (one, two) = (one + u32::from(from == first), two + u32::from(from == second));
+        }
+        heard.set([one, two]);
+        from != second || packet[1] != Kind::Position as u8
+    });
+    party.until("to hold", |_| positions.get().iter().all(|&count| count > 0));
+    for what in [What::GoOn, What::Ask, What::Stop] {
+        let header = Header {
+            kind: Kind::Boundary,
+            flags: 0,
+            num_workers: 3,
+            job: JOB,
+            worker: WorkerId(0),
+            table: TableId(0),
+            cookie,
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        };
+        let late = Boundary { what, because_of: WorkerId(2), question: 0, calls: 0 };
+        let mut packet = [0; HEADER_LEN + BOUNDARY_LEN];
+        header.emit_packet(&mut packet, &late.to_bytes());
+        party.ps.io.send_run(first, &packet, packet.len()).unwrap();
+        let end = party.net.now() + Duration::from_millis(150);
+        while party.net.now() < end {
+            party.turn();
+        }
+        let said = positions.get()[0];
+        party.until("it still holds", |_| positions.get()[0] > said + 2);
+        let engine = party.processes[all[0]].engine.as_mut().unwrap();
+        assert!(engine.stop_at_boundary(), "{what:?} has freed it");
+    }
+    party.ps.admits = Box::new(|_, _| true);
+    let left = &all[..2];
+    party.until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
+    let data = gradients(2, 5_000, 7);
+    assert!(party.reduce(left, &data)[0] == reference(&[data])[0]);
+}
+
+#[test]
+fn no_call_comes_before_one_that_was_begun_before_it_and_must_be_begun_again() {
+    let (mut party, all) = whole(&job(1, 3), quiet());
+    let plan = [Span { length: 8192, choice: Choice::Raw }];
+    let packed = |engine: &mut Engine<SimIo>| {
+        let layout = engine.packed_layout(&plan, 13).unwrap();
+        let sums = layout.pieces.iter().map(|piece| Box::new(vec![0_u8; piece.sums]) as Box<dyn Loan>);
+        let norms = vec![1.0; layout.parts.len()];
+        let sums = sums.collect();
+        engine.submit_packed(PackedCall { plan: &plan, feedback: None, piece: 13, norms: &norms, sums })
+    };
+    // A call whose indices somebody else makes, and one behind it; another member has begun only the first.
+    let engine = party.processes[all[0]].engine.as_mut().unwrap();
+    let mut first = packed(engine).unwrap();
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    engine.submit(FEEDBACK, Some(vec![1.0; 8192]), 0, Some(sender)).unwrap();
+    let (sender, dropped) = crossbeam_channel::bounded(1);
+    engine.submit(CallOptions::default(), Some(vec![1.0; 8192]), 0, Some(sender)).unwrap();
+    let other = packed(party.processes[all[1]].engine.as_mut().unwrap()).unwrap();
+    party.kill(2);
+    let left = &all[..2];
+    party.until("two", |party| left.iter().all(|&process| party.membership(process).workers == 2));
+    let changed = |error: &WorkerError| matches!(error, WorkerError::Call(CallError::MembersChanged));
+    // Until the program knows of all that it has to begin again, nothing goes before it.
+    let engine = party.processes[all[0]].engine.as_mut().unwrap();
+    assert!(changed(&packed(engine).err().unwrap()));
+    assert!(changed(&first.receive().err().unwrap()));
+    assert!(changed(&engine.submit(FEEDBACK, Some(vec![1.0; 10]), 0, None).unwrap_err()));
+    assert!(changed(&receiver.try_recv().unwrap().unwrap_err()));
+    assert!(changed(&engine.submit(FEEDBACK, Some(vec![1.0; 10]), 0, None).unwrap_err()));
+    drop(dropped);
+    assert_eq!(engine.pending(), 0);
+    packed(engine).unwrap();
+    let engine = party.processes[all[1]].engine.as_mut().unwrap();
+    assert!(changed(&packed(engine).err().unwrap()));
+    drop(other);
+    packed(engine).unwrap();
 }
 
 #[test]

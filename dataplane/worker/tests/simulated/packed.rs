@@ -3,7 +3,7 @@
 use crate::world::{World, gradients, hostile, quiet, saved, static_job};
 use thc_codec::block::Block;
 use thc_codec::quantizer::Quantizer;
-use thc_codec::rounding::Rounding;
+use thc_codec::rounding::{Rounding, Source};
 use thc_codec::signs::{GOLDEN_GAMMA, SignKey, mix};
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, rht};
@@ -58,8 +58,7 @@ struct Other {
 }
 
 fn rounding(worker: u8, call: u64, partition: u32) -> Rounding {
-    let private = 42_u64.wrapping_add((u64::from(worker) + 1).wrapping_mul(GOLDEN_GAMMA));
-    Rounding::new(private, call, partition)
+    Source::of_worker(42, worker.into()).rounding(call, partition)
 }
 
 impl Other {
@@ -131,8 +130,13 @@ impl Other {
 
     fn block<'a>(&self, call: &Packed, quantizer: &'a Quantizer, at: &PackedPart, range: f32) -> Block<'a> {
         let key = SignKey { job_seed: 42, call: call.number(), partition: at.part.index };
-        let keys = call.keys().map(|key| mix((key ^ u64::from(at.part.index)).wrapping_add(GOLDEN_GAMMA)));
-        assert_eq!(keys[0], key.signs().key());
+        let signs = mix((call.keys().signs ^ u64::from(at.part.index)).wrapping_add(GOLDEN_GAMMA));
+        assert_eq!(signs, key.signs().key());
+        let own = Source::of_worker(42, self.worker.into());
+        assert_eq!(
+            (call.keys().roundings, call.keys().stratum),
+            (own.derive_call(call.number()), own.stratum())
+        );
         let rounding = rounding(self.worker, call.number(), at.part.index);
         Block { quantizer, key, rounding, range, next: [&[]; 2] }
     }

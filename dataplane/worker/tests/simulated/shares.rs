@@ -1,6 +1,6 @@
 //! The slots of a job dealt to several servers (P21, P24).
 
-use super::world::{Ps, World, gradients, hostile, quiet, seeds, share_addr, static_job};
+use super::world::{Ps, World, exact_mean, gradients, hostile, nmse, quiet, seeds, share_addr, static_job};
 use std::cell::Cell;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
@@ -215,6 +215,100 @@ fn shares_that_all_stay_away_are_named() {
         assert_eq!(at, share_addr(share as u8));
         assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(22), "{waited:?}");
     }
+}
+
+/// What a step of training averages, and how long it computes.
+const STEP_LEN: usize = 150_000;
+const STEP: Duration = Duration::from_millis(100);
+
+/// A `best-effort` job of so many shares, whose tensors are cut into blocks of 2^`block` coordinates.
+fn best_effort(shares: u8, block: u8) -> StaticJob {
+    let mut job = job(shares);
+    job.welcome.policy = Policy::BestEffort;
+    job.welcome.block = block;
+    job.config.skip = true;
+    job
+}
+
+/// All-reduces until so much virtual time has passed: when each began, its largest NMSE, and what all workers have given up by its end.
+fn best_effort_calls(world: &mut World, until: Duration) -> Vec<(Duration, f64, u64)> {
+    let mut calls = Vec::new();
+    while world.net.now() < until {
+        let began = world.net.now();
+        let data = gradients(usize::from(WORKERS), STEP_LEN, calls.len() as u64);
+        let mean = exact_mean(&data);
+        let mut out = data.clone();
+        let outcomes = world.allreduce(&mut out, &[CallOptions::default(); WORKERS as usize], |_, _| {});
+        outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+        let error = out.iter().map(|out| nmse(&mean, out)).fold(0.0, f64::max);
+        let lost = world.engines.iter().map(|engine| engine.stats().lost_coordinates).sum();
+        calls.push((began, error, lost));
+        let now = world.net.now();
+        world.net.advance_to(now + STEP);
+    }
+    calls
+}
+
+#[test]
+fn a_share_that_dies_under_best_effort_is_done_without_after_a_second_and_what_was_given_up_is_told() {
+    // With large blocks all norms are at the first share, so that nothing but data shows that the other one is gone.
+    for (dead, block) in [(1, 20), (1, 12), (0, 20)] {
+        let mut world = World::new(best_effort(2, block), quiet());
+        match dead {
+            0 => dies_after(&mut world.ps, 1000),
+            _ => dies_after(&mut world.others[0], 400),
+        }
+        let calls = best_effort_calls(&mut world, Duration::from_secs(4));
+        let bad: Vec<_> = calls.iter().filter(|(_, error, _)| *error > 0.03).collect();
+        let first = bad.first().expect("a call during which the share died").0;
+        let last = bad.last().unwrap().0;
+        assert!(last < first + Duration::from_millis(1500), "share {dead}, block {block}: {bad:?}");
+        let (_, _, lost) = calls.last().unwrap();
+        assert!(*lost > 0, "share {dead}, block {block}");
+        let after = calls.iter().find(|(began, _, _)| *began > first + Duration::from_millis(1500)).unwrap();
+        assert_eq!(after.2, *lost, "share {dead}, block {block}: nothing more is given up");
+    }
+}
+
+#[test]
+fn under_best_effort_a_worker_that_cannot_reach_a_share_stops_nobody() {
+    let mut world = World::new(best_effort(3, 20), quiet());
+    let is_second = |at: SocketAddrV4| at.ip().octets()[3] == 2;
+    let left = Rc::new(Cell::new(60));
+    let cut = Rc::clone(&left);
+    world.others[0].admits = Box::new(move |from, packet| {
+        left.set(left.get() - i32::from(packet[1] == Kind::Data as u8));
+        left.get() > 0 || !is_second(from)
+    });
+    world.others[0].tamper = Some(Box::new(move |to, packet| {
+        if cut.get() <= 0 && is_second(to) {
+            packet.truncate(1);
+        }
+    }));
+    let calls = best_effort_calls(&mut world, Duration::from_secs(10));
+    let bad = calls.iter().filter(|(_, error, _)| *error > 0.03).count();
+    assert!(bad > 0 && bad * 10 < calls.len(), "{bad} of {}: {calls:?}", calls.len());
+}
+
+#[test]
+fn under_best_effort_a_slow_worker_moves_no_slots() {
+    let mut world = World::new(best_effort(2, 20), quiet());
+    // Data of the last worker do not come for a while, and both shares are there.
+    let late = Rc::new(Cell::new(true));
+    for share in std::iter::once(&mut world.ps).chain(&mut world.others) {
+        let late = Rc::clone(&late);
+        share.admits = Box::new(move |from, packet| {
+            packet[1] != Kind::Data as u8 || from.ip().octets()[3] != WORKERS || !late.get()
+        });
+    }
+    let bad = best_effort_calls(&mut world, Duration::from_secs(3));
+    assert!(bad.iter().all(|(_, error, _)| *error > 0.5), "{bad:?}");
+    late.set(false);
+    let came: Vec<_> = world.others.iter_mut().map(count_data).collect();
+    let now = world.net.now();
+    let calls = best_effort_calls(&mut world, now + STEP);
+    assert!(calls[0].1 < 0.03, "{calls:?}");
+    assert!(came[0].get() >= 4 * 64, "the second share has its part: {}", came[0].get());
 }
 
 /// A job that one server has, for which so many spares stand by.

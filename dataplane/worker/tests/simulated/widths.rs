@@ -5,7 +5,7 @@ use crate::world::{JOB, World, gradients, hostile, quiet, seeds, static_job};
 use std::time::Duration;
 use thc_codec::partition::{self, MAX_PARTITION, Partition};
 use thc_codec::quantizer::Quantizer;
-use thc_codec::rounding::Rounding;
+use thc_codec::rounding::Source;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_codec::{norm, rht};
@@ -123,8 +123,7 @@ impl Reference {
             let mut x = self.added(worker, part, inputs);
             x.resize(d, 0.0);
             rht::forward(&mut x, key).unwrap();
-            let private = self.seed.wrapping_add((worker as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let rounding = Rounding::new(private, call, part.index);
+            let rounding = Source::of_worker(self.seed, worker as u16).rounding(call, part.index);
             let mut indices = vec![0; d];
             quantizer.quantize(&mut x, range, &rounding, 0, &mut indices).unwrap();
             sums.iter_mut().zip(indices).for_each(|(sum, z)| *sum += u32::from(values[usize::from(z)]));

@@ -284,6 +284,7 @@ impl World {
                     job: JOB,
                     worker: WorkerId(w),
                     timeout: Duration::from_secs(20),
+                    patience: Duration::ZERO,
                     min_rto: Duration::from_millis(2),
                     seed: None,
                     threads,
@@ -412,7 +413,7 @@ pub const LEN: usize = 100_000;
 
 /// All error feedback of a worker.
 pub fn saved(engine: &Engine<SimIo>) -> Vec<(u64, Vec<u8>)> {
-    engine.save_feedback().unwrap()
+    engine.feedback().unwrap().to_bytes()
 }
 
 /// `count` seeds (`THC_TRACES` times as many if that is set), or `THC_SEED` alone.

@@ -28,6 +28,8 @@ const REORDER_DOUBLINGS: u32 = 2;
 const MAX_TRIES: u8 = 12;
 /// Time-outs in a row after which repeated packets carry NUDGE (P20).
 const NUDGE_AFTER: u32 = 3;
+/// Under `best-effort`, packets with NUDGE in a row without an answer that are more than losses.
+const ASKS: u32 = 3;
 /// Doublings of the time-out that stay when a repeated packet's result comes. Some must, or a time-out
 /// below the round-trip time would repeat every packet and never be corrected by a sample; all must
 /// not, or a lossy network would be waited for at the longest time-out while results do come.
@@ -46,11 +48,23 @@ pub(super) struct Queue {
     pub answered_at: Duration,
     /// Below that seq all are finished, or known to be overtaken.
     pub checked: u64,
+    /// Under `best-effort`, packets with NUDGE that nothing has answered, and when the first of them was sent.
+    asked: u32,
+    asked_at: Duration,
 }
 
 impl Default for Queue {
     fn default() -> Queue {
-        Queue { head: NIL, tail: NIL, sent: 0, answered: 0, answered_at: Duration::ZERO, checked: 0 }
+        Queue {
+            head: NIL,
+            tail: NIL,
+            sent: 0,
+            answered: 0,
+            answered_at: Duration::ZERO,
+            checked: 0,
+            asked: 0,
+            asked_at: Duration::ZERO,
+        }
     }
 }
 
@@ -101,6 +115,7 @@ impl Stream {
             }
         }
         let queue = self.queue(index);
+        queue.asked = 0;
         if entry.number > queue.answered {
             (queue.answered, queue.answered_at) = (entry.number, now);
         }
@@ -175,6 +190,13 @@ impl Stream {
             self.requeue(now, index);
             self.tried(index);
             self.look_again(now, index);
+        }
+    }
+
+    /// Somebody waits for (slot, round): whoever serves that shard is there.
+    pub fn note_served(&mut self, slot: SlotId) {
+        if usize::from(slot.0) < self.entries.len() {
+            self.queue(slot.0.into()).asked = 0;
         }
     }
 
@@ -345,15 +367,30 @@ impl Stream {
     }
 
     /// Repeats what results have overtaken, and what was sent last `age` or longer ago: so `best-effort` asks before it
-    /// gives up.
+    /// gives up. The first one to a shard asks whether anybody is there (P21).
     pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
         self.repeat_overtaken(now, tx);
         let due = |entry: &Entry| entry.sent < now && entry.sent + age <= now;
         for shard in 0..self.queues.len() {
+            let mut flags = FLAG_NUDGE;
             while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
-                self.again(now, self.queues[shard].head as usize, 0, tx);
+                self.again(now, self.queues[shard].head as usize, flags, tx);
+                if flags != 0 {
+                    let queue = &mut self.queues[shard];
+                    if queue.asked == 0 {
+                        queue.asked_at = now;
+                    }
+                    queue.asked += 1;
+                }
+                flags = 0;
             }
         }
+    }
+
+    /// Shards where NUDGE has brought nothing, often enough that it was not lost by chance, and since when (P21).
+    pub fn unanswered(&self) -> impl Iterator<Item = (u8, Duration)> {
+        let asked = (0u8..).zip(&self.queues).filter(|(_, queue)| queue.asked >= ASKS);
+        asked.map(|(shard, queue)| (shard, queue.asked_at))
     }
 
     /// Repeats what P20 says must be repeated by now. Call it after each burst of results and when

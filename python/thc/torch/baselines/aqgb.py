@@ -23,6 +23,8 @@ from thc.torch.updates import Arrival, Refined, Updates
 __all__ = ["AqgbHook"]
 
 BITS = 32
+NARROW = 16
+"""Up to so many bits of the first stage numbers are first taken to FP8 or FP16."""
 LATEST = 0.7
 """What the latest step counts in a time."""
 
@@ -41,11 +43,15 @@ class _Block:
         """This rank's, with what was left before."""
         self.every: list[np.ndarray[Any, np.dtype[np.float32]]] = []
         """All ranks', as far as they have come."""
+        self.is_prefix = False
+        """Whether these are the first bits of FP32 numbers, which the next bits follow."""
 
 
 class AqgbHook:
     """A hook of DDP whose gradients all ranks broadcast to all, as the first bits of each number (TFP): ``ddp.register_comm_hook(hook.state,
-    hook.fn)``. All ranks make it alike. It is the baseline of ``thc.torch.wrap(model, refine=optimizer)``.
+    hook.fn)``. Up to 8 bits are those of FP8, rounded at random, up to 16 those of FP16, since the first bits of an FP32 number are
+    its exponent (section 4.4); then the second stage sends what is left in the same way. More are those of FP32, and the second
+    stage sends the next ones. All ranks make it alike. It is the baseline of ``thc.torch.wrap(model, refine=optimizer)``.
 
     Blocks are DDP's buckets, the last one produced goes first. In the first stage as many bits are sent of what is undelivered as fit before the
     next block is produced, of the last one as few as allowed; in the second so many of the remaining bits as fit before the next forward pass
@@ -67,6 +73,8 @@ class AqgbHook:
         """Likewise of the second stage."""
         self.calls = 0
         """Broadcasts of the second stage so far."""
+        self.broadcasts = 0
+        """All of them."""
         self.sent = 0
         """Bytes that this rank has sent to each of the others."""
         self._peers = Peers(process_group)
@@ -237,7 +245,7 @@ class AqgbHook:
         for index in sorted(refined, key=lambda index: (self._deadlines[index], index)):
             block, (buffer, arrival) = blocks[index], refined[index].calls[0]
             bits = min(row[0] for row in self._peers.gather([self._further_bits(block)]))
-            if bits:
+            if bits >= (1 if block.is_prefix else 2):
                 before = self._mean(block)
                 self._broadcast(block, bits)
                 torch.sub(self._mean(block), before, out=buffer)
@@ -268,14 +276,30 @@ class AqgbHook:
         block.every = [np.zeros_like(block.numbers) for _ in range(self._peers.size)]
 
     def _broadcast(self, block: _Block, bits: int) -> None:
-        """The next bits of each number, from all ranks to all."""
-        taken = _native.tfp_take(block.numbers, block.sent, bits)
+        """The next bits of each number, from all ranks to all; bits of a narrow format, of what is left of each number."""
+        if not block.sent:
+            block.is_prefix = bits > NARROW
+        first = block.sent if block.is_prefix else 0
+        left = block.numbers if block.is_prefix else block.numbers - block.every[self._peers.rank]
+        if bits > NARROW or block.is_prefix:
+            taken = _native.tfp_take(left, first, bits)
+        else:
+            # Roundings of the ranks are independent of each other.
+            taken = _native.tfp_narrow(left, bits, self._peers.rank, self.broadcasts)
+        self.broadcasts += 1
         began = time.perf_counter()
         every = self._peers.gather_bytes(taken)
         landed = time.perf_counter()
         self._clock.travelled(began, landed)
         for theirs, numbers in zip(every, block.every):
-            _native.tfp_put(theirs, block.sent, bits, numbers)
+            if block.is_prefix:
+                _native.tfp_put(theirs, first, bits, numbers)
+            elif bits > NARROW:
+                rest = np.zeros_like(numbers)
+                _native.tfp_put(theirs, 0, bits, rest)
+                numbers += rest
+            else:
+                _native.tfp_add(theirs, bits, numbers)
         block.sent += bits
         self.sent += len(taken)
         # What a ratio is of: bytes of this rank's gradients, not of all that its link carries.

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 from thc.errors import ConfigError
 
@@ -59,14 +60,16 @@ def _length(shape: Sequence[int]) -> int:
 
 class QSGD:
     """Random rounding to 2^(b − 1) − 1 levels and a sign, relative to the largest of each 512 coordinates (QSGD, NeurIPS 2017,
-    in buckets as CGX has them)."""
+    in buckets as CGX has them). Each rank rounds by random numbers of its own, so that errors average out; ``seed`` gives other ones."""
 
     name = "QSGD"
     feedback = False
     BUCKET = 512
 
     def __init__(self, seed: int = 0) -> None:
-        self._generator = torch.Generator().manual_seed(seed)
+        # Ranks have different ones, whatever the seed: the same seed for all is what one writes.
+        rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+        self._generator = torch.Generator().manual_seed((seed << 20) + rank)
         self._known: dict[tuple[int, ...], torch.Tensor] = {}
 
     def choices(self, default: float) -> list[float]:

@@ -64,7 +64,8 @@ class LayerwiseHook:
       the default.
     - ``choices``: parameters to choose from, by default the paper's range around the default.
     - ``accordion``: the parameters (much, little compression) between which Accordion decides before each choice; the bound is
-      then the error of what it decides. With ``layerwise=False`` its decision is taken as it is.
+      then the error of what it decides. With ``layerwise=False`` its decision is taken as it is. With ``optimizer`` all layers are critical
+      again at the choice after its learning rate has gone down (Accordion, section 4), which suits a rate that goes down in few steps.
     - ``exact``: solve without steps. ``warmup``: so many first steps are averaged without compression; the first choice follows.
     - ``group``, ``mode``: means of factors go through this job of THC, ``"raw"`` or ``"compressed"``.
     """
@@ -79,6 +80,7 @@ class LayerwiseHook:
         every: int = 0,
         choices: Sequence[float] | None = None,
         accordion: tuple[float, float] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
         layerwise: bool = True,
         exact: bool = False,
         warmup: int = 0,
@@ -105,6 +107,8 @@ class LayerwiseHook:
             if float(needed) not in self._choices:
                 self._choices = sorted({*self._choices, float(needed)})
         self._accordion = None if accordion is None else (adapt.Accordion(), accordion)
+        self._optimizer = optimizer
+        self._rates: list[float] = []
         module = getattr(model, "module", model)
         self._names = {id(parameter): name for name, parameter in module.named_parameters()}
         self._shapes = {name: tuple(p.shape) for name, p in module.named_parameters() if p.requires_grad}
@@ -178,6 +182,13 @@ class LayerwiseHook:
             gradient.copy_(mean)
             self.sent += self.family.cost(layer.gradient.shape, parameter)
 
+    def _rate_fell(self) -> bool:
+        """Whether a group of parameters has a lower learning rate than at the last choice."""
+        if self._optimizer is None:
+            return False
+        before, self._rates = self._rates, [float(group["lr"]) for group in self._optimizer.param_groups]
+        return any(now < then for now, then in zip(self._rates, before))
+
     def _choose(self) -> None:
         """Rank 0 solves and tells the others."""
         names = list(self._shapes)
@@ -198,6 +209,8 @@ class LayerwiseHook:
         reference, bound = default, uniform.error
         if self._accordion is not None:
             looks, (much, little) = self._accordion
+            if self._rate_fell():
+                looks.restart()
             critical = looks.look([float(gradient.norm()) for gradient in accumulated])
             reference = [self._choices.index(little if each else much) for each in critical]
             bound = adapt.price(costs, errors, reference).error

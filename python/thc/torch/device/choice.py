@@ -11,6 +11,7 @@ import torch
 from thc import errors
 from thc.group import Group
 from thc.host import HostGroup
+from thc.torch.collective import CollectiveGroup
 from thc.torch.options import Options
 
 __all__ = ["Choice", "choose"]
@@ -33,6 +34,8 @@ def _obstacle(group: Group, options: Options) -> str:
     job = group.job
     if isinstance(group, HostGroup):
         return "the ranks of a host add up in its memory (one_stream_per_host)"
+    if isinstance(group, CollectiveGroup):
+        return "the library packs the lanes that the process group adds up"
     if options.adapt is not None:
         return "adapt measures and times what the host does"
     if options.refine is not None:

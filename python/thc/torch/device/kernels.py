@@ -111,15 +111,15 @@ def same(number, N: tl.constexpr):
 
 
 @triton.jit
-def draws(key, first, N: tl.constexpr):
-    """The 23 random bits of each of N coordinates from ``first`` on, a multiple of 64."""
+def draws(key, stratum, first, N: tl.constexpr):
+    """The 23 random bits of each of N coordinates from ``first`` on, a multiple of 64, in a stratum."""
     group = first // 64 + tl.arange(0, N // 64)
     x = (16 * tl.expand_dims(group, 1) + tl.expand_dims(tl.arange(0, 16), 0)).to(tl.uint32) + key.to(tl.uint32)
     x = (x ^ (x >> 17)) * 0xED5AD4BB
     x = (x ^ (x >> 11)) + (key >> 32).to(tl.uint32)
     x = x * 0xAC4C1B51
     x = (x ^ (x >> 15)) * 0x31848BAB
-    x = tl.expand_dims(x ^ (x >> 14), 1)
+    x = tl.expand_dims(x ^ (x >> 14) ^ stratum, 1)
     by = tl.reshape(8 * tl.arange(0, 4), [1, 4, 1]).to(tl.uint32)
     x = (x >> by) | (x << ((32 - by) & 31))
     return tl.reshape(x & 0x7FFFFF, [N])
@@ -244,7 +244,7 @@ def compress(
     cell = q.to(tl.int32)
     found = tl.load(cells + cell)
     threshold = fused(q, tl.load(slopes + cell), tl.load(starts + cell))
-    draw = draws(key_of(keys, 1, partition), tile * TILE, TILE) | 0x3F800000
+    draw = draws(key_of(keys, 1, partition), tl.load(keys + 2).to(tl.uint32), tile * TILE, TILE) | 0x3F800000
     up = draw.to(tl.float32, bitcast=True) < threshold
     store_packed(packed + pid * (TILE * WIDTH // 8), (found & 0xFF) + up.to(tl.int32), TILE, WIDTH)
 

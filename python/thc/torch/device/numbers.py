@@ -39,8 +39,8 @@ class Numbers:
         """Step and -M of each packet's sums."""
         self.factors = made(cut.packets, dtype=torch.float64)
         """What the words of each RAW packet are multiplied by."""
-        self.keys = made(2, dtype=torch.int64)
-        """What signs and roundings derive from."""
+        self.keys = made(3, dtype=torch.int64)
+        """What signs and roundings derive from, and the stratum of the roundings."""
         self.limit = float(1 << (30 - (workers - 1).bit_length()))
         """The largest word of a RAW packet."""
         self._has_raw, self._has_tables = bool(cut.raw.any()), not bool(cut.raw.all())
@@ -52,7 +52,7 @@ class Numbers:
             source = source.pin_memory()
         target.copy_(source, non_blocking=True)
 
-    def tell(self, keys: tuple[int, int], affine: npt.NDArray[np.float32], raw: npt.NDArray[np.float64]) -> None:
+    def tell(self, keys: tuple[int, int, int], affine: npt.NDArray[np.float32], raw: npt.NDArray[np.float64]) -> None:
         """What is known when the norms of all workers are."""
         self.to_device(self.keys, np.array([_signed(key) for key in keys], dtype=np.int64))
         if self._has_tables:

@@ -59,7 +59,7 @@ def _draws(run: Run, numbers: Numbers) -> torch.Tensor:
     x = (x ^ (x >> 11)) + _right(key, 32)
     x = ((x & WORD) * 0xAC4C_1B51) & WORD
     x = ((x ^ (x >> 15)) * 0x3184_8BAB) & WORD
-    x = (x ^ (x >> 14)).reshape(run.count, -1, 1, 16)
+    x = (x ^ (x >> 14) ^ numbers.keys[2]).reshape(run.count, -1, 1, 16)
     by = (8 * torch.arange(4, device=device)).reshape(4, 1)
     return (((x >> by) | (x << (32 - by))) & 0x7F_FFFF).reshape(run.count, run.size)
 

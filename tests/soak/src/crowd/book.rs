@@ -15,6 +15,7 @@ const LATE: Duration = Duration::from_secs(5);
 
 struct Session {
     numbers: Numbers,
+    first_call: u64,
     /// Nonces of its members, by number.
     members: Vec<u64>,
     /// What its all-reduces give, by their number in it.
@@ -28,14 +29,17 @@ struct Session {
 struct Contributions {
     /// By session, how many calls the process had finished before it.
     before: BTreeMap<u32, u64>,
-    /// By number of the call among all that it ever made.
-    inputs: BTreeMap<u64, (Mode, Input)>,
+    /// By number of the call among all that it ever made; with the program's place, which is the same on all members, if it makes one
+    /// there.
+    inputs: BTreeMap<u64, (Option<u64>, Mode, Input)>,
 }
 
 /// All jobs' sessions.
 #[derive(Default)]
 pub struct Book {
     sizes: BTreeMap<u16, Arc<Sizes>>,
+    /// The number of the first call of each job's sessions.
+    first_calls: BTreeMap<u16, u64>,
     sessions: BTreeMap<u32, Session>,
     /// Of each job the session that has begun last.
     last: BTreeMap<u16, u32>,
@@ -51,6 +55,7 @@ pub struct Book {
 impl Book {
     pub fn add(&mut self, job: &Job) {
         self.sizes.insert(job.number.0, job.configured.sizes.clone().unwrap());
+        self.first_calls.insert(job.number.0, job.counts.call);
     }
 
     /// The first server has begun a session, or resumed one.
@@ -63,6 +68,7 @@ impl Book {
         }
         let new = || Session {
             numbers: Numbers::new(welcome),
+            first_call: self.first_calls[&job.0],
             members: members.clone(),
             outputs: BTreeMap::new(),
             over: None,
@@ -79,8 +85,8 @@ impl Book {
         self.contributions.entry(nonce).or_default().before.insert(cookie.0, finished);
     }
 
-    pub fn submitted(&mut self, nonce: u64, call: u64, mode: Mode, input: Input) {
-        self.contributions.entry(nonce).or_default().inputs.insert(call, (mode, input));
+    pub fn submitted(&mut self, nonce: u64, call: u64, place: Option<u64>, mode: Mode, input: Input) {
+        self.contributions.entry(nonce).or_default().inputs.insert(call, (place, mode, input));
     }
 
     /// A process has finished a call of its own in a session: what it must have got, and its number there.
@@ -94,12 +100,15 @@ impl Book {
                 let theirs = contributions.get(member)?;
                 theirs.inputs.get(&(theirs.before.get(&cookie.0)? + index)).cloned()
             };
-            let all: Option<Vec<(Mode, Input)>> = session.members.iter().map(put).collect();
+            let all: Option<Vec<(Option<u64>, Mode, Input)>> = session.members.iter().map(put).collect();
             let all = all.unwrap_or_else(|| panic!("call {index} of {cookie:?} ended without all"));
-            let mode = all[0].0;
-            assert!(all.iter().all(|(other, _)| *other == mode), "different calls went together");
-            let inputs: Vec<Input> = all.into_iter().map(|(_, input)| input).collect();
-            session.outputs.insert(index, session.numbers.output(index, mode, &inputs));
+            let (place, mode, _) = all[0];
+            assert!(all.iter().all(|(_, other, _)| *other == mode), "different calls went together");
+            // Whatever the calls are like: each member's own count says which it was, and the program's place whether that is so.
+            let places: Vec<Option<u64>> = all.iter().map(|(place, ..)| *place).collect();
+            assert!(places.iter().all(|other| *other == place), "call {index} of {cookie:?} at {places:?}");
+            let inputs: Vec<Input> = all.into_iter().map(|(.., input)| input).collect();
+            session.outputs.insert(index, session.numbers.output(session.first_call + index, mode, &inputs));
         }
         let number = session.members.iter().position(|member| *member == nonce).expect("a member");
         (&session.outputs[&index], number, new)

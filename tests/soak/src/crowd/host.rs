@@ -53,6 +53,10 @@ impl<K: Kernels> Host<K> {
             due: Duration::ZERO,
         };
         host.restart(jobs);
+        for job in jobs.iter().filter(|_| share == 0) {
+            // No session, but the number of the last one.
+            host.registry.restore(Duration::ZERO, job.number, (Cookie(0), job.counts.epoch), &[]);
+        }
         host
     }
 

@@ -20,10 +20,36 @@ use super::host::address;
 const GONE_AFTER: Duration = Duration::from_millis(1500);
 const GATHER: Duration = Duration::from_millis(300);
 
+/// Where counts begin: near where they wrap, half of the time.
+#[derive(Clone, Copy)]
+pub struct Counts {
+    /// Calls and packets of a session.
+    pub call: u64,
+    pub seq: u64,
+    /// Sessions.
+    pub epoch: u16,
+}
+
+impl Counts {
+    fn draw(rng: &mut Rng, job: &StaticJob) -> Counts {
+        let wrap = |rng: &mut Rng, at: u64, most: u64| (at - rng.u64(1..=most)) * u64::from(rng.bool());
+        let call = [1 << 15, 1 << 16, 1 << 31, 1 << 32][rng.usize(..4)];
+        let epoch = [1 << 15, 1 << 16][rng.usize(..2)];
+        let slots = [job.config.data_slots, job.config.norm_slots][rng.usize(..2)];
+        let rounds = [1 << 31, 1 << 32][rng.usize(..2)];
+        let call = wrap(rng, call, 30);
+        let epoch = wrap(rng, epoch, 10) as u16;
+        Counts { call, seq: wrap(rng, rounds, 3) * u64::from(slots), epoch }
+    }
+}
+
 pub struct Job {
     pub number: JobId,
     pub configured: StaticJob,
     pub least: u8,
+    /// Whether nothing tells a call from another.
+    pub alike: bool,
+    pub counts: Counts,
     /// Calls between two boundaries.
     pub stretch: u64,
     pub seats: Vec<Option<Process>>,
@@ -42,12 +68,16 @@ impl Job {
         let most = rng.u8(least + 1..=4);
         let configured = configuration(rng, number, least, most);
         let stretch = rng.u64(1..=3);
+        let alike = rng.u8(..2) == 0;
+        let counts = Counts::draw(rng, &configured);
         let seats = (0..most).map(|_| None).collect();
         let (number, seed) = (JobId(number), seed ^ (u64::from(number) << 40));
         Job {
             number,
             configured,
             least,
+            alike,
+            counts,
             stretch,
             seats,
             excused: true,

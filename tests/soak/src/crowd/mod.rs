@@ -24,6 +24,8 @@ use thc_transport::{SimConfig, SimNet};
 
 /// How long all may take to be members and to end another all-reduce when nothing happens any more.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// A wait of this length is told of.
+const LONG: Duration = Duration::from_secs(20);
 /// How often a server looks what is due.
 const POLL: Duration = Duration::from_millis(10);
 /// All-reduces between two times that what nobody needs is forgotten.
@@ -116,8 +118,18 @@ impl<K: Kernels> Crowd<K> {
             process.done_before = process.done;
         }
         let goal = self.book.complete + more;
+        let mut told = false;
         while self.fill() || self.all().any(|process| self.waits(process)) {
             self.advance(self.net.now() + Duration::from_millis(1), u64::MAX);
+            if !told && self.net.now() > now + LONG {
+                told = true;
+                let who: Vec<String> = self.all().filter(|p| self.waits(p)).map(Process::describe).collect();
+                eprintln!(
+                    "seed {}: {LONG:?} after a storm that ended at {now:?} wait: {}",
+                    self.seed,
+                    who.join("; ")
+                );
+            }
             assert!(
                 self.net.now() < now + PATIENCE,
                 "seed {}: {PATIENCE:?} without an all-reduce at {:?}: {}",

@@ -2,7 +2,7 @@
 
 use super::book::Book;
 use super::host::address;
-use super::jobs::Job;
+use super::jobs::{Counts, Job};
 use crate::mean::{Input, Output};
 use crate::plan::{COOKIE, CallPlan, KEYS};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
@@ -44,6 +44,8 @@ enum Stage {
 pub struct Process {
     pub job: JobId,
     most: u8,
+    alike: bool,
+    counts: Counts,
     stretch: u64,
     seat: u8,
     pub address: SocketAddrV4,
@@ -91,6 +93,8 @@ impl Process {
         Process {
             job: job.number,
             most: job.seats.len() as u8,
+            alike: job.alike,
+            counts: job.counts,
             stretch: job.stretch,
             seat,
             address,
@@ -234,12 +238,14 @@ impl Process {
                     job: self.job,
                     worker: WorkerId(self.seat),
                     timeout: Duration::from_secs(60),
+                    patience: Duration::ZERO,
                     min_rto: Duration::from_millis([1, 2, 20][self.rng.usize(..3)]),
                     seed: None,
                     threads: 1,
                 };
-                let engine = Engine::new(io, config, *joiners, welcome, workers, CAPACITY);
-                self.engine = Some(engine.unwrap());
+                let mut engine = Engine::new(io, config, *joiners, welcome, workers, CAPACITY).unwrap();
+                engine.count_from(self.counts.call, self.counts.seq);
+                self.engine = Some(engine);
             }
             (None, None) => unreachable!("an interface is here or there"),
         }
@@ -322,22 +328,28 @@ impl Process {
         x[2 * usize::from(self.seat) + 1] = self.place as f32;
         // It is told once; what is heard of it comes with the flight.
         self.lost = false;
-        self.launch(x, Mode::Raw, None, true, book);
+        self.launch(x, Mode::Raw, None, None, book);
     }
 
     fn submit(&mut self, place: u64, book: &mut Book) -> bool {
-        let plan = CallPlan::of(Cookie(self.job.0.into()), place, self.most);
+        let plan = if self.alike {
+            CallPlan::alike(self.most)
+        } else {
+            CallPlan::of(Cookie(self.job.0.into()), place, self.most)
+        };
         if plan.key.is_some() && self.flights.iter().any(|flight| flight.key == plan.key) {
             return false;
         }
         let x = plan.tensor(Cookie(self.job.0.into()), place, self.seat);
-        self.launch(x, plan.mode, plan.key, false, book);
+        self.launch(x, plan.mode, plan.key, Some(place), book);
         true
     }
 
-    fn launch(&mut self, x: Vec<f32>, mode: Mode, key: Option<usize>, tells: bool, book: &mut Book) {
+    /// A call of the program at this place, or, at none, one in which all tell how far they are.
+    fn launch(&mut self, x: Vec<f32>, mode: Mode, key: Option<usize>, place: Option<u64>, book: &mut Book) {
+        let tells = place.is_none();
         let error = key.map(|key| self.errors[key].clone());
-        book.submitted(self.nonce, self.made, mode, Input { x: x.clone(), error });
+        book.submitted(self.nonce, self.made, place, mode, Input { x: x.clone(), error });
         let (sender, data) = bounded(1);
         let options = CallOptions { mode, feedback: key.map(|key| key as u64) };
         let engine = self.engine.as_mut().expect("a member has an engine");

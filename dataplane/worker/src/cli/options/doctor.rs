@@ -4,6 +4,7 @@ use super::Keys;
 use super::texts::cookie;
 use crate::cli::doctor::{Known, Visit};
 use std::path::PathBuf;
+use std::time::Duration;
 use thc_transport::{Backend, IoName};
 
 const DOCTOR: &str = "\
@@ -20,7 +21,12 @@ Examples:
   A server's host, before thc-ps runs there:
   thc-worker doctor --patience 0s --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.1/24
 
+--patience says how long the parameter server may take to answer, 2s unless it is given; 0s: it is not asked.
+
 Exit status: 0 it will work, 1 something is wrong, 2 wrong flags or configuration.";
+
+/// How long the parameter server may take to answer.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// The flags of a run, and a few.
 #[derive(Debug, clap::Args)]
@@ -29,9 +35,6 @@ pub(super) struct DoctorFlags {
     /// The same TOML file as for a run; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How long the parameter server may take to answer; 0s: don't ask it
-    #[arg(long, value_name = "TIME", default_value = "2s")]
-    patience: humantime::Duration,
     /// Print the report as JSON on stdout
     #[arg(long)]
     json: bool,
@@ -45,7 +48,14 @@ pub(super) struct DoctorFlags {
 
 impl DoctorFlags {
     /// What is missing of a run is no error here, nor is a backend that is not built in: that is a finding.
-    pub(super) fn visit(self) -> Result<Visit, String> {
+    pub(super) fn visit(mut self) -> Result<Visit, String> {
+        // Of a run it is how long others may be late, and what its file says of that is not meant here.
+        let patience = match self.keys.patience.take() {
+            None => ANSWER,
+            Some(text) => humantime::parse_duration(&text).map_err(|error| {
+                format!("patience = {text:?}: {error}; write a time like 200ms or 10s, or 0s")
+            })?,
+        };
         let keys = self.keys.over_file(self.config.as_deref())?;
         let own = *keys.bind()?.ip();
         let io = match keys.io {
@@ -61,7 +71,7 @@ impl DoctorFlags {
                 io.map_err(|e| e.to_string())?,
             )?,
             root: self.root,
-            patience: *self.patience,
+            patience,
             json: self.json,
         })
     }

@@ -157,6 +157,9 @@ struct Keys {
     /// How long an all-reduce may stand still before it fails [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     timeout: Option<String>,
+    /// How long instead, if more, while the parameter server answers and only other workers are late [default: timeout]
+    #[arg(long, value_name = "TIME", help_heading = "Group")]
+    patience: Option<String>,
     /// When another worker restarts, join anew with it and begin again, instead of failing [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Group")]
@@ -249,6 +252,7 @@ impl Keys {
             bind,
             join_timeout,
             timeout,
+            patience,
             rejoin,
             min_rto,
             seed,
@@ -347,6 +351,7 @@ impl Keys {
             io,
             join_timeout: time("join_timeout", self.join_timeout.as_deref(), defaults.join_timeout)?,
             timeout: time("timeout", self.timeout.as_deref(), defaults.timeout)?,
+            patience: time("patience", self.patience.as_deref(), defaults.patience)?,
             min_rto: time("min_rto", self.min_rto.as_deref(), defaults.min_rto)?,
             seed: self.seed,
             threads: match self.threads.unwrap_or(defaults.threads) {

@@ -1,0 +1,267 @@
+//! Which jobs an agent's registry has, and what it knows of them.
+
+use super::{Agent, Known};
+use crate::book::{Job, Placement, fits};
+use crate::error::ControllerError;
+use crate::plan;
+use crate::spec::Spec;
+use crate::tables::{ControlPlane, Row};
+use crate::wanted::Wanted;
+use std::sync::Arc;
+use thc_options::JobSetup;
+use thc_protocol::aggregator::JobConfig;
+use thc_protocol::session::{Action, SessionMember, StaticJob};
+use thc_protocol::wire::{Table, Tables, Welcome};
+use thc_protocol::{Cookie, JobId, TableId, WorkerId};
+
+impl Agent {
+    /// A target that was restarted has lost its sums, and so has a job whose row somebody else has deleted. With a full quorum workers
+    /// send them again; with a smaller one a sum that some have already might be made anew of other workers (P24), so workers
+    /// must join anew. So they must if somebody else has changed their lookup table: slots may be half filled with its values (P6).
+    ///
+    /// A target without this controller's first rows was restarted; one without sessions may have none.
+    pub(super) fn end_sessions_that_cannot_go_on(&mut self, held: &Wanted) -> Result<(), ControllerError> {
+        let schema = &self.config.schema;
+        let restarted = !held.has_rows_of(schema.table(ControlPlane::TABLE)?);
+        let sessions = held.sessions(schema)?;
+        let mut book = self.shared.book();
+        let wanted = match plan::wanted(&self.config, &book) {
+            // What there is no room for is excluded when rows are written.
+            Err(ControllerError::Room { .. }) => held.clone(),
+            wanted => wanted?,
+        };
+        let disturbed = wanted.disturbed(held, schema)?;
+        let mut ended = Vec::new();
+        for (name, job) in &mut book.jobs {
+            let partial = job.spec.quorum < job.spec.workers;
+            let number = job.spec.number;
+            let Some(place) = job.places.get_mut(&self.config.name) else { continue };
+            // Of a session whose counters were not looked at yet no row was written.
+            let written = place.session.as_ref().is_some_and(|session| session.before.is_some());
+            let lost = restarted || (written && !sessions.contains(&number));
+            let disturbed = !lost && disturbed.contains(&number);
+            if lost {
+                // Its counters begin anew as well.
+                place.earlier = None;
+            }
+            let Some(session) = &mut place.session else { continue };
+            if lost {
+                session.before = None;
+            }
+            if disturbed || (partial && lost) {
+                place.session = None;
+                let why = match (disturbed, restarted) {
+                    (true, _) => "its lookup table was changed",
+                    (_, true) => "the target was restarted",
+                    _ => "somebody else has deleted its row",
+                };
+                tracing::info!("job {name}: {why}; its workers must join anew");
+                ended.push(JobId(number));
+            }
+        }
+        drop(book);
+        for number in ended {
+            // It comes back without its session.
+            self.known.remove(&number);
+            self.registry.remove(number);
+        }
+        Ok(())
+    }
+
+    /// Takes jobs that came or went into the registry.
+    pub(super) fn align(&mut self) -> Vec<Action> {
+        let shared = Arc::clone(&self.shared);
+        let mut book = shared.book();
+        if let Some(room) = self.room {
+            book.give_credit(&self.config.name, room, self.config.shards);
+        }
+        let here = |known: &Known| {
+            book.jobs
+                .get(&known.name)
+                .is_some_and(|job| job.serial == known.serial && job.places.contains_key(&self.config.name))
+        };
+        let gone: Vec<JobId> =
+            self.known.iter().filter(|(_, known)| !here(known)).map(|(number, _)| *number).collect();
+        let mut actions = Vec::new();
+        for number in gone {
+            let known = self.known.remove(&number);
+            self.heard.retain(|(job, _), _| *job != number);
+            // There is room for others.
+            self.refused_jobs.clear();
+            self.refused_tables.clear();
+            let ended = self.registry.remove(number);
+            // A job that goes on without this target ends nobody's session.
+            let goes_on = known.is_some_and(|known| {
+                book.jobs.get(&known.name).is_some_and(|job| job.serial == known.serial)
+            });
+            actions.extend(ended.into_iter().filter(|end| !goes_on || !matches!(end, Action::Send(..))));
+        }
+        for (name, job) in &book.jobs {
+            let number = JobId(job.spec.number);
+            let Some(place) = job.places.get(&self.config.name) else { continue };
+            let seen = self.known.get(&number).map(|known| known.version);
+            if seen == Some(job.version) {
+                continue;
+            }
+            // A spare that is about to be one is that from the beginning.
+            let next = job.next.as_deref().filter(|next| next.is_on(&self.config.name));
+            let is_here = job.targets.contains(&self.config.name);
+            if seen.is_none() {
+                let first = if is_here { self.told(job, &job.spec) } else { None };
+                let first = match (first, next) {
+                    (None, Some(next)) if !is_here => self.told(job, &next.spec),
+                    (first, _) => first,
+                };
+                let Some(job_here) = first else { continue };
+                let spec = next.filter(|_| !is_here).map_or(&job.spec, |next| &next.spec);
+                match spec.follows_at(&self.config.name) {
+                    true => self.registry.insert_share(job_here),
+                    false => self.registry.insert(job_here),
+                }
+                self.restore(name, number, place);
+            }
+            let changed = match next {
+                Some(next) if is_here => self.told(job, &next.spec),
+                None if seen.is_some() => self.told(job, &job.spec),
+                _ => None,
+            };
+            if let Some(changed) = changed {
+                self.registry.change(changed);
+                let runs = self.registry.status(number).is_some_and(|(_, runs)| runs);
+                // Where a session runs, and it begins there, its boundary is waited for.
+                if !runs || (next.is_none() && job.spec.follows_at(&self.config.name)) {
+                    self.registry.settle(number);
+                }
+            }
+            let workers = job.spec.workers.max(job.next.as_ref().map_or(0, |next| next.spec.workers));
+            let (sized, version) = (job.spec.members.is_some(), job.version);
+            if seen.is_some() {
+                self.try_again(job);
+            }
+            let known = Known { name: name.clone(), serial: job.serial, workers, sized, version };
+            self.known.insert(number, known);
+        }
+        actions
+    }
+
+    /// A session that ran before this controller had it goes on.
+    fn restore(&mut self, name: &str, number: JobId, place: &Placement) {
+        let Some(session) = &place.session else { return };
+        let members: Vec<SessionMember> = session
+            .members
+            .iter()
+            .map(|(&worker, member)| {
+                self.macs.insert(member.at, member.mac);
+                let worker = WorkerId(member.seat.unwrap_or(worker));
+                SessionMember { worker, nonce: member.nonce, addr: member.at, left: false }
+            })
+            .collect();
+        let of = (Cookie(session.cookie.0), session.count);
+        if self.registry.restore(self.started.elapsed(), number, of, &members) {
+            tracing::info!("job {name}: its session of {} workers goes on", members.len());
+        }
+    }
+
+    /// What the registry is told of a job that is of this spec, or will be; none if nobody can join it here, which the log has.
+    fn told(&mut self, job: &Job, spec: &Spec) -> Option<StaticJob> {
+        let name = &spec.name;
+        let dealt = match (spec.is_shared(), self.shared.dealt(&spec.servers, &spec.spares)) {
+            (false, _) => None,
+            (true, Ok(dealt)) => Some(dealt),
+            (true, Err(error)) => {
+                tracing::warn!("job {name}: {error}; nobody can join it until that is so");
+                return None;
+            }
+        };
+        let mut setup = match spec.setup(dealt.as_ref()) {
+            Ok(setup) => setup,
+            Err(error) => {
+                tracing::warn!("job {name}: {error}; nobody can join it: delete it, and make it anew");
+                return None;
+            }
+        };
+        let rack = spec.rack.as_ref();
+        let fit = |table: &Table| fits(name, &self.config.name, self.forms, table, rack);
+        if let Err(refusal) = setup.welcome.tables.iter().try_for_each(fit) {
+            tracing::warn!("{}; nobody can join it there", refusal.message);
+            return None;
+        }
+        let ids = |workers: u8| -> Vec<u8> {
+            match job.next.as_deref().filter(|next| next.spec == *spec) {
+                Some(next) => next.tables_of(workers).collect(),
+                None => job.tables_of(workers).collect(),
+            }
+        };
+        let number =
+            |welcome: &mut Welcome, config: &mut JobConfig, ids: Vec<u8>, most: Option<(u8, Table)>| {
+                let mut tables = welcome.tables.to_vec();
+                // Where there is no room for another, it is that of the most.
+                if let (Some((id, table)), Some(first)) = (most, tables.first_mut())
+                    && ids.first() == Some(&id)
+                {
+                    *first = table;
+                }
+                tables.iter_mut().zip(ids).for_each(|(table, id)| table.id = TableId(id));
+                config.tables = tables.iter().map(|table| table.id).collect();
+                welcome.tables = Tables::new(&tables).unwrap_or(welcome.tables);
+                welcome.shards = self.config.shards;
+            };
+        let most = ids(u8::MAX);
+        let largest = most.first().map(|&id| (id, *setup.welcome.tables.first()));
+        if let Some(sizes) = &mut setup.sizes {
+            for (config, welcome) in &mut Arc::make_mut(sizes).shapes {
+                let ids = ids(config.workers);
+                number(welcome, config, ids, largest);
+            }
+        }
+        let own = ids(setup.config.workers);
+        number(&mut setup.welcome, &mut setup.config, own, largest);
+        let credit = job.credit();
+        let say = |welcome: &mut Welcome| (welcome.credit, welcome.marks) = (credit, self.marks);
+        say(&mut setup.welcome);
+        if let Some(sizes) = &mut setup.sizes {
+            Arc::make_mut(sizes).shapes.iter_mut().for_each(|(_, welcome)| say(welcome));
+        }
+        if let Some(rack) = rack {
+            self.macs.insert(rack.root, rack.mac);
+        }
+        let JobSetup { config, welcome, root, sizes, .. } = setup;
+        Some(StaticJob { config, welcome, root, sizes })
+    }
+
+    /// Notes which jobs have become what they were to become, since a session of theirs has begun here: whether any has.
+    pub(super) fn settle(&mut self) -> bool {
+        let mut settled = Vec::new();
+        {
+            let mut book = self.shared.book();
+            for (&number, known) in &mut self.known {
+                let Some(job) = book.jobs.get(&known.name).filter(|job| job.serial == known.serial) else {
+                    continue;
+                };
+                let here = job.next.as_ref().is_some_and(|next| next.by == self.config.name);
+                if !here || known.version != job.version || self.registry.changes(number) {
+                    continue;
+                }
+                book.settle(&known.name);
+                let job = book.jobs.get(&known.name);
+                known.version = job.map_or(known.version, |job| job.version);
+                known.workers = job.map_or(known.workers, |job| job.spec.workers);
+                tracing::info!("job {}: changed", known.name);
+                settled.extend(job.map(|job| job.targets.clone()));
+            }
+        }
+        let any = !settled.is_empty();
+        for targets in settled {
+            let (shared, own) = (Arc::clone(&self.shared), self.config.name.clone());
+            // Others follow; one that is away does when it is back.
+            tokio::spawn(async move {
+                let others: Vec<String> = shared.targets.iter().map(|t| t.config.name.clone()).collect();
+                let others: Vec<String> = others.into_iter().filter(|name| *name != own).collect();
+                if let Err(refusal) = shared.sync(&others).await {
+                    tracing::debug!("{}: {}", targets.join(", "), refusal.message);
+                }
+            });
+        }
+        any
+    }
+}

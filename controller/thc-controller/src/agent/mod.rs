@@ -1,0 +1,309 @@
+//! The agent of one target: keeps the connection, takes JOIN and LEAVE from the target, and keeps the target's rows
+//! what the book wants, also after the target or the connection was gone.
+//!
+//! What is decided is in the book before anything is waited for: whatever fails then, target or disk, the agent begins anew
+//! with [`Agent::take_over`], which makes the target what the book says.
+
+mod jobs;
+mod readings;
+mod rows;
+mod sessions;
+
+use crate::capacity::{self, Forms};
+use crate::config::TargetConfig;
+use crate::error::{ControllerError, NOT_PRIMARY};
+use crate::live::Heard;
+use crate::state::{AgentCommand, ControllerState};
+use crate::tables::Mac;
+use crate::target::{Event, Target};
+use crate::wanted::Wanted;
+use rows::RefusedJob;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thc_options::credit::Room;
+use thc_protocol::JobId;
+use thc_protocol::session::Registry;
+use tokio::sync::{mpsc, watch};
+
+/// How often it is looked what is due.
+const TICK: Duration = Duration::from_millis(250);
+/// How long until a target that is gone is tried again, at most. It takes longer each time: a server that is started anew
+/// at once has its jobs at once.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long the first time.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+/// Different complaints of one target that the log gets.
+const MAX_COMPLAINTS: usize = 8;
+
+/// A job that the registry has: its name, and the serial number that tells it from others of the name.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    serial: u64,
+    workers: u8,
+    /// Whether its members come and go.
+    sized: bool,
+    /// Of what it is.
+    version: u64,
+}
+
+/// An agent.
+#[derive(Debug)]
+pub struct Agent {
+    config: TargetConfig,
+    shared: Arc<ControllerState>,
+    registry: Registry,
+    /// The packets that the target does, once it has said so.
+    forms: Option<Forms>,
+    /// Those that it holds, if it has said so or the configuration does.
+    room: Option<Room>,
+    /// Whether its program keeps and tells congestion marks (P46).
+    marks: bool,
+    known: BTreeMap<JobId, Known>,
+    /// When packets of a member were counted last, for the registry.
+    heard: BTreeMap<(JobId, u8), Heard>,
+    /// When members' packets were read last.
+    listened: Option<Instant>,
+    /// Ethernet addresses of those who joined.
+    macs: BTreeMap<SocketAddrV4, Mac>,
+    /// What the target holds, as far as is known.
+    held: Option<Wanted>,
+    /// Jobs of which the target has refused rows: it has none of them until they are tried again. By number.
+    refused_jobs: BTreeMap<u16, RefusedJob>,
+    /// Lookup tables that it has refused, and why.
+    refused_tables: BTreeMap<u8, String>,
+    /// Whether it has another program than it is to load, because of sessions.
+    outdated: bool,
+    started: Instant,
+    ticks: u32,
+    /// What the log says of the target already, since it was there last.
+    complaints: BTreeSet<String>,
+    /// How long until it is tried again.
+    retry: Duration,
+}
+
+impl Agent {
+    /// Of this target.
+    #[must_use]
+    pub fn new(config: TargetConfig, shared: Arc<ControllerState>) -> Agent {
+        Agent {
+            config,
+            shared,
+            registry: Registry::default(),
+            forms: None,
+            room: None,
+            marks: false,
+            known: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            listened: None,
+            macs: BTreeMap::new(),
+            held: None,
+            refused_jobs: BTreeMap::new(),
+            refused_tables: BTreeMap::new(),
+            outdated: false,
+            started: Instant::now(),
+            ticks: 0,
+            complaints: BTreeSet::new(),
+            retry: FIRST_RETRY,
+        }
+    }
+
+    /// Runs until `stop` is true; the target then goes on as it is. Gives back its configuration and commands, for the next one.
+    pub async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<AgentCommand>,
+        mut stop: watch::Receiver<bool>,
+    ) -> (TargetConfig, mpsc::Receiver<AgentCommand>) {
+        loop {
+            let error = tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => return (self.config, commands),
+                error = self.serve(&mut commands) => error,
+            };
+            let text = error.to_string();
+            let name = &self.config.name;
+            // Whoever shows it names the target.
+            let message = text.strip_prefix(&format!("target {name}: ")).unwrap_or(&text).to_owned();
+            if let Some(view) = self.shared.views().get_mut(name) {
+                view.connected = false;
+                view.error.clone_from(&message);
+            }
+            // Not once a second for as long as a switch is off, even if its refusals take turns.
+            let news = self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(message.clone());
+            if news {
+                tracing::warn!("target {name}: {message}; trying again every {} s", RETRY.as_secs());
+            }
+            let retry = tokio::time::sleep(self.retry);
+            self.retry = (2 * self.retry).min(RETRY);
+            tokio::pin!(retry);
+            loop {
+                tokio::select! {
+                    _ = stop.wait_for(|stop| *stop) => return (self.config, commands),
+                    () = &mut retry => break,
+                    Some(AgentCommand::Sync(answer)) = commands.recv() => {
+                        // Who asked may have gone; that is no loss.
+                        let _ = answer.send(Err(self.away(&message)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn away(&self, message: &str) -> ControllerError {
+        ControllerError::Away { target: self.config.name.clone(), message: message.to_owned() }
+    }
+
+    /// Serves one connection until it ends, and says why it ended.
+    async fn serve(&mut self, commands: &mut mpsc::Receiver<AgentCommand>) -> ControllerError {
+        match self.connection(commands).await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
+    }
+
+    async fn connection(
+        &mut self,
+        commands: &mut mpsc::Receiver<AgentCommand>,
+    ) -> Result<std::convert::Infallible, ControllerError> {
+        let config = self.config.clone();
+        let connecting = Target::connect(&config);
+        tokio::pin!(connecting);
+        let (mut target, mut primary) = loop {
+            tokio::select! {
+                connected = &mut connecting => break connected?,
+                Some(AgentCommand::Sync(answer)) = commands.recv() => {
+                    let _ = answer.send(Err(self.away("connecting")));
+                }
+            }
+        };
+        if primary {
+            self.take_over(&mut target).await?;
+        } else {
+            self.stand_by(&target);
+        }
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = target.event() => match event {
+                    Event::Packet(frame) if primary => self.packet(&mut target, &frame).await?,
+                    Event::Packet(_) => {}
+                    Event::Primary(now) => {
+                        if now && !primary {
+                            self.take_over(&mut target).await?;
+                        } else if !now {
+                            self.stand_by(&target);
+                        }
+                        primary = now;
+                    }
+                    Event::Vacant(highest) => target.claim(highest).await?,
+                    Event::Closed => return Err(ControllerError::Closed { target: target.name().to_owned() }),
+                },
+                Some(AgentCommand::Sync(answer)) = commands.recv() => {
+                    let result = if primary {
+                        self.sync(&mut target).await
+                    } else {
+                        Err(ControllerError::NotPrimary { target: target.name().to_owned() })
+                    };
+                    let _ = answer.send(result);
+                }
+                _ = ticks.tick(), if primary => self.tick(&mut target).await?,
+            }
+        }
+    }
+
+    fn stand_by(&mut self, target: &Target) {
+        tracing::info!("target {}: {NOT_PRIMARY}; standing by", target.name());
+        let mut views = self.shared.views();
+        let view = views.entry(self.config.name.clone()).or_default();
+        view.connected = false;
+        view.error = NOT_PRIMARY.to_owned();
+    }
+
+    async fn tick(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        if self.outdated && self.running().is_empty() {
+            self.take_over(target).await?;
+        }
+        self.listen(target).await?;
+        let due = self.due();
+        self.answer(target, due, None).await
+    }
+
+    /// Names of the jobs with a session here.
+    fn running(&self) -> Vec<String> {
+        let book = self.shared.book();
+        let runs = |job: &crate::book::Job| {
+            job.places.get(&self.config.name).is_some_and(|place| place.session.is_some())
+        };
+        book.jobs.iter().filter(|(_, job)| runs(job)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Sees to the target's program. Another one than it should have is replaced when no session is lost with it.
+    async fn load(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        self.outdated = false;
+        let Some((program, cookie)) = &self.config.loads else { return target.load_if_none().await };
+        let jobs = match target.loaded().await? {
+            Some(has) if has == *cookie => {
+                tracing::info!(target = target.name(), "has the program");
+                return Ok(());
+            }
+            Some(_) => self.running(),
+            None => Vec::new(),
+        };
+        if jobs.is_empty() {
+            target.load(program, *cookie).await?;
+            tracing::info!(target = target.name(), "program loaded");
+            return Ok(());
+        }
+        if !target.p4info().await?.is_some_and(|info| self.config.schema.has_tables_of(&info)) {
+            return Err(ControllerError::OtherProgram { target: target.name().to_owned(), jobs });
+        }
+        self.outdated = true;
+        tracing::warn!(
+            "target {}: it has another program than its device_config, of the same tables: that is loaded when the sessions of {} are over",
+            target.name(),
+            jobs.join(", ")
+        );
+        Ok(())
+    }
+
+    /// The target becomes what is wanted.
+    async fn take_over(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        self.load(target).await?;
+        let info = target.p4info().await?;
+        let info = info.as_ref();
+        self.forms = info.map(Forms::of).or(self.config.capacity.forms);
+        self.room = self.config.capacity.room.or(info.and_then(capacity::room));
+        self.marks = info.is_some_and(capacity::marks);
+        self.shared.book().forget_credit(&self.config.name);
+        // What it has refused is tried again.
+        self.refused_jobs.clear();
+        self.refused_tables.clear();
+        let held = target.held().await?;
+        self.end_sessions_that_cannot_go_on(&held)?;
+        self.held = Some(held);
+        self.sync(target).await?;
+        // Nobody was heard while there was no connection.
+        self.heard.clear();
+        self.registry.listen_anew(self.started.elapsed());
+        self.complaints.clear();
+        self.retry = FIRST_RETRY;
+        let mut views = self.shared.views();
+        let view = views.entry(self.config.name.clone()).or_default();
+        view.connected = true;
+        view.forms = self.forms;
+        view.error.clear();
+        tracing::info!(target = target.name(), "connected; its rows are as wanted");
+        Ok(())
+    }
+
+    /// Takes jobs that came or went into the registry, and writes what the target lacks or has too much.
+    async fn sync(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        let actions = self.align();
+        self.settle();
+        let (packets, _) = self.note(actions);
+        let packets = self.establish(target, packets).await?;
+        self.send(target, packets, None).await
+    }
+}

@@ -1,0 +1,203 @@
+//! An agent's rows on its target, and what the target refuses of them.
+
+use super::Agent;
+use super::sessions::Packets;
+use crate::book::Job;
+use crate::error::ControllerError;
+use crate::plan::{self, Exclusions};
+use crate::target::{RefusedUpdate, Target, Written};
+use crate::wanted::{Changes, Owner, Wanted, owner};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use thc_protocol::JobId;
+use thc_protocol::wire::Header;
+
+/// After a target has refused rows of a job, nobody who joins is answered for so long.
+const HOLD_OFF: Duration = Duration::from_secs(5);
+/// How often rows are tried without those that were refused.
+const ROUNDS: usize = 32;
+
+/// A job of which the target has refused rows.
+#[derive(Debug)]
+pub(super) struct RefusedJob {
+    why: String,
+    /// Until when nobody who joins it is answered.
+    pub(super) until: Instant,
+    /// Whether its members know.
+    told: bool,
+}
+
+impl Agent {
+    /// What the book says becomes so: in its file, then on the target. Gives back what may be sent now of what was to be sent then.
+    pub(super) async fn establish(
+        &mut self,
+        target: &mut Target,
+        mut packets: Packets,
+    ) -> Result<Packets, ControllerError> {
+        self.note_counted(target).await?;
+        self.shared.save().await?;
+        self.reconcile(target).await?;
+        let new = self.refused_jobs.iter_mut().filter(|(_, refused)| !refused.told);
+        let new: BTreeSet<JobId> = new.map(|(&job, refused)| (JobId(job), refused.told = true).0).collect();
+        if !new.is_empty() {
+            let about = |bytes: &[u8]| Header::parse(bytes).map(|(header, _)| header.job).ok();
+            packets.retain(|(_, bytes)| !about(bytes).is_some_and(|job| new.contains(&job)));
+            for job in new {
+                packets.extend(self.turn_away(job));
+            }
+            // They come back without their sessions.
+            let actions = self.align();
+            let (more, _) = self.note(actions);
+            packets.extend(more);
+            self.shared.save().await?;
+        }
+        self.show_refused();
+        Ok(packets)
+    }
+
+    /// Writes what the target lacks and removes what it has too much. What it refuses of a job it gets nothing of, and all others
+    /// get theirs.
+    async fn reconcile(&mut self, target: &mut Target) -> Result<(), ControllerError> {
+        let mut careful = false;
+        for _ in 0..ROUNDS {
+            // After a failure it is not known what the target took: it is read anew.
+            let (held, read) = match self.held.take() {
+                Some(held) => (held, false),
+                None => (target.held().await?, true),
+            };
+            let wanted = self.wanted()?;
+            let changes = wanted.changes(&held, target.schema())?;
+            tracing::debug!(target = target.name(), "{} updates", changes.len());
+            match write(target, changes, careful).await? {
+                Written::All => {
+                    self.held = Some(wanted);
+                    return Ok(());
+                }
+                // Somebody else may have changed what it was thought to hold.
+                Written::But(_) if !read => {}
+                Written::But(refused) => {
+                    let known = self.exclusions();
+                    refused.into_iter().try_for_each(|refused| self.exclude(target, refused, &known))?;
+                }
+                Written::NotAll(why) if careful => return Err(failure(target, why)),
+                Written::NotAll(_) => careful = true,
+            }
+        }
+        Err(failure(target, "it refuses rows again and again".to_owned()))
+    }
+
+    fn exclusions(&self) -> Exclusions {
+        Exclusions {
+            jobs: self.refused_jobs.keys().copied().collect(),
+            tables: self.refused_tables.keys().copied().collect(),
+        }
+    }
+
+    /// What it should hold, but for what it has refused or has no room for.
+    fn wanted(&mut self) -> Result<Wanted, ControllerError> {
+        loop {
+            let but = self.exclusions();
+            let wanted = plan::wanted_but(&self.config, &self.shared.book(), &but);
+            match wanted {
+                Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {
+                    self.exclude_table(table, &error.to_string());
+                }
+                wanted => return wanted,
+            }
+        }
+    }
+
+    /// Finds out whose an update was that the target has refused. `known`: what it should have had nothing of any more.
+    fn exclude(
+        &mut self,
+        target: &Target,
+        RefusedUpdate { update, why }: RefusedUpdate,
+        known: &Exclusions,
+    ) -> Result<(), ControllerError> {
+        let own = &self.config.name;
+        let (job, table) = {
+            let book = self.shared.book();
+            let job = |so: &dyn Fn(&Job, u32) -> bool| {
+                let place = |job: &&Job| job.places.get(own).is_some_and(|at| so(job, at.group.into()));
+                book.jobs.values().find(place).map(|job| job.spec.number)
+            };
+            match owner(&update, target.schema()) {
+                Owner::Job(number) => (job(&|job, _| job.spec.number == number), None),
+                Owner::Group(group) => (job(&|_, of| of == group), None),
+                Owner::Lookup(number) => {
+                    let by_id = target.schema().table("lookup").is_ok();
+                    let number_of = |id: u8| if by_id { id } else { book.number_of_table(id) };
+                    (None, book.tables.keys().copied().find(|&id| number_of(id) == number))
+                }
+                Owner::Target => (None, None),
+            }
+        };
+        match (job, table) {
+            (Some(job), _) if !known.jobs.contains(&job) => self.exclude_job(job, &why),
+            (_, Some(table)) if !known.tables.contains(&table) => self.exclude_table(table, &why),
+            _ => return Err(failure(target, why)),
+        }
+        Ok(())
+    }
+
+    fn exclude_job(&mut self, number: u16, why: &str) {
+        if self.refused_jobs.contains_key(&number) {
+            return;
+        }
+        let book = self.shared.book();
+        let name = book.jobs.values().find(|job| job.spec.number == number).map_or("", |job| &job.spec.name);
+        tracing::warn!("target {} refuses rows of job {name}: {why}", self.config.name);
+        let refused = RefusedJob { why: why.to_owned(), until: Instant::now() + HOLD_OFF, told: false };
+        self.refused_jobs.insert(number, refused);
+    }
+
+    /// A lookup table, and the jobs that have it.
+    fn exclude_table(&mut self, table: u8, why: &str) {
+        if self.refused_tables.insert(table, why.to_owned()).is_some() {
+            return;
+        }
+        let of = {
+            let book = self.shared.book();
+            let has =
+                |job: &&Job| job.places.contains_key(&self.config.name) && job.tables().any(|of| of == table);
+            book.jobs.values().filter(has).map(|job| job.spec.number).collect::<Vec<_>>()
+        };
+        tracing::warn!("target {} refuses lookup table {table}: {why}", self.config.name);
+        for job in of {
+            self.exclude_job(job, why);
+        }
+    }
+
+    /// A job that the target has refused gets another chance.
+    pub(super) fn try_again(&mut self, job: &Job) {
+        if self.refused_jobs.remove(&job.spec.number).is_some() {
+            let tables: BTreeSet<u8> = job.tables().collect();
+            self.refused_tables.retain(|table, _| !tables.contains(table));
+        }
+    }
+
+    fn show_refused(&self) {
+        let name = |job: &u16| self.known.get(&JobId(*job)).map(|known| known.name.clone());
+        let jobs =
+            self.refused_jobs.iter().filter_map(|(job, refused)| Some((name(job)?, refused.why.clone())));
+        let jobs = jobs.collect();
+        let mut views = self.shared.views();
+        let view = views.entry(self.config.name.clone()).or_default();
+        (view.refused, view.refused_tables) = (jobs, self.refused_tables.clone());
+    }
+}
+
+/// Each part when those before it are made.
+async fn write(target: &mut Target, changes: Changes, careful: bool) -> Result<Written, ControllerError> {
+    for part in [changes.withdrawn, changes.others, changes.entered] {
+        match target.write(part, careful).await? {
+            Written::All => {}
+            refused => return Ok(refused),
+        }
+    }
+    Ok(Written::All)
+}
+
+fn failure(target: &Target, message: String) -> ControllerError {
+    ControllerError::Request { target: target.name().to_owned(), request: "a write", message }
+}

@@ -1,0 +1,237 @@
+//! What an agent's registry decides about sessions, done.
+
+use super::Agent;
+use crate::book::{Job, Member};
+use crate::error::ControllerError;
+use crate::live::Heard;
+use crate::tables::Mac;
+use crate::target::Target;
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::time::Instant;
+use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
+use thc_protocol::session::{Action, Happening};
+use thc_protocol::wire::Header;
+use thc_protocol::{JobId, WorkerId};
+use thc_transport::frame::Datagram;
+
+/// Workers and roots whose Ethernet addresses are kept: far above those of all jobs.
+const MAX_ADDRESSES: usize = 1 << 14;
+
+/// Packets to workers and roots.
+pub(super) type Packets = Vec<(SocketAddrV4, Vec<u8>)>;
+
+impl Agent {
+    /// Takes a frame of the control plane.
+    pub(super) async fn packet(&mut self, target: &mut Target, frame: &[u8]) -> Result<(), ControllerError> {
+        let own = (self.config.mac, self.config.at);
+        let Some(datagram) = Datagram::parse(frame).ok().filter(|datagram| datagram.to == own) else {
+            return Ok(());
+        };
+        let (mac, from) = datagram.from;
+        if self.port(mac).is_none() {
+            tracing::warn!(
+                "{from} ({}) is behind no port that is configured: add a [[target.station]] for it",
+                mac.map(|byte| format!("{byte:02x}")).join(":")
+            );
+            return Ok(());
+        }
+        let Ok((header, _)) = Header::parse(datagram.payload) else { return Ok(()) };
+        if self.refused_jobs.get(&header.job.0).is_some_and(|refused| Instant::now() < refused.until) {
+            return Ok(());
+        }
+        let heard = &self.heard;
+        let alive = |job, worker: WorkerId| heard.get(&(job, worker.0)).map(|heard| heard.since.elapsed());
+        let now = self.started.elapsed();
+        let mut actions =
+            self.registry.handle(now, from, datagram.payload, alive, thc_options::cookie::random);
+        if self.registry.knows(from) && self.has_cookie(&header) {
+            self.keep_address(from, mac);
+        }
+        actions.extend(self.due());
+        self.answer(target, actions, Some((from, mac))).await?;
+        self.show_joined();
+        Ok(())
+    }
+
+    /// Whether a packet has its job's cookie, or its session's.
+    fn has_cookie(&self, header: &Header) -> bool {
+        let Some(known) = self.known.get(&header.job) else { return false };
+        let of_session = self.registry.session(header.job).map(|(cookie, _)| cookie);
+        let book = self.shared.book();
+        of_session == Some(header.cookie)
+            || book.jobs.get(&known.name).is_some_and(|job| job.spec.cookie.0 == header.cookie.0)
+    }
+
+    /// Notes where a worker is, who has shown a cookie. A root is where its job says.
+    fn keep_address(&mut self, at: SocketAddrV4, mac: Mac) {
+        let root_of = |job: &Job| job.spec.rack.as_ref().map(|rack| rack.root);
+        let roots: Vec<SocketAddrV4> = self.shared.book().jobs.values().filter_map(root_of).collect();
+        if roots.contains(&at) {
+            return;
+        }
+        if self.macs.len() >= MAX_ADDRESSES && !self.macs.contains_key(&at) {
+            let registry = &self.registry;
+            self.macs.retain(|at, _| registry.knows(*at) || roots.contains(at));
+        }
+        self.macs.insert(at, mac);
+    }
+
+    /// What time brings. A member is as silent as it was when packets were counted last: that may be late.
+    pub(super) fn due(&mut self) -> Vec<Action> {
+        let (heard, listened) = (&self.heard, self.listened);
+        let alive = |job, worker: WorkerId| {
+            let Heard { at, .. } = heard.get(&(job, worker.0))?;
+            Some(listened?.saturating_duration_since(*at))
+        };
+        self.registry.poll(self.started.elapsed(), alive, thc_options::cookie::random)
+    }
+
+    /// Does what the registry says: rows first, since workers send as soon as they are welcomed. `asker` has sent what this answers.
+    pub(super) async fn answer(
+        &mut self,
+        target: &mut Target,
+        actions: Vec<Action>,
+        asker: Option<(SocketAddrV4, Mac)>,
+    ) -> Result<(), ControllerError> {
+        let settled = self.settle();
+        let (mut packets, changed) = self.note(actions);
+        if changed || settled {
+            packets = self.establish(target, packets).await?;
+        }
+        self.send(target, packets, asker).await
+    }
+
+    /// Notes in the book what the registry says, all of it at once: what is to be sent then, and whether anything else is to be done.
+    pub(super) fn note(&mut self, actions: Vec<Action>) -> (Packets, bool) {
+        let mut changed = false;
+        let mut packets = Vec::new();
+        for action in actions {
+            match action {
+                Action::Send(to, bytes) => packets.push((to, bytes)),
+                Action::RootDiffers(job, change) => {
+                    let name = self.known.get(&job).map_or("", |known| &known.name);
+                    tracing::warn!(
+                        "job {name}: its root has another one: {change}; nobody can join it until that is so"
+                    );
+                }
+                Action::RootRefuses(job, reason) => {
+                    let name = self.known.get(&job).map_or("", |known| &known.name);
+                    tracing::warn!("job {name}: its root does not let the rack in: {reason}");
+                }
+                Action::Tell(job, worker, happened) => {
+                    let name = self.known.get(&job).map_or("", |known| known.name.as_str());
+                    match happened {
+                        Happening::Gone => tracing::warn!("job {name}: worker {worker} is gone"),
+                        Happening::Left => tracing::info!("job {name}: worker {worker} has left"),
+                        Happening::Came => tracing::info!("job {name}: worker {worker} is let in"),
+                    }
+                }
+                Action::Install(config, members) => {
+                    self.install(&config, &members);
+                    changed = true;
+                }
+                Action::Move(job, worker, at) => {
+                    self.change_session(job, |members| {
+                        if let Some(member) = members.get_mut(&worker.0) {
+                            member.at = at.addr;
+                        }
+                    });
+                    changed = true;
+                }
+                Action::Remove(job) => {
+                    self.remove_session(job);
+                    changed = true;
+                }
+            }
+        }
+        (packets, changed)
+    }
+
+    /// Sends packets to where their receivers are; who has asked is where its packet came from.
+    pub(super) async fn send(
+        &self,
+        target: &Target,
+        packets: Packets,
+        asker: Option<(SocketAddrV4, Mac)>,
+    ) -> Result<(), ControllerError> {
+        let own = (self.config.mac, self.config.at);
+        for (to, bytes) in packets {
+            let asked = asker.filter(|(from, _)| *from == to).map(|(_, mac)| mac);
+            if let Some(mac) = self.macs.get(&to).copied().or(asked) {
+                target.send(Datagram { from: own, to: (mac, to), ecn: 0, payload: &bytes }.frame()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_session(&mut self, job: JobId) {
+        let Some(known) = self.known.get(&job) else { return };
+        tracing::info!("job {}: session over", known.name);
+        let all_left = self.registry.status(job).is_none_or(|(joined, _)| joined == 0);
+        let mut book = self.shared.book();
+        let Some(record) = book.jobs.get_mut(&known.name) else { return };
+        if let Some(place) = record.places.get_mut(&self.config.name) {
+            place.session = None;
+        }
+        if all_left && !record.spec.follows_at(&self.config.name) {
+            // Their numbers are free for the next.
+            record.given.clear();
+        }
+    }
+
+    /// The target has refused rows of a job: its session is over, which its members are told.
+    pub(super) fn turn_away(&mut self, job: JobId) -> Packets {
+        let Some(known) = self.known.remove(&job) else { return Vec::new() };
+        if let Some(place) = self.shared.book().place_mut(&known.name, &self.config.name) {
+            place.session = None;
+        }
+        self.heard.retain(|(of, _), _| *of != job);
+        let ended = self.registry.remove(job).into_iter();
+        ended
+            .filter_map(|action| if let Action::Send(to, bytes) = action { Some((to, bytes)) } else { None })
+            .collect()
+    }
+
+    fn install(&mut self, config: &JobConfig, members: &[(WorkerId, Endpoint)]) {
+        let Some(known) = self.known.get(&config.job) else { return };
+        tracing::info!("job {}: session of {} workers", known.name, members.len());
+        self.heard.retain(|(job, _), _| *job != config.job);
+        // Seats are in the order of the session's numbers.
+        let seats = self.registry.session(config.job).map(|(_, members)| members).unwrap_or_default();
+        let sized = known.sized;
+        let members = members.iter().zip(0..).filter_map(|((worker, at), place): (_, usize)| {
+            let mac = *self.macs.get(&at.addr)?;
+            let known =
+                if sized { seats.get(place) } else { seats.iter().find(|seat| seat.worker == *worker) };
+            let (nonce, seat) = (known?.nonce, sized.then_some(known?.worker.0));
+            Some((worker.0, Member { at: at.addr, mac, port: self.port(mac)?, nonce, seat }))
+        });
+        let members = members.collect();
+        let ports = if let Level::Rack { ports, .. } = config.level { ports } else { 0 };
+        let of = (ports, self.registry.epoch(config.job));
+        let mut book = self.shared.book();
+        book.begin(&known.name, &self.config.name, config.cookie.0, members, of);
+        let job = book.jobs.get(&known.name).cloned();
+        drop(book);
+        job.iter().for_each(|job| self.try_again(job));
+    }
+
+    fn change_session(&self, job: JobId, change: impl FnOnce(&mut BTreeMap<u8, Member>)) {
+        let Some(known) = self.known.get(&job) else { return };
+        if let Some(place) = self.shared.book().place_mut(&known.name, &self.config.name)
+            && let Some(session) = &mut place.session
+        {
+            change(&mut session.members);
+        }
+    }
+
+    /// The port that a station is behind; 0 where ports mean nothing.
+    fn port(&self, mac: Mac) -> Option<u16> {
+        let stations = &self.config.stations;
+        if stations.is_empty() {
+            return Some(0);
+        }
+        stations.iter().find(|(station, _)| *station == mac).map(|&(_, port)| port)
+    }
+}

@@ -1,0 +1,218 @@
+//! Whatever a controller, and the one that stands by for it, waits for fails once, each time another thing: its jobs add up after that.
+
+use crate::aggregator;
+use crate::controller::{Controller, has_jobs, run, target};
+use crate::unreliable::{Fault, Unreliable};
+use p4runtime_proto::p4info;
+use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
+use p4runtime_proto::v1::{Entity, ReadRequest, TableEntry, entity};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use thc_worker::{Group, GroupConfig};
+
+/// Everything that may go wrong.
+const FAULTS: [Fault; 4] = [Fault::Lost, Fault::Unanswered, Fault::Silent, Fault::Happening];
+/// Coordinates of a call.
+const COORDINATES: usize = 5000;
+/// Above what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// After which a worker that has joined in vain asks anew.
+const JOINING: Duration = Duration::from_secs(10);
+
+fn until<T>(what: &str, mut so: impl FnMut() -> Result<T, String>) -> T {
+    let began = Instant::now();
+    loop {
+        match so() {
+            Ok(done) => return done,
+            Err(why) => assert!(began.elapsed() < PATIENCE, "{what}: {why}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Asks one of a pair, whichever has the jobs, until it does as it is asked or says that it is done.
+fn told(pair: &[SocketAddr], args: &[&str], done: &str) {
+    until(&args.join(" "), || {
+        let mut said = String::new();
+        for at in pair {
+            let ended = run(args, &[("THC_CONTROLLER", &at.to_string())]);
+            if ended.code == Some(0) || (!done.is_empty() && ended.err.contains(done)) {
+                return Ok(());
+            }
+            said += &ended.err;
+        }
+        Err(said)
+    });
+}
+
+/// Joins as a rank of a job, whatever one try says.
+fn joined(pair: &[SocketAddr], job: &str, rank: u8) -> Group {
+    until("joining", || {
+        let Some(at) = pair.iter().find(|at| has_jobs(**at)) else {
+            return Err("nobody has the jobs".into());
+        };
+        let url = format!("thc://{at}/{job}");
+        let mut asked = thc_worker::Controller::new(url.parse().unwrap());
+        asked.rank = Some(rank);
+        let config = GroupConfig { controller: Some(asked), join_timeout: JOINING, ..GroupConfig::default() };
+        Group::join(config).map_err(|error| error.to_string())
+    })
+}
+
+/// Both do something at the same time.
+fn both<T: Send>(work: impl Fn(u8) -> T + Sync) -> [T; 2] {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| work(1));
+        [work(0), other.join().unwrap()]
+    })
+}
+
+/// Both get the same mean, which is that of what they put in.
+fn adds_up(groups: &[Group; 2]) {
+    let means = both(|rank| {
+        let own = if rank == 0 { 1.0 } else { 3.0 };
+        let mut data: Vec<f32> = (0..COORDINATES).map(|place| own * (place % 7) as f32).collect();
+        groups[usize::from(rank)].allreduce(&mut data).unwrap();
+        data
+    });
+    assert_eq!(means[0], means[1]);
+    let (mut off, mut all) = (0.0, 0.0);
+    for (place, mean) in means[0].iter().enumerate() {
+        let wanted = 2.0 * (place % 7) as f32;
+        (off, all) = (off + (mean - wanted).powi(2), all + wanted.powi(2));
+    }
+    assert!(off < 0.02 * all, "{off} of {all}");
+}
+
+/// Rows that a server holds, by table.
+async fn rows(server: SocketAddr) -> Vec<(&'static str, usize)> {
+    let info = p4info::parse(
+        &std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb")).unwrap(),
+    )
+    .unwrap();
+    let mut client = P4RuntimeClient::connect(format!("http://{server}")).await.unwrap();
+    let mut counted = Vec::new();
+    for name in ["jobs", "members", "addresses", "job_tables", "lookup"] {
+        let table_id = info.table(name).unwrap().id();
+        let entity = entity::Entity::TableEntry(TableEntry { table_id, ..TableEntry::default() });
+        let request = ReadRequest {
+            device_id: 0,
+            entities: vec![Entity { entity: Some(entity) }],
+            role: String::new(),
+        };
+        let mut answers = client.read(request).await.unwrap().into_inner();
+        let mut found = 0;
+        while let Some(answer) = answers.message().await.unwrap() {
+            found += answer.entities.len();
+        }
+        counted.push((name, found));
+    }
+    counted
+}
+
+/// The life of two jobs under two controllers, with this going wrong at that step: all steps that there were.
+fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
+    let server = aggregator::start();
+    let way = Unreliable::to(server.p4runtime().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    std::fs::create_dir(&kept).unwrap();
+    if let Some((at, fault)) = fault {
+        let away = folder.path().join("away");
+        let from = kept.clone();
+        way.set(at, fault, move || hide(&from, &away));
+    }
+    let config = target("ps1", &way.address.to_string(), server.local().port()) + "patience = \"500ms\"\n";
+    let state = kept.join("jobs.state");
+    let (first, second) = (Controller::start_with(&config, &state), Controller::start_with(&config, &state));
+    let pair = [first.listen, second.listen];
+    let make = |job: &str| {
+        told(
+            &pair,
+            &["job", "create", job, "--workers", "2", "--slots", "64", "--norm-slots", "16"],
+            "already",
+        );
+    };
+    make("train");
+    let groups = both(|rank| joined(&pair, "train", rank));
+    adds_up(&groups);
+    // Whichever has the jobs is killed, and the session goes on.
+    let one = until("one of them", || {
+        pair.iter().position(|at| has_jobs(*at)).ok_or_else(|| "nobody has the jobs".to_owned())
+    });
+    let (active, rest) = if one == 0 { (first, second) } else { (second, first) };
+    drop(active);
+    let pair = [rest.listen];
+    until("the other one", || has_jobs(rest.listen).then_some(()).ok_or_else(|| rest.log()));
+    adds_up(&groups);
+    // A job that comes and one that goes, in the middle of it, and workers that come anew.
+    told(
+        &pair,
+        &["job", "create", "more", "--workers", "2", "--slots", "64", "--norm-slots", "16"],
+        "already",
+    );
+    drop(groups);
+    let groups = both(|rank| joined(&pair, "train", rank));
+    adds_up(&groups);
+    drop(groups);
+    told(&pair, &["job", "delete", "train"], "no job \"train\"");
+    let groups = both(|rank| joined(&pair, "more", rank));
+    adds_up(&groups);
+    // What is there is what should be there.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    until("rows", || {
+        let there = runtime.block_on(rows(server.p4runtime().unwrap()));
+        let wanted = [("jobs", 1), ("members", 2), ("addresses", 2), ("job_tables", 1), ("lookup", 1)];
+        if there == wanted { Ok(()) } else { Err(format!("{there:?}\n{}", rest.log())) }
+    });
+    adds_up(&groups);
+    way.steps()
+}
+
+/// The folder with the jobs cannot be reached for a moment.
+fn hide(folder: &Path, away: &Path) {
+    std::fs::rename(folder, away).unwrap();
+    let (folder, away) = (folder.to_owned(), away.to_owned());
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        std::fs::rename(&away, &folder).unwrap();
+    });
+}
+
+/// Lives in which each step goes wrong, so many at a time: `of` says how.
+fn lives(of: impl Fn(usize) -> Vec<Fault>) {
+    let steps = life(None);
+    let mut all: Vec<(usize, Fault)> =
+        (0..steps.len()).flat_map(|step| of(step).into_iter().map(move |fault| (step, fault))).collect();
+    println!("{} steps, {} lives: {}", steps.len(), all.len(), steps.join(", "));
+    all.reverse();
+    let all = Mutex::new(all);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some((step, fault)) = all.lock().unwrap().pop() else { return };
+                    let began = Instant::now();
+                    let ended = std::panic::catch_unwind(|| life(Some((step, fault))));
+                    println!("{step} {fault:?}: {:?}", began.elapsed());
+                    assert!(ended.is_ok(), "step {step} ({}) {fault:?}", steps.get(step).unwrap_or(&"none"));
+                }
+            });
+        }
+    });
+}
+
+/// Each step once, and each of the faults in turn.
+#[test]
+fn every_await_fails_once_and_jobs_add_up() {
+    lives(|step| if step % 4 == 0 { vec![FAULTS[step / 4 % FAULTS.len()]] } else { Vec::new() });
+}
+
+/// Each step in each way: minutes.
+#[test]
+#[ignore = "takes minutes: make awaits"]
+fn every_await_fails_in_every_way_and_jobs_add_up() {
+    lives(|_| FAULTS.to_vec());
+}

@@ -1,0 +1,304 @@
+//! What goes wrong at a switch, and what it must not take with it.
+
+use crate::controller::{Controller, PROGRAM};
+use crate::programs::{COOKIE, Site, TOFINO2, V1MODEL};
+use crate::strict::Strict;
+use p4runtime_proto::p4info;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use thc_protocol::Cookie;
+use thc_protocol::wire::{Join, Kind};
+use thc_transport::frame::Datagram;
+use tonic::Code;
+
+fn create(controller: &Controller, name: &str, more: &[&str]) -> crate::controller::Ended {
+    let cookie = COOKIE.to_string();
+    let job = ["job", "create", name, "--workers", "2", "--slots", "64", "--norm-slots", "32", "--cookie"];
+    controller.ask(&[&job[..], &[&cookie], more].concat())
+}
+
+/// Programs that were loaded.
+fn loads(site: &Site) -> usize {
+    site.strict.state().loads
+}
+
+fn connected(controller: &Controller, target: usize) -> bool {
+    controller.json(&["target", "list"])["targets"][target]["connected"] == true
+}
+
+/// A session that the registry has begun is there when the target is, whatever has failed in between.
+#[test]
+fn a_session_that_begins_in_a_bad_moment_has_its_rows() {
+    let site = Site::start(V1MODEL);
+    site.create();
+    site.strict.state().faults.counter = Some(("events", usize::MAX));
+    let said = |site: &Site| site.controller().log().matches("a bad moment").count();
+    site.controller().until("failed", |_| {
+        site.join(7, 1);
+        said(&site) > 0
+    });
+    for _ in 0..10 {
+        site.join(7, 1);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    site.strict.state().faults.counter = None;
+    site.joined(1);
+    site.controller().until("a whole session", |_| site.rows() == site.with_session());
+}
+
+/// Only FAILED_PRECONDITION says that there is no program: whatever else goes wrong, what runs is not loaded again.
+#[test]
+fn a_switch_that_cannot_say_what_it_runs_is_not_loaded_again() {
+    let site = Site::start(V1MODEL);
+    site.create();
+    site.joined(1);
+    for code in
+        [Code::Unavailable, Code::Internal, Code::DeadlineExceeded, Code::Unknown, Code::PermissionDenied]
+    {
+        site.strict.state().faults.program = Some(code);
+        site.strict.cut();
+        site.controller().until("away", |controller| {
+            controller.told(&["target", "list"]).contains("asking for its program failed")
+        });
+        site.strict.state().faults.program = None;
+        site.controller().until("there again", |controller| connected(controller, 0));
+        assert_eq!((loads(&site), site.rows()), (1, site.with_session()), "{code:?}");
+    }
+}
+
+/// Another program in the configuration is loaded when no session is lost with it.
+#[test]
+fn another_program_waits_for_sessions_to_end() {
+    let mut site = Site::start(V1MODEL);
+    site.create();
+    let session = site.joined(1);
+    site.restart_controller(b"what a newer backend made");
+    let log = site.controller().log();
+    assert!(
+        log.contains("has another program than its device_config") && log.contains("sessions of a"),
+        "{log}"
+    );
+    assert_eq!((loads(&site), site.rows()), (1, site.with_session()));
+    site.leave(1, session);
+    site.controller().until("loaded", |_| loads(&site) == 2);
+    site.controller().until("there", |controller| connected(controller, 0));
+    site.joined(2);
+    assert_eq!(site.rows(), site.with_session());
+}
+
+/// What a switch has no place for is one job's affair.
+#[test]
+fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
+    let site = Site::start(V1MODEL);
+    site.create();
+    site.joined(1);
+    let controller = site.controller();
+    // At its session.
+    assert_eq!(create(controller, "b", &["--number", "8"]).code, Some(0));
+    site.strict.state().faults.full = Some(|table, job| table == "members" && job == 8);
+    controller.until("refused", |_| {
+        site.join(8, 1);
+        !site.strict.state().refused.is_empty()
+    });
+    controller.until("told", |controller| {
+        controller.ask(&["diagnose", "b"]).out.contains("target chip refuses rows of this job")
+    });
+    let row = |job: u128| site.strict.values("jobs").iter().any(|row| row["job"] == job);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        site.join(8, 1);
+        assert!(connected(controller, 0) && row(7) && !row(8), "{}", controller.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(site.sent(8, Kind::Welcome), None, "nobody is welcomed to a session without rows");
+    assert!(!controller.ask(&["diagnose", "a"]).out.contains("refuses"));
+    site.strict.state().faults.full = None;
+    site.joined_at(8, 1);
+    assert!(row(7) && row(8));
+    controller
+        .until("no more told", |controller| !controller.ask(&["diagnose", "b"]).out.contains("refuses"));
+
+    // When it is made.
+    site.strict.state().faults.full = Some(|table, job| table == "job_tables" && job == 9);
+    let refused = create(controller, "c", &["--number", "9"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("made on no target: target chip refuses rows of job c"), "{}", refused.err);
+    assert_eq!(controller.json(&["job", "list"])["jobs"].as_array().unwrap().len(), 2);
+
+    // When it is changed: it is as it was. And a table that is refused is none.
+    assert_eq!(create(controller, "d", &["--number", "10"]).code, Some(0));
+    let tables = controller.told(&["table", "list"]);
+    site.strict.state().faults.full = Some(|table, _| table == "lookup");
+    let refused = controller.ask(&["job", "update", "d", "--workers", "5"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("job d is as it was: target chip refuses rows"), "{}", refused.err);
+    assert_eq!(controller.json(&["job", "show", "d"])["spec"]["workers"], 2);
+    let refused = controller.ask(&["table", "install", "--workers", "9"]);
+    assert!(refused.err.contains("target chip refuses the table"), "{}", refused.err);
+    assert_eq!(controller.told(&["table", "list"]), tables);
+    assert!(connected(controller, 0) && row(7) && row(8));
+    site.strict.state().faults.full = None;
+    site.joined_at(10, 1);
+    assert!(row(7) && row(8) && row(10));
+}
+
+/// Two switches, of which one answers nothing of some kind: it is away in time, and nobody waits for it longer.
+#[test]
+fn a_switch_that_hangs_stops_nobody() {
+    let info =
+        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb")).unwrap();
+    let (hangs, works) =
+        (Strict::start(p4info::parse(&info).unwrap()), Strict::start(p4info::parse(&info).unwrap()));
+    let target = |name: &str, strict: &Strict, ip: &str| {
+        format!(
+            "[[target]]\nname = \"{name}\"\naddress = \"{}\"\nip = \"{ip}\"\npatience = \"1s\"\n",
+            strict.address
+        )
+    };
+    let config = target("hangs", &hangs, "10.0.0.1") + &target("works", &works, "10.0.0.2");
+    let controller = Controller::start(&config);
+    controller.until_connected();
+    let silent = |controller: &Controller, request: &str| {
+        let said = controller.json(&["target", "list"])["targets"][0]["error"].clone();
+        said.as_str().is_some_and(|said| said.contains(request) && said.contains("no answer within 1"))
+    };
+    for (place, (request, said)) in [
+        ("write", "a write"),
+        ("read", "a read"),
+        ("program", "asking for its program"),
+        ("stream", "connecting"),
+        ("load", "loading the program"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        hangs.state().faults.hangs = Some(request);
+        match request {
+            // Both are to have it, and so none has.
+            "write" => {
+                let refused = create(&controller, "both", &[]);
+                assert_eq!(refused.code, Some(1), "{refused:?}");
+                assert!(refused.err.contains("no answer within 1s"), "{}", refused.err);
+                assert!(controller.told(&["job", "list"]).contains("no jobs"));
+            }
+            "read" => {}
+            "load" => hangs.restart(),
+            _ => hangs.cut(),
+        }
+        if request != "write" {
+            controller.until(said, |controller| silent(controller, said));
+        }
+        let began = Instant::now();
+        let name = format!("one{place}");
+        let made = create(&controller, &name, &["--target", "works"]);
+        assert_eq!(made.code, Some(0), "{request}: {made:?}");
+        controller.told(&["job", "delete", &name]);
+        assert!(began.elapsed() < Duration::from_secs(20), "{request}: {:?}", began.elapsed());
+        hangs.state().faults.hangs = None;
+        controller.until("there again", |controller| connected(controller, 0));
+    }
+    assert_eq!(works.rows("job_tables"), 0);
+    assert_eq!(create(&controller, "both", &[]).code, Some(0));
+    assert_eq!((hangs.rows("job_tables"), works.rows("job_tables")), (1, 1));
+}
+
+/// A restart of the controller sets no counter back, nor does one of a switch that never had a session; and a job whose row somebody
+/// has deleted while others have theirs gets it again, or ends where it must.
+#[test]
+fn who_has_lost_its_row_is_found() {
+    let mut site = Site::start(V1MODEL);
+    site.create();
+    assert_eq!(create(site.controller(), "b", &["--number", "8", "--quorum", "1"]).code, Some(0));
+    let (first, _) = (site.joined(1), site.joined_at(8, 1));
+    let row = |site: &Site, job: u128| {
+        site.strict.values("jobs").iter().find(|row| row["job"] == job).map(|row| row["cookie"])
+    };
+    for job in [7_u16, 8] {
+        site.strict.delete("jobs", job.into());
+        site.strict.cut();
+        site.controller()
+            .until("there again", |controller| connected(controller, 0) && row(&site, 7).is_some());
+    }
+    assert_eq!(row(&site, 7), Some(first.into()), "with all workers in its sums it goes on");
+    let ended = "job b: somebody else has deleted its row; its workers must join anew";
+    site.controller().until("ended", |controller| controller.log().contains(ended));
+    assert_eq!(row(&site, 8), None);
+    site.joined_at(8, 2);
+    // Nobody is in a session when the controller restarts: what was counted stays.
+    site.leave(1, first);
+    site.controller().until("left", |_| row(&site, 7).is_none());
+    site.strict.state().count = 5;
+    let packets =
+        |site: &Site| site.controller().json(&["counters", "a"])["jobs"][0]["workers"][0]["packets"].clone();
+    site.controller().until("counted", |_| packets(&site) == 5);
+    site.controller().told(&["job", "delete", "b"]);
+    site.restart_controller(b"what the compiler's backend made");
+    site.controller().until("counted", |_| packets(&site) == 5);
+}
+
+/// A chip brings a whole counter up to date for each question: there are few.
+#[test]
+fn counters_are_asked_for_rarely() {
+    let site = Site::start(TOFINO2);
+    site.create();
+    site.joined(1);
+    site.strict.state().counters.clear();
+    let began = Instant::now();
+    std::thread::sleep(Duration::from_secs(4));
+    let asked = site.strict.state().counters.clone();
+    let most = 2.0 * began.elapsed().as_secs_f64() + 2.0;
+    assert!(asked["packets"] > 2 && asked["carrier"] > 0, "{asked:?}");
+    for (name, asked) in asked.iter().filter(|(name, _)| *name != "carrier") {
+        assert!((*asked as f64) <= most, "{name}: {asked}");
+    }
+}
+
+/// A job is made on all targets or on none, also when who asked for it goes away.
+#[test]
+fn who_goes_away_leaves_nothing_half_made() {
+    let site = Site::start(V1MODEL);
+    let controller = site.controller();
+    site.strict.state().faults.hangs = Some("write");
+    let mut asks = Command::new(PROGRAM)
+        .args(["job", "create", "b", "--workers", "2", "--number", "8", "--controller"])
+        .arg(controller.listen.to_string())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    controller.until("in the book", |controller| controller.ask(&["job", "show", "b"]).code == Some(0));
+    assert!(Command::new("kill").args(["-INT", &asks.id().to_string()]).status().unwrap().success());
+    let _ = asks.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    site.strict.state().faults.full = Some(|table, job| table == "job_tables" && job == 8);
+    site.strict.state().faults.hangs = None;
+    controller.until("taken back", |controller| controller.told(&["job", "list"]).contains("no jobs"));
+    controller.until("gone there, too", |_| site.strict.rows("lookup") == 0);
+}
+
+/// Strangers, however many, take no address from those who are known.
+#[test]
+fn strangers_make_a_rack_forget_nobody() {
+    let site = Site::start(V1MODEL);
+    let root = "02:00:0a:09:00:02";
+    let racks =
+        ["--number", "7", "--racks", "2,2", "--rack", "0", "--root", "10.9.9.9:9000", "--root-mac", root];
+    let cookie = COOKIE.to_string();
+    let made = ["job", "create", "a", "--workers", "4", "--cookie", &cookie];
+    site.controller().told(&[&made[..], &racks].concat());
+    let join = Join { nonce: 1, session: Cookie(0), ends: false, fingerprint: 0, definitions: 0 }.to_bytes();
+    for stranger in 0..5000_u32 {
+        let from = SocketAddrV4::new(Ipv4Addr::from_bits(0x0A50_0000 + stranger), 5000);
+        site.send(from, 7, 0, Kind::Join, 1, &join);
+    }
+    let to_root =
+        |site: &Site| {
+            site.strict.state().sent.iter().any(|frame| {
+                Datagram::parse(frame).is_ok_and(|datagram| datagram.to.0 == [2, 0, 10, 9, 0, 2])
+            })
+        };
+    site.controller().until("the root is asked", |_| {
+        site.join(7, 1);
+        to_root(&site)
+    });
+}

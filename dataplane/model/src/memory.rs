@@ -1,0 +1,119 @@
+//! The server's memory: models, and what a worker's requests may take, are counted before they are let in.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use bytesize::ByteSize;
+
+use crate::book::lock;
+use crate::payload;
+use crate::server::STREAM_WINDOW;
+use crate::spec::Spec;
+
+/// How much there is, and how much of it is taken.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    most: u64,
+    taken: Mutex<u64>,
+}
+
+/// A part of it, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+impl Memory {
+    pub fn new(most: u64) -> Arc<Self> {
+        Arc::new(Self { most, taken: Mutex::default() })
+    }
+
+    /// Bytes that are taken, and most that may be.
+    pub fn counted(&self) -> (u64, u64) {
+        (*lock(&self.taken), self.most)
+    }
+
+    /// Takes so many bytes for `what`.
+    ///
+    /// # Errors
+    /// One line that says who has them.
+    pub fn reserve(self: &Arc<Self>, bytes: u64, what: &str) -> Result<Reservation, String> {
+        let mut taken = lock(&self.taken);
+        let sum = taken.saturating_add(bytes);
+        if sum > self.most {
+            let [bytes, taken, most] = [bytes, *taken, self.most].map(ByteSize);
+            return Err(format!(
+                "{what} may take {bytes} of the server's memory, beside {taken} that models and workers have, above its {most} (--memory)"
+            ));
+        }
+        *taken = sum;
+        Ok(Reservation { memory: Arc::clone(self), bytes })
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        *lock(&self.memory.taken) -= self.bytes;
+    }
+}
+
+/// Bytes of a model: its vectors, and if it is kept a copy of them while files are written.
+pub(crate) fn of_model(spec: &Spec, kept: bool) -> u64 {
+    let vectors =
+        1 + u64::from(spec.snapshots()) + u64::from(spec.corrected) + 2 * u64::from(spec.accelerated);
+    4 * vectors * (1 + u64::from(kept)) * spec.coordinates
+}
+
+/// What of a stream's bytes waits on its way, each way.
+pub(crate) fn window(coordinates: usize) -> u32 {
+    STREAM_WINDOW.min(payload::max_len(coordinates) as u32)
+}
+
+/// Bytes of a worker's stream for a shard: a request, the vector that it holds or the answer, and what waits on its way.
+pub(crate) fn of_stream(coordinates: usize) -> u64 {
+    (payload::max_len(coordinates) + 4 * coordinates) as u64 + 2 * u64::from(window(coordinates))
+}
+
+/// Three quarters of what this machine or its control group has; everything where that cannot be read.
+pub(crate) fn usual() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
+    let machine = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    });
+    let group = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
+    let all = machine.unwrap_or(u64::MAX).min(group.unwrap_or(u64::MAX));
+    all / 4 * 3
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU32;
+
+    #[test]
+    fn what_is_taken_is_given_back() {
+        let memory = Memory::new(1000);
+        let first = memory.reserve(600, "one").unwrap();
+        let message = memory.reserve(401, "worker 7").unwrap_err();
+        assert!(message.contains("worker 7") && message.contains("--memory"), "{message}");
+        let second = memory.reserve(400, "two").unwrap();
+        assert_eq!(memory.counted(), (1000, 1000));
+        assert!(memory.reserve(u64::MAX, "all").is_err());
+        drop((first, second));
+        assert_eq!(memory.counted(), (0, 1000));
+    }
+
+    #[test]
+    fn bytes_by_hand() {
+        assert_eq!(of_model(&Spec::sgd(100, 0.1), false), 400);
+        let corrected = Spec::corrected(100, 0.1, NonZeroU32::MIN);
+        assert_eq!(of_model(&corrected, true), 2 * 3 * 400);
+        assert_eq!(of_model(&Spec { accelerated: true, ..corrected }, false), 5 * 400);
+        assert_eq!(of_stream(1000), 6032 + 4000 + 2 * 6032);
+        assert_eq!(of_stream(1 << 20), 32 + (10 << 20) + (2 << 20));
+        assert!(usual() > 1 << 28);
+    }
+}

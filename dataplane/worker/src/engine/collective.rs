@@ -1,0 +1,565 @@
+//! A rank's part of an all-reduce that something else adds up: a ring or a tree of integers, such as NCCL's, gloo's or MPI's.
+//!
+//! Values of a lookup table add up, so they need no aggregator of this project. A rank looks its own indices up and packs the values in
+//! lanes that the sum over all ranks fits ([`Lanes`]); any integer all-reduce adds the words; every rank unpacks the sums. One
+//! all-reduce of a tensor has three steps, between which the caller runs collectives:
+//!
+//! 1. [`Collective::begin`] measures the tensor. The caller takes the MAX of the numbers that it returns over all ranks, as integers of 32 bits,
+//!    and hands them to [`Collective::settle`].
+//! 2. [`Collective::compress`] makes words of one piece of the tensor after the other, [`PIECE`] coordinates each. The caller adds each up over all
+//!    ranks, as integers of 32 bits that wrap, while the next is made.
+//! 3. [`Collective::finish`] makes the mean of the sums of a piece, and [`Collective::end`] ends the call.
+//!
+//! Signs, ranges, roundings and estimates are those of a session (P5, P28 to P32) with the same seed, block and tables, call by call, so the
+//! means are those of a parameter server, bit for bit. What travels RAW takes a word for each coordinate. A partition whose norm is
+//! zero on all ranks takes no words.
+
+use super::calls::{Active, GROUP};
+use super::compressor::{Compressor, Measured, raw_factor, raw_word};
+use super::feedback::{Feedback, RestoredFeedback};
+use crate::{Span, WorkerError};
+use rayon::prelude::*;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thc_codec::buffer::Buffer;
+use thc_codec::error::CodecError;
+use thc_codec::lanes::Lanes;
+use thc_codec::partition::MAX_PARTITION;
+use thc_codec::signs::mix;
+use thc_codec::table::LookupTable;
+use thc_protocol::wire::{Choice, Form, Norm};
+use thc_protocol::worker::CallError;
+use thc_protocol::{Rank, TableId};
+
+/// What all ranks must give alike but for `rank`, `seed` and `threads`.
+#[derive(Clone, Debug)]
+pub struct CollectiveConfig {
+    /// This rank, from 0.
+    pub rank: u16,
+    /// How many ranks there are, at most 4,096.
+    pub ranks: u16,
+    /// Lookup tables to choose from; calls that name none take the first.
+    pub tables: Vec<(TableId, LookupTable)>,
+    /// log₂ of the coordinates of a full partition, 10 to 20 (P4).
+    pub block: u8,
+    /// What signs derive from (P29).
+    pub job_seed: u64,
+    /// What this rank's roundings derive from; by default from the job's seed and the rank.
+    pub seed: Option<u64>,
+    /// Threads that compute.
+    pub threads: usize,
+}
+
+/// What a rank computes with.
+pub struct Collective {
+    compressor: Compressor,
+    /// Of each table.
+    lanes: Vec<(TableId, Lanes)>,
+    ranks: u16,
+    pool: Option<Arc<rayon::ThreadPool>>,
+    feedback: Mutex<Kept>,
+    calls: AtomicU64,
+}
+
+/// Error feedback, and whose is in use by a call.
+#[derive(Default)]
+struct Kept {
+    feedback: Feedback,
+    busy: HashSet<u64>,
+}
+
+/// Coordinates of a piece, the last one of a tensor aside.
+pub const PIECE: usize = MAX_PARTITION;
+
+/// Neighbouring partitions that are computed together.
+struct Group {
+    parts: Range<usize>,
+    /// Coordinates of the tensor.
+    range: Range<usize>,
+}
+
+/// An all-reduce under way.
+pub struct CollectiveCall {
+    number: u64,
+    tag: i32,
+    length: usize,
+    parts: Vec<Measured>,
+    groups: Vec<Group>,
+    /// The groups of each piece.
+    pieces: Vec<Range<usize>>,
+    feedback: Option<Fed>,
+    /// Words of each group.
+    words: Vec<usize>,
+}
+
+/// The error feedback of a call, by pieces.
+struct Fed {
+    key: u64,
+    before: Arc<Vec<Buffer>>,
+    after: Vec<Mutex<Buffer>>,
+}
+
+impl CollectiveCall {
+    /// How many pieces the tensor has.
+    #[must_use]
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Words of a piece, known once the call is settled.
+    #[must_use]
+    pub fn words(&self, piece: usize) -> usize {
+        let groups = self.pieces.get(piece).cloned().unwrap_or_default();
+        self.words.get(groups).unwrap_or_default().iter().sum()
+    }
+
+    /// The groups of a piece, where its tensor begins.
+    fn of_piece(&self, piece: usize, x: usize) -> Result<(&[Group], &[usize]), CodecError> {
+        let groups = self.pieces.get(piece).cloned().unwrap_or_default();
+        CodecError::check_len("the piece", self.length.saturating_sub(piece * PIECE).min(PIECE), x)?;
+        Ok((&self.groups[groups.clone()], &self.words[groups]))
+    }
+}
+
+/// Memory of one thread for one group of partitions at a time.
+#[derive(Default)]
+struct Scratch {
+    work: Option<Buffer>,
+    packed: Vec<u8>,
+    bytes: Vec<u8>,
+    counts: Vec<u16>,
+}
+
+impl Scratch {
+    fn work(&mut self, coordinates: usize) -> &mut [f32] {
+        if self.work.as_ref().is_none_or(|work| work.len() < coordinates) {
+            self.work = Some(Buffer::zeroed(coordinates));
+        }
+        self.work.as_deref_mut().map_or(&mut [], |work| &mut work[..coordinates])
+    }
+}
+
+/// A group's part of a piece, its error feedback before and after, and its words.
+struct Share<'d> {
+    group: &'d Group,
+    x: &'d [f32],
+    fed: Option<(&'d [f32], &'d mut [f32])>,
+    words: &'d mut [u32],
+}
+
+/// The first `length` of `all`, which keeps the rest.
+fn take<'d, T>(all: &mut &'d mut [T], length: usize) -> &'d mut [T] {
+    let (first, rest) = std::mem::take(all).split_at_mut(length);
+    *all = rest;
+    first
+}
+
+impl Collective {
+    /// Prepares a rank.
+    ///
+    /// # Errors
+    /// [`WorkerError::Unusable`] if there are no tables, two of one number, or ranks or block are out of bounds;
+    /// [`WorkerError::Codec`] if sums of a table need more than 16 bits.
+    pub fn new(config: CollectiveConfig) -> Result<Collective, WorkerError> {
+        let CollectiveConfig { rank, ranks, tables, block, job_seed, seed, threads } = config;
+        let refuse = |reason: String| Err(WorkerError::Unusable { reason });
+        if ranks == 0 || ranks > 4096 || rank >= ranks {
+            return refuse(format!("rank {rank} of {ranks}: ranks are 0 to n - 1, and n at most 4096"));
+        }
+        if !thc_codec::partition::BLOCKS.contains(&block) {
+            return refuse(format!("blocks of 2^{block} coordinates: give 10 to 20"));
+        }
+        let numbers: HashSet<TableId> = tables.iter().map(|(id, _)| *id).collect();
+        if tables.is_empty() || numbers.len() < tables.len() || numbers.contains(&TableId(0)) {
+            return refuse("tables need numbers of their own from 1 on, and there must be one".to_owned());
+        }
+        let mut lanes = Vec::new();
+        let mut formed = Vec::new();
+        for (id, table) in tables {
+            let held = Lanes::holding(ranks.into(), table.granularity())?;
+            let Some(form) = Form::without_packets(table.bits(), held.bits()) else {
+                return refuse(format!(
+                    "table {id} has indices of {} bits: 1 to 8 are possible",
+                    table.bits()
+                ));
+            };
+            lanes.push((id, held));
+            formed.push((id, table, form));
+        }
+        let compressor = Compressor::without_session(formed, (Rank(rank), ranks), block, job_seed, seed)?;
+        let pool = super::crew::pool(threads + usize::from(threads > 1))?;
+        Ok(Collective {
+            compressor,
+            lanes,
+            ranks,
+            pool,
+            feedback: Mutex::default(),
+            calls: AtomicU64::new(0),
+        })
+    }
+
+    /// The lookup tables by their numbers, with the lanes of their sums.
+    pub fn tables(&self) -> impl Iterator<Item = (TableId, &LookupTable, Lanes)> {
+        self.compressor.tables().zip(&self.lanes).map(|((id, table), (_, lanes))| (id, table, *lanes))
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.feedback.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lanes(&self, choice: Choice) -> Option<Lanes> {
+        let Choice::Table(id) = choice else { return None };
+        self.lanes.iter().find(|(other, _)| *other == id).map(|(_, lanes)| *lanes)
+    }
+
+    /// Words of a partition.
+    fn words(&self, at: &Measured) -> usize {
+        match self.lanes(at.choice) {
+            _ if at.norm == 0 => 0,
+            Some(lanes) => lanes.words(at.part.padded),
+            None => at.part.len,
+        }
+    }
+
+    /// Runs `work` on every item, on the pool's threads if there are any.
+    fn each<T: Send>(
+        &self,
+        items: Vec<T>,
+        work: impl Fn(&mut Scratch, T) -> Result<(), CodecError> + Send + Sync,
+    ) -> Result<(), CodecError> {
+        match &self.pool {
+            Some(pool) if items.len() > 1 => {
+                pool.install(|| items.into_par_iter().try_for_each_init(Scratch::default, work))
+            }
+            _ => {
+                let mut scratch = Scratch::default();
+                items.into_iter().try_for_each(|item| work(&mut scratch, item))
+            }
+        }
+    }
+
+    /// Measures a tensor. `plan` says how its spans travel, all of it as the first table if it is empty; `feedback` is the key of its error
+    /// feedback. Ranks must begin the same calls in the same order. Returns the call, and numbers whose MAX over all ranks, as integers,
+    /// [`Self::compress`] wants: the norm of each partition, and two that show whether all ranks call alike.
+    ///
+    /// # Errors
+    /// If the plan is none for this tensor or these tables, or the tensor's error feedback has another length or is in use. No call has begun then.
+    pub fn begin(
+        &self,
+        x: &[f32],
+        plan: &[Span],
+        feedback: Option<u64>,
+    ) -> Result<(CollectiveCall, Vec<i32>), WorkerError> {
+        let whole = [Span { length: x.len(), choice: self.compressor.usual() }];
+        let plan = if plan.is_empty() { &whole } else { plan };
+        self.compressor.check_plan(plan, x.len())?;
+        let fed = feedback.map(|key| self.lend(key, x.len())).transpose()?;
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let Active { parts, groups, .. } = Active::new(plan, &self.compressor, GROUP, None, None);
+        let groups: Vec<_> =
+            groups.into_iter().map(|group| Group { parts: group.parts, range: group.range }).collect();
+        let mut pieces = vec![0..0; x.len().div_ceil(PIECE)];
+        for (i, group) in groups.iter().enumerate() {
+            let piece = &mut pieces[group.range.start / PIECE];
+            *piece = if piece.end == 0 { i..i + 1 } else { piece.start..i + 1 };
+        }
+        let mut norms = vec![0; parts.len() + 2];
+        let mut rest = &mut norms[..parts.len()];
+        let items: Vec<_> = groups.iter().map(|group| (group, take(&mut rest, group.parts.len()))).collect();
+        let measured = self.each(items, |_, (group, norms)| {
+            let kept = fed.as_ref().map(|fed| chunk(&fed.before, &group.range));
+            let x = &x[group.range.clone()];
+            for (norm, at) in norms.iter_mut().zip(&parts[group.parts.clone()]) {
+                let place = at.place(group.range.start);
+                let kept = kept.map(|kept| &kept[place.clone()]);
+                *norm = self.compressor.norm(at.choice, &x[place], kept) as i32;
+            }
+            Ok(())
+        });
+        let tag = tag(number, plan, feedback);
+        let at = norms.len() - 2;
+        norms[at..].copy_from_slice(&[tag, -tag]);
+        let words = Vec::new();
+        let call =
+            CollectiveCall { number, tag, length: x.len(), parts, groups, pieces, feedback: fed, words };
+        match measured {
+            Ok(()) => Ok((call, norms)),
+            Err(error) => {
+                self.give_up(call);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes a tensor's error feedback out for a call.
+    fn lend(&self, key: u64, length: usize) -> Result<Fed, WorkerError> {
+        let mut kept = self.kept();
+        if kept.busy.contains(&key) {
+            return Err(WorkerError::FeedbackBusy { key });
+        }
+        let prepared = kept.feedback.prepare(key, length);
+        prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
+        kept.busy.insert(key);
+        let after = kept.feedback.take(length).into_iter().map(Mutex::new).collect();
+        Ok(Fed { key, before: kept.feedback.shared(key), after })
+    }
+
+    /// Takes the largest numbers of all ranks.
+    ///
+    /// # Errors
+    /// [`CallError::NonFinite`] if a rank's tensor is not finite, and [`WorkerError::Differs`] if ranks call different all-reduces, both alike
+    /// on all ranks: then the call is to be given up.
+    pub fn settle(&self, call: &mut CollectiveCall, norms: &[i32]) -> Result<(), WorkerError> {
+        CodecError::check_len("norms", call.parts.len() + 2, norms.len())?;
+        let (norms, tags) = norms.split_at(call.parts.len());
+        if tags != [call.tag, -call.tag] {
+            return Err(WorkerError::Differs { call: call.number });
+        }
+        for (at, &norm) in call.parts.iter_mut().zip(norms) {
+            at.norm = norm as u32;
+            if let Some(worker) = Norm::non_finite_worker(at.norm) {
+                return Err(CallError::NonFinite { worker }.into());
+            }
+            if !Norm::is_value(at.norm, self.ranks) {
+                return Err(CallError::Norm { partition: at.part.index, value: at.norm }.into());
+            }
+        }
+        let of_group = |group: &Group| call.parts[group.parts.clone()].iter().map(|at| self.words(at)).sum();
+        call.words = call.groups.iter().map(of_group).collect();
+        Ok(())
+    }
+
+    /// Makes the words of a piece of a tensor whose call is settled: as many as all ranks have, to be added up.
+    ///
+    /// # Errors
+    /// If `x` is not as long as the piece.
+    pub fn compress(&self, call: &CollectiveCall, piece: usize, x: &[f32]) -> Result<Vec<i32>, WorkerError> {
+        let (groups, counts) = call.of_piece(piece, x.len())?;
+        let mut words = vec![0; counts.iter().sum()];
+        let mut rest: &mut [u32] = bytemuck::cast_slice_mut(&mut words);
+        let before = call.feedback.as_ref().map(|fed| &*fed.before[piece]);
+        let after = call.feedback.as_ref().map(|fed| fed.after[piece].lock());
+        let mut after = after.map(|locked| locked.unwrap_or_else(PoisonError::into_inner));
+        let mut left = after.as_deref_mut().map_or(&mut [][..], |after| &mut **after);
+        let shares = groups.iter().zip(counts).map(|(group, &words)| {
+            let place = group.range.start % PIECE..(group.range.end - 1) % PIECE + 1;
+            Share {
+                group,
+                x: &x[place.clone()],
+                fed: before.map(|before| (&before[place.clone()], take(&mut left, place.len()))),
+                words: take(&mut rest, words),
+            }
+        });
+        self.each(shares.collect(), |scratch, share| {
+            self.compress_group(call.number, &call.parts, share, scratch)
+        })?;
+        Ok(words)
+    }
+
+    fn compress_group(
+        &self,
+        call: u64,
+        parts: &[Measured],
+        share: Share<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        let Share { group, x, mut fed, words: mut rest } = share;
+        for at in &parts[group.parts.clone()] {
+            let place = at.place(group.range.start);
+            let mut fed = fed.as_mut().map(|(kept, left)| (&kept[place.clone()], &mut left[place.clone()]));
+            if at.norm == 0 {
+                // Nothing of it is sent, so its error feedback stays as it is.
+                if let Some((kept, left)) = &mut fed {
+                    left.copy_from_slice(kept);
+                }
+                continue;
+            }
+            let (x, words) = (&x[place.clone()], take(&mut rest, self.words(at)));
+            let Some(lanes) = self.lanes(at.choice) else {
+                let (scale, limit) = (self.compressor.raw_scale(at.norm), self.compressor.raw_limit());
+                for (i, (word, x)) in words.iter_mut().zip(x).enumerate() {
+                    let value = fed.as_ref().map_or(*x, |(kept, _)| x + kept[i]);
+                    *word = raw_word(value, scale, limit) as u32;
+                }
+                if let Some((_, left)) = fed {
+                    left.fill(0.0);
+                }
+                continue;
+            };
+            let width = self.compressor.form(at.choice).map_or(8, |form| usize::from(form.width()));
+            let mut packed = std::mem::take(&mut scratch.packed);
+            packed.resize(at.part.padded * width / 8, 0);
+            self.compressor.compress(
+                (call, at),
+                x,
+                fed,
+                [&[]; 2],
+                scratch.work(at.part.padded),
+                &mut packed,
+            )?;
+            if self.compressor.indices_are_values(at) {
+                lanes.pack(&packed, words)?;
+            } else {
+                scratch.bytes.resize(at.part.padded, 0);
+                self.compressor.look_up(at, &packed, &mut scratch.bytes)?;
+                lanes.pack(&scratch.bytes, words)?;
+            }
+            scratch.packed = packed;
+        }
+        Ok(())
+    }
+
+    /// Makes the mean of a piece from the sums of all ranks' words.
+    ///
+    /// # Errors
+    /// If there are not as many sums as [`Self::compress`] has made words, or `x` is not as long as the piece.
+    pub fn finish(
+        &self,
+        call: &CollectiveCall,
+        piece: usize,
+        sums: &[i32],
+        x: &mut [f32],
+    ) -> Result<(), WorkerError> {
+        let (groups, counts) = call.of_piece(piece, x.len())?;
+        CodecError::check_len("sums", counts.iter().sum(), sums.len())?;
+        let (mut rest, mut x): (&[u32], _) = (bytemuck::cast_slice(sums), x);
+        let shares = groups.iter().zip(counts).map(|(group, &words)| {
+            let sums = rest.split_off(..words).unwrap_or_default();
+            (group, take(&mut x, group.range.len()), sums)
+        });
+        Ok(self.each(shares.collect(), |scratch, (group, x, sums)| {
+            self.finish_group(call, group, sums, x, scratch)
+        })?)
+    }
+
+    /// Ends a call whose pieces are all finished: error feedback is that after it.
+    pub fn end(&self, call: CollectiveCall) {
+        self.release(call, Feedback::commit);
+    }
+
+    /// Ends a call that failed: error feedback is as before it.
+    pub fn give_up(&self, call: CollectiveCall) {
+        self.release(call, |feedback, _, after| feedback.discard(after));
+    }
+
+    /// Does with the error feedback that a call leaves what is to be done with it.
+    fn release(&self, call: CollectiveCall, put: impl FnOnce(&mut Feedback, u64, Vec<Buffer>)) {
+        let Some(Fed { key, before, after }) = call.feedback else { return };
+        // The memory of what was there before is then used again.
+        drop(before);
+        let mut kept = self.kept();
+        let after = after.into_iter().map(|chunk| chunk.into_inner().unwrap_or_else(PoisonError::into_inner));
+        put(&mut kept.feedback, key, after.collect());
+        kept.busy.remove(&key);
+    }
+
+    fn finish_group(
+        &self,
+        call: &CollectiveCall,
+        group: &Group,
+        mut rest: &[u32],
+        x: &mut [f32],
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        for at in &call.parts[group.parts.clone()] {
+            let x = &mut x[at.place(group.range.start)];
+            if at.norm == 0 {
+                x.fill(0.0);
+                continue;
+            }
+            let words = rest.split_off(..self.words(at)).unwrap_or_default();
+            let (Some(lanes), Some(form)) = (self.lanes(at.choice), self.compressor.form(at.choice)) else {
+                let factor = raw_factor(self.ranks, self.compressor.raw_scale(at.norm));
+                x.iter_mut().zip(words).for_each(|(x, word)| *x = (f64::from(*word as i32) * factor) as f32);
+                continue;
+            };
+            let mut bytes = std::mem::take(&mut scratch.bytes);
+            if lanes.fit_bytes() {
+                bytes.resize(at.part.padded, 0);
+                lanes.unpack8(words, &mut bytes)?;
+            } else {
+                bytes.resize(2 * at.part.padded, 0);
+                lanes.unpack16(words, &mut bytes)?;
+            }
+            let mut counts = std::mem::take(&mut scratch.counts);
+            counts.clear();
+            counts.resize(at.part.padded / form.coordinates(), self.ranks);
+            self.compressor.finish(
+                (call.number, at),
+                &counts,
+                &bytes,
+                &[],
+                scratch.work(at.part.padded),
+                x,
+            )?;
+            (scratch.bytes, scratch.counts) = (bytes, counts);
+        }
+        Ok(())
+    }
+
+    /// All error feedback by key, as [`Group::save_feedback`](crate::Group::save_feedback).
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way.
+    pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
+        let kept = self.kept();
+        match kept.busy.iter().next() {
+            Some(&key) => Err(WorkerError::FeedbackBusy { key }),
+            None => Ok(kept.feedback.kept().to_bytes()),
+        }
+    }
+
+    /// Replaces a tensor's error feedback by a saved one.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while a call under its key is under way, [`WorkerError::FeedbackState`] if it is damaged.
+    pub fn restore_feedback(&self, key: u64, length: usize, saved: &[u8]) -> Result<(), WorkerError> {
+        let restored = RestoredFeedback::read(length, saved);
+        let restored =
+            restored.map_err(|error| WorkerError::FeedbackState { key, reason: error.to_string() })?;
+        let mut kept = self.kept();
+        if kept.busy.contains(&key) {
+            return Err(WorkerError::FeedbackBusy { key });
+        }
+        kept.feedback.put(key, restored);
+        Ok(())
+    }
+
+    /// Forgets a tensor's error feedback.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while a call under its key is under way.
+    pub fn reset_feedback(&self, key: u64) -> Result<(), WorkerError> {
+        let mut kept = self.kept();
+        if kept.busy.contains(&key) {
+            return Err(WorkerError::FeedbackBusy { key });
+        }
+        kept.feedback.reset(key);
+        Ok(())
+    }
+}
+
+/// The place of a group in chunks of error feedback: no group lies across two.
+fn chunk<'d>(chunks: &'d [Buffer], range: &Range<usize>) -> &'d [f32] {
+    &chunks[range.start / PIECE][range.start % PIECE..][..range.len()]
+}
+
+/// What tells calls apart, 1 to 2^31 − 1.
+fn tag(number: u64, plan: &[Span], feedback: Option<u64>) -> i32 {
+    let choice = |span: &Span| match span.choice {
+        Choice::Raw => 0,
+        Choice::Table(id) => u64::from(id.0),
+    };
+    let spans = plan.iter().flat_map(|span| [span.length as u64, choice(span)]);
+    let named = feedback.map_or([0, 0], |key| [1, key]);
+    let hash =
+        [number].into_iter().chain(named).chain(spans).fold(0, |hash, word| mix(hash ^ word).wrapping_add(1));
+    ((mix(hash) >> 33) as i32).max(1)
+}

@@ -1,0 +1,1 @@
+"""Whether training through compressed means comes to where exact means take it."""

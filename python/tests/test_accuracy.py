@@ -1,0 +1,45 @@
+"""The short form of `python/bench/run accuracy` and `python/bench/run collective`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import needs
+from patience import HANG
+from servers import REPOSITORY
+
+needs("torch")
+
+
+def bench(*words: str) -> str:
+    done = subprocess.run([sys.executable, str(REPOSITORY / "python" / "bench"), *words], text=True, capture_output=True, timeout=HANG)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_trainings_are_compared_with_exact_means_and_not_run_twice(tmp_path: Path) -> None:
+    words = ["accuracy", "--tasks", "recommender", "--ways", "exact,thc,nearest", "--seeds", "1", "--steps", "20", "--jobs", "1", "--out", str(tmp_path)]
+    said = bench(*words)
+    assert "| recommender | thc | 2 |" in said and (tmp_path / "index.html").exists()
+    runs = {run["way"]: run for run in json.loads((tmp_path / "results.json").read_text())}
+    assert set(runs) == {"exact", "thc", "nearest"}
+    # The first step is exact, and the first loss that of all.
+    assert len({run["losses"][0] for run in runs.values()}) == 1
+    assert abs(runs["thc"]["final"] - runs["exact"]["final"]) < 0.01 and runs["thc"]["final"] != runs["exact"]["final"]
+    assert 1e-5 < runs["thc"]["errors"]["all"] < 0.05 and 0.99 < runs["thc"]["cosine"] <= 1
+    assert 4 < runs["thc"]["bits"] < 8 and runs["thc"]["update"] < 0.5
+    before = (tmp_path / "results.json").read_text()
+    assert " of " not in bench(*words).splitlines()[0] and (tmp_path / "results.json").read_text() == before
+
+
+def test_ways_without_a_server_are_compared_on_links(tmp_path: Path) -> None:
+    said = bench("collective", "--hosts", "2", "--rates", "1", "--size", "1", "--rounds", "1", "--ways", "f32,lanes8,int8,shares", "--out", str(tmp_path))
+    if "not run: " in said:
+        pytest.skip(said[said.index("not run: ") :].splitlines()[0])
+    (part,) = json.loads((tmp_path / "results.json").read_text())["parts"]
+    assert set(part["seconds"]) == {"f32", "lanes8", "int8", "shares"} and part["nmse"]["f32"] < 1e-12
+    assert all(1e-6 < part["nmse"][way] < 0.05 for way in ("lanes8", "int8", "shares")), part["nmse"]

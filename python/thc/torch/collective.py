@@ -1,0 +1,282 @@
+"""THC's sums through a process group's own all-reduce: no parameter server, no port, no group to join.
+
+Compressed values add up. So each rank looks its indices up and packs the values in lanes that the sum over all ranks fits, and any integer
+all-reduce adds them: gloo's, NCCL's, MPI's. The ring carries one lane a coordinate where f32 takes 32 bits; nothing is decompressed on the
+way, and all ranks get the same bits in whatever order they add (docs/without-a-server.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import queue
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed as dist
+
+from thc import _native, errors
+from thc.group import Array, Group, Handle, Plan, _as_f32, _open, _spans, feedback_key
+from thc.row import Training
+from thc.stats import Job, Stats, Table
+
+__all__ = ["CollectiveGroup"]
+
+_seeds = itertools.count(1)
+"""Of the groups of this process: ranks make them in the same order."""
+
+WORD = 4
+"""Bytes of a word."""
+PIECE = 1 << 20
+"""Coordinates that are added up at a time: the words of one piece are made while those of another travel."""
+
+
+def _threads() -> int:
+    """By default the cores of this rank, less one for what the process computes beside."""
+    cores = len(os.sched_getaffinity(0)) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, cores - 1)
+
+
+class _Under(Handle):
+    """A call under way."""
+
+    def __init__(self, group: CollectiveGroup, array: Array, data: npt.NDArray[np.float32]) -> None:
+        self._group, self._array, self._data = group, array, data
+        self.submitted: queue.SimpleQueue[tuple[torch.Tensor, Any] | BaseException | None] = queue.SimpleQueue()
+        """The words of each piece and what adds them up, then nothing, or what went wrong."""
+        self.call: _native.CollectiveCall | None = None
+        self.waited = False
+        self.norms: torch.Tensor | None = None
+        self.work: Any = None
+        self.works: list[Any] = []
+        self.all_submitted = False
+
+    def piece(self, number: int) -> npt.NDArray[np.float32]:
+        """A piece of the array."""
+        return self._data[number * PIECE : (number + 1) * PIECE]
+
+    def done(self) -> bool:
+        return self.all_submitted and all(work is None or work.is_completed() for work in self.works)
+
+    def wait(self) -> Array:
+        self._group._finish(self)
+        if self._data is not self._array:
+            self._array[...] = self._data
+        return self._array
+
+
+def _feed(calls: queue.SimpleQueue[_Under | None]) -> None:
+    """Makes the words of calls, one after the other, while norms and sums of others travel."""
+    while (under := calls.get()) is not None:
+        under._group._submit(under)
+        # Neither it nor its group shall live until the next comes.
+        del under
+
+
+class CollectiveGroup(Group):
+    """All ranks of a process group, as a :class:`thc.Group` whose sums the process group adds up. All ranks make it together, and its
+    calls alike and in the same order; ``allreduce_async`` works on the array itself, which nobody may touch until the handle has been
+    waited for.
+
+    - ``process_group``: whose ranks these are; what carries the sums is a process group of its own, of the same backend, or of gloo where
+      that knows no tensors of the CPU.
+    - ``lane``: bits of a coordinate's sum on the way, 4 to 16 (8). A ring carries 2·(n − 1)/n of it each way.
+    - ``bits``: of an index; by default every point of the grid that the lane has room for has one, since it is sums that travel and not
+      indices. Or ``tables``, for a plan to choose from: dictionaries with
+      any of ``bits``, ``lane``, ``granularity``, ``fraction``; what is left out is chosen.
+    - ``block``: log2 of the coordinates that are transformed together (13); ``seed``: of signs and roundings, the same on all ranks.
+    - ``threads``: that compute; by default the rank's share of the cores, less one.
+    """
+
+    sums_in_lanes = True
+
+    def __init__(
+        self,
+        process_group: Any = None,
+        *,
+        lane: int = 8,
+        bits: int | None = None,
+        tables: Sequence[dict[str, Any]] | None = None,
+        block: int = 13,
+        seed: int | None = None,
+        threads: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self._server = None
+        self._pid = os.getpid()
+        self.worker, self.workers = dist.get_rank(process_group), dist.get_world_size(process_group)
+        self.ps, self.job_number = "the process group", 0
+        self.training = Training()
+        self.compresses_on = ("host", "arrays of the CPU")
+        self.nmse = {}
+        if not 4 <= lane <= 16:
+            raise errors.ConfigError(f"lane is {lane}: sums have lanes of 4 to 16 bits")
+        if bits is not None and tables is not None:
+            raise errors.ConfigError("bits and tables are given: give one of them, tables have bits of their own")
+        if (1 << lane) - 1 < self.workers:
+            raise errors.ConfigError(f"lanes of {lane} bits do not hold sums of {self.workers} ranks: give a wider lane")
+        given = [{"bits": bits}] if bits is not None else list(tables or [])
+        told = [(each.get("bits"), each.get("lane"), each.get("granularity"), each.get("fraction")) for each in given]
+        mine = (lane, repr(told), block)
+        every: list[Any] = [None] * self.workers
+        dist.all_gather_object(every, (mine, next(_seeds) if seed is None else seed), group=process_group)
+        for rank, theirs in enumerate(every):
+            if theirs[0] != mine:
+                raise errors.ConfigError(f"lane, tables and block are {mine} here and {theirs[0]} on rank {rank}: give all ranks the same")
+        self._codec = _native.Collective(
+            rank=self.worker,
+            ranks=self.workers,
+            tables=told,
+            lane=lane,
+            block=block,
+            # That of the first rank is everybody's.
+            job_seed=every[0][1],
+            seed=None,
+            threads=_threads() if threads is None else threads,
+        )
+        # What a group does with error feedback alone.
+        self._native = self._codec  # type: ignore[assignment]
+        self._lane, self._block = lane, block
+        ranks = None
+        if process_group is not None and process_group is not dist.group.WORLD:
+            ranks = [dist.get_global_rank(process_group, rank) for rank in range(self.workers)]
+        local = {} if ranks is None else {"use_local_synchronization": True}
+        # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
+        self._norms, self._words = (dist.new_group(ranks, backend="gloo", **local) for _ in range(2))
+        self._calls: queue.SimpleQueue[_Under | None] = queue.SimpleQueue()
+        threading.Thread(target=_feed, args=(self._calls,), name="thc-collective", daemon=True).start()
+        self._totals = dict.fromkeys(("calls", "failed", "coordinates", "bytes"), 0)
+        self._closed = False
+        _open.add(self)
+
+    @property
+    def job(self) -> Job:
+        first = self.tables[0]
+        return Job(
+            workers=self.workers,
+            quorum=self.workers,
+            policy="reliable",
+            deadline=0.0,
+            bits=first.bits,
+            granularity=first.granularity,
+            lane=first.lane,
+            down=first.lane,
+            slots=0,
+            norm_slots=0,
+            block=self._block,
+            shards=1,
+        )
+
+    @property
+    def tables(self) -> list[Table]:
+        return [Table(**table) for table in self._codec.tables()]
+
+    def allreduce(
+        self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
+    ) -> Array:
+        return self.allreduce_async(array, mode, feedback, plan).wait()
+
+    def allreduce_async(
+        self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
+    ) -> Handle:
+        if self._closed:
+            raise errors.ClosedError("the group has been closed")
+        if mode not in ("compressed", "raw"):
+            raise errors.ConfigError(f'mode = {mode!r}: write "compressed" or "raw"')
+        data = _as_f32(array).reshape(-1)
+        spans: list[tuple[int, int | None]] = [(data.size, None)] if mode == "raw" and data.size else []
+        if plan is not None:
+            spans = _spans(plan)
+        # What goes RAW without a plan takes no error feedback along.
+        key = None if plan is None and mode == "raw" else feedback_key(feedback)
+        under = _Under(self, array, data)
+        under.call, norms = self._codec.begin(data, spans, key)
+        under.norms = torch.from_numpy(norms)
+        under.work = dist.all_reduce(under.norms, op=dist.ReduceOp.MAX, group=self._norms, async_op=True)
+        self._calls.put(under)
+        return under
+
+    def _submit(self, under: _Under) -> None:
+        """Makes the words of a call when the norms of all ranks are there, and begins to add them up, piece by piece."""
+        try:
+            assert under.norms is not None and under.call is not None
+            under.work.wait()
+            counts = self._codec.settle(under.call, under.norms.numpy())
+            for piece, count in enumerate(counts):
+                words = torch.from_numpy(self._codec.compress(under.call, piece, under.piece(piece)))
+                work = dist.all_reduce(words, group=self._words, async_op=True) if count else None
+                under.works.append(work)
+                under.submitted.put((words, work))
+            under.submitted.put(None)
+        except BaseException as error:  # told by wait
+            under.submitted.put(error)
+        under.all_submitted = True
+
+    def _finish(self, under: _Under) -> None:
+        """Makes the mean of each piece as its sums come."""
+        if under.waited:
+            raise errors.ClosedError("this handle has been waited for")
+        assert under.call is not None
+        under.waited, call = True, under.call
+        sent = under.norms.numel() if under.norms is not None else 0
+        try:
+            piece = 0
+            while (found := under.submitted.get()) is not None:
+                if isinstance(found, BaseException):
+                    raise found
+                words, work = found
+                if work is not None:
+                    work.wait()
+                self._codec.finish(call, piece, words.numpy(), under.piece(piece))
+                sent += words.numel()
+                piece += 1
+            self._codec.end(call)
+            under.call = None
+        except BaseException as error:
+            # What is not ended leaves error feedback as it was.
+            under.call = None
+            del call
+            self._totals["failed"] += 1
+            if isinstance(error, RuntimeError):
+                raise errors.NetworkError(f"the process group failed: {error}") from error
+            raise
+        self.note(under._data.size, 2 * sent)
+
+    def note(self, coordinates: int, words: int) -> None:
+        """Counts a call in which a ring carries so many words over all hops."""
+        carried = WORD * words * (self.workers - 1) // self.workers
+        for name, more in (("calls", 1), ("coordinates", coordinates), ("bytes", carried)):
+            self._totals[name] += more
+
+    def stats(self) -> Stats:
+        """Totals. Bytes are those of a ring, without headers; what a process group does inside nobody counts."""
+        device, why = self.compresses_on
+        totals = self._totals
+        known = {name: totals[name] for name in ("calls", "failed", "coordinates")}
+        # What only packets have is 0.
+        rest = {each.name: 0 for each in dataclasses.fields(Stats) if each.default is each.default_factory and each.name not in known}
+        rest |= dict.fromkeys(("bytes_up", "bytes_down"), totals["bytes"])
+        return Stats(**known, **rest, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+
+    def rejoin(self) -> None:
+        raise errors.ConfigError("sums that the process group adds up have no session to join anew: make the process group anew")
+
+    def save_feedback(self) -> dict[int, bytes]:
+        return self._codec.save_feedback()
+
+    def close(self) -> None:
+        _open.discard(self)
+        self._closed = True
+        self._calls.put(None)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_calls"):
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<thc.torch.CollectiveGroup rank {self.worker} of {self.workers}, lanes of {self._lane} bits>"
