@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import thc
 import thc.torch
 import torch
+from checks_training import loss_of, network
 from rig import RANK, SIZE, Weights, _made, backward, close, ddp, error_of, exact_mean, gradients, same_everywhere  # noqa: F401
 from thc.torch import CollectiveGroup
 from thc.torch.joining import Gather
@@ -162,7 +165,7 @@ def check_wrap_refuses_what_needs_a_server() -> None:
         {"over": "process-group", "timeout": 3},
         {"over": "process-group", "server": {}},
         {"over": "process-group", "fallback": True},
-        {"over": "process-group", "one_stream_per_host": True},
+        {"over": "process-group", "refine": torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], 0.1)},
         {"lane": 8},
     ):
         try:
@@ -189,3 +192,41 @@ def check_adapt_chooses_lanes() -> None:
     sent = (hook.group.stats().bytes_up - before) / 2
     # Costs are of both ways, and of whole packets' padding there is none in them.
     assert 0.9 < 2 * sent / plan.cost < 1.25, (sent, plan.cost, str(plan))
+
+
+def check_the_other_ways_to_train_need_no_server() -> None:
+    """What `overlap` and `outer` average travels in lanes, too: replicas stay alike and learn, and a checkpoint goes on bit for bit."""
+    for make in (
+        lambda model, optimizer: thc.torch.overlap(model, optimizer, over="process-group", seed=SEED),
+        lambda model, optimizer: thc.torch.overlap(model, optimizer, over="process-group", seed=SEED, adapt={"every": 4, "threshold": False}),
+        lambda model, optimizer: thc.torch.outer(model, optimizer, 4, over="process-group", seed=SEED, lane=10),
+    ):
+        model = network()
+        before = float(loss_of(model, 1000).detach())
+        optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+        loop = make(model, optimizer)
+        _made.append(loop.group)
+        assert isinstance(loop.group, CollectiveGroup)
+        steps(model, optimizer, 0, 30)
+        state = copy.deepcopy([each.state_dict() for each in (loop, model, optimizer)])
+        steps(model, optimizer, 30, 40)
+        loop.agree() if isinstance(loop, thc.torch.Outer) else loop.settle()
+        assert same_everywhere(list(model.parameters())) and float(loss_of(model, 1000).detach()) < 0.8 * before
+        assert loop.group.stats().bytes_up > 0 and not loop.fallback_active
+        for each, saved in zip((loop, model, optimizer), state):
+            each.load_state_dict(saved)
+        assert same_everywhere(list(model.parameters())) or isinstance(loop, thc.torch.Outer)
+    for options in ({"timeout": 3}, {"fallback": True}, {"refine": True}, {"group": loop.group}, {"lane": 30}):
+        model = network()
+        try:
+            thc.torch.overlap(model, torch.optim.SGD(model.parameters(), 0.1), over="process-group", **options)
+            raise AssertionError(f"{options} were taken")
+        except thc.ConfigError:
+            pass
+
+
+def steps(model: torch.nn.Module, optimizer: torch.optim.Optimizer, first: int, last: int) -> None:
+    for step in range(first, last):
+        optimizer.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from conftest import needs
+from conftest import needs, newest_has
 from crew import Report, names, run
 from namespaces import Network, NotPossible
 
@@ -35,6 +35,16 @@ def test_ranks(reports: dict[tuple[int, ...], Report], hosts: tuple[int, ...], c
     if hosts not in reports:
         reports[hosts] = crew("checks_one_stream", hosts)
     reports[hosts].verify(check)
+
+
+@pytest.mark.parametrize("check", names("checks_hosts_in_lanes"))
+def test_lanes(reports: dict[tuple[int, ...], Report], check: str) -> None:
+    if () not in reports:
+        reports[()] = crew("checks_hosts_in_lanes", (0, 1, 0))
+    if why := reports[()].skipped(check):
+        newest_has("what it needs is")
+        pytest.skip(why)
+    reports[()].verify(check)
 
 
 def test_which_ranks_are_on_which_host() -> None:

@@ -107,10 +107,11 @@ class Speaker(HostGroup):
         """By line, up to which call its rank has read the means."""
         self._results: deque[tuple[int, Segment]] = deque()
         """Means that some rank may still be reading."""
+        self.sums_in_lanes = group.sums_in_lanes
         self._lock = threading.Lock()
         told = {"job": asdict(group.job), "tables": [asdict(table) for table in group.tables], "ps": group.ps}
         for line in self._lines:
-            line.send({**told, "number": group.job_number, "hosts": group.workers, "stats": asdict(group.stats())})
+            line.send({**told, "number": group.job_number, "hosts": group.workers, "lanes": group.sums_in_lanes, "stats": asdict(group.stats())})
 
     def give_up(self) -> None:
         self.group.give_up()
@@ -270,6 +271,7 @@ class Listener(HostGroup):
         self._line = line
         self._job = Job(**told["job"])
         self._tables = [Table(**table) for table in told["tables"]]
+        self.sums_in_lanes = told["lanes"]
         self._stats = Stats(**told["stats"])
         self._receiving = threading.Lock()
         self._inbox: dict[int, tuple[dict[str, Any], Segment | None]] = {}

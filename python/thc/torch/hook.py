@@ -35,6 +35,7 @@ from thc.torch.refining import Refine, Refining, alike
 from thc.torch.steps import Steps
 from thc.torch.store import shared_store
 from thc.torch.updates import Updates
+from thc.torch.way import falls_back
 
 __all__ = ["Hook", "hook"]
 
@@ -363,7 +364,7 @@ def hook(
     feedback: bool | None = None,
     scales: bool | float | None = None,
     nonfinite: str = "nan",
-    fallback: bool = True,
+    fallback: bool | None = None,
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
     in_flight: int = 3,
     device: str = "auto",
@@ -389,8 +390,8 @@ def hook(
     - ``nonfinite``: what DDP gets if some rank's gradient has a NaN or an infinity: ``"nan"``, NaNs in that bucket on
       all ranks, as without the hook and as a ``GradScaler`` needs it; or ``"zero"``, zeros everywhere. Either way
       :attr:`Hook.skipped` tells, and :meth:`Hook.guard` makes an optimizer skip such steps.
-    - ``fallback``: whether training goes on through the process group when the parameter server is lost. It costs
-      one packet each way per step.
+    - ``fallback``: whether training goes on through the process group when the parameter server is lost, as it does by default where
+      there is a server. It costs one packet each way per step.
     - ``adapt``: ``True``, or a :class:`thc.torch.Adapt` (or its options as a dictionary): whether and how each tensor is compressed
       is chosen while training, on all ranks alike. :attr:`Hook.plan` shows it.
     - ``device``: where gradients are compressed; the bits are the same. ``"auto"``: those on a GPU there, by kernels in Triton, if
@@ -413,7 +414,7 @@ def hook(
         uncompressed=uncompressed,
         **noise_of(group, feedback, scales, bool(adapt or refine)),
         nonfinite=nonfinite,
-        fallback=fallback,
+        fallback=falls_back(group, fallback, refine is not None),
         adapt=Adapt.read(adapt),
         in_flight=in_flight,
         device=device,

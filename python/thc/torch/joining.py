@@ -13,6 +13,7 @@ from thc import environment, errors
 from thc.group import Group
 from thc.torch.adaptive import tables_for
 from thc.torch.peers import time_out
+from thc.torch.way import collective, take_way
 
 __all__ = ["LOCAL_OPTIONS", "Gather", "begin_alike", "join", "of_environment", "scope_of"]
 
@@ -46,7 +47,10 @@ class Gather:
 def join(process_group: Any, group: Group | None, options: dict[str, Any], further: int = 0, adapts: bool = False) -> Group:
     """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers. Where the environment
     names a job it is that one, or one whose number is so much ``further``. Servers of the ranks' own have tables of several widths if
-    the job ``adapts``."""
+    the job ``adapts``. With ``over="process-group"`` among the options there is no server: the process group itself adds up."""
+    options = dict(options)
+    if take_way(options) == "process-group":
+        return collective(process_group, group, options, adapts)
     ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
     if group is not None and options:
         raise errors.ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")

@@ -15,6 +15,7 @@ from thc.group import Group
 from thc.torch.averaging import Averaging, Piece
 from thc.torch.clock import StepClock
 from thc.torch.joining import begin_alike, join, scope_of
+from thc.torch.way import falls_back
 
 __all__ = ["Outer", "nesterov", "outer"]
 
@@ -212,7 +213,7 @@ def outer(
     parts: int = 1,
     delay: int | None = None,
     mode: str = "compressed",
-    fallback: bool = True,
+    fallback: bool | None = None,
     group: Group | None = None,
     process_group: Any = None,
     **options: Any,
@@ -259,7 +260,7 @@ def outer(
     group = join(process_group, group, options)
     begin_alike(model, process_group)
     clock = StepClock()
-    averaging = Averaging(group, process_group, feedback=mode != "raw", fallback=fallback, clock=clock)
+    averaging = Averaging(group, process_group, feedback=mode != "raw", fallback=falls_back(group, fallback), clock=clock)
     made = Outer(model, optimizer, group, every, outer, parts, delay, mode, averaging, clock)
     inner = optimizer.step
 

@@ -22,6 +22,7 @@ from thc.torch.joining import begin_alike, join, scope_of
 from thc.torch.plan import Plan
 from thc.torch.refining import Refine, Refining
 from thc.torch.trial import Trial
+from thc.torch.way import falls_back
 
 __all__ = ["Overlap", "overlap"]
 
@@ -237,7 +238,7 @@ def overlap(
     adapt: Adapt | Mapping[str, Any] | bool | None = None,
     refine: Mapping[str, Any] | bool | None = None,
     feedback: bool = True,
-    fallback: bool = True,
+    fallback: bool | None = None,
     group: Group | None = None,
     process_group: Any = None,
     **options: Any,
@@ -298,7 +299,7 @@ def overlap(
         group,
         process_group,
         feedback=feedback,
-        fallback=fallback,
+        fallback=falls_back(group, fallback, refining is not None),
         clock=clock,
         adapt=adapting,
         refine=refining,

@@ -13,13 +13,13 @@ from torch.nn.parallel import DistributedDataParallel
 from thc import environment
 from thc.errors import ConfigError
 from thc.group import Group
-from thc.torch.adaptive import lanes_for, tables_for
-from thc.torch.collective import CollectiveGroup
+from thc.torch.adaptive import tables_for
 from thc.torch.digests import DigestOf
 from thc.torch.joining import LOCAL_OPTIONS, Gather, of_environment
 from thc.torch.hook import Hook, hook
-from thc.torch.one_stream import one_stream
+from thc.torch.one_stream import Hosts, first_ranks, makes_groups_of_some, one_stream
 from thc.torch.peers import time_out
+from thc.torch.way import COLLECTIVE_OPTIONS, collective, take_way
 
 __all__ = ["hook_of", "wrap"]
 
@@ -31,9 +31,6 @@ _GROUP_OPTIONS = frozenset(
         "controller_ca controller_cert controller_key"
     ).split()
 )
-
-_COLLECTIVE_OPTIONS = frozenset("lane bits tables block".split())
-"""Options of :class:`thc.torch.CollectiveGroup` alone."""
 
 
 def wrap(
@@ -48,7 +45,8 @@ def wrap(
     :class:`thc.Group`, ``server={...}`` for the options of an embedded :class:`thc.Server`, and ``address``, ``port``,
     ``cookie``, ``colocated`` of :meth:`thc.Group.local`. With ``adapt`` or ``refine`` embedded servers have tables of several widths to choose from.
     With ``over="process-group"`` there is no server at all: the model's own process group adds the compressed values up, in lanes of
-    ``lane`` bits (8); ``bits``, ``tables``, ``block`` are as for :class:`thc.torch.CollectiveGroup`.
+    ``lane`` bits (8); ``bits``, ``tables``, ``block`` are as for :class:`thc.torch.CollectiveGroup`. Between hosts with several ranks
+    only the first rank of each sends lanes, as below.
     With ``one_stream_per_host`` the ranks of a host add up in shared memory and one of them sends and receives for all: each host is
     one worker of the job. ``"auto"``, the default, does so where several hosts have more than one rank; a server that the environment
     names has to have as many workers as there are hosts then, so there it is off unless it is ``True``.
@@ -70,10 +68,12 @@ def wrap(
     choice = options.pop("one_stream_per_host", None)
     every = options.pop("check_replicas", None)
     digest = None if every is None else DigestOf(every)
-    if _way(options) == "process-group":
-        group = _collective(ddp, group, choice, embedded, joining, options)
+    adapts = bool(options.get("adapt") or options.get("refine"))
+    if take_way(options) == "process-group":
+        lanes = {key: options.pop(key) for key in COLLECTIVE_OPTIONS & options.keys()}
+        group = _collective(ddp, group, choice, {**embedded, **joining, **lanes}, adapts)
     elif group is None:
-        group = _joined(ddp, choice, bool(options.get("adapt") or options.get("refine")), embedded, joining)
+        group = _joined(ddp, choice, adapts, embedded, joining)
     elif choice is not None:
         raise ConfigError("one_stream_per_host: this is an option of joining, and a group was given: leave it out")
     made = hook(group, ddp, _given(ddp), **options)
@@ -84,37 +84,22 @@ def wrap(
     return ddp
 
 
-def _way(options: dict[str, Any]) -> str:
-    """What carries norms and sums."""
-    way: str = options.pop("over", "server")
-    if way not in ("server", "process-group"):
-        raise ConfigError(f'over is {way!r}: write "server" or "process-group"')
-    given = sorted(_COLLECTIVE_OPTIONS & options.keys())
-    if way == "server" and given:
-        raise ConfigError(f'{", ".join(given)}: these are options of over="process-group"; a server has its own, server={{...}}')
-    return way
-
-
 def _collective(
-    ddp: DistributedDataParallel,
-    group: Group | None,
-    choice: bool | str | None,
-    embedded: dict[str, Any],
-    joining: dict[str, Any],
-    options: dict[str, Any],
+    ddp: DistributedDataParallel, group: Group | None, choice: bool | str | None, options: dict[str, Any], adapts: bool
 ) -> Group:
-    """The group whose sums a model's process group adds up."""
-    computing = {key: joining[key] for key in ("seed", "threads") & joining.keys()}
-    others = sorted({**embedded, **joining}.keys() - computing.keys())
-    if group is not None or choice or others:
-        what = ", ".join(others) or ("one_stream_per_host" if group is None else "group")
-        raise ConfigError(f'{what}: over="process-group" has no parameter server and nothing to join: leave it out')
-    if options.setdefault("fallback", False):
-        raise ConfigError('fallback: over="process-group" has no server that could be lost: leave it out')
-    if options.get("adapt"):
-        options.setdefault("tables", [{}, *lanes_for(ddp.process_group.size(), options.get("lane", 8))])
-    lanes = {key: options.pop(key) for key in _COLLECTIVE_OPTIONS & options.keys()}
-    return CollectiveGroup(_given(ddp), **lanes, **computing)
+    """The group whose sums a model's process group adds up; of hosts with several ranks, that of their first ranks."""
+    process_group = _given(ddp)
+
+    def join(_: int, hosts: Hosts, __: Any) -> Group:
+        return collective(first_ranks(process_group, hosts), None, options, adapts)
+
+    if choice is None:
+        choice = "auto" if makes_groups_of_some() else False
+    if group is None:
+        made = one_stream(choice, process_group, dist.get_rank(process_group), None, join, meets=False)
+        if made is not None:
+            return made
+    return collective(process_group, group, options, adapts)
 
 
 def _joined(
@@ -130,7 +115,10 @@ def _joined(
     if configured and (found := of_environment.get(rank)) is not None and not found.closed:
         return found
 
-    def join(worker: int, workers: int, store: Any) -> Group:
+    def join(worker: int, hosts: Hosts, store: Any) -> Group:
+        return join_as(worker, len(hosts.ranks), store)
+
+    def join_as(worker: int, workers: int, store: Any) -> Group:
         given = joining
         if workers < ranks and "threads" not in told:
             # One rank compresses for all of its host.
@@ -144,7 +132,7 @@ def _joined(
     if choice is None:
         # A server that somebody else has configured has as many workers as there are ranks, unless we are told.
         choice = False if configured else "auto"
-    made = one_stream(choice, _given(ddp), rank, embedded.get("address"), join) or join(rank, ranks, Gather(_given(ddp)))
+    made = one_stream(choice, _given(ddp), rank, embedded.get("address"), join) or join_as(rank, ranks, Gather(_given(ddp)))
     if configured:
         of_environment[rank] = made
     return made
