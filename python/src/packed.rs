@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
-use thc_worker::{Choice, Loan, PackedCall};
+use thc_worker::{Choice, Loan, PackedCall, PackedLayout};
 
 /// Memory begins at a multiple of this, as what is to be pinned must.
 const PAGE: usize = 4096;
@@ -127,9 +127,9 @@ impl Packed {
 }
 
 /// A row of f32 and one number of f64 for each.
-type Rows<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray1<f64>>);
+pub type Rows<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray1<f64>>);
 
-fn rows<'py, const N: usize>(
+pub fn rows<'py, const N: usize>(
     py: Python<'py>,
     each: impl ExactSizeIterator<Item = ([f32; N], f64)>,
 ) -> PyResult<Rows<'py>> {
@@ -198,7 +198,11 @@ pub fn layout<'py>(
     piece: u8,
 ) -> PyResult<Tables<'py>> {
     let plan = spans(plan);
-    let layout = group.with(py, |group| group.packed_layout(&plan, piece))?;
+    tables(py, &group.with(py, |group| group.packed_layout(&plan, piece))?)
+}
+
+/// How a tensor is cut, as [`layout`] tells it.
+pub fn tables<'py>(py: Python<'py>, layout: &PackedLayout) -> PyResult<Tables<'py>> {
     let parts: Vec<i64> = (layout.parts.iter())
         .flat_map(|at| {
             let table = if let Choice::Table(id) = at.choice { i64::from(id.0) } else { 0 };

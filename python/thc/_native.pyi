@@ -111,6 +111,19 @@ class Collective:
     def begin(
         self, array: npt.NDArray[np.float32], plan: list[tuple[int, int | None]], feedback: int | None
     ) -> tuple[CollectiveCall, npt.NDArray[np.int32]]: ...
+    def packed_layout(
+        self, plan: list[tuple[int, int | None]], piece: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+    def begin_measured(
+        self, plan: list[tuple[int, int | None]], norms: npt.NDArray[np.float32], feedback: int | None
+    ) -> tuple[CollectiveCall, npt.NDArray[np.int32]]: ...
+    def numbers(
+        self, call: CollectiveCall
+    ) -> tuple[
+        tuple[int, int, int],
+        tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]],
+        tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]],
+    ]: ...
     def settle(self, call: CollectiveCall, norms: npt.NDArray[np.int32]) -> list[int]: ...
     def compress(self, call: CollectiveCall, piece: int, array: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]: ...
     def finish(

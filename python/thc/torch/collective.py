@@ -148,6 +148,10 @@ class CollectiveGroup(Group):
         local = {} if ranks is None else {"use_local_synchronization": True}
         # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
         self._norms, self._words = (dist.new_group(ranks, backend="gloo", **local) for _ in range(2))
+        self._device_words = None
+        """What adds up words that are on a GPU."""
+        if torch.cuda.is_available() and "nccl" in str(dist.get_backend(process_group)):
+            self._device_words = dist.new_group(ranks, backend="nccl", **local)
         self._calls: queue.SimpleQueue[_Under | None] = queue.SimpleQueue()
         threading.Thread(target=_feed, args=(self._calls,), name="thc-collective", daemon=True).start()
         self._totals = dict.fromkeys(("calls", "failed", "coordinates", "bytes"), 0)
@@ -241,11 +245,19 @@ class CollectiveGroup(Group):
             # What is not ended leaves error feedback as it was.
             under.call = None
             del call
-            self._totals["failed"] += 1
+            self.count_failure()
             if isinstance(error, RuntimeError):
                 raise errors.NetworkError(f"the process group failed: {error}") from error
             raise
         self.note(under._data.size, 2 * sent)
+
+    def words_on(self, device: torch.device) -> Any:
+        """The process group that adds up words on a device; nothing if there is none."""
+        return self._words if device.type == "cpu" else self._device_words
+
+    def count_failure(self) -> None:
+        """Counts a call that failed."""
+        self._totals["failed"] += 1
 
     def note(self, coordinates: int, words: int) -> None:
         """Counts a call in which a ring carries so many words over all hops."""

@@ -19,11 +19,13 @@ from thc.torch.adaptive import Adapt, Adaptive
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.clock import Clock
+from thc.torch.collective import CollectiveGroup
 from thc.torch.compressor import Compressor, HostCompressor
 from thc.torch.delivery import Delivery, Verdict
 from thc.torch.device.choice import Choice, choose
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
+from thc.torch.device.lanes import LanesCodec
 from thc.torch.joining import Gather, scope_of
 from thc.torch.layout import Layout, Segment
 from thc.torch.options import Options, noise_of
@@ -120,9 +122,10 @@ class Hook:
         """What takes a bucket to the others. The first bucket decides for all: they are on one device."""
         if self._choice is None:
             device = bucket.buffer.device
-            made = choose(self.group, device, self.options)
+            made = self._alike(choose(self.group, device, self.options))
             if made.kernels is not None:
-                codec = DeviceCodec(self.group, device, made.kernels)
+                lanes = isinstance(self.group, CollectiveGroup)
+                codec = LanesCodec(self.group, device, made.kernels) if lanes else DeviceCodec(self.group, device, made.kernels)
                 before = self._chosen
                 self._chosen = DeviceCompressor(self.group, self.options, self._peers, codec)
                 self._chosen.feedback.load(before.feedback.save())
@@ -131,6 +134,16 @@ class Hook:
             self.group.compresses_on = (made.where, made.why)
             log.info("gradients on %s are compressed by %s: %s", device, made.where, made.why)
         return self._chosen
+
+    def _alike(self, made: Choice) -> Choice:
+        """Lanes on a GPU are added up by something else than those on the host: all ranks have them there, or none."""
+        if not self.group.sums_in_lanes or self.group.workers == 1:
+            return made
+        ours = int(made.kernels is not None)
+        other = next((rank for rank, (theirs,) in enumerate(self._peers.gather([ours])) if theirs != ours), None)
+        if other is None or not ours:
+            return made
+        return Choice("host", f"rank {other} has its lanes there")
 
     @property
     def device(self) -> Choice | None:

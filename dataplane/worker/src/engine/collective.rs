@@ -15,8 +15,9 @@
 //! zero on all ranks takes no words.
 
 use super::calls::{Active, GROUP};
-use super::compressor::{Compressor, Measured, raw_factor, raw_word};
+use super::compressor::{Compressor, Estimate, Measured, Numbers, raw_factor, raw_word};
 use super::feedback::{Feedback, RestoredFeedback};
+use super::packed::{CallKeys, PackedLayout};
 use crate::{Span, WorkerError};
 use rayon::prelude::*;
 use std::collections::HashSet;
@@ -261,15 +262,8 @@ impl Collective {
         let plan = if plan.is_empty() { &whole } else { plan };
         self.compressor.check_plan(plan, x.len())?;
         let fed = feedback.map(|key| self.lend(key, x.len())).transpose()?;
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        let Active { parts, groups, .. } = Active::new(plan, &self.compressor, GROUP, None, None);
-        let groups: Vec<_> =
-            groups.into_iter().map(|group| Group { parts: group.parts, range: group.range }).collect();
-        let mut pieces = vec![0..0; x.len().div_ceil(PIECE)];
-        for (i, group) in groups.iter().enumerate() {
-            let piece = &mut pieces[group.range.start / PIECE];
-            *piece = if piece.end == 0 { i..i + 1 } else { piece.start..i + 1 };
-        }
+        let call = self.start(plan, x.len(), feedback, fed);
+        let CollectiveCall { parts, groups, feedback: fed, .. } = &call;
         let mut norms = vec![0; parts.len() + 2];
         let mut rest = &mut norms[..parts.len()];
         let items: Vec<_> = groups.iter().map(|group| (group, take(&mut rest, group.parts.len()))).collect();
@@ -283,12 +277,8 @@ impl Collective {
             }
             Ok(())
         });
-        let tag = tag(number, plan, feedback);
         let at = norms.len() - 2;
-        norms[at..].copy_from_slice(&[tag, -tag]);
-        let words = Vec::new();
-        let call =
-            CollectiveCall { number, tag, length: x.len(), parts, groups, pieces, feedback: fed, words };
+        norms[at..].copy_from_slice(&[call.tag, -call.tag]);
         match measured {
             Ok(()) => Ok((call, norms)),
             Err(error) => {
@@ -296,6 +286,65 @@ impl Collective {
                 Err(error.into())
             }
         }
+    }
+
+    /// A call of a plan that is one for a tensor of this length, measured by nobody yet.
+    fn start(&self, plan: &[Span], length: usize, key: Option<u64>, fed: Option<Fed>) -> CollectiveCall {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let Active { parts, groups, .. } = Active::new(plan, &self.compressor, GROUP, None, None);
+        let groups: Vec<_> =
+            groups.into_iter().map(|group| Group { parts: group.parts, range: group.range }).collect();
+        let mut pieces = vec![0..0; length.div_ceil(PIECE)];
+        for (i, group) in groups.iter().enumerate() {
+            let piece = &mut pieces[group.range.start / PIECE];
+            *piece = if piece.end == 0 { i..i + 1 } else { piece.start..i + 1 };
+        }
+        let (tag, words) = (tag(number, plan, key), Vec::new());
+        CollectiveCall { number, tag, length, parts, groups, pieces, feedback: fed, words }
+    }
+
+    /// How a tensor is cut that somebody else compresses, a GPU say, in pieces of 2^`piece` coordinates.
+    ///
+    /// # Errors
+    /// What is wrong with the plan.
+    pub fn layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
+        self.compressor.check_plan(plan, planned(plan))?;
+        Ok(PackedLayout::new(plan, &self.compressor, piece))
+    }
+
+    /// Begins the call of a tensor that somebody else measures, compresses and finishes. `norms` are those of its partitions
+    /// ([`PackedCall`](crate::PackedCall)); its error feedback is the caller's, and `feedback` only names it. It is settled and ended as others;
+    /// in between [`Self::keys`] and [`Self::numbers`] are what to compute with.
+    ///
+    /// # Errors
+    /// If the plan is none for these tables, or has not as many partitions as there are norms.
+    pub fn begin_measured(
+        &self,
+        plan: &[Span],
+        norms: &[f32],
+        feedback: Option<u64>,
+    ) -> Result<(CollectiveCall, Vec<i32>), WorkerError> {
+        let length = planned(plan);
+        self.compressor.check_plan(plan, length)?;
+        let call = self.start(plan, length, feedback, None);
+        CodecError::check_len("norms", call.parts.len(), norms.len())?;
+        let told = norms.iter().map(|norm| self.compressor.told(*norm) as i32);
+        let told = told.chain([call.tag, -call.tag]).collect();
+        Ok((call, told))
+    }
+
+    /// What signs and roundings of a call's partitions derive from.
+    pub fn keys(&self, call: &CollectiveCall) -> CallKeys {
+        self.compressor.keys(call.number)
+    }
+
+    /// By partition of a call that is settled, what somebody else compresses it with, and makes the mean of its sums with.
+    ///
+    /// # Errors
+    /// If a norm gives no range.
+    pub fn numbers(&self, call: &CollectiveCall) -> Result<Vec<(Numbers, Estimate)>, WorkerError> {
+        let of = |at: &Measured| Ok((self.compressor.numbers(at)?, self.compressor.estimate(at, self.ranks)?));
+        call.parts.iter().map(of).collect::<Result<_, CodecError>>().map_err(WorkerError::from)
     }
 
     /// Takes a tensor's error feedback out for a call.
@@ -549,6 +598,11 @@ impl Collective {
 /// The place of a group in chunks of error feedback: no group lies across two.
 fn chunk<'d>(chunks: &'d [Buffer], range: &Range<usize>) -> &'d [f32] {
     &chunks[range.start / PIECE][range.start % PIECE..][..range.len()]
+}
+
+/// Coordinates of all spans.
+fn planned(plan: &[Span]) -> usize {
+    plan.iter().fold(0, |sum, span| sum.saturating_add(span.length))
 }
 
 /// What tells calls apart, 1 to 2^31 − 1.

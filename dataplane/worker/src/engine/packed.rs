@@ -87,7 +87,17 @@ pub struct PackedLayout {
     pub pieces: Vec<Piece>,
 }
 
+/// Coordinates of a piece.
+fn piece_of(log: u8) -> usize {
+    GROUP.max(1 << log.min(28))
+}
+
 impl PackedLayout {
+    /// How a call of this plan, which is one, is cut.
+    pub(super) fn new(plan: &[Span], compressor: &Compressor, piece: u8) -> PackedLayout {
+        PackedLayout::of(&Active::new(plan, compressor, piece_of(piece), None, None))
+    }
+
     fn of(active: &Active) -> PackedLayout {
         let groups = (0..).zip(&active.groups);
         let parts = groups.flat_map(|(piece, group)| {
@@ -259,12 +269,7 @@ impl<I: PacketIo> Engine<I> {
     pub fn packed_layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
         let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
         self.compressor.check_plan(plan, length)?;
-        Ok(PackedLayout::of(&Active::new(plan, &self.compressor, self.piece(piece), None, None)))
-    }
-
-    /// Coordinates of a piece.
-    fn piece(&self, log: u8) -> usize {
-        GROUP.max(1 << log.min(28))
+        Ok(PackedLayout::new(plan, &self.compressor, piece))
     }
 
     /// Starts a call whose indices somebody else makes. The engine is to be driven by another thread until it is over.
@@ -276,7 +281,7 @@ impl<I: PacketIo> Engine<I> {
         let PackedCall { plan, feedback, piece, norms, sums } = call;
         let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
         self.compressor.check_plan(plan, length)?;
-        let mut active = Active::new(plan, &self.compressor, self.piece(piece), None, None);
+        let mut active = Active::new(plan, &self.compressor, piece_of(piece), None, None);
         let layout = PackedLayout::of(&active);
         let memory = |what, expected, actual| Err(WorkerError::PackedMemory { what, expected, actual });
         if norms.len() != layout.parts.len() {

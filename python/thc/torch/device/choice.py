@@ -29,13 +29,13 @@ class Choice:
     """What computes, if it is not the library."""
 
 
-def _obstacle(group: Group, options: Options) -> str:
+def _obstacle(group: Group, device: torch.device, options: Options) -> str:
     """Why only the library can do what a job and options ask for, if so."""
     job = group.job
     if isinstance(group, HostGroup):
         return "the ranks of a host add up in its memory (one_stream_per_host)"
-    if isinstance(group, CollectiveGroup):
-        return "the library packs the lanes that the process group adds up"
+    if isinstance(group, CollectiveGroup) and group.words_on(device) is None:
+        return "the process group adds nothing up on a GPU: initialize it with NCCL"
     if options.adapt is not None:
         return "adapt measures and times what the host does"
     if options.refine is not None:
@@ -63,7 +63,7 @@ def choose(group: Group, device: torch.device, options: Options) -> Choice:
     if wanted == "auto" and device.type == "cpu":
         return Choice("host", "gradients are on the CPU")
     where = wanted if wanted != "auto" else "triton" if device.type == "cuda" else "torch"
-    obstacle, kernels = _obstacle(group, options), None
+    obstacle, kernels = _obstacle(group, device, options), None
     if not obstacle:
         kernels, obstacle = _kernels(where, device)
     if kernels is not None:

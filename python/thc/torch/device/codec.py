@@ -10,7 +10,7 @@ import torch
 
 from thc.group import Group
 from thc.torch.device.call import Call
-from thc.torch.device.cut import Cut
+from thc.torch.device.cut import Cut, sizes_of
 from thc.torch.device.feedback import DeviceFeedback
 from thc.torch.device.tables import Grid
 
@@ -33,6 +33,7 @@ class DeviceCodec:
         self.kernels: Any = kernels
         self._piece = piece
         self._tables = group.tables
+        self._sizes = sizes_of(self._tables)
         self._grids: dict[int, Grid | None] = {0: None, **{table.id: Grid.of(table, device) for table in self._tables}}
         self._cuts: dict[tuple[tuple[int, int | None], ...], Cut] = {}
         self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -47,7 +48,7 @@ class DeviceCodec:
         """How a plan cuts a tensor."""
         found = self._cuts.get(plan)
         if found is None:
-            found = self._cuts[plan] = Cut(self.group._native, self._tables, list(plan), self._piece)
+            found = self._cuts[plan] = Cut(self.group._native, self._sizes, list(plan), self._piece)
         return found
 
     def grid(self, table: int) -> Grid | None:
@@ -66,13 +67,19 @@ class DeviceCodec:
         host when it returns. ``ready`` is an event after which the tensor is there; without, it is on the current stream. Other
         parameters: see :meth:`thc.Group.allreduce`. Calls must be begun, submitted and finished in the same order on all ranks,
         and nobody may use the tensor until the call is finished."""
-        if plan is None:
-            spans: tuple[tuple[int, int | None], ...] = ((x.numel(), None if mode == "raw" else self._tables[0].id),)
-            # What goes RAW without a plan takes no error feedback along.
-            feedback = None if mode == "raw" else feedback
-        else:
-            spans = tuple((length, None if isinstance(choice, str) else choice) for length, choice in plan)
+        spans, feedback = self._spans(x, feedback, plan, mode)
         return Call(self, self.cut(spans), x, feedback, ready)
+
+    def _spans(
+        self, x: torch.Tensor, feedback: int | None, plan: list[tuple[int, int | str]] | None, mode: str
+    ) -> tuple[tuple[tuple[int, int | None], ...], int | None]:
+        """A call's plan, and the key of its error feedback."""
+        if plan is not None:
+            return tuple((length, None if isinstance(choice, str) else choice) for length, choice in plan), feedback
+        if mode == "raw":
+            # What goes RAW without a plan takes no error feedback along.
+            return ((x.numel(), None),), None
+        return ((x.numel(), self._tables[0].id),), feedback
 
     def allreduce(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from thc import _native
 from thc.stats import Table
 from thc.torch.device.pages import Pages
 
-__all__ = ["RAW_WORDS", "Cut", "Piece", "Run"]
+__all__ = ["RAW_WORDS", "Cut", "Piece", "Run", "Sizes", "sizes_of"]
 
 RAW_WORDS = 256
 """Coordinates of a RAW packet."""
@@ -60,7 +60,11 @@ class Piece:
     """Its packets in the call."""
 
 
-def _runs(parts: npt.NDArray[np.int64], lanes: dict[int, tuple[int, int, int]], start: tuple[int, int, int]) -> Iterator[Run]:
+Sizes = Callable[[int, int], tuple[int, int, int]]
+"""Of a partition, by its table, or 0 for RAW, and its coordinates: bytes of its indices, bytes of its sums, packets."""
+
+
+def _runs(parts: npt.NDArray[np.int64], sizes: Sizes, start: tuple[int, int, int]) -> Iterator[Run]:
     """The runs of a piece; ``start`` is where its indices, sums and packets begin."""
     indices, sums, packet = start
     at = 0
@@ -70,33 +74,44 @@ def _runs(parts: npt.NDArray[np.int64], lanes: dict[int, tuple[int, int, int]], 
         while end < len(parts) and parts[end, 3] == size and parts[end, 4] == table and parts[end, 1] == offset + size * (end - at):
             end += 1
         valid = int(parts[at:end, 2].sum())
-        width, lane, per_packet = lanes[table]
         yield Run(table, size, first, end - at, offset, valid, indices, sums, packet)
-        padded = size * (end - at)
-        indices, sums, packet = indices + padded * width // 8, sums + padded * lane // 8, packet + padded // per_packet
+        indices, sums, packet = (before + (end - at) * each for before, each in zip((indices, sums, packet), sizes(table, size)))
         at = end
+
+
+def sizes_of(tables: Sequence[Table]) -> Sizes:
+    """As packets have them."""
+    lanes = {table.id: (table.width, table.lane, 512 if table.lane == 16 else 1024) for table in tables}
+    lanes[0] = (32, 32, RAW_WORDS)
+
+    def sizes(table: int, size: int) -> tuple[int, int, int]:
+        width, lane, per_packet = lanes[table]
+        return size * width // 8, size * lane // 8, size // per_packet
+
+    return sizes
 
 
 class Cut:
     """A tensor of some length as a plan cuts it. Made once, used for every call of that plan."""
 
-    def __init__(self, native: _native.Group, tables: Sequence[Table], plan: list[tuple[int, int | None]], piece: int) -> None:
+    def __init__(self, native: _native.Group | _native.Collective, sizes: Sizes, plan: list[tuple[int, int | None]], piece: int) -> None:
         self.plan = plan
         self.piece = piece
         parts, pieces = native.packed_layout(plan, piece)
         self.partitions = len(parts)
         self.raw = parts[:, 4] == 0
         """Which partitions travel RAW."""
-        lanes = {table.id: (table.width, table.lane, 512 if table.lane == 16 else 1024) for table in tables}
-        lanes[0] = (32, 32, RAW_WORDS)
+        each = [sizes(table, size) for size, table in parts[:, 3:5].tolist()]
+        self.packets_of = np.array([packets for *_, packets in each])
+        """Of each partition."""
         self.pieces: list[Piece] = []
         at = (0, 0, 0)
-        for begin, end, *sizes in pieces.tolist():
-            after = tuple(a + size for a, size in zip(at, sizes))
-            runs = tuple(_runs(parts[begin:end], lanes, at))
+        for begin, end, *_ in pieces.tolist():
+            after = tuple(a + sum(part[which] for part in each[begin:end]) for which, a in enumerate(at))
+            runs = tuple(_runs(parts[begin:end], sizes, at))
             self.pieces.append(Piece(runs, slice(at[0], after[0]), slice(at[1], after[1]), slice(at[2], after[2])))
             at = (after[0], after[1], after[2])
-        self.measured = tuple(_runs(parts, lanes, (0, 0, 0)))
+        self.measured = tuple(_runs(parts, sizes, (0, 0, 0)))
         """Runs over the borders of pieces: norms do not travel piece by piece."""
         self.indices, self.sums, self.packets = at
         self._free: list[tuple[Pages, Any]] = []

@@ -28,9 +28,15 @@ class Grid:
     """f32, 1 / (T[z + 1] - T[z]); 0 for the last index."""
     starts: torch.Tensor
     """f32, 1 - T[z] · slope; 0 for the last index."""
+    tells_values: bool = False
+    """Whether T[z] is told and not z, a byte each, and sums lie in words (thc-codec, `lanes`)."""
+
+    def words(self, size: int) -> int:
+        """Words of 32 bits that the lanes of a partition take."""
+        return -(-size // (32 // self.lane))
 
     @classmethod
-    def of(cls, table: Table, device: torch.device) -> Grid:
+    def of(cls, table: Table, device: torch.device, tells_values: bool = False) -> Grid:
         """A job's table."""
         values = np.array(table.values, dtype=np.int64)
         z = np.searchsorted(values, np.arange(table.granularity + 1), side="right") - 1
@@ -42,4 +48,4 @@ class Grid:
         starts = np.where(last, 0.0, 1.0 - low * slopes.astype(np.float64)).astype(np.float32)
         cells = (z | low << 8 | high << 16).astype(np.int32)
         arrays = (torch.from_numpy(each).to(device) for each in (cells, slopes, starts))
-        return cls(table.width, table.lane, float(table.granularity), *arrays)
+        return cls(8 if tells_values else table.width, table.lane, float(table.granularity), *arrays, tells_values)
