@@ -7,10 +7,13 @@ from typing import Any
 
 import rig
 import thc
+import thc.torch
 import torch
 from checks_hook import StandIn
-from rig import RANK, SIZE, Weights, backward, close, everywhere, gradients, same_everywhere, wrapped  # noqa: F401
+from rig import RANK, SIZE, Weights, backward, close, ddp, error_of, everywhere, gradients, same_everywhere, wrapped  # noqa: F401
 from test_device import CUDA, KERNELS  # it has Triton interpreted where there is no GPU
+from thc.torch import CollectiveGroup
+from thc.torch.device.lanes import LanesCodec
 from thc.torch.joining import Gather
 
 SIZES = (9_000, 300, 12_000, 7_000)
@@ -155,3 +158,62 @@ def check_what_cannot_be_is_refused_or_stays_on_the_host() -> None:
         assert "may lose packets" in str(error)
     else:
         raise AssertionError("error feedback of lost packets was promised")
+
+
+def check_lanes_are_the_same_bit_for_bit() -> None:
+    """Sums of a process group: compressed, RAW, by a plan, with error feedback, zeros on all ranks, a NaN on one."""
+    tables = ({"lane": 8}, {"lane": 6}, {"lane": 16}, {"bits": 4, "lane": 7}, {"lane": 5, "block": 14})
+    for where in WAYS:
+        lengths = (1, 1000, 70_000) if where == "torch" else (21_000,)
+        for options in tables if where == "torch" else (tables[1], tables[0], tables[4]):
+            groups = [CollectiveGroup(seed=5, **{"block": 13, **options}) for _ in range(2)]
+            codec = LanesCodec(groups[1], torch.device("cpu"), KERNELS[where])
+            for length in lengths:
+                x = torch.randn(length, generator=torch.Generator().manual_seed(10 * length + RANK))
+                x[length // 3 : length // 2 + 8192] = 0.0
+                key, table = length, groups[0].tables[0].id
+                cases: list[dict[str, Any]] = [{}, {"mode": "raw"}, {"feedback": key}, {"feedback": key}]
+                if length > 4096:
+                    cases.append({"plan": [(4096, table), (5000, "raw"), (length - 9096, table)], "feedback": key})
+                for case in cases:
+                    want, got = x.clone(), x.clone()
+                    groups[0].allreduce(want.numpy(), **case)
+                    codec.allreduce(got, **case)
+                    assert torch.equal(want, got), (where, options, length, case, float((want - got).abs().max()))
+                assert codec.feedback.save_feedback() == groups[0].save_feedback()
+                codec.feedback.reset_feedback(key)
+                groups[0].reset_feedback(key)
+            bad = torch.ones(3000)
+            bad[7] = float("nan") if RANK == SIZE - 1 else 1.0
+            try:
+                codec.allreduce(bad.clone(), feedback=9)
+                raise AssertionError("a NaN was taken")
+            except thc.NonFiniteError:
+                pass
+            after = torch.ones(3000)
+            codec.allreduce(after, feedback=9)
+            assert error_of([after], [torch.ones(3000)]) < 0.1 and groups[1].stats().failed == 1
+            for group in groups:
+                group.close()
+
+
+def check_the_hook_in_lanes_is_the_same_bit_for_bit() -> None:
+    for where in WAYS:
+        made = [thc.torch.wrap(ddp(Weights(SIZES), **SMALL), over="process-group", seed=3, device=device) for device in ("host", where)]
+        hooks = [thc.torch.hook_of(model) for model in made]
+        rig._made.extend(hook.group for hook in hooks)
+        for step in range(STEPS[where]):
+            want, got = (backward(model, gradients(step, sizes=SIZES)) for model in made)
+            assert same_everywhere(got) and all(torch.equal(a, b) for a, b in zip(want, got)), (where, step)
+        assert [hook.device.where for hook in hooks] == ["host", where]
+        mine, theirs = (hook.state_dict()["scales"]["squares"] for hook in hooks)
+        assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def check_lanes_are_on_the_host_where_one_rank_has_them_there() -> None:
+    model = thc.torch.wrap(ddp(Weights(SIZES), **SMALL), over="process-group", device="torch" if RANK == 0 else "host")
+    hook = thc.torch.hook_of(model)
+    rig._made.append(hook.group)
+    assert same_everywhere(backward(model, gradients(0, sizes=SIZES)))
+    assert same_everywhere(backward(model, gradients(1, sizes=SIZES)))
+    assert hook.device.where == "host" and (RANK != 0 or "rank 1" in hook.device.why), hook.device
