@@ -64,7 +64,7 @@ def main() -> int:
     hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
     for module, workers, backend in plan(gpus):
         began = time.monotonic()
-        report = run(module, workers, timeout=1500, THC_TEST_BACKEND=backend, THC_TEST_TIMEOUT="300", **hidden)
+        report = run(module, workers, hang=1500, THC_TEST_BACKEND=backend, THC_TEST_TIMEOUT="300", **hidden)
         print(f"{module}, {workers} processes over {backend}: {time.monotonic() - began:.0f} s")
         for check in names(module):
             why = report.skipped(check)

@@ -430,3 +430,12 @@ def test_training_under_nccl_is_that_of_the_host() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["triton", "host"]
+
+
+def test_the_checks_of_a_gpu_run() -> None:
+    """On the CPU, where they show nothing of a GPU but that each comes to its end."""
+    if "triton" not in HERE or CUDA:
+        return
+    program = Path(__file__).with_name("gpu.py")
+    done = subprocess.run([sys.executable, str(program), "--dry"], capture_output=True, text=True, timeout=5 * HANG)
+    assert done.returncode == 0, done.stdout + done.stderr

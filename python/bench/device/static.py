@@ -97,7 +97,7 @@ def compile_all(only: Collection[str] = ()) -> list[Compiled]:
     def transform(log: int, tiles: int = 1) -> dict[str, Any]:
         return {"TILE": 1 << log, "LOG": log, "TILES": tiles, "SCALE": compiled._scale(tiles << log)}
 
-    usual = {"END": 30.0, "WIDTH": 4, "FED": True, "WHOLE": True}
+    usual = {"END": 30.0, "WIDTH": 4, "FED": True, "WHOLE": True, "VALUES": False}
     made = []
 
     def add(name: str, function: Any, warps: int, moved: tuple[float, float], pointers: dict[str, str] | None = None, **constants: Any) -> None:
@@ -113,12 +113,18 @@ def compile_all(only: Collection[str] = ()) -> list[Compiled]:
     add("compress, 2^13, no feedback", kernels.compress, warps, (4, 0.5), **transform(13), **{**usual, "FED": False})
     for width, end in ((1, 15.0), (2, 30.0), (3, 30.0), (8, 255.0)):
         add(f"compress, 2^13, {width} bits", kernels.compress, warps, (8, 4 + width / 8), **transform(13), **{**usual, "WIDTH": width, "END": end})
+    values = {**usual, "WIDTH": 8, "VALUES": True, "FED": False}
+    add("compress to values, 2^13, no feedback", kernels.compress, warps, (4, 1), **transform(13), **values)
+    for lane in (6, 10):
+        add(f"pack, lanes of {lane}", kernels.pack, 4, (1, lane / 8), {"values": "u8", "words": "i32"}, D=8192, WORDS=-(-8192 // (32 // lane)), LANE=lane, BLOCK=1024)
     add("compress, 2^12", kernels.compress, compiled._warps(4096), (8, 4.5), **transform(12), **usual)
     add("compress, 2^10", kernels.compress, compiled._warps(1024), (8, 4.5), **transform(10), **usual)
-    add("decompress, 2^13", kernels.decompress, warps, (1, 4), **transform(13), LANE=8, PER=1024, WHOLE=True)
-    add("decompress, 2^13, to bf16", kernels.decompress, warps, (1, 2), {"out": "bf16"}, **transform(13), LANE=8, PER=1024, WHOLE=True)
-    add("decompress, 2^13, lanes of 4", kernels.decompress, warps, (0.5, 4), **transform(13), LANE=4, PER=1024, WHOLE=True)
-    add("decompress, 2^13, lanes of 16", kernels.decompress, warps, (2, 4), **transform(13), LANE=16, PER=512, WHOLE=True)
+    whole = {"PER": 1024, "WHOLE": True, "WORDS": 0}
+    add("decompress, 2^13", kernels.decompress, warps, (1, 4), **transform(13), LANE=8, **whole)
+    add("decompress, 2^13, to bf16", kernels.decompress, warps, (1, 2), {"out": "bf16"}, **transform(13), LANE=8, **whole)
+    add("decompress, 2^13, lanes of 4", kernels.decompress, warps, (0.5, 4), **transform(13), LANE=4, **whole)
+    add("decompress, 2^13, lanes of 16", kernels.decompress, warps, (2, 4), **transform(13), LANE=16, **{**whole, "PER": 512})
+    add("decompress, 2^13, words of lanes of 6", kernels.decompress, warps, (0.8, 4), **transform(13), LANE=6, **{**whole, "WORDS": 1639})
     columns = {"TILE": 8192, "TILES": 128, "LOG": 7, "COLS": 64}
     add("outer, 2^20", kernels.outer, 16, (8, 4), **columns, SCALE=2.0**-10, FED=True)
     add("compress, 2^20", kernels.compress, warps, (4, 4.5), **transform(13, 128), **usual)

@@ -124,8 +124,8 @@ class Hook:
             device = bucket.buffer.device
             made = self._alike(choose(self.group, device, self.options))
             if made.kernels is not None:
-                lanes = isinstance(self.group, CollectiveGroup)
-                codec = LanesCodec(self.group, device, made.kernels) if lanes else DeviceCodec(self.group, device, made.kernels)
+                where = LanesCodec if isinstance(self.group, CollectiveGroup) else DeviceCodec
+                codec = where(self.group, device, made.kernels)
                 before = self._chosen
                 self._chosen = DeviceCompressor(self.group, self.options, self._peers, codec)
                 self._chosen.feedback.load(before.feedback.save())

@@ -87,11 +87,10 @@ class DeviceCompressor(HostCompressor):
         def begin() -> _Landing:
             call = self._codec.begin(data, **options)
             call.submit()
+            # Also a call that is waited for: lanes of two calls must be added up in the same order on all ranks.
+            self._feeder.put(call)
             if wait:
-                call.feed()
                 call.finish()
-            else:
-                self._feeder.put(call)
             return _Landing(call)
 
         flight.call(begin, wait)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from thc import errors
+from thc.group import Group
 from thc.torch.collective import WORD, CollectiveGroup
 from thc.torch.device.call import Call
 from thc.torch.device.codec import DeviceCodec
@@ -25,13 +27,13 @@ ESTIMATED = 1024
 
 
 def _sizes_of(grids: dict[int, Grid | None]) -> Sizes:
-    """Values are a byte each, and lie where the words do if lanes are bytes; sums are in words; RAW is words both ways."""
+    """Values are a byte each, in no memory of their own if lanes are bytes; sums are in words; RAW is words both ways."""
 
     def sizes(table: int, size: int) -> tuple[int, int, int]:
         grid = grids[table]
         if grid is None:
             return WORD * size, WORD * size, size // RAW_WORDS
-        return size, WORD * grid.words(size), size // ESTIMATED
+        return 0 if grid.lane == 8 else size, WORD * grid.words(size), size // ESTIMATED
 
     return sizes
 
@@ -41,8 +43,9 @@ class LanesCodec(DeviceCodec):
 
     Norms are compared by the host, lanes are added up where the tensors are. The bits are those of the group's own calls."""
 
-    def __init__(self, group: CollectiveGroup, device: torch.device, kernels: ModuleType) -> None:
+    def __init__(self, group: Group, device: torch.device, kernels: ModuleType) -> None:
         super().__init__(group, device, kernels, PIECE)
+        assert isinstance(group, CollectiveGroup), "only sums in lanes need no server"
         self.collective = group
         self._grids = {0: None, **{table.id: Grid.of(table, device, tells_values=True) for table in self._tables}}
         self._sizes = _sizes_of(self._grids)
@@ -102,18 +105,22 @@ class _LanesCall(Call):
             values = torch.empty(cut.indices, dtype=torch.uint8, device=codec.device)
             for run in cut.runs:
                 grid = codec.grid(run.table)
+                if grid is not None and grid.lane == 8:
+                    # Bytes are the words already.
+                    straight = dataclasses.replace(run, indices=run.sums)
+                    codec.kernels.compress(straight, self._x, self._fed, grid, numbers, self._words.view(torch.uint8))
+                    continue
                 codec.kernels.compress(run, self._x, self._fed, grid, numbers, values)
                 self._pack(run, grid, values)
             self._work = dist.all_reduce(self._words, group=codec.words, async_op=True)
 
     def _pack(self, run: Run, grid: Grid | None, values: torch.Tensor) -> None:
         """A run's values to its words."""
-        if grid is not None and grid.lane != 8:
+        if grid is not None:
             self._codec.kernels.pack(run, grid, values, self._words)
             return
-        count = run.size * run.count * (WORD if grid is None else 1)
-        told = values[run.indices : run.indices + count]
-        self._words.view(torch.uint8)[run.sums : run.sums + count] = _reversed(told) if grid is None else told
+        count = WORD * run.size * run.count
+        self._words.view(torch.uint8)[run.sums : run.sums + count] = _reversed(values[run.indices : run.indices + count])
 
     def finish(self) -> Any:
         self._fed_all.wait()

@@ -47,5 +47,5 @@ class Grid:
         slopes = np.where(last, 0.0, 1.0 / gap).astype(np.float32)
         starts = np.where(last, 0.0, 1.0 - low * slopes.astype(np.float64)).astype(np.float32)
         cells = (z | low << 8 | high << 16).astype(np.int32)
-        arrays = (torch.from_numpy(each).to(device) for each in (cells, slopes, starts))
-        return cls(8 if tells_values else table.width, table.lane, float(table.granularity), *arrays, tells_values)
+        told = [torch.from_numpy(each).to(device) for each in (cells, slopes, starts)]
+        return cls(8 if tells_values else table.width, table.lane, float(table.granularity), told[0], told[1], told[2], tells_values)
