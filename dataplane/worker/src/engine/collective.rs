@@ -343,7 +343,8 @@ impl Collective {
     /// # Errors
     /// If a norm gives no range.
     pub fn numbers(&self, call: &CollectiveCall) -> Result<Vec<(Numbers, Estimate)>, WorkerError> {
-        let of = |at: &Measured| Ok((self.compressor.numbers(at)?, self.compressor.estimate(at, self.ranks)?));
+        let of =
+            |at: &Measured| Ok((self.compressor.numbers(at)?, self.compressor.estimate(at, self.ranks)?));
         call.parts.iter().map(of).collect::<Result<_, CodecError>>().map_err(WorkerError::from)
     }
 
