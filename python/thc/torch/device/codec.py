@@ -27,6 +27,9 @@ class DeviceCodec:
     CPU or another device, makes no difference: the bits are the same.
     """
 
+    calls: type[Call] = Call
+    """What is begun."""
+
     def __init__(self, group: Group, device: torch.device, kernels: ModuleType, piece: int = PIECE) -> None:
         self.group = group
         self.device = device
@@ -68,7 +71,7 @@ class DeviceCodec:
         parameters: see :meth:`thc.Group.allreduce`. Calls must be begun, submitted and finished in the same order on all ranks,
         and nobody may use the tensor until the call is finished."""
         spans, feedback = self._spans(x, feedback, plan, mode)
-        return Call(self, self.cut(spans), x, feedback, ready)
+        return self.calls(self, self.cut(spans), x, feedback, ready)
 
     def _spans(
         self, x: torch.Tensor, feedback: int | None, plan: list[tuple[int, int | str]] | None, mode: str

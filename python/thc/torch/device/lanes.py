@@ -38,32 +38,6 @@ def _sizes_of(grids: dict[int, Grid | None]) -> Sizes:
     return sizes
 
 
-class LanesCodec(DeviceCodec):
-    """Averages tensors of one device over the ranks of a :class:`thc.torch.CollectiveGroup`, all of which do so.
-
-    Norms are compared by the host, lanes are added up where the tensors are. The bits are those of the group's own calls."""
-
-    def __init__(self, group: Group, device: torch.device, kernels: ModuleType) -> None:
-        super().__init__(group, device, kernels, PIECE)
-        assert isinstance(group, CollectiveGroup), "only sums in lanes need no server"
-        self.collective = group
-        self._grids = {0: None, **{table.id: Grid.of(table, device, tells_values=True) for table in self._tables}}
-        self._sizes = _sizes_of(self._grids)
-        self.words = group.words_on(device)
-        """What adds them up."""
-
-    def begin(
-        self,
-        x: torch.Tensor,
-        feedback: int | None = None,
-        plan: list[tuple[int, int | str]] | None = None,
-        mode: str = "compressed",
-        ready: Any = None,
-    ) -> Call:
-        spans, feedback = self._spans(x, feedback, plan, mode)
-        return _LanesCall(self, self.cut(spans), x, feedback, ready)
-
-
 class _LanesCall(Call):
     """Nothing of it is ever on the host but norms."""
 
@@ -156,6 +130,23 @@ class _LanesCall(Call):
             codec.kernels.decompress(run, sums, grid, self._numbers, self._x)
         if self._feedback is not None:
             codec.feedback.commit(self._feedback)
+
+
+class LanesCodec(DeviceCodec):
+    """Averages tensors of one device over the ranks of a :class:`thc.torch.CollectiveGroup`, all of which do so.
+
+    Norms are compared by the host, lanes are added up where the tensors are. The bits are those of the group's own calls."""
+
+    calls = _LanesCall
+
+    def __init__(self, group: Group, device: torch.device, kernels: ModuleType) -> None:
+        super().__init__(group, device, kernels, PIECE)
+        assert isinstance(group, CollectiveGroup), "only sums in lanes need no server"
+        self.collective = group
+        self._grids = {0: None, **{table.id: Grid.of(table, device, tells_values=True) for table in self._tables}}
+        self._sizes = _sizes_of(self._grids)
+        self.words = group.words_on(device)
+        """What adds them up."""
 
 
 def _reversed(words: torch.Tensor) -> torch.Tensor:
