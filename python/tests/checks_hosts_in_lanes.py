@@ -9,7 +9,7 @@ import thc.torch
 import torch
 from rig import RANK, SIZE, SIZES, Weights, _made, backward, close, ddp, error_of, exact_mean, gradients, same_everywhere  # noqa: F401
 from thc.host import Listener, Speaker
-from thc.torch.one_stream import makes_groups_of_some
+from thc.torch.peers import makes_groups_of_some
 
 HOSTS: list[int] = json.loads(os.environ["THC_TEST_HOSTS"])
 SPEAKS = HOSTS.index(HOSTS[RANK]) == RANK

@@ -24,6 +24,7 @@ from thc import _native, errors
 from thc.group import Array, Group, Handle, Plan, _as_f32, _open, _spans, feedback_key
 from thc.row import Training
 from thc.stats import Job, Stats, Table
+from thc.torch.peers import makes_groups_of_some
 
 __all__ = ["CollectiveGroup"]
 
@@ -40,6 +41,22 @@ def _threads() -> int:
     """By default the cores of this rank, less one for what the process computes beside."""
     cores = len(os.sched_getaffinity(0)) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     return max(1, cores - 1)
+
+
+def _groups(process_group: Any, ranks: Sequence[int] | None, backends: Sequence[str]) -> list[Any]:
+    """Process groups of our own of some ranks, or of all, of a process group."""
+    if ranks is None and process_group in (None, dist.group.WORLD):
+        return [dist.new_group(backend=backend) for backend in backends]
+    if not makes_groups_of_some():
+        raise errors.ConfigError("this torch makes process groups of all ranks only: update it to 2.1 or newer")
+    ranks = range(dist.get_world_size(process_group)) if ranks is None else ranks
+    if process_group is not None:
+        ranks = [dist.get_global_rank(process_group, rank) for rank in ranks]
+    return [dist.new_group(list(ranks), backend=backend, use_local_synchronization=True) for backend in backends]
+
+
+_OF_SOME = ("gloo", "gloo")
+"""The backends of what carries norms and words between some ranks of a process group."""
 
 
 class _Under(Handle):
@@ -85,6 +102,7 @@ class CollectiveGroup(Group):
 
     - ``process_group``: whose ranks these are; what carries the sums is a process group of its own, of the same backend, or of gloo where
       that knows no tensors of the CPU.
+    - ``ranks``: those of the process group whose sums these are, by default all. The others call :meth:`stand_aside` in the meantime.
     - ``lane``: bits of a coordinate's sum on the way, 4 to 16 (8). A ring carries 2·(n − 1)/n of it each way.
     - ``bits``: of an index; by default every point of the grid that the lane has room for has one, since it is sums that travel and not
       indices. Or ``tables``, for a plan to choose from: dictionaries with
@@ -99,6 +117,7 @@ class CollectiveGroup(Group):
         self,
         process_group: Any = None,
         *,
+        ranks: Sequence[int] | None = None,
         lane: int = 8,
         bits: int | None = None,
         tables: Sequence[dict[str, Any]] | None = None,
@@ -109,7 +128,8 @@ class CollectiveGroup(Group):
     ) -> None:
         self._server = None
         self._pid = os.getpid()
-        self.worker, self.workers = dist.get_rank(process_group), dist.get_world_size(process_group)
+        rank = dist.get_rank(process_group)
+        self.worker, self.workers = (rank, dist.get_world_size(process_group)) if ranks is None else (ranks.index(rank), len(ranks))
         self.ps, self.job_number = "the process group", 0
         self.training = Training()
         self.compresses_on = ("host", "arrays of the CPU")
@@ -123,8 +143,14 @@ class CollectiveGroup(Group):
         given = [{"bits": bits}] if bits is not None else list(tables or [])
         told = [(each.get("bits"), each.get("lane"), each.get("granularity"), each.get("fraction")) for each in given]
         mine = (lane, repr(told), block)
+        on_gpus = ranks is None and torch.cuda.is_available() and "nccl" in str(dist.get_backend(process_group))
+        # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
+        made = _groups(process_group, ranks, (*_OF_SOME, "nccl") if on_gpus else _OF_SOME)
+        self._norms, self._words = made[:2]
+        self._device_words = made[2] if on_gpus else None
+        """What adds up words that are on a GPU."""
         every: list[Any] = [None] * self.workers
-        dist.all_gather_object(every, (mine, next(_seeds) if seed is None else seed), group=process_group)
+        dist.all_gather_object(every, (mine, next(_seeds) if seed is None else seed), group=self._norms)
         for rank, theirs in enumerate(every):
             if theirs[0] != mine:
                 raise errors.ConfigError(f"lane, tables and block are {mine} here and {theirs[0]} on rank {rank}: give all ranks the same")
@@ -142,21 +168,17 @@ class CollectiveGroup(Group):
         # What a group does with error feedback alone.
         self._native = self._codec  # type: ignore[assignment]
         self._lane, self._block = lane, block
-        ranks = None
-        if process_group is not None and process_group is not dist.group.WORLD:
-            ranks = [dist.get_global_rank(process_group, rank) for rank in range(self.workers)]
-        local = {} if ranks is None else {"use_local_synchronization": True}
-        # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
-        self._norms, self._words = (dist.new_group(ranks, backend="gloo", **local) for _ in range(2))
-        self._device_words = None
-        """What adds up words that are on a GPU."""
-        if torch.cuda.is_available() and "nccl" in str(dist.get_backend(process_group)):
-            self._device_words = dist.new_group(ranks, backend="nccl", **local)
         self._calls: queue.SimpleQueue[_Under | None] = queue.SimpleQueue()
         threading.Thread(target=_feed, args=(self._calls,), name="thc-collective", daemon=True).start()
         self._totals = dict.fromkeys(("calls", "failed", "coordinates", "bytes"), 0)
         self._closed = False
         _open.add(self)
+
+    @staticmethod
+    def stand_aside(process_group: Any) -> None:
+        """What a rank of the process group does while others make a group of theirs: torch's names of process groups contain how many
+        a rank has made, so that ranks which have not made as many would wait for each other for ever in the next."""
+        _groups(process_group, [dist.get_rank(process_group)], _OF_SOME)
 
     @property
     def job(self) -> Job:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import torch.distributed as dist
 
 from thc import errors
 from thc.group import Group
 from thc.host import Listener, Speaker, this_host
 from thc.line import Door
 from thc.torch.joining import Gather
-from thc.torch.peers import time_out
 from thc.torch.store import shared_store
 
-__all__ = ["Hosts", "first_ranks", "makes_groups_of_some", "one_stream"]
+__all__ = ["Hosts", "one_stream"]
 
 PATIENCE = 60.0
 """Seconds in which the ranks of a host must have come."""
@@ -45,26 +41,19 @@ class Hosts:
         return next(number for number, ranks in enumerate(self.ranks) if rank in ranks)
 
 
-def makes_groups_of_some() -> bool:
-    """Whether ranks can make a process group that the others know nothing of: from torch 2.1 on."""
-    return "use_local_synchronization" in inspect.signature(dist.new_group).parameters
-
-
-def first_ranks(process_group: Any, hosts: Hosts) -> Any:
-    """A process group of the first rank of each host, which they alone make."""
-    if not makes_groups_of_some():
-        raise errors.ConfigError("one_stream_per_host: this torch makes process groups on all ranks only: update it to 2.1 or newer")
-    ranks = [each[0] if process_group is None else dist.get_global_rank(process_group, each[0]) for each in hosts.ranks]
-    return dist.new_group(ranks, backend="gloo", timeout=time_out(process_group), use_local_synchronization=True)
-
-
 def one_stream(
-    choice: bool | str, process_group: Any, rank: int, address: str | None, join: Callable[[int, Hosts, Any], Group], meets: bool = True
+    choice: bool | str,
+    process_group: Any,
+    rank: int,
+    address: str | None,
+    join: Callable[[int, Hosts, Any], Group],
+    aside: Callable[[], None] | None = None,
 ) -> Group | None:
     """A group of all ranks in which each host is one worker, or nothing if each rank shall be one. A collective.
 
-    ``join(host, hosts, store)`` joins the job for a host, on its first rank; through ``store`` these learn of each other, and there is none
-    without ``meets``. ``address`` is this host's, if it has to be told.
+    ``join(host, hosts, store)`` joins the job for a host, on its first rank; through ``store`` these learn of each other. Where
+    they do so by the process group itself there is none, and the other ranks call ``aside`` in the meantime. ``address`` is this host's, if
+    it has to be told.
     """
     if choice not in (True, False, "auto"):
         raise errors.ConfigError(f'one_stream_per_host is {choice!r}: write True, False or "auto"')
@@ -78,13 +67,15 @@ def one_stream(
     mine = hosts.ranks[number]
     door = Door() if rank == mine[0] and len(mine) > 1 else None
     names = [json.loads(each) for each in gather.gather(json.dumps(door and door.name))]
-    store = shared_store(rank, gather, PATIENCE, address) if meets else None
+    store = shared_store(rank, gather, PATIENCE, address) if aside is None else None
     ranks = sum(map(len, hosts.ranks))
     if rank != mine[0]:
+        if aside is not None:
+            aside()
         return Listener(rank, ranks, Door.enter(names[mine[0]], rank, mine[0]))
     lines = {} if door is None else door.admit(mine[1:], PATIENCE)
     try:
-        if meets and store is None:
+        if aside is None and store is None:
             raise errors.ConfigError("the hosts do not reach rank 0: check MASTER_ADDR, or give address= on its host")
         return Speaker(join(number, hosts, store), rank, ranks, lines)
     except errors.ThcError as error:

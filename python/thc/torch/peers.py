@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
-__all__ = ["Gathering", "Peers", "time_out"]
+__all__ = ["Gathering", "Peers", "makes_groups_of_some", "time_out"]
 
 PATIENCE = 0.2
 """Seconds that are waited for others before anything else is done."""
@@ -29,6 +29,11 @@ def time_out(process_group: Any) -> timedelta:
             found: timedelta = backend.options._timeout
             return found
     return cast(timedelta, default_pg_timeout)
+
+
+def makes_groups_of_some() -> bool:
+    """Whether ranks can make a process group that the others know nothing of: from torch 2.1 on."""
+    return "use_local_synchronization" in inspect.signature(dist.new_group).parameters
 
 
 class Peers:
@@ -55,7 +60,7 @@ class Peers:
             # A gathering may be under way while tensors are averaged: they must not meet.
             self._control = dist.new_group(backend="gloo", timeout=patience)
             self._host = dist.new_group(backend="gloo", timeout=patience) if backend == "nccl" else None
-        elif "use_local_synchronization" in inspect.signature(dist.new_group).parameters:
+        elif makes_groups_of_some():
             ranks = [dist.get_global_rank(process_group, rank) for rank in range(self.size)]
 
             def made(backend: str) -> Any:

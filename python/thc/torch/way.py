@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch.distributed as dist
@@ -32,14 +32,16 @@ def take_way(options: dict[str, Any]) -> str:
     return way
 
 
-def collective(process_group: Any, group: Group | None, options: Mapping[str, Any], adapts: bool) -> CollectiveGroup:
-    """The group whose sums a process group adds up, by options of groups. With ``adapts`` it has further lanes to choose from."""
+def collective(
+    process_group: Any, group: Group | None, options: Mapping[str, Any], adapts: bool, ranks: Sequence[int] | None = None
+) -> CollectiveGroup:
+    """The group whose sums a process group, or so many of its ranks, adds up, by options of groups. With ``adapts`` it has further lanes to choose from."""
     others = sorted(options.keys() - COLLECTIVE_OPTIONS - _COMPUTING)
     if group is not None or others:
         raise ConfigError(f'{", ".join(others) or "group"}: over="process-group" has no parameter server and nothing to join: leave it out')
     if adapts:
-        options = {"tables": [{}, *lanes_for(dist.get_world_size(process_group), options.get("lane", 8))], **options}
-    return CollectiveGroup(process_group, **options)
+        options = {"tables": [{}, *lanes_for(dist.get_world_size(process_group) if ranks is None else len(ranks), options.get("lane", 8))], **options}
+    return CollectiveGroup(process_group, ranks=ranks, **options)
 
 
 def falls_back(group: Group, fallback: bool | None, refines: bool = False) -> bool:
