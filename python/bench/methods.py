@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 METHODS = {
     "gloo": "no hook: gloo's all-reduce",
     "fp16": "torch's fp16_compress_hook",
+    "bf16": "torch's bf16_compress_hook",
     "powersgd1": "torch's PowerSGD hook, rank 1",
     "powersgd4": "torch's PowerSGD hook, rank 4",
     "thc": "THC, reliable",
@@ -30,7 +31,7 @@ METHODS = {
 }
 
 #: Those that are measured when asked for by name.
-BY_NAME = ("thc-lanes", "thc-raw", "thc-outer", "thc-backup", "thc-refine", "thc-together", "aqgb")
+BY_NAME = ("bf16", "thc-lanes", "thc-raw", "thc-outer", "thc-backup", "thc-refine", "thc-together", "aqgb")
 
 #: The job of the server that a method uses.
 JOBS = {"thc": 1, "thc-best-effort": 2, "thc-adapt": 3, "thc-raw": 4, "thc-outer": 5, "thc-backup": 6, "thc-refine": 7, "thc-together": 8}
@@ -79,6 +80,8 @@ class Averaging:
         documentation advises; at least 2."""
         if method == "fp16":
             ddp.register_comm_hook(dist.group.WORLD, default_hooks.fp16_compress_hook)
+        elif method == "bf16":
+            ddp.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)
         elif method.startswith("powersgd"):
             state = PowerSGDState(dist.group.WORLD, matrix_approximation_rank=int(method.removeprefix("powersgd")),
                                   start_powerSGD_iter=max(2, dense_steps))

@@ -9,11 +9,13 @@ from typing import Any
 NAMES = {
     "gloo": "no hook (gloo)",
     "fp16": "fp16 hook",
+    "bf16": "bf16 hook",
     "powersgd1": "PowerSGD, rank 1",
     "powersgd4": "PowerSGD, rank 4",
     "thc": "**THC**, reliable",
     "thc-best-effort": "**THC**, best-effort",
     "thc-adapt": "**THC**, `adapt`",
+    "thc-lanes": "**THC**, lanes of 8 bits through gloo",
     "thc-raw": "THC's server, nothing compressed",
     "thc-outer": "**THC**, `outer` every 8 steps",
     "thc-backup": "**THC**, `overlap`",
@@ -239,7 +241,7 @@ def aims(results: Results) -> list[str]:
             own, base = seconds("1 Gb/s", method), seconds("1 Gb/s", "gloo")
             if own and base:
                 judge(f"{name}, 1 Gb/s: target loss ≥ 3 × faster than gloo", base / own >= 3, f"{base / own:.2f} ×")
-            others = {m: seconds("1 Gb/s", m) for m in results.methods if m in ("fp16", "powersgd1", "powersgd4")}
+            others = {m: seconds("1 Gb/s", m) for m in results.methods if m in ("fp16", "bf16", "powersgd1", "powersgd4")}
             known = {m: s for m, s in others.items() if s is not None}
             if own and known:
                 best = min(known, key=lambda m: known[m])

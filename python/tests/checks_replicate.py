@@ -76,6 +76,34 @@ def check_the_mean_over_replicas_and_shards() -> str | None:
     return None
 
 
+def check_replicas_need_no_server() -> str | None:
+    """The process group of the replicas adds up sums in lanes, of each pair of them its own."""
+    if fsdp() is None:
+        return OLD
+    model, both = network(), mesh()
+    for layer in (model[0], model[2]):
+        fsdp()(layer, mesh=both["shard"])
+    fsdp()(model, mesh=both["shard"])
+    made = thc.torch.replicate(model, both.get_group("replicate"), over="process-group")
+    rig._made.append(made.group)
+    assert isinstance(made.group, thc.torch.CollectiveGroup) and made.group.workers == SIZE // 2
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model(inputs(RANK)).square().mean().backward()
+    found = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
+    assert 1e-7 < error_of(found, [g.reshape(-1) for g in exact()]) < 2e-3
+    optimizer.step()
+    every: list[Any] = [None] * SIZE
+    dist.all_gather_object(every, [p.full_tensor().sum().item() for p in model.parameters()])
+    assert all(each == every[0] for each in every)
+    model.zero_grad()
+    mine = inputs(RANK)
+    if RANK == SIZE - 1:
+        mine[0] = float("nan")
+    model(mine).square().mean().backward()
+    assert made.skipped and all(bool(torch.isnan(p.grad.full_tensor()).any()) for p in model.parameters())
+    return None
+
+
 def check_not_finite_on_one_replica() -> str | None:
     if fsdp() is None:
         return OLD
