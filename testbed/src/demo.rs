@@ -1,6 +1,7 @@
 //! `thc demo`: a small language model trained data-parallel through THC, and the same run
 //! with exact averaging to compare with.
 
+pub mod adam;
 pub mod controller;
 pub mod curve;
 pub mod error_sample;

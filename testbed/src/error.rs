@@ -198,9 +198,6 @@ pub enum Error {
     /// The parameter server ended without its totals.
     #[error("thc-ps ended without telling its totals (are all programs of the same build?)")]
     NoTotals,
-    /// The model failed.
-    #[error("the model failed: {0}")]
-    Model(#[from] candle_core::Error),
     /// A line between processes is not an event.
     #[error(
         "a child process and the demo do not understand each other: {0} (are all programs of the same build?)"

@@ -33,23 +33,23 @@ pub trait GradientSource {
 pub fn train(plan: &Plan, source: &mut dyn GradientSource) -> Result<()> {
     let text = Text::read(&plan.text)?;
     let shape = Shape::demo(text.vocabulary, plan.hidden);
-    let mut model = Model::new(shape, plan.seed, plan.learning_rate)?;
-    Event::Ready { parameters: model.parameters }.emit()?;
+    let mut model = Model::new(shape, plan.seed, plan.learning_rate);
+    Event::Ready { parameters: model.coordinates() }.emit()?;
     let mut updating = 0.0;
     for step in 0..plan.steps {
         let gradient = source.gradient(&model, &text, step)?;
         let loss = gradient.loss;
         let started = Instant::now();
         model.set_learning_rate(plan.rate(step));
-        model.update(gradient)?;
+        model.update(&gradient);
         updating += started.elapsed().as_secs_f64();
         Event::Step { step, loss }.emit()?;
     }
     let (mut times, traffic) = source.account();
     times.computing += updating;
     Event::Done(Outcome {
-        held_out: model.loss(&text.held_out(HELD_OUT, shape.context))?,
-        digest: model.digest()?,
+        held_out: model.loss(&text.held_out(HELD_OUT, shape.context)),
+        digest: model.digest(),
         times,
         traffic,
         server: source.server(),
