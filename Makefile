@@ -43,9 +43,9 @@ help: ## List these targets
 	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async, bench-adapt and disturbed), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS, OF (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
-	cargo build --release --package thc-testbed --package thc-ps --package thc-worker \
+	cargo build --profile demo --package thc-testbed --package thc-ps --package thc-worker \
 	    $(if $(SWITCH)$(filter --controller,$(ARGS)),--package thc-controller) --bins $(if $(filter dpdk,$(IO)),--features dpdk)
-	@"$(CARGO_TARGET_DIR)"/release/thc demo --io $(IO) $(if $(SWITCH),--switch $(SWITCH)) $(ARGS)
+	@"$(CARGO_TARGET_DIR)"/demo/thc demo --io $(IO) $(if $(SWITCH),--switch $(SWITCH)) $(ARGS)
 
 # Parts of `make test` that are no test of Rust write here what they could not run, a line each.
 export THC_NOT_RUN := $(CARGO_TARGET_DIR)/not-run.txt
