@@ -37,7 +37,7 @@ class Agents:
             sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "--nproc_per_node", "1", "--max_restarts", "5",
             "--rdzv_backend", "c10d", "--rdzv_endpoint", self.rendezvous, "--rdzv_id", "elastic", "--monitor_interval", "0.2",
             "--rdzv_conf", f"is_host={int(node == 0)},last_call_timeout=3,timeout=300,join_timeout=300,close_timeout=3",
-            "--redirects", "9:1", "--tee", "9:1", str(HERE / "elastic_rank.py"), str(self.folder), str(self.steps),
+            str(HERE / "elastic_rank.py"), str(self.folder), str(self.steps),
         ]  # fmt: skip
         self.agents[node] = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
 
