@@ -56,7 +56,7 @@ check: deps fmt clippy ## The quick half of `make test`: formatting, clippy, all
 
 test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error)
 	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$$THC_NOT_RUN"
-	@.ci/torch2-environment ahead >"$(CARGO_TARGET_DIR)/torch2-ahead.log" 2>&1 &
+	@for release in newest oldest; do .ci/torch-environment $$release ahead; done >"$(CARGO_TARGET_DIR)/torch-ahead.log" 2>&1 &
 	@$(BOUNDED); \
 	run() { echo "$$*"; "$$@"; }; \
 	if cargo nextest --version >/dev/null 2>&1; then \

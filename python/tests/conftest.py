@@ -24,7 +24,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             file.writelines(f"{reason}\n" for reason in sorted(reasons))
 
 
-RELEASE = os.environ.get("THC_TEST_TORCH")
+RELEASE = os.environ.get("THC_TEST_TORCH") or None
 """Which PyTorch this is, where `python/tests/run` runs tests with two: the "newest" or the "oldest"."""
 
 

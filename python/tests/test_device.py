@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import needs
+from conftest import RELEASE, needs, newest_has
 from patience import HANG
 
 needs("torch")
@@ -100,7 +100,7 @@ def pair() -> Iterator[Callable[..., Pair]]:
         each.close()
 
 
-@pytest.fixture(params=["torch", "triton"])
+@pytest.fixture(params=["torch", "triton"][: 1 if RELEASE == "oldest" else 2])
 def kernels(request: pytest.FixtureRequest) -> str:
     if request.param not in KERNELS:
         pytest.skip(MISSING)
@@ -366,6 +366,7 @@ def test_a_call_that_is_given_up_ends_the_session_and_the_group_joins_anew(pair:
 
 
 def test_the_compiler_takes_kernels_and_contracts_nothing(tmp_path: Path) -> None:
+    newest_has("Triton's kernels are tried")
     if MISSING:
         pytest.skip(MISSING)
     program = """if True:
@@ -386,6 +387,7 @@ def test_the_compiler_takes_kernels_and_contracts_nothing(tmp_path: Path) -> Non
 
 
 def test_all_of_this_on_a_gpu() -> None:
+    newest_has("Triton's kernels are tried")
     if MISSING:
         pytest.skip(MISSING)
     if not CUDA:
@@ -395,6 +397,7 @@ def test_all_of_this_on_a_gpu() -> None:
 
 def test_training_under_nccl_is_that_of_the_host() -> None:
     """Its process groups move nothing of the CPU's."""
+    newest_has("Triton's kernels are tried")
     if MISSING:
         pytest.skip(MISSING)
     if not CUDA:
@@ -430,6 +433,7 @@ def test_training_under_nccl_is_that_of_the_host() -> None:
 
 def test_the_checks_of_a_gpu_run() -> None:
     """On the CPU, where they show nothing of a GPU but that each comes to its end."""
+    newest_has("the checks of a GPU are tried")
     if CUDA:
         return
     program = Path(__file__).with_name("gpu.py")
