@@ -31,7 +31,7 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
 
 # Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
 TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core \
-    user-mode-linux kmod qemu-system-x86 python3-numpy dpkg-dev
+    user-mode-linux kmod qemu-system-x86 python3-numpy python3-sklearn dpkg-dev
 # Those that benchmarks use besides: the package has dpdk-testpmd.
 bench: TEST_PACKAGES += dpdk-dev
 
@@ -93,7 +93,9 @@ bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's
 	python/bench/run $(ARGS)
 
 bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 1 Gb/s, colocated, against gloo (ARGS=--help)
-	cargo run --quiet --release --package thc-testbed -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
+	@case '$(or $(ARGS),gloo)' in *gloo*) [ -n "$$THC_PYTHON" ] || .ci/torch-environment newest ahead ;; esac
+	THC_PYTHON="$${THC_PYTHON:-$(CARGO_TARGET_DIR)/python-venv-newest/bin/python}" \
+	    cargo run --quiet --release --package thc-testbed -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
 
 disturbed: toolchain ## Train while ranks are killed and added and the aggregator dies, on links that lose packets (12 minutes; ARGS=--help)
 	python/bench/run disturbed $(ARGS)
