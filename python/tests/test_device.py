@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import RELEASE, needs, newest_has
+from conftest import needs, newest_has
 from patience import HANG
 
 needs("torch")
@@ -38,8 +38,11 @@ torch.set_num_threads(1)
 KERNELS: dict[str, Any] = {"torch": plain}
 MISSING = ""
 try:
+    import triton
     from thc.torch.device import compiled
 
+    if not CUDA and triton.__version__.startswith("3.0."):
+        raise ImportError("the interpreter of Triton 3.0, unlike its compiler, does not take them")
     KERNELS["triton"] = compiled
 except ImportError as error:
     MISSING = f"not run: kernels in Triton: {error}"
@@ -100,9 +103,10 @@ def pair() -> Iterator[Callable[..., Pair]]:
         each.close()
 
 
-@pytest.fixture(params=["torch", "triton"][: 1 if RELEASE == "oldest" else 2])
+@pytest.fixture(params=["torch", "triton"])
 def kernels(request: pytest.FixtureRequest) -> str:
     if request.param not in KERNELS:
+        newest_has("Triton's kernels are tried")
         pytest.skip(MISSING)
     return request.param
 
