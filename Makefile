@@ -31,7 +31,7 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
 
 # Debian packages that tests use. Where they can't be installed, the tests that need them say that they were not run.
 TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core \
-    user-mode-linux kmod qemu-system-x86 python3-numpy dpkg-dev
+    user-mode-linux kmod qemu-system-x86 python3-numpy python3-sklearn dpkg-dev
 # Those that benchmarks use besides: the package has dpdk-testpmd.
 bench: TEST_PACKAGES += dpdk-dev
 
@@ -56,7 +56,7 @@ check: deps fmt clippy ## The quick half of `make test`: formatting, clippy, all
 
 test: deps packages guest-kernel fmt clippy ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error)
 	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$$THC_NOT_RUN"
-	@.ci/torch2-environment ahead >"$(CARGO_TARGET_DIR)/torch2-ahead.log" 2>&1 &
+	@for release in newest oldest; do .ci/torch-environment $$release ahead; done >"$(CARGO_TARGET_DIR)/torch-ahead.log" 2>&1 &
 	@$(BOUNDED); \
 	run() { echo "$$*"; "$$@"; }; \
 	if cargo nextest --version >/dev/null 2>&1; then \
@@ -93,7 +93,9 @@ bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's
 	python/bench/run $(ARGS)
 
 bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 1 Gb/s, colocated, against gloo (ARGS=--help)
-	cargo run --quiet --release --package thc-testbed -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
+	@case '$(or $(ARGS),gloo)' in *gloo*) [ -n "$$THC_PYTHON" ] || .ci/torch-environment newest ahead ;; esac
+	THC_PYTHON="$${THC_PYTHON:-$(CARGO_TARGET_DIR)/python-venv-newest/bin/python}" \
+	    cargo run --quiet --release --package thc-testbed -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
 
 disturbed: toolchain ## Train while ranks are killed and added and the aggregator dies, on links that lose packets (12 minutes; ARGS=--help)
 	python/bench/run disturbed $(ARGS)

@@ -97,7 +97,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
 
     for module in ("torch", "matplotlib"):
         if importlib.util.find_spec(module) is None:
-            print(f"not run: Python has no {module} (Debian: apt-get install python3-{module}, and use /usr/bin/python3)")
+            print(f"not run: Python has no {module} (pip install {module})")
             return None
     os.environ["BENCH_BUCKET_MB"] = str(arguments.bucket_mb)
     import links

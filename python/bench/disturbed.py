@@ -330,7 +330,7 @@ def main(words: list[str]) -> int:
     try:
         import plot_disturbed
     except ImportError as missing:
-        print(f"no picture: {missing} (Debian: apt-get install python3-matplotlib)")
+        print(f"no picture: {missing} (pip install matplotlib)")
     else:
         plot_disturbed.draw(results, arguments.out / "disturbed.svg")
         print(f"results: {arguments.out}/results.json, disturbed.svg")

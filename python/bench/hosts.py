@@ -1,6 +1,6 @@
 """One stream per host against a stream for each rank, and gloo: seconds for a step's gradients.
 
-    target/python-venv/bin/python python/bench/hosts.py --hosts 2 --ranks 2 --rate 1
+    target/python-venv-newest/bin/python python/bench/hosts.py --hosts 2 --ranks 2 --rate 1
 
 Each host is a network namespace with a shaped link (links.py), with so many ranks. A step's gradients of `--size` MiB are averaged, by
 DistributedDataParallel and nothing else; the ways take turns, `--rounds` times `--steps` steps each. The parameter server is the

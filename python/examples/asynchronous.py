@@ -24,7 +24,7 @@ import thc.torch
 try:
     from sklearn.datasets import load_digits
 except ImportError:
-    sys.exit("this example needs scikit-learn: apt-get install python3-sklearn, or pip install scikit-learn")
+    sys.exit("this example needs scikit-learn: pip install scikit-learn")
 
 
 class Residual(nn.Module):

@@ -291,7 +291,7 @@ def check_plan_is_printed_and_plotted() -> str | None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        return "not run: Python has no matplotlib (Debian: apt-get install python3-matplotlib)"
+        return "not run: Python has no matplotlib (pip install matplotlib)"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.svg"
         thc.torch.plot_plan(hook, path)

@@ -140,7 +140,7 @@ def check_checkpoint() -> None:
     saved = io.BytesIO()
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "outer": loop.state_dict()}, saved)
     # The feedback of a group is no tensor: a checkpoint of one's own, not a stranger's.
-    state = torch.load(io.BytesIO(saved.getvalue()), **({"weights_only": False} if torch.__version__ >= "2" else {}))
+    state = torch.load(io.BytesIO(saved.getvalue()), weights_only=False)
     train(model, optimizer, 10, 20)
     again, other, second = begin()
     # Loading comes after making the loop, which copies rank 0's parameters.

@@ -19,7 +19,7 @@ def fsdp() -> Any:
     """What FSDP2 consists of, if this torch has it."""
     try:
         from torch.distributed.fsdp import FSDPModule, fully_shard
-    except (ImportError, ValueError):  # torch 1.13 on Python 3.11: a dataclass of its own is refused
+    except ImportError:
         return None
     return fully_shard if hasattr(FSDPModule, "set_all_reduce_hook") else None
 

@@ -24,9 +24,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             file.writelines(f"{reason}\n" for reason in sorted(reasons))
 
 
+RELEASE = os.environ.get("THC_TEST_TORCH") or None
+"""Which PyTorch this is, where `python/tests/run` runs tests with two: the "newest" or the "oldest"."""
+
+
 def newest_has(what: str) -> None:
-    """Leaves to the tests with the newest PyTorch, if they run next (`python/tests/run`), what only that environment has."""
-    if os.environ.get("THC_TORCH2_ELSEWHERE"):
+    """Leaves to the tests with the newest PyTorch what the oldest does not have."""
+    if RELEASE == "oldest":
         pytest.skip(f"elsewhere: {what} with the newest PyTorch", allow_module_level=True)
 
 
@@ -34,11 +38,8 @@ def needs(*modules: str) -> None:
     """Skips what cannot run without these."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            pypi = module in ("accelerate", "jax", "kubernetes_validate", "lightning", "optax")
-            if pypi:
-                newest_has(f"{module} is")
-            way = f"pip install {module.replace('_', '-')}" if pypi else f"Debian: apt-get install python3-{module}"
-            pytest.skip(f"not run: Python has no {module} ({way})", allow_module_level=True)
+            package = {"sklearn": "scikit-learn"}.get(module, module.replace("_", "-"))
+            pytest.skip(f"not run: Python has no {module} (pip install {package})", allow_module_level=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,7 +27,7 @@ def main() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(40, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1))
     checkpoint, first = FOLDER / "checkpoint", 0
     if checkpoint.exists():
-        saved = torch.load(checkpoint)
+        saved = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(saved["model"])
         first = saved["step"]
     # DistributedDataParallel copies the parameters of rank 0 to a newcomer.

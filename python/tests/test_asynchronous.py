@@ -198,9 +198,7 @@ def test_what_one_of_two_servers_has_lost_is_told(pair: list[Process]) -> None:
         assert (x == -2).all()
 
 
-torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="not run: Python has no torch (Debian: apt-get install python3-torch)"
-)
+torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="not run: Python has no torch (pip install torch)")
 
 
 def _problem() -> tuple[Any, Any, Callable[[], Any]]:

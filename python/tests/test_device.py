@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import needs
+from conftest import needs, newest_has
 from patience import HANG
 
 needs("torch")
@@ -38,8 +38,11 @@ torch.set_num_threads(1)
 KERNELS: dict[str, Any] = {"torch": plain}
 MISSING = ""
 try:
+    import triton
     from thc.torch.device import compiled
 
+    if not CUDA and triton.__version__.startswith("3.0."):
+        raise ImportError("the interpreter of Triton 3.0, unlike its compiler, does not take them")
     KERNELS["triton"] = compiled
 except ImportError as error:
     MISSING = f"not run: kernels in Triton: {error}"
@@ -100,13 +103,10 @@ def pair() -> Iterator[Callable[..., Pair]]:
         each.close()
 
 
-HERE = [name for name in ("torch", "triton") if name in KERNELS or not os.environ.get("THC_TORCH2_ELSEWHERE")]
-"""`python/tests/run` has two releases of torch, and Triton with one of them."""
-
-
-@pytest.fixture(params=HERE)
+@pytest.fixture(params=["torch", "triton"])
 def kernels(request: pytest.FixtureRequest) -> str:
     if request.param not in KERNELS:
+        newest_has("Triton's kernels are tried")
         pytest.skip(MISSING)
     return request.param
 
@@ -370,8 +370,9 @@ def test_a_call_that_is_given_up_ends_the_session_and_the_group_joins_anew(pair:
 
 
 def test_the_compiler_takes_kernels_and_contracts_nothing(tmp_path: Path) -> None:
-    if "triton" not in HERE:
-        return
+    newest_has("Triton's kernels are tried")
+    if MISSING:
+        pytest.skip(MISSING)
     program = """if True:
         import json, sys
         from device import static
@@ -390,8 +391,9 @@ def test_the_compiler_takes_kernels_and_contracts_nothing(tmp_path: Path) -> Non
 
 
 def test_all_of_this_on_a_gpu() -> None:
-    if "triton" not in HERE:
-        return
+    newest_has("Triton's kernels are tried")
+    if MISSING:
+        pytest.skip(MISSING)
     if not CUDA:
         pytest.skip("not run: kernels in Triton on a GPU: no CUDA device")
     assert not KERNELS["triton"].kernels.INTERPRETED.value
@@ -399,8 +401,9 @@ def test_all_of_this_on_a_gpu() -> None:
 
 def test_training_under_nccl_is_that_of_the_host() -> None:
     """Its process groups move nothing of the CPU's."""
-    if "triton" not in HERE:
-        return
+    newest_has("Triton's kernels are tried")
+    if MISSING:
+        pytest.skip(MISSING)
     if not CUDA:
         pytest.skip("not run: kernels in Triton on a GPU: no CUDA device")
     program = """if True:
@@ -434,7 +437,8 @@ def test_training_under_nccl_is_that_of_the_host() -> None:
 
 def test_the_checks_of_a_gpu_run() -> None:
     """On the CPU, where they show nothing of a GPU but that each comes to its end."""
-    if "triton" not in HERE or CUDA:
+    newest_has("the checks of a GPU are tried")
+    if CUDA:
         return
     program = Path(__file__).with_name("gpu.py")
     done = subprocess.run([sys.executable, str(program), "--dry"], capture_output=True, text=True, timeout=5 * HANG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -37,7 +38,7 @@ class Agents:
             sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "--nproc_per_node", "1", "--max_restarts", "5",
             "--rdzv_backend", "c10d", "--rdzv_endpoint", self.rendezvous, "--rdzv_id", "elastic", "--monitor_interval", "0.2",
             "--rdzv_conf", f"is_host={int(node == 0)},last_call_timeout=3,timeout=300,join_timeout=300,close_timeout=3",
-            "--redirects", "9:1", "--tee", "9:1", str(HERE / "elastic_rank.py"), str(self.folder), str(self.steps),
+            str(HERE / "elastic_rank.py"), str(self.folder), str(self.steps),
         ]  # fmt: skip
         self.agents[node] = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
 
@@ -53,11 +54,20 @@ class Agents:
             time.sleep(0.1)
         return told
 
+    def kill(self, node: int) -> None:
+        """An agent, and after it what it has started: each rank has a process group of its own."""
+        every = [self.agents[node].pid]
+        for pid in every:
+            every += [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
+        for pid in every:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.agents[node].wait()
+
     def close(self) -> None:
-        for agent in self.agents.values():
+        for node, agent in self.agents.items():
             if agent.poll() is None:
-                os.killpg(agent.pid, signal.SIGKILL)
-            agent.wait()
+                self.kill(node)
 
 
 def of(told: list[dict[str, Any]], key: str, ranks: int | None = None) -> list[dict[str, Any]]:
@@ -91,7 +101,7 @@ def test_a_rank_is_killed_and_another_added(server: str, tmp_path: Path) -> None
         assert all(line["workers"] in (line["ranks"], 3) for line in of(told, "began"))
         # A node is gone for good, with its agent.
         seen = len(told)
-        os.killpg(agents.agents[2].pid, signal.SIGKILL)
+        agents.kill(2)
         told = agents.until("two at last", lambda told: len(of(told[seen:], "began", 2)) >= 2 and len(of(told[seen:], "step")) > 20)
         began = of(told, "began")
         # How long from the start of the ranks' program to the first step: the session does not wait for time-outs of the dead, 60 s, however

@@ -17,18 +17,10 @@ needs("torch")
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
-def torchrun_works() -> bool:
-    """torch 1.13's torchrun does not start on Python 3.11, unless told about the output of some rank."""
-    import torch.distributed.elastic.multiprocessing.api as api
-
-    return api.Std.from_str("0") is not None
-
-
 def torchrun(example: str, *arguments: str, workers: int = 2) -> str:
     """What an example prints."""
-    odd = [] if torchrun_works() else ["--redirects", "9:1", "--tee", "9:1"]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(workers)]
-    command += ["--master_port", str(free_port()), *odd, str(EXAMPLES / f"{example}.py"), *arguments]
+    command += ["--master_port", str(free_port()), str(EXAMPLES / f"{example}.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

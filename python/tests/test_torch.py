@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
-from conftest import needs, newest_has
+from conftest import RELEASE, needs, newest_has
 from crew import Report, names, run
 
 needs("torch")
@@ -18,12 +17,11 @@ CREWS = [
     ("checks_aqgb", 2), ("checks_aqgb", 3), ("checks_replicate", 4), ("checks_sharded", 4), ("checks_subgroups", 4),
     ("checks_device", 2), ("checks_collective", 2), ("checks_collective", 3), ("checks_scales", 2), ("checks_scales", 3), ("checks_accuracy", 2), ("checks_replicas", 2), ("checks_replicas", 3), ("checks_members", 3),
 ]  # fmt: skip
-# Where both are run, the numbers of processes are divided between Debian's PyTorch (the least) and the newest (the others), so
+# Where both are run, the numbers of processes are divided between the oldest PyTorch (the least) and the newest (the others), so
 # that each check is done with both versions and by each number once.
-if os.environ.get("THC_TORCH_NEWEST"):
-    CREWS = [(module, workers) for module, workers in CREWS if workers == max(size for name, size in CREWS if name == module)]
-elif os.environ.get("THC_TORCH2_ELSEWHERE"):
-    CREWS = [(module, workers) for module, workers in CREWS if workers == min(size for name, size in CREWS if name == module)]
+if RELEASE is not None:
+    end = max if RELEASE == "newest" else min
+    CREWS = [(module, workers) for module, workers in CREWS if workers == end(size for name, size in CREWS if name == module)]
 CASES = [(module, workers, check) for module, workers in CREWS for check in names(module)]
 
 

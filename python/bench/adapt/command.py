@@ -76,9 +76,9 @@ def main(argv: list[str]) -> int:
 
     import importlib.util
 
-    for module, package in (("torch", "python3-torch"), ("sklearn", "python3-sklearn"), ("matplotlib", "python3-matplotlib")):
+    for module, package in (("torch", "torch"), ("sklearn", "scikit-learn"), ("matplotlib", "matplotlib")):
         if importlib.util.find_spec(module) is None:
-            print(f"not run: Python has no {module} (Debian: apt-get install {package}, and use /usr/bin/python3)")
+            print(f"not run: Python has no {module} (pip install {package})")
             return 0
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "adapt.json"

@@ -11,6 +11,9 @@ speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while 
 that FSDP2 shards: :func:`sharded`, their replicas: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
+# First: others import what an older torch does not have.
+import thc.torch.release
+
 from thc.torch.adaptive import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
 from thc.torch.collective import CollectiveGroup

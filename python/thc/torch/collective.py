@@ -24,7 +24,6 @@ from thc import _native, errors
 from thc.group import Array, Group, Handle, Plan, _as_f32, _open, _spans, feedback_key
 from thc.row import Training
 from thc.stats import Job, Stats, Table
-from thc.torch.peers import makes_groups_of_some
 
 __all__ = ["CollectiveGroup"]
 
@@ -47,8 +46,6 @@ def _groups(process_group: Any, ranks: Sequence[int] | None, backends: Sequence[
     """Process groups of our own of some ranks, or of all, of a process group."""
     if ranks is None and process_group in (None, dist.group.WORLD):
         return [dist.new_group(backend=backend) for backend in backends]
-    if not makes_groups_of_some():
-        raise errors.ConfigError("this torch makes process groups of all ranks only: update it to 2.1 or newer")
     ranks = range(dist.get_world_size(process_group)) if ranks is None else ranks
     if process_group is not None:
         ranks = [dist.get_global_rank(process_group, rank) for rank in ranks]

@@ -66,7 +66,7 @@ class Hook:
             if wanted and model is None:
                 raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
         _one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
-        self._peers = Peers(process_group, _gpu_of(model))
+        self._peers = Peers(process_group)
         for rank, (in_flight,) in enumerate(self._peers.gather([options.in_flight])):
             if in_flight != options.in_flight:
                 raise errors.ConfigError(f"in_flight is {options.in_flight}, but {in_flight} on rank {rank}: give all ranks the same")
@@ -435,12 +435,6 @@ def hook(
         check_accuracy=check_accuracy,
     )
     return Hook(group, model, process_group, options)
-
-
-def _gpu_of(model: torch.nn.Module | None) -> torch.device | None:
-    """The GPU that a model is on, if it is on one."""
-    parameters = () if model is None else model.parameters()
-    return next((parameter.device for parameter in parameters if parameter.device.type == "cuda"), None)
 
 
 def _names_of(model: torch.nn.Module | None) -> dict[int, str]:

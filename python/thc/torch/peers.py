@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
-__all__ = ["Gathering", "Peers", "makes_groups_of_some", "time_out"]
+__all__ = ["Gathering", "Peers", "time_out"]
 
 PATIENCE = 0.2
 """Seconds that are waited for others before anything else is done."""
@@ -24,54 +23,38 @@ def time_out(process_group: Any) -> timedelta:
     group = dist.group.WORLD if process_group is None else process_group
     for kind in ("cuda", "cpu"):
         with contextlib.suppress(Exception):
-            # Until torch 2 a process group was its own backend.
-            backend = group._get_backend(torch.device(kind)) if hasattr(group, "_get_backend") else group
-            found: timedelta = backend.options._timeout
+            found: timedelta = group._get_backend(torch.device(kind)).options._timeout
             return found
     return cast(timedelta, default_pg_timeout)
-
-
-def makes_groups_of_some() -> bool:
-    """Whether ranks can make a process group that the others know nothing of: from torch 2.1 on."""
-    return "use_local_synchronization" in inspect.signature(dist.new_group).parameters
 
 
 class Peers:
     """Process groups of our own, so that calls from the sequencer's thread cannot mix with those of the user.
 
-    Making one is a collective: all ranks do it in the same order. ``device`` is this rank's GPU, by default the current one of the thread
-    that makes it: other threads begin with the first.
+    Making one is a collective: all ranks do it in the same order.
     """
 
-    def __init__(self, process_group: Any = None, device: torch.device | None = None) -> None:
+    def __init__(self, process_group: Any = None) -> None:
         self.rank: int = dist.get_rank(process_group)
         self.size: int = dist.get_world_size(process_group)
         backend = dist.get_backend(process_group)
         self.given = process_group
         """The process group of the user."""
-        self._device = device
-        if backend == "nccl" and device is None:
-            self._device = torch.device("cuda", torch.cuda.current_device())
-        self._host: Any = None
-        """For tensors of the CPU, if the others are averaged by something that knows only GPUs."""
         patience = time_out(process_group)
         if process_group is None or process_group is dist.group.WORLD:
             self._tensors = dist.new_group(backend=backend, timeout=patience)
             # A gathering may be under way while tensors are averaged: they must not meet.
             self._control = dist.new_group(backend="gloo", timeout=patience)
-            self._host = dist.new_group(backend="gloo", timeout=patience) if backend == "nccl" else None
-        elif makes_groups_of_some():
+            self._host = dist.new_group(backend="gloo", timeout=patience) if backend == "nccl" else self._tensors
+            """For tensors of the CPU: another one if those are averaged by something that knows only GPUs."""
+        else:
             ranks = [dist.get_global_rank(process_group, rank) for rank in range(self.size)]
 
             def made(backend: str) -> Any:
                 return dist.new_group(ranks, timeout=patience, backend=backend, use_local_synchronization=True)
 
             self._tensors, self._control = made(backend), made("gloo")
-            if backend == "nccl":
-                self._host = made("gloo")
-        else:
-            # This torch's new_group wants every rank of the world, and those outside of this group know nothing of us.
-            self._tensors = self._control = process_group
+            self._host = made("gloo") if backend == "nccl" else self._tensors
 
     def mean(self, tensor: torch.Tensor) -> None:
         """Replaces the tensor by its mean over all ranks."""
@@ -80,14 +63,14 @@ class Peers:
     def begin_mean(self, tensor: torch.Tensor, group: Any) -> Callable[[], None]:
         """Has the mean on its way through a process group of these ranks. What is returned waits for it, and puts it into the tensor."""
         on_host = tensor.device.type == "cpu"
-        # gloo of older releases knows no bfloat16, and sums of halves lose less in f32.
+        # Sums of halves lose less in f32.
         narrow = tensor.dtype in (torch.bfloat16, torch.float16) and on_host
         work = tensor.float() if narrow else tensor
         if work.is_sparse and not on_host:
             # NCCL knows none. gloo puts all ranks' coordinates together.
             work, on_host = work.cpu(), True
         if on_host and dist.get_backend(group) == "nccl":
-            work, group = (work, self._host) if self._host is not None else (work.to(self._device), group)
+            group = self._host
         work.div_(self.size)
         handle = dist.all_reduce(work, group=group, async_op=True)
 
@@ -100,12 +83,9 @@ class Peers:
 
     def any(self, flag: bool, meanwhile: Callable[[], None]) -> bool:
         """Whether some rank's flag is set. While others are waited for, ``meanwhile`` is called now and then."""
+        # The host looks at flags: they need no GPU.
         flags = torch.tensor([float(flag)])
-        group = self._tensors
-        if dist.get_backend(group) == "nccl":
-            # The host looks at flags: they need no GPU, unless there is nothing else to carry them.
-            flags, group = (flags, self._host) if self._host is not None else (flags.to(self._device), group)
-        work = dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=group, async_op=True)
+        work = dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._host, async_op=True)
         began, pause = time.monotonic(), 2e-5
         while not work.is_completed():
             time.sleep(pause)
@@ -122,18 +102,13 @@ class Peers:
     def gather_bytes(self, mine: bytes) -> list[bytes]:
         """Every rank's bytes, as many of each."""
         tensor = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
-        group = self._tensors if self._host is None else self._host
-        if dist.get_backend(group) == "nccl":
-            tensor = tensor.to(self._device)
         every = [torch.empty_like(tensor) for _ in range(self.size)]
-        dist.all_gather(every, tensor, group=group)
-        return [theirs.cpu().numpy().tobytes() for theirs in every]
+        dist.all_gather(every, tensor, group=self._host)
+        return [theirs.numpy().tobytes() for theirs in every]
 
     def begin_gather(self, numbers: list[int]) -> Gathering:
         """The same, without waiting for the others. Those that are begun complete in that order."""
         mine = torch.tensor(numbers, dtype=torch.int64)
-        if dist.get_backend(self._control) == "nccl":
-            mine = mine.to(self._device)
         every = [torch.empty_like(mine) for _ in range(self.size)]
         return Gathering(dist.all_gather(every, mine, group=self._control, async_op=True), every)
 

@@ -27,7 +27,7 @@ def plot_plan(plans: Any, path: str | os.PathLike[str]) -> None:
     try:
         import matplotlib
     except ImportError as error:
-        raise ConfigError("plot_plan needs matplotlib (Debian: apt-get install python3-matplotlib)") from error
+        raise ConfigError("plot_plan needs matplotlib (pip install matplotlib)") from error
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

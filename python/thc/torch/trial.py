@@ -12,7 +12,7 @@ __all__ = ["Trial"]
 
 
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-"""Where an optimizer keeps the hooks of its step, from torch 2.0 on."""
+"""Where an optimizer keeps the hooks of its step."""
 
 
 class Trial:
@@ -35,7 +35,7 @@ class Trial:
         if rate is not None:
             for group in groups:
                 group["lr"] = rate
-        hooks = {name: getattr(self._optimizer, name) for name in HOOKS if hasattr(self._optimizer, name)}
+        hooks = {name: getattr(self._optimizer, name) for name in HOOKS}
         for name in hooks:
             setattr(self._optimizer, name, OrderedDict())
         try:

@@ -166,10 +166,7 @@ class Updates:
             own = [p for p in _own(each) if p.requires_grad]
             if own:
                 each.register_forward_pre_hook(_Watch(self.settle, own, functools.partial(self._before, own)))
-            if hasattr(each, "register_state_dict_pre_hook"):
-                each.register_state_dict_pre_hook(settles)
-            else:  # torch 1.13: what it calls afterwards, when the parameters that it has gathered may still change
-                each._register_state_dict_hook(settles)
+            each.register_state_dict_pre_hook(settles)
         # What a forward pass did not use.
         module.register_forward_hook(settles)
 
@@ -187,10 +184,7 @@ class Updates:
         # A bound method, since schedulers ask the step whose it is.
         optimizer.step = types.MethodType(step, optimizer)
         # A copy of an optimizer has neither this step nor what follows: torch copies parameters, settings and state alone.
-        if hasattr(optimizer, "register_state_dict_pre_hook"):
-            optimizer.register_state_dict_pre_hook(lambda _: self.settle())
-        else:  # torch 1.13
-            optimizer.state_dict = _settled(self, optimizer.state_dict)
+        optimizer.register_state_dict_pre_hook(lambda _: self.settle())
 
     # The sequencer.
 
@@ -315,14 +309,3 @@ def _own(module: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
     for child in module.children():
         if isinstance(child, lists):
             yield from child.parameters()
-
-
-def _settled(updates: Updates, state_dict: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, after all updates."""
-
-    @functools.wraps(state_dict)
-    def settled(*args: Any, **kwargs: Any) -> Any:
-        updates.settle()
-        return state_dict(*args, **kwargs)
-
-    return settled

@@ -20,7 +20,7 @@ from thc.torch.digests import DigestOf
 from thc.torch.joining import LOCAL_OPTIONS, Gather, of_environment
 from thc.torch.hook import Hook, hook
 from thc.torch.one_stream import Hosts, one_stream
-from thc.torch.peers import makes_groups_of_some, time_out
+from thc.torch.peers import time_out
 from thc.torch.way import COLLECTIVE_OPTIONS, collective, take_way
 
 __all__ = ["hook_of", "wrap"]
@@ -95,13 +95,9 @@ def _collective(
     def join(_: int, hosts: Hosts, __: Any) -> Group:
         return collective(process_group, None, options, adapts, [each[0] for each in hosts.ranks])
 
-    if choice is None:
-        choice = "auto" if makes_groups_of_some() else False
-    if choice is not False and not makes_groups_of_some():
-        raise ConfigError("one_stream_per_host: this torch makes process groups on all ranks only: update it to 2.1 or newer")
     if group is None:
         aside = partial(CollectiveGroup.stand_aside, process_group)
-        made = one_stream(choice, process_group, dist.get_rank(process_group), None, join, aside)
+        made = one_stream("auto" if choice is None else choice, process_group, dist.get_rank(process_group), None, join, aside)
         if made is not None:
             return made
     return collective(process_group, group, options, adapts)

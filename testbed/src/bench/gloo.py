@@ -10,7 +10,7 @@ try:
     import torch
     import torch.distributed as dist
 except ImportError as error:
-    sys.exit(f"{sys.executable} has no torch: {error} (Debian: apt-get install python3-torch, or set THC_PYTHON)")
+    sys.exit(f"{sys.executable} has no torch: {error} (name a Python that has it by THC_PYTHON)")
 
 part = json.loads(sys.stdin.readline())
 os.environ.update({key: str(value) for key, value in part["environment"].items()})

@@ -81,5 +81,8 @@ class Numbers:
     def norms(self, squares: torch.Tensor, peaks: torch.Tensor) -> npt.NDArray[np.float32]:
         """What the NORM of each partition says, NaN where it is not finite."""
         with np.errstate(over="ignore", invalid="ignore"):
-            found = np.sqrt(squares.numpy()).astype(np.float32)
-        return np.where(self._raw, peaks.numpy().view(np.float32), found) if self._has_raw else found
+            found: npt.NDArray[np.float32] = np.sqrt(squares.numpy()).astype(np.float32)
+        if not self._has_raw:
+            return found
+        largest: npt.NDArray[np.float32] = peaks.numpy().view(np.float32)
+        return np.where(self._raw, largest, found)

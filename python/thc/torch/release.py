@@ -1,0 +1,24 @@
+"""Which releases of torch this package works with. What imports this module is refused by an older one."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from thc.errors import ConfigError
+
+__all__ = ["OLDEST", "check_release"]
+
+OLDEST = (2, 4)
+
+
+def check_release(version: str) -> None:
+    """Raises if that is the version of a torch that is too old."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise ConfigError(f"thc.torch needs torch {oldest} or newer, and this is torch {version}: pip install 'torch>={oldest}'")
+
+
+check_release(torch.__version__)
