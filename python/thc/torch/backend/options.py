@@ -29,7 +29,7 @@ def _base() -> Any:
     return getattr(c10d.Backend, "Options", None) if hasattr(c10d, "Backend") else None
 
 
-_Base = _base() or object
+_Base: Any = _base() or object
 
 
 class Options(_Base):  # type: ignore[misc]
