@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
@@ -44,13 +45,14 @@ class SumWork(dist._Work):  # type: ignore[misc]
 
     def fail(self, error: BaseException) -> None:
         """There is no sum. Nobody shall take for one what is half of it."""
-        assert self._tensor is not None
         tensor, self._tensor, self._error = self._tensor, None, error
-        try:
+        if tensor is None:
+            return
+        # What goes wrong here, too, shall not keep the thread from later calls.
+        with contextlib.suppress(Exception):
             tensor.detach().fill_(float("nan"))
-        finally:
-            self.over.set()
-            self._promise.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        self.over.set()
+        self._promise.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
     # What torch and users call.
 
