@@ -216,10 +216,11 @@ def check_the_other_collectives_have_gloos_bits() -> str | None:
     if not HAS:
         return OLD
     alike: dict[str, int] = {}
-    for dtype in DTYPES:
+    # What gloo refuses half-way, on some ranks before others, may leave these waiting: it is not called at all.
+    for dtype in (dtype for dtype in DTYPES if dtype != torch.int16):
         for length in (1, 1000, LENGTH) if dtype in (torch.float32, torch.bfloat16) else (1000,):
             for name, work in _collectives(dtype, dist.ReduceOp.SUM, length).items():
-                if name == "together" and length == LENGTH:
+                if (name == "together" and length == LENGTH) or (name == "gather" and dtype.is_complex):
                     continue
                 want, found = (outcome(work, both()[name]) for name in ("gloo", "thc"))
                 assert same_bits(want, found), (name, dtype, length, want, found)
