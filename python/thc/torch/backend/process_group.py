@@ -23,8 +23,11 @@ log = logging.getLogger("thc.torch")
 
 
 class ThcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
-    """What ``init_process_group("thc")`` and ``new_group(backend="thc")`` make. gloo and NCCL are registered with it, and torch calls them for
-    all that this class does not define."""
+    """What ``init_process_group("thc")`` and ``new_group(backend="thc")`` make.
+
+    gloo and NCCL are registered with it, but every collective comes through Python to the process group beneath: where a class in Python leaves
+    one out, torch calls its own holding the interpreter's lock, which a thread of gloo may want that holds what the call waits for.
+    """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: Any = None) -> None:
         super().__init__(rank, size)
@@ -97,16 +100,42 @@ class ThcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         self._close()
-        super().shutdown()
+        self._beneath.shutdown()
 
     def abort(self) -> None:
         self._close()
-        super().abort()
+        self._beneath.abort()
 
     def _close(self) -> None:
         sums, self._sums = self._sums, None
         if sums is not None:
             sums.close()
+
+
+_COLLECTIVES = (
+    "broadcast reduce barrier send recv recv_anysource gather gather_single scatter alltoall all_to_all_single alltoall_base allgather "
+    "allgather_coalesced all_gather_single _allgather_base all_gather_single_coalesced allgather_into_tensor_coalesced reduce_scatter "
+    "reduce_scatter_single _reduce_scatter_base reduce_scatter_single_coalesced reduce_scatter_tensor_coalesced"
+).split()
+"""All but all-reduces, by all names that releases of torch have for them."""
+
+_RENAMED = {"recvAnysource": "recv_anysource", "start_coalescing": "_start_coalescing", "end_coalescing": "_end_coalescing"}
+"""What C++ looks for by another name than Python does."""
+
+
+def _beneath(name: str) -> Any:
+    """A method that does what the process group beneath does."""
+
+    def call(self: ThcProcessGroup, *args: Any, **options: Any) -> Any:
+        found = getattr(self._beneath, name)(*args, **options)
+        return found if name == "_start_coalescing" else ended(found, [])
+
+    return call
+
+
+for _name, _called in {**{name: name for name in _COLLECTIVES}, **_RENAMED}.items():
+    if hasattr(dist.ProcessGroup, _called):
+        setattr(ThcProcessGroup, _name, _beneath(_called))
 
 
 def _options(opts: Any, op: Any, timeout: timedelta | None) -> Any:
