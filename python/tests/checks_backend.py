@@ -245,6 +245,19 @@ def check_the_other_collectives_have_gloos_bits() -> str | None:
     return None
 
 
+def check_calls_in_a_row_do_not_lock_each_other_out() -> str | None:
+    """gloo's threads let go of tensors, which takes the interpreter's lock, while the next call wants to be queued."""
+    if not HAS:
+        return OLD
+    on = both()["thc"]
+    for _ in range(500):
+        # Nobody here holds the tensors and their works any more: gloo's threads have them last.
+        on.allreduce_coalesced([torch.ones(10) for _ in range(20)])
+        on.broadcast(torch.zeros(10), 0)
+    dist.barrier(group=on)
+    return None
+
+
 def check_sums_and_means_are_as_good_as_theory_and_alike_everywhere() -> str | None:
     if not HAS:
         return OLD
