@@ -68,7 +68,8 @@ def same_bits(one: Any, other: Any) -> bool:
     if isinstance(one, tuple) or isinstance(other, tuple):
         return bool(one == other)
     return len(one) == len(other) and all(
-        a.dtype == b.dtype and a.shape == b.shape and a.contiguous().view(torch.uint8).equal(b.contiguous().view(torch.uint8)) for a, b in zip(one, other)
+        a.dtype == b.dtype and a.shape == b.shape and a.contiguous().view(torch.uint8).equal(b.contiguous().view(torch.uint8))
+        for a, b in zip(one, other)
     )
 
 
@@ -285,7 +286,8 @@ def check_complex_numbers_are_pairs() -> str | None:
         return OLD
     tensor = torch.view_as_complex(numbers(3, 2 * LENGTH).view(-1, 2))
     dist.all_reduce(tensor, group=both()["thc"])
-    assert error_of([torch.view_as_real(tensor).reshape(-1)], [total(3, 2 * LENGTH)]) < 1.1 * theory(8) and same_everywhere([tensor.real, tensor.imag])
+    pairs = torch.view_as_real(tensor)
+    assert error_of([pairs.reshape(-1)], [total(3, 2 * LENGTH)]) < 1.1 * theory(8) and same_everywhere([pairs])
     return None
 
 
@@ -539,7 +541,8 @@ def check_options() -> str | None:
     dist.all_reduce(tensor, group=on)
     assert error_of([tensor], [total(0)]) < 1.5 * theory(12)
     # Of all of them, ranks must have the same.
-    for given, name in (({"lane": 8 + 4 * (RANK == 0)}, "lane"), ({"smallest": 1000 + (RANK == 0)}, "smallest"), ({"feedback": int(RANK == 0)}, "feedback")):
+    first = int(RANK == 0)
+    for given, name in (({"lane": 8 + 4 * first}, "lane"), ({"smallest": 1000 + first}, "smallest"), ({"feedback": first}, "feedback")):
         try:
             group(**given)
             raise AssertionError(f"{name} differs and went unnoticed")
