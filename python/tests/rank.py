@@ -18,6 +18,8 @@ def main() -> None:
     module, path = sys.argv[1:]
     torch.set_num_threads(1)
     backend = os.environ.get("THC_TEST_BACKEND", "gloo")
+    if backend == "thc":
+        importlib.import_module("thc.torch")  # tells torch of it
     if backend == "nccl":
         torch.cuda.set_device(int(os.environ["RANK"]) % torch.cuda.device_count())
     dist.init_process_group(backend, timeout=timedelta(seconds=float(os.environ.get("THC_TEST_TIMEOUT", HANG))))

@@ -30,7 +30,7 @@ class Agents:
     def __init__(self, folder: Path, steps: int, **variables: str) -> None:
         self.folder, self.steps, self.agents = folder, steps, {}
         self.rendezvous = f"127.0.0.1:{free_port()}"
-        self.environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **variables}
+        self.environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **variables}
 
     def start(self, node: int) -> None:
         log = open(self.folder / f"agent-{node}", "w")

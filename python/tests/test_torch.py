@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 from conftest import RELEASE, needs, newest_has
-from crew import Report, names, run
+from crew import Report, free_port, names, run
 
 needs("torch")
 
@@ -40,3 +43,17 @@ def test_ranks(reports: dict[tuple[str, int], Report], module: str, workers: int
             newest_has("what it needs is")
         pytest.skip(why)
     report.verify(check)
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemExit('as it should be')", "raise ValueError('as it should be')"])
+def test_a_group_left_open_at_the_end_of_a_program(ending: str) -> None:
+    script = f"""
+import torch.distributed as dist
+import thc.torch
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:{free_port()}", rank=0, world_size=1)
+group = thc.torch.CollectiveGroup()
+{ending}
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"})
+    assert "AttributeError" not in said.stderr and "Exception ignored" not in said.stderr, said.stderr
+    assert "as it should be" in said.stderr if ending else not said.returncode, said.stderr

@@ -8,12 +8,13 @@ That is the one line to change: from then on ``backward`` averages gradients at 
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
 speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
 :class:`Adapt`, :func:`plot_plan`; in two stages: ``wrap(model, refine=optimizer)``, :class:`Refine`; models
-that FSDP2 shards: :func:`sharded`, their replicas: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; other families of compression: :mod:`thc.torch.baselines`.
+that FSDP2 shards: :func:`sharded`, their replicas: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; a backend of ``torch.distributed`` for what wraps nothing, such as native HSDP: :mod:`thc.torch.backend`; other families of compression: :mod:`thc.torch.baselines`.
 """
 
 # First: others import what an older torch does not have.
 import thc.torch.release
 
+from thc.torch import backend
 from thc.torch.adaptive import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
 from thc.torch.collective import CollectiveGroup
@@ -41,6 +42,7 @@ __all__ = [
     "PlanRow",
     "Refine",
     "Replicas",
+    "backend",
     "catch_up",
     "check_replicas",
     "coordinates",
@@ -55,3 +57,5 @@ __all__ = [
     "sync_parameters",
     "wrap",
 ]
+
+backend.register()

@@ -142,7 +142,7 @@ class CollectiveGroup(Group):
         mine = (lane, repr(told), block)
         on_gpus = ranks is None and torch.cuda.is_available() and "nccl" in str(dist.get_backend(process_group))
         # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
-        made = _groups(process_group, ranks, (*_OF_SOME, "nccl") if on_gpus else _OF_SOME)
+        made = self._make_groups(process_group, ranks, (*_OF_SOME, "nccl") if on_gpus else _OF_SOME)
         self._norms, self._words = made[:2]
         self._device_words = made[2] if on_gpus else None
         """What adds up words that are on a GPU."""
@@ -170,6 +170,10 @@ class CollectiveGroup(Group):
         self._totals = dict.fromkeys(("calls", "failed", "coordinates", "bytes"), 0)
         self._closed = False
         _open.add(self)
+
+    def _make_groups(self, process_group: Any, ranks: Sequence[int] | None, backends: Sequence[str]) -> list[Any]:
+        """What carries norms and words, in process groups of these backends."""
+        return _groups(process_group, ranks, backends)
 
     @staticmethod
     def stand_aside(process_group: Any) -> None:
@@ -300,7 +304,10 @@ class CollectiveGroup(Group):
     def save_feedback(self) -> dict[int, bytes]:
         return self._codec.save_feedback()
 
-    def close(self) -> None:
+    def give_up(self) -> None:
+        raise errors.ConfigError("sums that the process group adds up have no session to give up: abort the process group")
+
+    def _leave(self, linger: float) -> None:
         _open.discard(self)
         self._closed = True
         self._calls.put(None)

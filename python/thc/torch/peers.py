@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
+from thc import errors
+
 __all__ = ["Gathering", "Peers", "time_out"]
 
 PATIENCE = 0.2
@@ -38,6 +40,11 @@ class Peers:
         self.rank: int = dist.get_rank(process_group)
         self.size: int = dist.get_world_size(process_group)
         backend = dist.get_backend(process_group)
+        if backend == "thc":
+            raise errors.ConfigError(
+                'the process group is of the backend "thc", which compresses all-reduces itself: give one of gloo or NCCL '
+                '(dist.new_group(backend="gloo")), or train as with any process group'
+            )
         self.given = process_group
         """The process group of the user."""
         patience = time_out(process_group)

@@ -1,0 +1,136 @@
+"""Training through the backend "thc" without any hook of ours: DDP, FSDP2, and HSDP whose replicas it averages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from checks_backend import HAS, OLD, options
+from checks_replicate import fsdp, inputs, network
+from rig import RANK, SIZE, close, everywhere, same_everywhere  # noqa: F401 - the rank calls close at the end
+
+STEPS = 30
+
+
+def train(model: torch.nn.Module, steps: int = STEPS) -> float:
+    """The mean of the ranks' losses at the end."""
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = model(inputs(RANK + SIZE * (step % 3))).square().mean()
+        loss.backward()
+        optimizer.step()
+    return sum(everywhere(float(loss.detach()))) / SIZE
+
+
+def group(**given: Any) -> Any:
+    return dist.new_group(backend="thc", pg_options=options(smallest=1000, **given))
+
+
+def check_ddp_without_a_hook() -> str | None:
+    """Replicas stay alike, and the loss is that of exact means within noise; also with feedback, and in bf16."""
+    if not HAS:
+        return OLD
+    from torch.nn.parallel import DistributedDataParallel
+
+    exact = train(DistributedDataParallel(network(), process_group=dist.new_group(backend="gloo")))
+    for given in ({}, {"lane": 6, "feedback": 1}):
+        on = group(**given)
+        model = DistributedDataParallel(network(), process_group=on)
+        loss = train(model)
+        assert same_everywhere(list(model.parameters())) and on.stats().calls >= STEPS
+        assert abs(loss - exact) < 0.02 * exact, (given, loss, exact)
+        dist.destroy_process_group(on)
+    on = group()
+    model = DistributedDataParallel(network(torch.bfloat16), process_group=on)
+    model(inputs(RANK).bfloat16()).square().mean().backward()
+    assert same_everywhere([p.grad for p in model.parameters()]) and on.stats().calls == 1
+    # NaN of one rank is everybody's.
+    model.zero_grad()
+    bad = inputs(RANK).bfloat16()
+    if RANK == 0:
+        bad[0, 0] = float("nan")
+    model(bad).square().mean().backward()
+    assert all(bool(p.grad.isnan().all()) for p in model.parameters())
+    return None
+
+
+def check_ddp_tells_what_goes_wrong() -> str | None:
+    if not HAS:
+        return OLD
+    from torch.nn.parallel import DistributedDataParallel
+
+    on = group()
+    model = DistributedDataParallel(network(), process_group=on)
+    model(inputs(RANK)).square().mean().backward()
+    if RANK == 0:
+        # A call that the others do not make.
+        extra = torch.randn(2000)
+        work = dist.all_reduce(extra, group=on, async_op=True)
+    try:
+        model(inputs(RANK)).square().mean().backward()
+        raise AssertionError("a mean of different calls")
+    except RuntimeError as error:
+        assert "MismatchError" in str(error), error
+    if RANK:
+        # What makes the numbers of calls alike again.
+        work = dist.all_reduce(torch.randn(2000), group=on, async_op=True)
+    try:
+        work.wait()
+        raise AssertionError("a mean of different calls")
+    except Exception as error:
+        assert "rank" in str(error), error
+    tensor = torch.ones(2000)
+    dist.all_reduce(tensor, group=on)
+    assert abs(float(tensor.mean()) - SIZE) < 0.05 * SIZE and same_everywhere([tensor])
+    return None
+
+
+def check_fsdp_through_it_has_gloos_bits() -> str | None:
+    """It reduces by reduce-scatter, which is not compressed."""
+    if not HAS:
+        return OLD
+    from torch.distributed.device_mesh import DeviceMesh
+
+    found = []
+    for on in (dist.new_group(backend="gloo"), group()):
+        model = network()
+        mesh = DeviceMesh.from_group(on, "cpu")
+        for layer in (model[0], model[2], model):
+            fsdp()(layer, mesh=mesh)
+        found.append((train(model, 5), [p.full_tensor() for p in model.parameters()]))
+    assert found[0][0] == found[1][0] and all(torch.equal(a, b) for a, b in zip(found[0][1], found[1][1]))
+    return None
+
+
+def check_native_hsdp() -> str | None:
+    """Two replicas of shards: what FSDP2 itself averages over replicas is compressed."""
+    if not HAS:
+        return OLD
+    if SIZE != 4:
+        return None
+    from torch.distributed.device_mesh import init_device_mesh
+
+    overrides = [
+        {"shard": "gloo", "replicate": "gloo"},
+        {"shard": "gloo", "replicate": "thc"},
+        {"shard": "gloo", "replicate": ("thc", options(smallest=1000, lane=12))},
+    ]
+    losses = []
+    for override in overrides:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"), backend_override=dict(override))
+        model = network()
+        for layer in (model[0], model[2], model):
+            fsdp()(layer, mesh=mesh)
+        losses.append(train(model))
+        on = mesh.get_group("replicate")
+        if override["replicate"] == "gloo":
+            continue
+        assert dist.get_backend(on) == "thc" and dist.get_backend(mesh.get_group("shard")) == "gloo"
+        # By default, parts of 24,832 and 16,416 coordinates are too small.
+        assert (on.stats() is None) if override["replicate"] == "thc" else (on.stats().calls == 2 * STEPS), on.stats()
+        whole = [p.full_tensor() for p in model.parameters()]
+        assert same_everywhere(whole)
+    assert losses[1] == losses[0] and losses[2] != losses[0] and abs(losses[2] - losses[0]) < 0.02 * losses[0], losses
+    return None

@@ -1,0 +1,79 @@
+"""The backend "thc" of torch.distributed on crews of real processes; checks of `checks_backend*.py`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import needs, newest_has
+from crew import Report, free_port, names, run
+
+needs("torch")
+
+# Modules, processes, and of which backend all of them together are a group.
+CREWS = [("checks_backend", 4, "gloo"), ("checks_backend", 3, "thc"), ("checks_backend_training", 4, "gloo"), ("checks_backend_training", 2, "thc")]
+CASES = [(*crew, check) for crew in CREWS for check in names(crew[0])]
+
+
+@pytest.fixture(scope="module")
+def reports() -> Iterator[dict[tuple[str, str], Report]]:
+    yield {}
+
+
+def has_none() -> bool:
+    """Whether torch is so old that it has no such backend."""
+    import torch
+
+    return tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 7)
+
+
+@pytest.mark.parametrize(("module", "workers", "world", "check"), CASES)
+def test_ranks(reports: dict[tuple[str, str], Report], module: str, workers: int, world: str, check: str) -> None:
+    if has_none():
+        newest_has("a backend in Python is")
+        pytest.skip("not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)")
+    if (module, world) not in reports:
+        reports[module, world] = run(module, workers, THC_TEST_BACKEND=world)
+    report = reports[module, world]
+    if why := report.skipped(check):
+        pytest.skip(why)
+    report.verify(check)
+
+
+def test_torch_finds_it_without_an_import() -> None:
+    """The package's entry point registers it, where torch looks for one."""
+    if has_none():
+        newest_has("a backend in Python is")
+        pytest.skip("not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)")
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    ((name, value),) = project["entry-points"]["torch.distributed.backends"].items()
+    importlib.metadata.EntryPoint(name, value, "torch.distributed.backends").load()()
+    import torch.distributed as dist
+
+    assert name == "thc" and "THC" in dist.Backend._plugins
+
+
+def test_a_program_of_one_rank() -> None:
+    """There is nothing to add up, and nothing to say at its end."""
+    if has_none():
+        newest_has("a backend in Python is")
+        pytest.skip("not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)")
+    script = f"""
+import torch, torch.distributed as dist
+import thc.torch
+dist.init_process_group("cpu:thc", init_method="tcp://127.0.0.1:{free_port()}", rank=0, world_size=1)
+tensor = torch.randn(100_000)
+before = tensor.clone()
+dist.all_reduce(tensor)
+assert torch.equal(tensor, before)
+dist.destroy_process_group()
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"})
+    assert said.returncode == 0 and "Traceback" not in said.stderr, said.stderr

@@ -1,0 +1,48 @@
+"""A backend of ``torch.distributed`` named ``"thc"``: all-reduces of gradients travel compressed, whoever calls them.
+
+::
+
+    import thc.torch
+
+    dist.init_process_group("thc")
+
+Sums and means of large dense floats become sums in lanes (:class:`thc.torch.CollectiveGroup`) that gloo adds up. Everything else is done by
+gloo, or by NCCL on a GPU, as if this backend were not there. :class:`Options` says what counts as large (docs/backend.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from thc.errors import ConfigError
+from thc.torch.backend.options import Options
+
+__all__ = ["NAME", "Options", "register"]
+
+NAME = "thc"
+
+_OLDEST = (2, 7)
+"""Older releases of PyTorch lose what a process group in Python returns to C++."""
+
+
+def register() -> None:
+    """Tells ``torch.distributed`` of the backend. ``import thc.torch`` does it."""
+    if dist.is_available() and NAME.upper() not in getattr(dist.Backend, "_plugins", {}) and _version() >= (2, 1):
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _version() -> tuple[int, ...]:
+    import torch
+
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+def _create(told: Any, options: Any) -> Any:
+    """Makes a process group of what torch tells about its ranks."""
+    if _version() < _OLDEST:
+        raise ConfigError(f'the backend "{NAME}" needs PyTorch 2.7 or newer: update it, or use thc.torch.wrap')
+    from thc.torch.backend.process_group import ThcProcessGroup
+
+    return ThcProcessGroup(told.store, told.group_rank, told.group_size, told.timeout, options)

@@ -1,0 +1,151 @@
+"""The process group: gloo's or NCCL's but for what is compressed."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from thc import environment
+from thc.errors import ConfigError
+from thc.stats import Stats
+from thc.torch.backend.beneath import register_backends
+from thc.torch.backend.options import VARIABLES, Options
+from thc.torch.backend.sums import DTYPES, Sums
+from thc.torch.backend.work import JointWork, ended
+
+__all__ = ["ThcProcessGroup"]
+
+log = logging.getLogger("thc.torch")
+
+
+class ThcProcessGroup(dist.ProcessGroup):
+    """What ``init_process_group("thc")`` and ``new_group(backend="thc")`` make.
+
+    gloo and NCCL are registered with it, but every collective comes through Python to the process group beneath: where a class in Python leaves
+    one out, torch calls its own holding the interpreter's lock, which a thread of gloo may want that holds what the call waits for.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: Any = None) -> None:
+        super().__init__(rank, size)
+        nccl_options = None
+        if options is not None and not isinstance(options, Options):
+            if not hasattr(dist, "ProcessGroupNCCL") or not isinstance(options, dist.ProcessGroupNCCL.Options):
+                raise ConfigError(f'options of type {type(options).__name__}: a process group of the backend "thc" takes thc.torch.backend.Options')
+            nccl_options, options = options, None
+        self._compression: Options = options or Options()
+        if (1 << self._compression.lane) - 1 < size:
+            raise ConfigError(f"lanes of {self._compression.lane} bits do not hold sums of {size} ranks: give a wider lane")
+        if environment.configured():
+            log.warning('the backend "thc" uses no parameter server, also where the environment names one: thc.torch.wrap does')
+        self._store, self._timeout = store, timeout
+        # Calls through a group of its own come to gloo and NCCL without coming here again.
+        self._beneath = dist.ProcessGroup(store, rank, size)
+        register_backends([self, self._beneath], store, rank, size, timeout, nccl_options)
+        self._compare_options()
+        self._sums: Sums | None = None
+
+    def _compare_options(self) -> None:
+        mine = torch.tensor(self._compression.numbers())
+        every = [torch.empty_like(mine) for _ in range(self.size())]
+        self._beneath.allgather([every], [mine]).wait()
+        for rank, theirs in enumerate(every):
+            for name, here, there in zip(VARIABLES, mine.tolist(), theirs.tolist()):
+                if here != there:
+                    raise ConfigError(f"{name} is {here} here and {there} on rank {rank}: give all ranks the same")
+
+    def getBackendName(self) -> str:  # noqa: N802 - torch's name
+        return "thc"
+
+    def compresses(self, tensor: torch.Tensor, op: Any) -> bool:
+        """Whether the all-reduce of a tensor is compressed: the same on all ranks that call alike."""
+        return (
+            tensor.dtype in DTYPES
+            and tensor.numel() >= self._compression.smallest
+            and tensor.layout == torch.strided
+            and tensor.device.type in ("cpu", "cuda")
+            and (op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG)
+            and self.size() > 1
+        )
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None) -> Any:
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        opts = _options(opts, op, timeout)
+        if len(tensors) == 1 and self.compresses(tensors[0], opts.reduceOp):
+            return self._add_up(tensors[0], opts.reduceOp)
+        return ended(self._beneath.allreduce(tensors, opts), tensors)
+
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        opts = dist.AllreduceCoalescedOptions() if opts is None else opts
+        large = [tensor for tensor in tensors if self.compresses(tensor, opts.reduceOp)]
+        if not large:
+            return ended(self._beneath.allreduce_coalesced(tensors, opts), tensors)
+        small = [tensor for tensor in tensors if not self.compresses(tensor, opts.reduceOp)]
+        works = [self._add_up(tensor, opts.reduceOp) for tensor in large]
+        if small:
+            works.append(ended(self._beneath.allreduce_coalesced(small, opts), small))
+        return JointWork(works, tensors)
+
+    def _add_up(self, tensor: torch.Tensor, op: Any) -> Any:
+        if self._sums is None:
+            self._sums = Sums(self, dist.PrefixStore("thc", self._store), self._timeout, self._compression)
+        return self._sums.add_up(tensor, op == dist.ReduceOp.AVG)
+
+    def stats(self) -> Stats | None:
+        """Totals of what was compressed; nothing before the first of it."""
+        return None if self._sums is None else self._sums.stats()
+
+    def shutdown(self) -> None:
+        self._close()
+        self._beneath.shutdown()
+
+    def abort(self) -> None:
+        self._close()
+        self._beneath.abort()
+
+    def _close(self) -> None:
+        sums, self._sums = self._sums, None
+        if sums is not None:
+            sums.close()
+
+
+_COLLECTIVES = (
+    "broadcast reduce barrier send recv recv_anysource gather gather_single scatter alltoall all_to_all_single alltoall_base allgather "
+    "allgather_coalesced all_gather_single _allgather_base all_gather_single_coalesced allgather_into_tensor_coalesced reduce_scatter "
+    "reduce_scatter_single _reduce_scatter_base reduce_scatter_single_coalesced reduce_scatter_tensor_coalesced"
+).split()
+"""All but all-reduces, by all names that releases of torch have for them."""
+
+_RENAMED = {"recvAnysource": "recv_anysource", "start_coalescing": "_start_coalescing", "end_coalescing": "_end_coalescing"}
+"""What C++ looks for by another name than Python does."""
+
+
+def _beneath(name: str) -> Any:
+    """A method that does what the process group beneath does."""
+
+    def call(self: ThcProcessGroup, *args: Any, **options: Any) -> Any:
+        found = getattr(self._beneath, name)(*args, **options)
+        return found if name == "_start_coalescing" else ended(found, [])
+
+    return call
+
+
+for _name, _called in {**{name: name for name in _COLLECTIVES}, **_RENAMED}.items():
+    if hasattr(dist.ProcessGroup, _called):
+        setattr(ThcProcessGroup, _name, _beneath(_called))
+
+
+def _options(opts: Any, op: Any, timeout: timedelta | None) -> Any:
+    """The options of a call in any of the ways in which torch lets it be written."""
+    if isinstance(opts, dist.AllreduceOptions):
+        return opts
+    made = dist.AllreduceOptions()
+    for given in (opts, op):
+        if given is not None:
+            made.reduceOp = given if isinstance(given, dist.ReduceOp) else dist.ReduceOp(given)
+    if timeout is not None:
+        made.timeout = timeout
+    return made
