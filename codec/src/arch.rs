@@ -102,8 +102,6 @@ kernels! {
     norm {
         squares(x: &[f32]) -> f64;
         squares_sum(x: &[f32], e: &[f32]) -> f64;
-        squares_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> f64;
-        squares_add(sum: &mut [f32], x: &[f32]) -> f64;
         max_abs_bits(x: &[f32]) -> u32;
     }
     pack {

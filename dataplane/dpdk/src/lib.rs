@@ -35,4 +35,3 @@ pub use port::{Port, PortConfig, PortInfo, PortStats};
 pub use queue::{RxQueue, TxQueue};
 pub use ring::RingPair;
 pub use steering::Steering;
-pub use thread::pin_to;

@@ -217,30 +217,6 @@ impl Port {
             send_errors: stats.oerrors,
         }
     }
-
-    /// All counters of the device and its driver, by name.
-    #[must_use]
-    pub fn xstats(&self) -> Vec<(String, u64)> {
-        // SAFETY: the port is open; a null array of length 0 asks for the number of counters.
-        let count = unsafe { ffi::rte_eth_xstats_get(self.shared.id, std::ptr::null_mut(), 0) };
-        let count = usize::try_from(count).unwrap_or(0);
-        let mut names = vec![ffi::rte_eth_xstat_name::default(); count];
-        let mut values = vec![ffi::rte_eth_xstat::default(); count];
-        // SAFETY: both arrays have `count` entries, which are written as far as the device has counters.
-        let got = unsafe {
-            ffi::rte_eth_xstats_get_names(self.shared.id, names.as_mut_ptr(), count as u32)
-                .min(ffi::rte_eth_xstats_get(self.shared.id, values.as_mut_ptr(), count as u32))
-        };
-        let got = usize::try_from(got).unwrap_or(0).min(count);
-        values[..got]
-            .iter()
-            .filter_map(|value| {
-                let name = &names.get(usize::try_from(value.id).ok()?)?.name;
-                let bytes: Vec<u8> = name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
-                Some((String::from_utf8_lossy(&bytes).into_owned(), value.value))
-            })
-            .collect()
-    }
 }
 
 /// The port of a device, which is made if it does not exist.

@@ -124,16 +124,6 @@ impl Registry {
         self.put(job, true);
     }
 
-    /// Gives a job whose members come and go other times (P42): after how long a silent member is gone, and how long the first session
-    /// waits for more. Nobody else notices.
-    pub fn set_times(&mut self, job: JobId, gone_after: Duration, gather: Duration) {
-        if let Some(sizes) = self.jobs.get_mut(&job).and_then(|state| state.job.sizes.as_mut())
-            && (sizes.gone_after, sizes.gather) != (gone_after, gather)
-        {
-            *sizes = Arc::new(Sizes { gone_after, gather, ..(**sizes).clone() });
-        }
-    }
-
     fn put(&mut self, job: StaticJob, follows: bool) {
         let fixed = job.sizes.is_none() || follows;
         let present = vec![None; if fixed { usize::from(job.config.workers) } else { 0 }];
