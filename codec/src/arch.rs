@@ -37,9 +37,8 @@ macro_rules! kernels {
             use crate::isa::{Isa, InstructionSet};
             #[allow(unused_imports)]
             use crate::{
-                block::{Compressing, Estimating, Fed},
-                lattice::Lattice,
-                quantizer::{Grid, Bounds},
+                arguments::{Compressing, Estimating, Fed, Lattice},
+                grid::{Bounds, Grid},
                 rounding::Rounding,
                 signs::Signs,
             };

@@ -11,9 +11,9 @@
 //! ```
 
 use crate::arch;
+use crate::arguments::UNIFORMS;
 use crate::error::CodecError;
 use crate::isa::Isa;
-use crate::lattice::UNIFORMS;
 use crate::norm;
 use crate::rounding::Rounding;
 use crate::scalar::norm::{LANES, reduce};

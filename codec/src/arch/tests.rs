@@ -6,10 +6,10 @@
 use proptest::prelude::*;
 
 use super::{aggregate, block, lattice, norm, pack, quantize, requantize, rht};
-use crate::block::{Compressing, Estimating, Fed};
+use crate::arguments::{Compressing, Estimating, Fed, Lattice};
+use crate::grid::Bounds;
 use crate::isa::Isa;
-use crate::lattice::Lattice;
-use crate::quantizer::{Bounds, Quantizer};
+use crate::quantizer::Quantizer;
 use crate::rounding::Rounding;
 use crate::scalar;
 use crate::signs::{SignKey, Signs, mix};
