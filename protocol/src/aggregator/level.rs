@@ -1,6 +1,9 @@
 //! Where an aggregator stands: alone, as a rack below a root, or as the root of racks (P34 to P37).
 
-use super::{ConfigError, Endpoint, Lookup, Shard};
+use super::Lookup;
+use super::endpoint::Endpoint;
+use super::error::ConfigError;
+use super::shard::Shard;
 use crate::{JobId, Lane, MAX_WORKERS, SlotId, WorkerId};
 use std::net::SocketAddrV4;
 

@@ -7,6 +7,7 @@ mod form;
 mod header;
 mod join;
 mod kind;
+mod length;
 mod members;
 mod mismatch;
 mod norm;

@@ -1,11 +1,14 @@
 //! A worker introduces itself, and later may ask to be recognised again (P22–P25).
 
+mod outcome;
+
+pub use outcome::{JoinError, JoinEvent};
+
 use crate::wire::{
     Ask, Boundary, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, Position, RefuseReason, Refused,
     Welcome, WelcomeError,
 };
 use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
-use std::net::SocketAddrV4;
 use std::time::Duration;
 
 /// Time between JOINs that are not answered.
@@ -24,127 +27,6 @@ const STAY_FOR: Duration = Duration::from_secs(5);
 const SERVED_FOR: Duration = Duration::from_millis(250);
 /// How long "worker number in use" may be the shadow of an earlier incarnation.
 const IN_USE_GRACE: Duration = Duration::from_secs(4);
-
-/// Why a worker cannot join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JoinError {
-    /// The PS says no.
-    #[error("the parameter server refuses worker {worker} of job {job}: {reason}")]
-    Refused {
-        /// The job.
-        job: JobId,
-        /// This worker.
-        worker: WorkerId,
-        /// Why.
-        reason: RefuseReason,
-    },
-    /// The PS does not answer.
-    #[error("no parameter server answers: check its address and that it runs (waited {} s)", waited.as_secs())]
-    Silent {
-        /// How long.
-        waited: Duration,
-    },
-    /// A share that is not the first does not answer.
-    #[error("share {share} of the parameter server, at {at}, does not answer: check that it runs there and that this host reaches it (waited {} s)", waited.as_secs())]
-    ShareSilent {
-        /// Its number.
-        share: usize,
-        /// Where it should be.
-        at: SocketAddrV4,
-        /// How long.
-        waited: Duration,
-    },
-    /// What the PS says of the job, this version does not know.
-    #[error(
-        "the parameter server's job {job} is none that this worker can take part in: {reason}; configure it otherwise, or use the version of the server"
-    )]
-    Unusable {
-        /// The job.
-        job: JobId,
-        /// What is wrong with it, or new.
-        reason: WelcomeError,
-    },
-    /// Not all came to a share.
-    #[error("{} did not reach share {share} of job {job}, at {at}, within {} s: check that their hosts reach that address", super::super::worker::Workers(*missing), waited.as_secs())]
-    ShareMissing {
-        /// The job.
-        job: JobId,
-        /// The share's number.
-        share: usize,
-        /// Where it is.
-        at: SocketAddrV4,
-        /// One bit per worker that is not there.
-        missing: u64,
-        /// How long.
-        waited: Duration,
-    },
-    /// A share has the job configured otherwise.
-    #[error(
-        "share {share} of the parameter server, at {at}, has another job than the first ({change}): configure all alike"
-    )]
-    ShareDiffers {
-        /// Its number.
-        share: usize,
-        /// Where it is.
-        at: SocketAddrV4,
-        /// How its job differs.
-        change: Change,
-    },
-    /// A share says no.
-    #[error(
-        "share {share} of the parameter server, at {at}, refuses: {reason}; give every share the same job"
-    )]
-    ShareRefused {
-        /// Its number.
-        share: usize,
-        /// Where it is.
-        at: SocketAddrV4,
-        /// Why.
-        reason: RefuseReason,
-    },
-    /// Not all racks came.
-    #[error("{} of job {job} did not reach the root within {} s: check that all workers of these racks are there, and that the root runs", super::super::worker::OfRacks(*missing), waited.as_secs())]
-    MissingRacks {
-        /// The job.
-        job: JobId,
-        /// One bit per rack that is not complete.
-        missing: u64,
-        /// How long.
-        waited: Duration,
-    },
-    /// Not all came.
-    #[error("{} did not join job {job} within {} s", super::super::worker::Workers(*missing), waited.as_secs())]
-    Missing {
-        /// The job.
-        job: JobId,
-        /// One bit per worker that is not here.
-        missing: u64,
-        /// How long.
-        waited: Duration,
-    },
-}
-
-/// What a packet meant to a joiner.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "one at a time, when a session begins")]
-pub enum JoinEvent {
-    /// The session has begun, or goes on; the second is n.
-    Welcome(Welcome, u8),
-    /// These have joined so far, of n.
-    Pending(u64, u8),
-    /// All of this rack are here; these racks are complete so far, of so many.
-    PendingRacks(u64, u8),
-    /// Where the session is to end (P43).
-    Boundary(Boundary),
-    /// The session is over: join anew.
-    Reforming(WorkerId),
-    /// The session is over, since the job is another one now: join anew.
-    Changed(Change),
-    /// All have left.
-    Bye,
-    /// It will not work.
-    Failed(JoinError),
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {

@@ -7,7 +7,11 @@
 //! repeating its own with NUDGE, and who is missing is told so; the others wait for that, and repeat only what it does not
 //! bring: a result that they alone have lost (P40).
 
-use super::ring::{Doubt, Entry, NIL, PacketId, State};
+mod queue;
+
+pub(super) use queue::Queue;
+
+use super::ring::{Doubt, Entry, PacketId, State};
 use super::{Stream, Tx};
 use crate::aggregator::Shard;
 use crate::wire::{FLAG_NUDGE, Header};
@@ -34,39 +38,6 @@ const ASKS: u32 = 3;
 /// below the round-trip time would repeat every packet and never be corrected by a sample; all must
 /// not, or a lossy network would be waited for at the longest time-out while results do come.
 const KEPT_DOUBLINGS: u32 = 1;
-
-/// What is outstanding at one shard. Another shard may be ahead or behind, which says nothing of losses here.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Queue {
-    /// Entries by last transmission, oldest first.
-    pub head: u32,
-    pub tail: u32,
-    /// Packets sent so far.
-    pub sent: u64,
-    /// The highest of them with a result, and since when that is so.
-    pub answered: u64,
-    pub answered_at: Duration,
-    /// Below that seq all are finished, or known to be overtaken.
-    pub checked: u64,
-    /// Under `best-effort`, packets with NUDGE that nothing has answered, and when the first of them was sent.
-    asked: u32,
-    asked_at: Duration,
-}
-
-impl Default for Queue {
-    fn default() -> Queue {
-        Queue {
-            head: NIL,
-            tail: NIL,
-            sent: 0,
-            answered: 0,
-            answered_at: Duration::ZERO,
-            checked: 0,
-            asked: 0,
-            asked_at: Duration::ZERO,
-        }
-    }
-}
 
 /// What follows a time-out (P20).
 #[derive(Clone, Copy, Debug)]
@@ -357,15 +328,6 @@ impl Stream {
         self.list(index);
     }
 
-    /// Sees to it that a packet is looked at when it is due.
-    fn list(&mut self, index: usize) {
-        let entry = &mut self.entries[index];
-        if entry.due < Duration::MAX && entry.listed.is_none_or(|at| at > entry.due) {
-            entry.listed = Some(entry.due);
-            self.doubted.push(Reverse((entry.due, entry.seq)));
-        }
-    }
-
     /// Repeats what results have overtaken, and what was sent last `age` or longer ago: so `best-effort` asks before it
     /// gives up. The first one to a shard asks whether anybody is there (P21).
     pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
@@ -512,37 +474,5 @@ impl Stream {
     #[must_use]
     pub fn is_deaf(&self) -> bool {
         self.is_busy() && self.timeouts > NUDGE_AFTER
-    }
-
-    /// Where an entry is outstanding.
-    pub(super) fn queue(&mut self, index: usize) -> &mut Queue {
-        &mut self.queues[usize::from(Shard::of(SlotId(index as u16), self.shards))]
-    }
-
-    /// An entry has been sent, or sent again.
-    pub(super) fn push(&mut self, index: u32) {
-        let queue = self.queue(index as usize);
-        let tail = std::mem::replace(&mut queue.tail, index);
-        if tail == NIL {
-            queue.head = index;
-        }
-        let entry = &mut self.entries[index as usize];
-        entry.prev = tail;
-        entry.next = NIL;
-        if let Some(last) = self.entries.get_mut(tail as usize) {
-            last.next = index;
-        }
-    }
-
-    pub(super) fn unlink(&mut self, index: u32) {
-        let Entry { prev, next, .. } = self.entries[index as usize];
-        match self.entries.get_mut(prev as usize) {
-            Some(entry) => entry.next = next,
-            None => self.queue(index as usize).head = next,
-        }
-        match self.entries.get_mut(next as usize) {
-            Some(entry) => entry.prev = prev,
-            None => self.queue(index as usize).tail = prev,
-        }
     }
 }
