@@ -15,6 +15,7 @@
 #![cfg(feature = "dpdk")]
 
 mod batch;
+mod device;
 mod eal;
 mod error;
 mod mbuf;

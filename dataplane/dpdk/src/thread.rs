@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::error::{DpdkError, errno, text};
+use crate::error::{errno, text};
 
 /// A thread with a number of DPDK's, by which pools find the thread's cache. Given back when the thread ends.
 struct Registration {

@@ -5,9 +5,9 @@ use thc_protocol::JobId;
 use tonic::{Code, Status};
 
 use super::counters::{Query, Readings};
+use super::device::{Device, check_running, stopping};
 use super::entries::{group_change, table_change};
 use super::refusal::{Refusal, of_batch, refuse};
-use super::service::{Device, check_running, stopping};
 use crate::forwarding::Forwarding;
 use crate::rows::RowChange;
 

@@ -7,8 +7,9 @@ use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Ker
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 
+use super::entry::Entry;
 use super::program::Program;
-use super::store::{Entry, Store};
+use super::store::Store;
 use crate::kinds::kind_bit;
 
 /// What an aggregator is in its jobs, where that is not the only one.

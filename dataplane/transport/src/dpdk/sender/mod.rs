@@ -1,16 +1,19 @@
 //! What goes out: headers, packet buffers, send queues, and ARP to find where to.
 
+mod flows;
+
+use flows::Flow;
+
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, SharedMbuf, TxQueue};
 
-use super::frame::{Arp, Checksums, HEADERS_LEN, Template};
+use super::endpoint::OpenDpdk;
+use super::frame::{Arp, Checksums, HEADERS_LEN};
 use super::heads::Heads;
 use super::kept::Kept;
-use super::neighbours::{Neighbours, Reach};
-use super::open::OpenDpdk;
 use super::{FrameCounts, MacAddr};
 use crate::{
     IPV4_UDP_HEADER_LEN, IoStats, Peer, TransportError, checksum::sum_of_bytes, packet_io::check_segment,
@@ -36,17 +39,6 @@ struct Out {
     batch: Batch,
     /// The ring stayed full: until it takes something, nobody waits for it.
     stuck: bool,
-}
-
-/// Headers to one receiver.
-struct Flow {
-    to: Peer,
-    /// The neighbour on the way, its place in the table.
-    place: usize,
-    /// What the table said when the headers were made.
-    word: u64,
-    device: usize,
-    template: Template,
 }
 
 /// The sending half of a [`DpdkIo`](super::DpdkIo).
@@ -307,67 +299,6 @@ impl DpdkTx {
             self.last = next;
         }
         same.then_some(next)
-    }
-
-    fn flow(&mut self, to: Peer) -> Result<usize, Unsent> {
-        if let Some(ready) = self.ready(to) {
-            return Ok(ready);
-        }
-        let Some(at) = self.flows.iter().position(|flow| flow.to == to) else { return self.new_flow(to) };
-        self.last = at;
-        let word = self.endpoint.neighbours.word(self.flows[at].place);
-        if word != self.flows[at].word {
-            return self.renew(at, word);
-        }
-        Ok(at)
-    }
-
-    #[cold]
-    fn new_flow(&mut self, to: Peer) -> Result<usize, Unsent> {
-        let config = &self.endpoint.config;
-        let hop = match config.gateway {
-            _ if config.on_link(*to.ip()) => *to.ip(),
-            Some(gateway) => gateway,
-            // A neighbour that was given by hand is reached wherever it is.
-            None if config.neighbours.iter().any(|neighbour| neighbour.address == *to.ip()) => *to.ip(),
-            None => return Err(Unsent::NoRoute),
-        };
-        let Some(place) = self.endpoint.neighbours.enter(hop) else { return Err(Unsent::Unresolved) };
-        let word = self.endpoint.neighbours.word(place);
-        let Some(reach) = self.resolve(place, hop, word) else { return Err(Unsent::Unresolved) };
-        if self.flows.len() == FLOWS {
-            // More receivers than places, which no job has: begin again.
-            self.flows.clear();
-        }
-        let template = self.template(reach, to);
-        self.flows.push(Flow { to, place, word, device: reach.device, template });
-        self.last = self.flows.len() - 1;
-        Ok(self.last)
-    }
-
-    #[cold]
-    fn renew(&mut self, at: usize, word: u64) -> Result<usize, Unsent> {
-        let Some(reach) = Neighbours::reach(word) else { return Err(Unsent::Unresolved) };
-        let template = self.template(reach, self.flows[at].to);
-        let flow = &mut self.flows[at];
-        (flow.word, flow.device, flow.template) = (word, reach.device, template);
-        Ok(at)
-    }
-
-    fn template(&self, reach: Reach, to: Peer) -> Template {
-        let out = &self.out[reach.device];
-        Template::new((out.mac, reach.mac), self.local, to, out.checksums)
-    }
-
-    /// What `word` says, or a question to the link, on all devices.
-    fn resolve(&mut self, place: usize, hop: std::net::Ipv4Addr, word: u64) -> Option<Reach> {
-        let known = Neighbours::reach(word).filter(|reach| reach.device < self.out.len());
-        if known.is_none() && self.endpoint.neighbours.may_ask(place, self.endpoint.millis(), ASK_PAUSE_MS) {
-            for device in 0..self.out.len() {
-                self.ask(device, hop);
-            }
-        }
-        known
     }
 
     /// Asks the hosts on a device's link who has an address.

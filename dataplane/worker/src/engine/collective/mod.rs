@@ -14,10 +14,15 @@
 //! means are those of a parameter server, bit for bit. What travels RAW takes a word for each coordinate. A partition whose norm is
 //! zero on all ranks takes no words.
 
+mod feedback;
+mod groups;
+
+use groups::{Scratch, Share, chunk, take};
+
 use super::calls::{Active, GROUP};
-use super::compressor::{Compressor, Estimate, Measured, Numbers, raw_factor, raw_word};
-use super::feedback::{Feedback, RestoredFeedback};
-use super::packed::{CallKeys, PackedLayout};
+use super::compressor::{CallKeys, Compressor, Estimate, Measured, Numbers};
+use super::feedback::Feedback;
+use super::packed::PackedLayout;
 use crate::{Span, WorkerError};
 use rayon::prelude::*;
 use std::collections::HashSet;
@@ -122,39 +127,6 @@ impl CollectiveCall {
         CodecError::check_len("the piece", self.length.saturating_sub(piece * PIECE).min(PIECE), x)?;
         Ok((&self.groups[groups.clone()], &self.words[groups]))
     }
-}
-
-/// Memory of one thread for one group of partitions at a time.
-#[derive(Default)]
-struct Scratch {
-    work: Option<Buffer>,
-    packed: Vec<u8>,
-    bytes: Vec<u8>,
-    counts: Vec<u16>,
-}
-
-impl Scratch {
-    fn work(&mut self, coordinates: usize) -> &mut [f32] {
-        if self.work.as_ref().is_none_or(|work| work.len() < coordinates) {
-            self.work = Some(Buffer::zeroed(coordinates));
-        }
-        self.work.as_deref_mut().map_or(&mut [], |work| &mut work[..coordinates])
-    }
-}
-
-/// A group's part of a piece, its error feedback before and after, and its words.
-struct Share<'d> {
-    group: &'d Group,
-    x: &'d [f32],
-    fed: Option<(&'d [f32], &'d mut [f32])>,
-    words: &'d mut [u32],
-}
-
-/// The first `length` of `all`, which keeps the rest.
-fn take<'d, T>(all: &mut &'d mut [T], length: usize) -> &'d mut [T] {
-    let (first, rest) = std::mem::take(all).split_at_mut(length);
-    *all = rest;
-    first
 }
 
 impl Collective {
@@ -348,19 +320,6 @@ impl Collective {
         call.parts.iter().map(of).collect::<Result<_, CodecError>>().map_err(WorkerError::from)
     }
 
-    /// Takes a tensor's error feedback out for a call.
-    fn lend(&self, key: u64, length: usize) -> Result<Fed, WorkerError> {
-        let mut kept = self.kept();
-        if kept.busy.contains(&key) {
-            return Err(WorkerError::FeedbackBusy { key });
-        }
-        let prepared = kept.feedback.prepare(key, length);
-        prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
-        kept.busy.insert(key);
-        let after = kept.feedback.take(length).into_iter().map(Mutex::new).collect();
-        Ok(Fed { key, before: kept.feedback.shared(key), after })
-    }
-
     /// Takes the largest numbers of all ranks.
     ///
     /// # Errors
@@ -413,59 +372,6 @@ impl Collective {
         Ok(words)
     }
 
-    fn compress_group(
-        &self,
-        call: u64,
-        parts: &[Measured],
-        share: Share<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<(), CodecError> {
-        let Share { group, x, mut fed, words: mut rest } = share;
-        for at in &parts[group.parts.clone()] {
-            let place = at.place(group.range.start);
-            let mut fed = fed.as_mut().map(|(kept, left)| (&kept[place.clone()], &mut left[place.clone()]));
-            if at.norm == 0 {
-                // Nothing of it is sent, so its error feedback stays as it is.
-                if let Some((kept, left)) = &mut fed {
-                    left.copy_from_slice(kept);
-                }
-                continue;
-            }
-            let (x, words) = (&x[place.clone()], take(&mut rest, self.words(at)));
-            let Some(lanes) = self.lanes(at.choice) else {
-                let (scale, limit) = (self.compressor.raw_scale(at.norm), self.compressor.raw_limit());
-                for (i, (word, x)) in words.iter_mut().zip(x).enumerate() {
-                    let value = fed.as_ref().map_or(*x, |(kept, _)| x + kept[i]);
-                    *word = raw_word(value, scale, limit) as u32;
-                }
-                if let Some((_, left)) = fed {
-                    left.fill(0.0);
-                }
-                continue;
-            };
-            let width = self.compressor.form(at.choice).map_or(8, |form| usize::from(form.width()));
-            let mut packed = std::mem::take(&mut scratch.packed);
-            packed.resize(at.part.padded * width / 8, 0);
-            self.compressor.compress(
-                (call, at),
-                x,
-                fed,
-                [&[]; 2],
-                scratch.work(at.part.padded),
-                &mut packed,
-            )?;
-            if self.compressor.indices_are_values(at) {
-                lanes.pack(&packed, words)?;
-            } else {
-                scratch.bytes.resize(at.part.padded, 0);
-                self.compressor.look_up(at, &packed, &mut scratch.bytes)?;
-                lanes.pack(&scratch.bytes, words)?;
-            }
-            scratch.packed = packed;
-        }
-        Ok(())
-    }
-
     /// Makes the mean of a piece from the sums of all ranks' words.
     ///
     /// # Errors
@@ -488,117 +394,6 @@ impl Collective {
             self.finish_group(call, group, sums, x, scratch)
         })?)
     }
-
-    /// Ends a call whose pieces are all finished: error feedback is that after it.
-    pub fn end(&self, call: CollectiveCall) {
-        self.release(call, Feedback::commit);
-    }
-
-    /// Ends a call that failed: error feedback is as before it.
-    pub fn give_up(&self, call: CollectiveCall) {
-        self.release(call, |feedback, _, after| feedback.discard(after));
-    }
-
-    /// Does with the error feedback that a call leaves what is to be done with it.
-    fn release(&self, call: CollectiveCall, put: impl FnOnce(&mut Feedback, u64, Vec<Buffer>)) {
-        let Some(Fed { key, before, after }) = call.feedback else { return };
-        // The memory of what was there before is then used again.
-        drop(before);
-        let mut kept = self.kept();
-        let after = after.into_iter().map(|chunk| chunk.into_inner().unwrap_or_else(PoisonError::into_inner));
-        put(&mut kept.feedback, key, after.collect());
-        kept.busy.remove(&key);
-    }
-
-    fn finish_group(
-        &self,
-        call: &CollectiveCall,
-        group: &Group,
-        mut rest: &[u32],
-        x: &mut [f32],
-        scratch: &mut Scratch,
-    ) -> Result<(), CodecError> {
-        for at in &call.parts[group.parts.clone()] {
-            let x = &mut x[at.place(group.range.start)];
-            if at.norm == 0 {
-                x.fill(0.0);
-                continue;
-            }
-            let words = rest.split_off(..self.words(at)).unwrap_or_default();
-            let (Some(lanes), Some(form)) = (self.lanes(at.choice), self.compressor.form(at.choice)) else {
-                let factor = raw_factor(self.ranks, self.compressor.raw_scale(at.norm));
-                x.iter_mut().zip(words).for_each(|(x, word)| *x = (f64::from(*word as i32) * factor) as f32);
-                continue;
-            };
-            let mut bytes = std::mem::take(&mut scratch.bytes);
-            if lanes.fit_bytes() {
-                bytes.resize(at.part.padded, 0);
-                lanes.unpack8(words, &mut bytes)?;
-            } else {
-                bytes.resize(2 * at.part.padded, 0);
-                lanes.unpack16(words, &mut bytes)?;
-            }
-            let mut counts = std::mem::take(&mut scratch.counts);
-            counts.clear();
-            counts.resize(at.part.padded / form.coordinates(), self.ranks);
-            self.compressor.finish(
-                (call.number, at),
-                &counts,
-                &bytes,
-                &[],
-                scratch.work(at.part.padded),
-                x,
-            )?;
-            (scratch.bytes, scratch.counts) = (bytes, counts);
-        }
-        Ok(())
-    }
-
-    /// All error feedback by key, as [`Group::save_feedback`](crate::Group::save_feedback).
-    ///
-    /// # Errors
-    /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way.
-    pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
-        let kept = self.kept();
-        match kept.busy.iter().next() {
-            Some(&key) => Err(WorkerError::FeedbackBusy { key }),
-            None => Ok(kept.feedback.kept().to_bytes()),
-        }
-    }
-
-    /// Replaces a tensor's error feedback by a saved one.
-    ///
-    /// # Errors
-    /// [`WorkerError::FeedbackBusy`] while a call under its key is under way, [`WorkerError::FeedbackState`] if it is damaged.
-    pub fn restore_feedback(&self, key: u64, length: usize, saved: &[u8]) -> Result<(), WorkerError> {
-        let restored = RestoredFeedback::read(length, saved);
-        let restored =
-            restored.map_err(|error| WorkerError::FeedbackState { key, reason: error.to_string() })?;
-        let mut kept = self.kept();
-        if kept.busy.contains(&key) {
-            return Err(WorkerError::FeedbackBusy { key });
-        }
-        kept.feedback.put(key, restored);
-        Ok(())
-    }
-
-    /// Forgets a tensor's error feedback.
-    ///
-    /// # Errors
-    /// [`WorkerError::FeedbackBusy`] while a call under its key is under way.
-    pub fn reset_feedback(&self, key: u64) -> Result<(), WorkerError> {
-        let mut kept = self.kept();
-        if kept.busy.contains(&key) {
-            return Err(WorkerError::FeedbackBusy { key });
-        }
-        kept.feedback.reset(key);
-        Ok(())
-    }
-}
-
-/// The place of a group in chunks of error feedback: no group lies across two.
-fn chunk<'d>(chunks: &'d [Buffer], range: &Range<usize>) -> &'d [f32] {
-    &chunks[range.start / PIECE][range.start % PIECE..][..range.len()]
 }
 
 /// Coordinates of all spans.

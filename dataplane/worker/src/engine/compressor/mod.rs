@@ -3,20 +3,26 @@
 //! This is the seam for other tables, widths of indices and devices than the CPU: the engine knows how many packets there
 //! are and how long they are, and asks for norms, packed indices, error feedback and means. It never looks at a number.
 
-use super::packed::CallKeys;
+mod numbers;
+mod raw;
+
+pub use numbers::{CallKeys, Estimate, Numbers};
+
+use raw::added;
+pub(super) use raw::{raw_factor, raw_word, read_raw, write_raw};
+
 use crate::{Span, WorkerError};
 use std::ops::Range;
 use thc_codec::block::Block;
 use thc_codec::error::CodecError;
 use thc_codec::packing::unpack;
 use thc_codec::partition::Partition;
-use thc_codec::quantizer::{self, Affine, Quantizer};
+use thc_codec::quantizer::{self, Quantizer};
 use thc_codec::rounding::Source;
 use thc_codec::signs::{self, SignKey};
 use thc_codec::table::LookupTable;
 use thc_codec::{aggregate, norm, rht};
 use thc_protocol::wire::{Choice, FEATURE_ROOT, Form, Norm, RAW_WORDS, Table, Welcome};
-use thc_protocol::worker::PacketId;
 use thc_protocol::{Lane, Rank, TableId, WorkerId};
 
 /// t_p of usable tables: with it every norm gives a normal range for every d, and estimates whose norm is finite (P5).
@@ -57,26 +63,6 @@ pub(super) struct Measured {
     pub norm: u32,
     /// Whether the others went on without it: what it is stays in the error feedback.
     pub left_out: bool,
-}
-
-/// What a partition is compressed with by somebody else than this engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Numbers {
-    /// Of a partition that travels as indices.
-    pub affine: Affine,
-    /// Of one that goes RAW: s of P5.
-    pub raw: f64,
-}
-
-/// What the sums of a packet become estimates with.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Estimate {
-    /// Width of one unit of a sum.
-    pub step: f32,
-    /// −M.
-    pub lo: f32,
-    /// Of RAW: what words are multiplied by.
-    pub raw: f64,
 }
 
 impl Measured {
@@ -486,74 +472,6 @@ impl Compressor {
             stratum: self.roundings.stratum(),
         }
     }
-
-    /// s of P5: the power of two that coordinates are multiplied by, from the maximum's f32 bits.
-    pub fn raw_scale(&self, norm: u32) -> f64 {
-        power_of_two(self.raw_bits() - exponent(norm))
-    }
-
-    /// The largest magnitude of one worker's integers, 2^(30 − ⌈log₂ n⌉): n of them add up to 2^30 at most.
-    pub fn raw_limit(&self) -> f64 {
-        power_of_two(self.raw_bits())
-    }
-
-    /// All packets of a partition that goes RAW with its error feedback.
-    pub fn write_raw_with(&self, at: &Measured, x: &[f32], kept: &[f32], words: &mut [u8]) {
-        write_words(added(x, kept), self.raw_scale(at.norm), self.raw_limit(), words);
-    }
-
-    fn raw_bits(&self) -> i32 {
-        30 - (u16::BITS - (self.workers.max(1) - 1).leading_zeros()) as i32
-    }
-}
-
-/// The least e with value < 2^e, for a finite positive f32 given by its bits.
-fn exponent(bits: u32) -> i32 {
-    let (field, fraction) = ((bits >> 23 & 0xFF) as i32, bits & 0x7F_FFFF);
-    if field > 0 { field - 126 } else { u32::BITS as i32 - fraction.leading_zeros() as i32 - 149 }
-}
-
-/// 2^e exactly, for normal f64.
-fn power_of_two(e: i32) -> f64 {
-    f64::from_bits(((1023 + e) as u64) << 52)
-}
-
-/// A tensor and its error feedback.
-fn added(x: &[f32], kept: &[f32]) -> Vec<f32> {
-    x.iter().zip(kept).map(|(x, e)| x + e).collect()
-}
-
-/// Fills a RAW payload; coordinates beyond `x` are zeros, integers beyond `limit` are cut off: with a quorum below n
-/// the maximum may not be of this worker.
-pub(super) fn write_raw(x: &[f32], at: PacketId, scale: f64, limit: f64, payload: &mut [u8]) {
-    let first = at.packet as usize * RAW_WORDS;
-    write_words(x.get(first..).unwrap_or(&[]).iter().copied(), scale, limit, payload);
-}
-
-fn write_words(x: impl IntoIterator<Item = f32>, scale: f64, limit: f64, words: &mut [u8]) {
-    let mut values = x.into_iter();
-    for word in words.chunks_exact_mut(4) {
-        let value = values.next().map_or(0, |value| raw_word(value, scale, limit));
-        word.copy_from_slice(&value.to_be_bytes());
-    }
-}
-
-/// A coordinate as it goes RAW (P32).
-pub(super) fn raw_word(value: f32, scale: f64, limit: f64) -> i32 {
-    (f64::from(value) * scale).round_ties_even().clamp(-limit, limit) as i32
-}
-
-/// What sums of so many workers are multiplied by (P32).
-pub(super) fn raw_factor(count: u16, scale: f64) -> f64 {
-    1.0 / (scale * f64::from(count))
-}
-
-/// Reads the mean out of a RAW_RESULT; `out` is what of the packet's 256 coordinates exists.
-pub(super) fn read_raw(sums: &[u8], count: u16, scale: f64, out: &mut [f32]) {
-    let factor = raw_factor(count, scale);
-    for (value, word) in out.iter_mut().zip(sums.chunks_exact(4)) {
-        *value = (f64::from(i32::from_be_bytes([word[0], word[1], word[2], word[3]])) * factor) as f32;
-    }
 }
 
 /// What a worker's roundings derive from: those of all workers of the job cancel, unless it is given a seed of its own.
@@ -564,11 +482,13 @@ fn roundings(job_seed: u64, rank: Rank, seed: Option<u64>) -> Source {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::raw::{exponent, power_of_two};
     use super::*;
     use std::time::Duration;
     use thc_codec::partition::MIN_PARTITION;
     use thc_codec::rht;
     use thc_protocol::wire::{Norm, Shares, Tables};
+    use thc_protocol::worker::PacketId;
     use thc_protocol::{Cookie, Policy};
 
     const TABLE: TableId = TableId(3);
