@@ -1,6 +1,5 @@
 //! How much a switch program has room for, as its P4Info says.
 
-use crate::program::Rows;
 use p4runtime_proto::config::P4Info;
 use std::fmt;
 use thc_options::credit::Room;
@@ -44,6 +43,28 @@ impl fmt::Display for Forms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<String> = self.iter().map(|form| form.to_string()).collect();
         f.write_str(&names.join(", "))
+    }
+}
+
+/// Rows of a program's tables, or of a job in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Of `members`.
+    pub members: u32,
+    /// Of `addresses`.
+    pub addresses: u32,
+    /// Of `job_tables`.
+    pub job_tables: u32,
+    /// Of `roots`.
+    pub roots: u32,
+}
+
+impl Rows {
+    /// By the tables' names.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, u32); 4] {
+        let Rows { members, addresses, job_tables, roots } = *self;
+        [("members", members), ("addresses", addresses), ("job_tables", job_tables), ("roots", roots)]
     }
 }
 

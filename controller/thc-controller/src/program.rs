@@ -1,6 +1,6 @@
 //! What a switch program asks of its rows beside what all do, as its P4Info shows.
 
-use crate::capacity::{Capacity, Forms, WORKER_BITS};
+use crate::capacity::{Capacity, Forms, Rows, WORKER_BITS};
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info::P4InfoError;
 use std::collections::BTreeMap;
@@ -41,28 +41,6 @@ pub enum Lookups {
         /// How many lookup tables there is room for.
         room: u8,
     },
-}
-
-/// Rows of a program's tables, or of a job in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rows {
-    /// Of `members`.
-    pub members: u32,
-    /// Of `addresses`.
-    pub addresses: u32,
-    /// Of `job_tables`.
-    pub job_tables: u32,
-    /// Of `roots`.
-    pub roots: u32,
-}
-
-impl Rows {
-    /// By the tables' names.
-    #[must_use]
-    pub fn named(&self) -> [(&'static str, u32); 4] {
-        let Rows { members, addresses, job_tables, roots } = *self;
-        [("members", members), ("addresses", addresses), ("job_tables", job_tables), ("roots", roots)]
-    }
 }
 
 /// A program's shape.

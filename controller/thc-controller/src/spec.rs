@@ -1,6 +1,6 @@
 //! What a job is made of, as it is asked for, kept and handed to targets.
 
-use crate::program::Rows;
+use crate::capacity::Rows;
 use crate::rack::Rack;
 use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};

@@ -1,198 +1,26 @@
 //! What the controller remembers: jobs, where they lie, their tables and their sessions. Kept in a file, so
 //! that a controller that starts again goes on where it was.
 
+mod job;
+mod tables;
+
+use job::TableIds;
+pub use job::{Given, Job, Member, Next, Placement, Session};
+pub use tables::Table;
+
 use crate::book_file::{BookFile, Content};
 use crate::capacity::{Capacity, Forms};
 use crate::error::ControllerError;
-use crate::live::JobCounted;
 use crate::rack::Rack;
 use crate::refusal::Refusal;
-use crate::spec::{Hidden, Spec, fraction_text};
-use crate::tables::Mac;
+use crate::spec::{Hidden, Spec};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddrV4;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use thc_control_proto::v1;
-use thc_options::credit::{Room, Taken, fills};
-use thc_protocol::wire::{Form, Table as Told};
-
-/// A member of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
-    /// Where it sends from.
-    pub at: SocketAddrV4,
-    /// Its Ethernet address.
-    pub mac: Mac,
-    /// The port that it is behind; 0 is any.
-    pub port: u16,
-    /// Its incarnation's number.
-    pub nonce: u64,
-    /// Its number in the job, where members come and go and this is another one than in the session (P42).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seat: Option<u8>,
-}
-
-/// A session that runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
-    /// Its cookie.
-    pub cookie: Hidden<u32>,
-    /// Cells of another epoch are empty.
-    pub epoch: u32,
-    /// By number.
-    pub members: BTreeMap<u8, Member>,
-    /// Of a rack, the UDP ports of its root (P21).
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub root_ports: u8,
-    /// Packets in sums that the target had counted of each member before. None: not looked yet, so none of its rows is written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<BTreeMap<u8, u64>>,
-    /// What its workers were told that they may have outstanding (P41), 0 for no bound.
-    #[serde(default)]
-    pub credit: u32,
-    /// Which of a job's sessions it is, modulo 2^16, where members come and go (P42).
-    #[serde(default)]
-    pub count: u16,
-}
-
-impl Session {
-    /// n: that of the job, unless members come and go.
-    #[must_use]
-    pub fn workers(&self, job: &Job) -> u8 {
-        if job.spec.members.is_some() { self.members.len() as u8 } else { job.spec.workers }
-    }
-
-    /// The numbers in the job of its workers, in the order of their numbers in the session.
-    pub fn seats(&self) -> impl Iterator<Item = u8> {
-        self.members.iter().map(|(&number, member)| member.seat.unwrap_or(number))
-    }
-}
-
-fn is_zero(ports: &u8) -> bool {
-    *ports == 0
-}
-
-/// Where a job lies on a target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placement {
-    /// Selects its counters.
-    pub index: u8,
-    /// Its first data slot.
-    pub data_base: u32,
-    /// Its first norm slot.
-    pub norm_base: u32,
-    /// Its multicast group.
-    pub group: u16,
-    /// What the target had counted at its index when the job came: of jobs that are gone. None: not looked yet.
-    #[serde(default)]
-    pub earlier: Option<JobCounted>,
-    /// Sessions begun.
-    pub sessions: u32,
-    /// The one that runs.
-    pub session: Option<Session>,
-    /// What each worker of the next one may have outstanding here (P41), once that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credit: Option<u32>,
-}
-
-/// A number that was given to a worker which had none of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
-    /// Who has it.
-    pub token: u64,
-    /// When it asked last, in seconds since 1970.
-    pub asked: u64,
-}
-
-/// A job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Job {
-    /// What it is.
-    pub spec: Spec,
-    /// Tells jobs of one name or number apart that follow each other.
-    pub serial: u64,
-    /// Its first lookup table.
-    pub table: u8,
-    /// Those beside it, in the order of the spec's.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub more: Vec<u8>,
-    /// Where members come and go, the first table of sessions of each size, from the fewest workers on.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sizes: Vec<u8>,
-    /// What it becomes when its next session begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<Box<Next>>,
-    /// Goes up with each change of what it is.
-    #[serde(default)]
-    pub version: u64,
-    /// Its targets, the first preferred.
-    pub targets: Vec<String>,
-    /// By target.
-    pub places: BTreeMap<String, Placement>,
-    /// Numbers given to workers, by number.
-    pub given: BTreeMap<u8, Given>,
-    /// The target that workers were sent to last.
-    pub active: Option<String>,
-    /// Seconds since 1970.
-    pub created: u64,
-}
-
-/// What a job becomes when its next session begins.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Next {
-    /// What it is then.
-    pub spec: Spec,
-    tables: TableIds,
-    targets: Vec<String>,
-    /// The target whose session says when that is.
-    pub by: String,
-}
-
-impl Next {
-    /// Whether it has a place on this target.
-    #[must_use]
-    pub fn is_on(&self, target: &str) -> bool {
-        self.targets.iter().any(|name| name == target)
-    }
-
-    /// Its lookup tables, for so many workers.
-    pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
-        self.tables.of(&self.spec, workers)
-    }
-}
-
-/// Numbers of a job's lookup tables.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct TableIds {
-    first: u8,
-    more: Vec<u8>,
-    sizes: Vec<u8>,
-}
-
-impl TableIds {
-    fn all(&self) -> impl Iterator<Item = u8> {
-        [self.first].into_iter().chain(self.more.iter().copied()).chain(self.sizes.iter().copied())
-    }
-
-    fn of(&self, spec: &Spec, workers: u8) -> impl Iterator<Item = u8> {
-        of_size(spec, self.first, &self.more, &self.sizes, workers)
-    }
-}
-
-fn of_size<'a>(
-    spec: &Spec,
-    first: u8,
-    more: &'a [u8],
-    sizes: &[u8],
-    workers: u8,
-) -> impl Iterator<Item = u8> + use<'a> {
-    let least = spec.members.map_or(0, |members| members.least);
-    let first = sizes.get(usize::from(workers.saturating_sub(least))).copied().unwrap_or(first);
-    [first].into_iter().chain(more.iter().copied())
-}
+use thc_options::credit::Room;
+use thc_protocol::wire::Table as Told;
 
 /// Fewer packets under way than that are worth a warning.
 const FEW: u32 = 16;
@@ -205,100 +33,6 @@ fn senders(spec: &Spec, workers: u8) -> u32 {
 /// Among how many ports the packets of slots in a row are.
 fn ports(spec: &Spec, shards: u8) -> usize {
     usize::from(shards) * spec.servers.len().max(1)
-}
-
-/// A lookup table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Table {
-    /// b.
-    pub bits: u8,
-    /// g.
-    pub granularity: u16,
-    /// p.
-    pub fraction: f64,
-    /// T[0] to T[15].
-    pub values: [u8; 16],
-    /// Stays without a job.
-    pub installed: bool,
-    /// Bits of an index on the wire, and of a sum.
-    #[serde(default = "usual_form")]
-    form: (u8, u8),
-    /// Its number where a program has numbers of its own for lookup tables. Books from before these could be have none.
-    #[serde(default)]
-    number: Option<u8>,
-}
-
-/// What books from before tables could say it mean.
-fn usual_form() -> (u8, u8) {
-    written(Form::USUAL)
-}
-
-fn written(form: Form) -> (u8, u8) {
-    (form.width(), form.sums())
-}
-
-impl Table {
-    fn of(told: &Told, number: u8) -> Table {
-        let &Told { bits, granularity, fraction, values, form, .. } = told;
-        let (form, number) = (written(form), Some(number));
-        Table { bits, granularity, fraction, values, installed: false, form, number }
-    }
-
-    fn is(&self, told: &Told) -> bool {
-        (self.bits, self.values, self.fraction, self.form())
-            == (told.bits, told.values, told.fraction, told.form)
-    }
-
-    /// Of packets that name it.
-    #[must_use]
-    pub fn form(&self) -> Form {
-        let (width, lane) = self.form;
-        Form::with_sums(width, lane).unwrap_or_default()
-    }
-}
-
-impl Job {
-    /// All its lookup tables, the first first.
-    pub fn tables(&self) -> impl Iterator<Item = u8> {
-        let next = self.next.iter().flat_map(|next| next.tables.all());
-        [self.table]
-            .into_iter()
-            .chain(self.more.iter().copied())
-            .chain(self.sizes.iter().copied())
-            .chain(next)
-    }
-
-    /// Those of a session of so many workers: the job's where sizes do not differ.
-    pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
-        of_size(&self.spec, self.table, &self.more, &self.sizes, workers)
-    }
-
-    /// What each worker of its next session may have outstanding, as its target with the least room has it; 0 for no bound.
-    #[must_use]
-    pub fn credit(&self) -> u32 {
-        self.places.values().filter_map(|place| place.credit).min().unwrap_or(0)
-    }
-
-    /// What it takes of a target's room: what its session has, or what the next one will, whichever is more.
-    fn taken(&self, target: &str, shards: u8) -> Option<Taken> {
-        let place = self.places.get(target)?;
-        let taken = |spec: &Spec, workers: u8, credit: u32| {
-            let credit = if credit == 0 { spec.data_slots / 2 } else { credit };
-            Taken { senders: senders(spec, workers), each: fills(credit, ports(spec, shards)) }
-        };
-        let next = self.next.as_ref().map_or(&self.spec, |next| &next.spec);
-        let to_come = place.credit.map(|credit| taken(next, next.workers, credit));
-        let session = place.session.as_ref();
-        let runs = session.map(|session| taken(&self.spec, session.members.len() as u8, session.credit));
-        to_come.into_iter().chain(runs).max_by_key(|taken| taken.senders as usize * taken.each)
-    }
-
-    /// The session that runs, and on which target: where it began, of several.
-    #[must_use]
-    pub fn running(&self) -> Option<(&str, &Session)> {
-        let mut running = self.targets.iter().map(|target| (target.as_str(), self.places.get(target)));
-        running.find_map(|(target, place)| Some((target, place?.session.as_ref()?)))
-    }
 }
 
 /// All of it.
@@ -510,93 +244,11 @@ impl Book {
         self.drop_unused_tables();
     }
 
-    fn tables_for(&mut self, spec: &Spec, rooms: &[(String, Capacity)]) -> Result<TableIds, Refusal> {
-        let name = &spec.name;
-        let setup = spec.setup(None).map_err(|error| Refusal::invalid(error.to_string()))?;
-        let room = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
-        let mut more: Vec<u8> = Vec::new();
-        for told in setup.welcome.tables.iter() {
-            for (target, capacity) in rooms {
-                fits(name, target, capacity.forms, told, spec.rack.as_ref())?;
-            }
-            // The root has its tables under these numbers.
-            let id =
-                if spec.rack.is_some() { self.numbered(name, told, room)? } else { self.table(told, room)? };
-            if more.contains(&id) {
-                let text = format!(
-                    "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
-                    told.bits, told.form
-                );
-                return Err(Refusal::invalid(text));
-            }
-            more.push(id);
-        }
-        let first = more.remove(0);
-        let mut sizes = Vec::new();
-        for (_, welcome) in setup.sizes.iter().flat_map(|sizes| &sizes.shapes) {
-            // Where there is no room for one, sessions of fewer have the table of the most, whose sums fit as well.
-            sizes.push(self.table(welcome.tables.first(), room).unwrap_or(first));
-        }
-        Ok(TableIds { first, more, sizes })
-    }
-
     /// Takes a job away, and its table if nobody else wants it.
     pub fn remove(&mut self, name: &str) -> Option<Job> {
         let job = self.jobs.remove(name)?;
         self.drop_unused_tables();
         Some(job)
-    }
-
-    /// The number of this table, new or known.
-    ///
-    /// # Errors
-    /// No number is free.
-    pub fn table(&mut self, told: &Told, room: u32) -> Result<u8, Refusal> {
-        if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.is(told)) {
-            return Ok(id);
-        }
-        let free = (1..=u8::MAX).find(|id| !self.tables.contains_key(id));
-        let id = free.filter(|_| self.tables.len() < room as usize).ok_or_else(|| full(room))?;
-        self.insert(id, told);
-        Ok(id)
-    }
-
-    /// A table's number where a program has numbers of its own: the least that was free, so that there are never more
-    /// of them than tables.
-    #[must_use]
-    pub fn number_of_table(&self, id: u8) -> u8 {
-        self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))
-    }
-
-    fn insert(&mut self, id: u8, told: &Told) {
-        let taken: BTreeSet<u8> = self.tables.keys().map(|&id| self.number_of_table(id)).collect();
-        let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
-        self.tables.insert(id, Table::of(told, number));
-    }
-
-    /// This table under the number that it has.
-    fn numbered(&mut self, job: &str, told: &Told, room: u32) -> Result<u8, Refusal> {
-        let id = told.id.0;
-        match self.tables.get(&id) {
-            Some(table) if !table.is(told) => {
-                let text = format!(
-                    "job {job}: lookup table {id} is another one already: give the job another number, here and at its root"
-                );
-                Err(Refusal::exists(text))
-            }
-            Some(_) => Ok(id),
-            None if self.tables.len() >= room as usize => Err(full(room)),
-            None => {
-                self.insert(id, told);
-                Ok(id)
-            }
-        }
-    }
-
-    /// Forgets tables that are neither used nor installed.
-    pub fn drop_unused_tables(&mut self) {
-        let used: BTreeSet<u8> = self.jobs.values().flat_map(Job::tables).collect();
-        self.tables.retain(|id, table| table.installed || used.contains(id));
     }
 
     /// Whether a target's tables have rows for a job beside all others, whatever those are to become.
@@ -684,33 +336,6 @@ impl Book {
     pub fn place_mut(&mut self, job: &str, target: &str) -> Option<&mut Placement> {
         self.jobs.get_mut(job)?.places.get_mut(target)
     }
-
-    /// A table as it is shown.
-    #[must_use]
-    pub fn shown_table(&self, id: u8) -> Option<v1::Table> {
-        let table = self.tables.get(&id)?;
-        let jobs = self
-            .jobs
-            .values()
-            .filter(|job| job.tables().any(|table| table == id))
-            .map(|job| job.spec.name.clone());
-        Some(v1::Table {
-            id: id.into(),
-            bits: table.bits.into(),
-            granularity: table.granularity.into(),
-            fraction: fraction_text(table.fraction),
-            // With 8 bits each index is its own value.
-            values: table.values.get(..1 << table.bits).unwrap_or_default().to_vec(),
-            jobs: jobs.collect(),
-            installed: table.installed,
-            width: table.form.0.into(),
-            lane: table.form.1.into(),
-        })
-    }
-}
-
-fn full(room: u32) -> Refusal {
-    Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
 }
 
 /// Whether a target does packets of this form, as far as is known.
@@ -751,7 +376,8 @@ fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::program::Rows;
+    use crate::capacity::Rows;
+    use thc_control_proto::v1;
 
     const ROWS: Rows = Rows { members: 1024, addresses: 1024, job_tables: 1024, roots: 256 };
     const ROOM: Capacity = Capacity {

@@ -1,5 +1,11 @@
 //! What a controller is told: as it is written ([`Options`]) and as it is used ([`Config`]).
 
+mod jobs;
+mod options;
+
+pub use jobs::{asked_rack, asked_table};
+pub use options::{NamedJob, Options, StationOptions, TargetOptions, TlsOptions};
+
 use crate::capacity::Capacity;
 use crate::device_config;
 use crate::error::ControllerError;
@@ -9,16 +15,15 @@ use crate::schema::Schema;
 use crate::tables::Mac;
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info;
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 use thc_control_proto::{DEFAULT_PORT, v1};
+use thc_options::Interval;
 use thc_options::credit::{DEFAULT_MEMBERS, Room};
-use thc_options::{Interval, JobOptions, PolicyName, RackSize, TableOptions};
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 pub const UDP_PORT: u16 = 9000;
@@ -30,52 +35,6 @@ const DEFAULT_CPU_PORT: u16 = 255;
 const MAX_PORT: u16 = 511;
 /// The program that every target runs unless told otherwise.
 const P4INFO: &[u8] = thc_p4::P4INFO;
-
-/// A configuration as it is written in a file.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Options {
-    /// The controller itself.
-    #[serde(default)]
-    pub controller: ControllerOptions,
-    /// The aggregators.
-    #[serde(default)]
-    pub target: Vec<TargetOptions>,
-    /// Jobs that are made at the start unless they are there; their keys are those of thc-ps, and a name.
-    #[serde(default)]
-    pub job: Vec<NamedJob>,
-}
-
-/// The controller itself.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ControllerOptions {
-    /// Where operators' tools and workers ask. Default 127.0.0.1:9700.
-    pub listen: Option<SocketAddr>,
-    /// Where the status page and `/metrics` are. Default: nowhere.
-    pub http: Option<SocketAddr>,
-    /// Where jobs are kept over restarts. Default: nowhere.
-    pub state: Option<PathBuf>,
-    /// Certificates for the service.
-    pub tls: Option<TlsOptions>,
-}
-
-/// A server's certificates, PEM files.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TlsOptions {
-    /// The certificate and those that lead to its authority.
-    pub cert: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-    /// Authorities of clients' certificates; without it clients need none.
-    pub client_ca: Option<PathBuf>,
-    /// Who may join jobs and report, beside operators: parts of certificates' subjects, OU=NAME or CN=NAME. Default: all whose
-    /// certificate is an authority's of `client_ca`.
-    pub workers: Option<Vec<String>>,
-    /// Who may create, delete and install, likewise.
-    pub operators: Option<Vec<String>>,
-}
 
 impl TlsOptions {
     fn roles(&self) -> Result<Roles, ControllerError> {
@@ -100,101 +59,6 @@ impl TlsOptions {
         };
         Ok(Roles { workers: role("workers", &self.workers)?, operators: role("operators", &self.operators)? })
     }
-}
-
-/// A job of the configuration.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "toml::Table")]
-pub struct NamedJob {
-    /// Its name. Default: `job-` and its number.
-    pub name: Option<String>,
-    /// Its targets. Default: all.
-    pub targets: Vec<String>,
-    /// Targets that have a share of its slots each, in place of `targets`.
-    pub servers: Vec<String>,
-    /// Targets that stand by for these, or for its one target.
-    pub spares: Vec<String>,
-    /// Which of `racks` its target is, below a root.
-    pub rack: Option<u32>,
-    /// Where that is.
-    pub root: Option<String>,
-    /// The root's Ethernet address.
-    pub root_mac: Option<String>,
-    /// The rest.
-    pub job: JobOptions,
-}
-
-// Not by serde's flatten, which lets unknown keys pass.
-impl TryFrom<toml::Table> for NamedJob {
-    type Error = toml::de::Error;
-
-    fn try_from(mut table: toml::Table) -> Result<NamedJob, toml::de::Error> {
-        let name = table.remove("name").map(toml::Value::try_into).transpose()?;
-        let targets = table.remove("targets").map_or(Ok(Vec::new()), toml::Value::try_into)?;
-        let servers = table.remove("servers").map_or(Ok(Vec::new()), toml::Value::try_into)?;
-        let spares = table.remove("spares").map_or(Ok(Vec::new()), toml::Value::try_into)?;
-        let rack = table.remove("rack").map(toml::Value::try_into).transpose()?;
-        let root = table.remove("root").map(toml::Value::try_into).transpose()?;
-        let root_mac = table.remove("root_mac").map(toml::Value::try_into).transpose()?;
-        Ok(NamedJob { name, targets, servers, spares, rack, root, root_mac, job: table.try_into()? })
-    }
-}
-
-/// An aggregator.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TargetOptions {
-    /// What messages and jobs call it. Default: its address.
-    pub name: Option<String>,
-    /// Its P4Runtime service, such as `127.0.0.1:9559` or `https://switch:9559`.
-    pub address: String,
-    /// Its number there. Default 0.
-    #[serde(default)]
-    pub device_id: u64,
-    /// The higher one of two controllers is the primary one. Default 1.
-    pub election_id: Option<u64>,
-    /// The program's P4Info, text or binary. Default: the one that this controller was built with.
-    pub p4info: Option<PathBuf>,
-    /// What the switch runs: BMv2's JSON; a `.conf` of p4c for Tofino, of which what Stratum takes is made. Without it the target must have the program already.
-    pub device_config: Option<PathBuf>,
-    /// The port by which packets reach this controller (`--cpu-port` of BMv2). Default 255.
-    pub cpu_port: Option<u16>,
-    /// The aggregator's Ethernet address. Default 02:aa:00:00:00:01.
-    pub mac: Option<String>,
-    /// The aggregator's IPv4 address.
-    pub ip: Ipv4Addr,
-    /// The aggregator's UDP port. Default 9000; a switch has it compiled in.
-    pub udp_port: Option<u16>,
-    /// Threads of a thc-ps, each with a port of its own. Default 1, as a switch.
-    pub shards: Option<u8>,
-    /// Packets that it can hold for all jobs. Default: what it says itself, as a thc-ps does; of a switch no bound.
-    pub room: Option<u32>,
-    /// Members of all jobs that this is planned for. Default 64, or what it says itself.
-    pub members: Option<u32>,
-    /// The ports that go through the passes, in turn; without them the program's default.
-    #[serde(default)]
-    pub pass_ports: Vec<u16>,
-    /// The hosts behind the switch. None, as for thc-ps: workers may come from anywhere.
-    #[serde(default)]
-    pub station: Vec<StationOptions>,
-    /// How long it may take to answer a request, ten times as long to load a program. Default 20s.
-    pub patience: Option<Interval>,
-    /// Authorities of the target's certificate, a PEM file, if its address is `https://`.
-    pub ca: Option<PathBuf>,
-    /// This controller's own certificate for the target, a PEM file.
-    pub cert: Option<PathBuf>,
-    /// Its private key.
-    pub key: Option<PathBuf>,
-}
-
-/// A host.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StationOptions {
-    /// Its Ethernet address.
-    pub mac: String,
-    /// The port that it is behind.
-    pub port: u16,
 }
 
 /// A checked configuration.
@@ -382,115 +246,6 @@ impl Options {
             jobs,
         })
     }
-}
-
-impl NamedJob {
-    fn spec(&self) -> Result<v1::JobSpec, ControllerError> {
-        let job = &self.job;
-        let name = match (&self.name, job.job) {
-            (Some(name), _) => name.clone(),
-            (None, Some(number)) => format!("job-{number}"),
-            (None, None) => return Err(value("job.name", "missing", "give each [[job]] a name")),
-        };
-        let racks = job.racks.iter().flatten().map(RackSize::to_string).collect();
-        let rack = asked_rack(&name, self.rack, racks, self.root.clone(), self.root_mac.clone())?;
-        if let Some(down) = job.down.or_else(|| job.tables.iter().find_map(|table| table.down)) {
-            let mend = "a controller's jobs send whole sums down, as switches do; leave it out";
-            return Err(value(&format!("job {name}: down"), down, mend));
-        }
-        if job.lane.is_some_and(|lane| lane != 8) {
-            return Err(value(
-                &format!("job {name}: lane"),
-                job.lane.unwrap_or(0),
-                "the switch program adds in lanes of 8 bits; leave it out",
-            ));
-        }
-        // Far too large numbers stay too large, and are refused with the others.
-        let small = |number: Option<u64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-        let secret = |key: &str, text: &Option<thc_options::Secret>| match text {
-            None => Ok(None),
-            Some(text) => match text.number() {
-                Some(number) => Ok(Some(number)),
-                None => Err(value(&format!("job {name}: {key}"), "no number", "write it like 0x1234abcd")),
-            },
-        };
-        let cookie = match secret("cookie", &job.cookie)?.map(u32::try_from) {
-            None => None,
-            Some(Ok(cookie)) => Some(cookie),
-            Some(Err(_)) => return Err(value(&format!("job {name}: cookie"), "too large", "give 32 bits")),
-        };
-        let milliseconds =
-            |time: Option<Interval>| time.map(|time| u32::try_from(time.0.as_millis()).unwrap_or(u32::MAX));
-        Ok(v1::JobSpec {
-            name: name.clone(),
-            workers: small(job.workers).unwrap_or(0),
-            bits: small(job.bits),
-            granularity: small(job.granularity),
-            fraction: job.fraction.map(|fraction| fraction.0.to_string()),
-            data_slots: small(job.data_slots),
-            norm_slots: small(job.norm_slots),
-            block: small(job.block),
-            quorum: small(job.quorum),
-            policy: job.policy.map(|policy| match policy {
-                PolicyName::Reliable => "reliable".to_owned(),
-                PolicyName::BestEffort => "best-effort".to_owned(),
-            }),
-            deadline_ms: milliseconds(job.deadline),
-            number: small(job.job),
-            cookie,
-            seed: secret("seed", &job.seed)?,
-            targets: self.targets.clone(),
-            servers: self.servers.clone(),
-            spares: self.spares.clone(),
-            tables: job.tables.iter().map(|table| asked_table(&name, table)).collect::<Result<_, _>>()?,
-            rack,
-            min_workers: small(job.min_workers),
-            max_workers: small(job.max_workers),
-            gone_after_ms: milliseconds(job.gone_after),
-            gather_ms: milliseconds(job.gather),
-        })
-    }
-}
-
-/// What a target is as a rack of a job, of what is given about it.
-///
-/// # Errors
-/// [`ControllerError::Value`] if some of it is missing.
-pub fn asked_rack(
-    job: &str,
-    number: Option<u32>,
-    racks: Vec<String>,
-    root: Option<String>,
-    mac: Option<String>,
-) -> Result<Option<v1::RackSpec>, ControllerError> {
-    match (number, root, mac) {
-        (Some(number), Some(root), Some(mac)) if !racks.is_empty() => {
-            Ok(Some(v1::RackSpec { number, racks, root, mac }))
-        }
-        (None, None, None) if racks.is_empty() => Ok(None),
-        _ => {
-            let mend = "give racks, rack, root and root_mac, or none of them: a root itself is a thc-ps with a job of its own";
-            Err(value(&format!("job {job}: rack"), "half of one", mend))
-        }
-    }
-}
-
-/// A further table of a job as it is asked for; the controller gives tables their numbers.
-///
-/// # Errors
-/// [`ControllerError::Value`] for one with a number.
-pub fn asked_table(job: &str, table: &TableOptions) -> Result<v1::TableSpec, ControllerError> {
-    if let Some(number) = table.table {
-        let key = format!("job {job}: tables: table");
-        return Err(value(&key, number, "the controller numbers tables; leave it out"));
-    }
-    let small = |number: Option<u64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-    Ok(v1::TableSpec {
-        bits: small(table.bits),
-        granularity: small(table.granularity),
-        fraction: table.fraction.map(|fraction| fraction.0.to_string()),
-        lane: small(table.lane),
-    })
 }
 
 impl TargetOptions {

@@ -1,20 +1,23 @@
 //! The connection to one switch: P4Runtime as its primary controller.
 
+mod status;
+
+use status::{explain, mend, refused, refuses_updates, silent};
+
 use crate::config::TargetConfig;
-use crate::error::{ControllerError, causes, has_io};
+use crate::error::{ControllerError, causes};
 use crate::schema::Schema;
 use crate::tls;
 use crate::wanted::Wanted;
 use p4runtime_proto::config::P4Info;
-use p4runtime_proto::rpc::Status;
 use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::v1::{
-    CounterData, CounterEntry, Entity, Error, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
-    Index, MasterArbitrationUpdate, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry,
-    ReadRequest, SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse, TableEntry,
-    Uint128, Update, WriteRequest, entity, forwarding_pipeline_config,
-    get_forwarding_pipeline_config_request, packet_replication_engine_entry,
-    set_forwarding_pipeline_config_request, stream_message_request, stream_message_response,
+    CounterData, CounterEntry, Entity, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest, Index,
+    MasterArbitrationUpdate, MulticastGroupEntry, PacketOut, PacketReplicationEngineEntry, ReadRequest,
+    SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse, TableEntry, Uint128,
+    Update, WriteRequest, entity, forwarding_pipeline_config, get_forwarding_pipeline_config_request,
+    packet_replication_engine_entry, set_forwarding_pipeline_config_request, stream_message_request,
+    stream_message_response,
 };
 use prost::Message;
 use std::collections::BTreeMap;
@@ -415,10 +418,6 @@ impl Target {
 /// What a switch is asked when its program is asked for.
 const ASKING_PROGRAM: &str = "asking for its program";
 
-fn silent(target: &str, request: &'static str, patience: Duration) -> ControllerError {
-    ControllerError::Silent { target: target.to_owned(), request, patience }
-}
-
 /// An answer, unless it takes too long.
 async fn within<T>(
     target: &str,
@@ -430,49 +429,6 @@ async fn within<T>(
     answer.map_err(|_| silent(target, request, patience))
 }
 
-/// Whether a code that ends a write may be about one of its updates. The others say that the switch is not there, or takes none from
-/// this controller.
-fn refuses_updates(code: Code) -> bool {
-    !matches!(
-        code,
-        Code::Unavailable
-            | Code::Cancelled
-            | Code::DeadlineExceeded
-            | Code::PermissionDenied
-            | Code::Unauthenticated
-            | Code::FailedPrecondition
-    )
-}
-
-fn refused(status: &tonic::Status, updates: Vec<Update>) -> Written {
-    let details = Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
-    if details.len() != updates.len() {
-        return match <[Update; 1]>::try_from(updates) {
-            Ok([update]) => Written::But(vec![RefusedUpdate { update, why: explain(status) }]),
-            Err(_) => Written::NotAll(explain(status)),
-        };
-    }
-    let errors = details.iter().map(|any| Error::decode(any.value.as_slice()).unwrap_or_default());
-    let failed = updates.into_iter().zip(errors).filter(|(_, error)| error.canonical_code != Code::Ok as i32);
-    let failed = failed.map(|(update, error)| {
-        let code = Code::from_i32(error.canonical_code);
-        RefusedUpdate { update, why: format!("{code:?} {}", error.message).trim_end().to_owned() }
-    });
-    let failed: Vec<RefusedUpdate> = failed.collect();
-    if failed.is_empty() { Written::NotAll(explain(status)) } else { Written::But(failed) }
-}
-
-/// What to do about a target that cannot be reached.
-fn mend(config: &TargetConfig, error: &(dyn std::error::Error + 'static)) -> &'static str {
-    if has_io(error, |kind| kind == std::io::ErrorKind::ConnectionRefused) {
-        "is the switch running?"
-    } else if config.address.starts_with("https://") {
-        "are ca, cert and key those that it wants, and does it use TLS at all?"
-    } else {
-        "is it there, and does it want TLS (address = \"https://…\", ca)?"
-    }
-}
-
 fn hello(device_id: u64, election_id: Uint128) -> stream_message_request::Update {
     stream_message_request::Update::Arbitration(MasterArbitrationUpdate {
         device_id,
@@ -480,24 +436,4 @@ fn hello(device_id: u64, election_id: Uint128) -> stream_message_request::Update
         election_id: Some(election_id),
         status: None,
     })
-}
-
-/// A status in words, with those of its updates that failed.
-fn explain(status: &tonic::Status) -> String {
-    let details = Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
-    let failures: Vec<String> = details
-        .iter()
-        .enumerate()
-        .filter_map(|(number, any)| Some((number, Error::decode(any.value.as_slice()).ok()?)))
-        .filter(|(_, error)| error.canonical_code != Code::Ok as i32)
-        .map(|(number, error)| {
-            let code = Code::from_i32(error.canonical_code);
-            format!("update {number}: {code:?} {}", error.message).trim_end().to_owned()
-        })
-        .collect();
-    match (failures.is_empty(), status.message()) {
-        (false, _) => failures.join("; "),
-        (true, "") => format!("{:?}", status.code()),
-        (true, message) => format!("{:?}: {message}", status.code()),
-    }
 }
