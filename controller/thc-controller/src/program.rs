@@ -72,7 +72,7 @@ impl Program {
     ///
     /// # Errors
     /// [`P4InfoError::Missing`] if it is not THC's.
-    pub fn of(info: &P4Info) -> Result<Program, P4InfoError> {
+    pub fn from_p4info(info: &P4Info) -> Result<Program, P4InfoError> {
         let counted = size(info.counter("packets")?.size) >> WORKER_BITS;
         let jobs = counted.min(size(info.table("jobs")?.size));
         let rows = size(info.table("passes")?.size).max(1);
@@ -116,7 +116,7 @@ impl Program {
             norm_slots,
             jobs,
             tables,
-            forms: Forms::of(info),
+            forms: Forms::from_p4info(info),
             lookups,
         })
     }
@@ -206,7 +206,7 @@ mod tests {
     use p4runtime_proto::p4info::parse;
 
     fn program(text: &str) -> Program {
-        Program::of(&parse(text.as_bytes()).unwrap()).unwrap()
+        Program::from_p4info(&parse(text.as_bytes()).unwrap()).unwrap()
     }
 
     #[test]

@@ -264,7 +264,7 @@ impl Job {
         let Some(state) = self.state.as_ref().filter(|_| lock(&self.damaged).contains(name)) else {
             return Ok(None);
         };
-        let read = Model::read(Folder::of(state, &self.config.name, name), self.lease, &self.memory);
+        let read = Model::read(Folder::new(state, &self.config.name, name), self.lease, &self.memory);
         let model = read.map_err(|error| (Reason::Disk, error.to_string()))?;
         lock(&self.damaged).remove(name);
         if let Some(model) = &model {

@@ -264,7 +264,7 @@ impl ServerConfig {
 
     /// What each of its ports has of the slots, in order (P21).
     pub fn slices(&self) -> impl Iterator<Item = Shard> {
-        Shard::all(self.shards)
+        Shard::split(self.shards)
     }
 }
 

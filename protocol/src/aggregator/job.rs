@@ -91,7 +91,7 @@ impl JobConfig {
     /// Bytes that it takes in all shards together.
     #[must_use]
     pub fn memory_of_all(&self, shards: u8) -> usize {
-        Shard::all(shards).map(|shard| self.memory(shard)).sum()
+        Shard::split(shards).map(|shard| self.memory(shard)).sum()
     }
 }
 

@@ -83,6 +83,6 @@ impl Racks {
 
 /// Where a slot's packets go at the root.
 pub(super) const fn port_of(root: Endpoint, ports: u8, slot: SlotId) -> Endpoint {
-    let port = root.addr.port().wrapping_add(Shard::of(slot, ports) as u16);
+    let port = root.addr.port().wrapping_add(Shard::index_of(slot, ports) as u16);
     Endpoint { ingress: root.ingress, addr: SocketAddrV4::new(*root.addr.ip(), port) }
 }

@@ -20,18 +20,18 @@ impl Shard {
 
     /// The shard of a slot among `count`.
     #[must_use]
-    pub const fn of(slot: SlotId, count: u8) -> u8 {
+    pub const fn index_of(slot: SlotId, count: u8) -> u8 {
         if count <= 1 { 0 } else { ((slot.0 / Shard::BLOCK) % count as u16) as u8 }
     }
 
     /// Whether the slot is this shard's.
     #[must_use]
     pub const fn serves(self, slot: SlotId) -> bool {
-        Shard::of(slot, self.count) == self.index
+        Shard::index_of(slot, self.count) == self.index
     }
 
     /// All shards of a server that has so many.
-    pub fn all(count: u8) -> impl Iterator<Item = Shard> {
+    pub fn split(count: u8) -> impl Iterator<Item = Shard> {
         let count = if count == 0 { 1 } else { count };
         (0..count).map(move |index| Shard { index, count })
     }

@@ -398,7 +398,7 @@ mod tests {
             norm_slots: Some(16),
             ..v1::JobSpec::default()
         };
-        Spec::of(&asked, book.free_number(), None).unwrap()
+        Spec::from_request(&asked, book.free_number(), None).unwrap()
     }
 
     fn add(book: &mut Book, name: &str, slots: u32) -> Result<(), Refusal> {
@@ -444,7 +444,7 @@ mod tests {
             fraction: None,
             ..book.jobs["b"].spec.shown(Vec::new())
         };
-        let grown = |workers| Spec::of(&asked(workers), 2, None).unwrap();
+        let grown = |workers| Spec::from_request(&asked(workers), 2, None).unwrap();
         let (fits, more) = (grown(8), grown(9));
         assert!(book.change("b", more, &rooms).is_err());
         book.change("b", fits, &rooms).unwrap();
@@ -464,7 +464,7 @@ mod tests {
         book.remove("a").unwrap();
         let asked = spec("b", &book, 16).shown(Vec::new());
         let asked = v1::JobSpec { workers: 9, quorum: None, granularity: None, fraction: None, ..asked };
-        let other = Spec::of(&v1::JobSpec { number: Some(2), ..asked }, 2, None).unwrap();
+        let other = Spec::from_request(&v1::JobSpec { number: Some(2), ..asked }, 2, None).unwrap();
         book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)]).unwrap();
         book.begin("b", "s1", 7, BTreeMap::new(), (0, 0));
         book.take_back(&before);

@@ -41,7 +41,7 @@ pub(super) fn written(form: Form) -> (u8, u8) {
 }
 
 impl Table {
-    pub(super) fn of(told: &Told, number: u8) -> Table {
+    pub(super) fn new(told: &Told, number: u8) -> Table {
         let &Told { bits, granularity, fraction, values, form, .. } = told;
         let (form, number) = (written(form), Some(number));
         Table { bits, granularity, fraction, values, installed: false, form, number }
@@ -123,7 +123,7 @@ impl Book {
     pub(super) fn insert(&mut self, id: u8, told: &Told) {
         let taken: BTreeSet<u8> = self.tables.keys().map(|&id| self.number_of_table(id)).collect();
         let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
-        self.tables.insert(id, Table::of(told, number));
+        self.tables.insert(id, Table::new(told, number));
     }
 
     /// This table under the number that it has.

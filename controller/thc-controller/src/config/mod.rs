@@ -307,7 +307,7 @@ impl TargetOptions {
         if patience.is_zero() {
             return Err(value("target.patience", "0s", "give the time that an answer may take, such as 20s"));
         }
-        let program = Program::of(&info)?;
+        let program = Program::from_p4info(&info)?;
         let pass_ports: Vec<u16> =
             self.pass_ports.iter().map(|&number| port("pass_ports", number)).collect::<Result<_, _>>()?;
         if pass_ports.is_empty() && matches!(program.passes, Passes::Cells { .. }) {

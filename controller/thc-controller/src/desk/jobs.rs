@@ -16,7 +16,7 @@ fn put_down(book: &mut Book, asked: &v1::JobSpec, homes: &Homes) -> Result<(), R
         return Err(Refusal::exists(text));
     }
     let number = book.free_number();
-    let spec = Spec::of(&homes.asked(asked), number, homes.shared.as_ref())?;
+    let spec = Spec::from_request(&homes.asked(asked), number, homes.shared.as_ref())?;
     book.add(spec, &homes.rooms)
 }
 
@@ -176,7 +176,7 @@ impl Desk {
         let [(only, _)] = rooms else {
             return refuse(format!("a rack is one target, these are {}: name one", rooms.len()));
         };
-        let Rack { mac, .. } = Rack::of(job, rack)?;
+        let Rack { mac, .. } = Rack::from_request(job, rack)?;
         let target = self.shared.targets.iter().map(|target| &target.config).find(|c| c.name == *only);
         let Some(target) = target else { return Ok(()) };
         if target.schema.table(RackRow::TABLE).is_err() {
@@ -278,7 +278,7 @@ impl Desk {
         for name in &names {
             self.connected(name)?;
         }
-        let spec = Spec::of(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
+        let spec = Spec::from_request(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
         let refuse = |what: String| Err(Refusal::not_now(format!("job {name}: {what}")));
         let (before, after) = (job.spec.members, spec.members);
         let lives = before.is_some() && after.is_some() && job.targets.first() == names.first();

@@ -84,7 +84,7 @@ impl Device {
     /// Counters up to now.
     #[must_use]
     pub fn readings(&self) -> Readings {
-        Readings::of(&self.shards.reports())
+        Readings::from_reports(&self.shards.reports())
     }
 
     fn check_device(&self, id: u64) -> Result<(), Refusal> {

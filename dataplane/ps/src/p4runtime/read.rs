@@ -100,7 +100,7 @@ impl Device {
                 Some(Type::CloneSessionEntry(_)) => no_clones(),
                 None => refuse(Code::InvalidArgument, "the entry is neither a group nor a clone session"),
             },
-            Some(Entity::CounterEntry(entry)) => Query::of(self.program, &entry).map(Wanted::Counters),
+            Some(Entity::CounterEntry(entry)) => Query::parse(self.program, &entry).map(Wanted::Counters),
             Some(other) => refuse(Code::Unimplemented, not_there(&other)),
             None => refuse(Code::InvalidArgument, "the entity is of no kind"),
         }

@@ -122,7 +122,7 @@ impl Device {
         if entry.counter_id == 0 {
             return refuse(Code::InvalidArgument, "counter_id is missing");
         }
-        let query = Query::of(self.program, entry)?;
+        let query = Query::parse(self.program, entry)?;
         Ok(entry.data.map(|data| (query, data)))
     }
 }

@@ -144,7 +144,7 @@ impl Changes {
 impl View {
     /// What these rows mean.
     #[must_use]
-    pub fn of(program: &Program, store: &Store, levels: &Levels) -> View {
+    pub fn new(program: &Program, store: &Store, levels: &Levels) -> View {
         let tables = store.rows(program.known.lookup);
         let tables =
             tables.filter_map(|(key, entry)| Some((key[0] as u8, lookup(program, entry)?))).collect();

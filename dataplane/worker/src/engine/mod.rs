@@ -138,7 +138,7 @@ impl<I: PacketIo> Engine<I> {
             burst: 0,
             asked: Duration::ZERO,
             capacity,
-            members: Changing::of(welcome),
+            members: Changing::from_welcome(welcome),
             next: None,
             changed: None,
             leaving: false,

@@ -57,10 +57,10 @@ fn piece_of(log: u8) -> usize {
 impl PackedLayout {
     /// How a call of this plan, which is one, is cut.
     pub(super) fn new(plan: &[Span], compressor: &Compressor, piece: u8) -> PackedLayout {
-        PackedLayout::of(&Active::new(plan, compressor, piece_of(piece), None, None))
+        PackedLayout::from_call(&Active::new(plan, compressor, piece_of(piece), None, None))
     }
 
-    fn of(active: &Active) -> PackedLayout {
+    fn from_call(active: &Active) -> PackedLayout {
         let groups = (0..).zip(&active.groups);
         let parts = groups.flat_map(|(piece, group)| {
             let made = move |at: &Measured| PackedPart { part: at.part, choice: at.choice, piece };
@@ -183,7 +183,7 @@ impl<I: PacketIo> Engine<I> {
         let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
         self.compressor.check_plan(plan, length)?;
         let mut active = Active::new(plan, &self.compressor, piece_of(piece), None, None);
-        let layout = PackedLayout::of(&active);
+        let layout = PackedLayout::from_call(&active);
         let memory = |what, expected, actual| Err(WorkerError::PackedMemory { what, expected, actual });
         if norms.len() != layout.parts.len() {
             return memory("norms", layout.parts.len(), norms.len());

@@ -220,7 +220,7 @@ impl Stream {
     /// The first seq from this one on whose slot is the shard's.
     fn in_shard(&self, mut seq: u64, shard: usize) -> u64 {
         while seq < self.next
-            && usize::from(Shard::of(SlotId((seq % self.slots) as u16), self.shards)) != shard
+            && usize::from(Shard::index_of(SlotId((seq % self.slots) as u16), self.shards)) != shard
         {
             let slot = seq % self.slots;
             let block = u64::from(Shard::BLOCK);
@@ -422,7 +422,7 @@ impl Stream {
     fn transmit(&mut self, index: usize, flags: u8, tx: &mut impl Tx) {
         self.stats.repeated += 1;
         let slot = SlotId(index as u16);
-        let shard = Shard::of(slot, self.shards);
+        let shard = Shard::index_of(slot, self.shards);
         let Entry { ring, outside, .. } = self.entries[index];
         if outside {
             tx.repeat_packed(shard, slot, flags);

@@ -52,7 +52,7 @@ impl Stream {
 
     /// Where an entry is outstanding.
     pub(in crate::worker::stream) fn queue(&mut self, index: usize) -> &mut Queue {
-        &mut self.queues[usize::from(Shard::of(SlotId(index as u16), self.shards))]
+        &mut self.queues[usize::from(Shard::index_of(SlotId(index as u16), self.shards))]
     }
 
     /// An entry has been sent, or sent again.
