@@ -11,23 +11,6 @@
 use crate::error::{AdaptError, check};
 use std::collections::BTreeMap;
 
-/// How a tensor is synchronised in a step of the warm-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// As it is.
-    Raw,
-    /// Through the codec.
-    Compressed,
-}
-
-impl Way {
-    /// That of a step, counted from 1 (Algorithm 1, lines 5 to 8).
-    #[must_use]
-    pub fn of_step(step: u64) -> Way {
-        if step.is_multiple_of(2) { Way::Compressed } else { Way::Raw }
-    }
-}
-
 /// By how much a gain must be off 1 to move a size to the other side of the threshold.
 pub const MARGIN: f64 = 0.1;
 
@@ -266,6 +249,5 @@ mod tests {
         table.compressed(2, 0.1, 0.1).unwrap();
         assert_eq!((table.rows().count(), table.threshold(None)), (0, None));
         assert!(table.raw(1, f64::NAN).is_err() && table.compressed(1, 1.0, -1.0).is_err());
-        assert_eq!([1, 2, 3].map(Way::of_step), [Way::Raw, Way::Compressed, Way::Raw]);
     }
 }

@@ -104,14 +104,6 @@ pub fn add16(lanes: &mut [u8], values: &[u8]) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// Sets big-endian 32-bit lanes to the words of an uncompressed payload. Lengths must agree and
-/// be a multiple of 4.
-pub fn raw_set(lanes: &mut [u8], payload: &[u8]) -> Result<(), CodecError> {
-    check_words(lanes, payload)?;
-    lanes.copy_from_slice(payload);
-    Ok(())
-}
-
 /// Adds the words of an uncompressed payload to big-endian 32-bit lanes, wrapping. Lengths must
 /// agree and be a multiple of 4.
 #[inline]
@@ -158,8 +150,7 @@ mod tests {
 
     #[test]
     fn words_are_big_endian_and_wrap() {
-        let mut lanes = [0; 8];
-        raw_set(&mut lanes, &[0, 0, 1, 255, 0x7F, 255, 255, 255]).unwrap();
+        let mut lanes = [0, 0, 1, 255, 0x7F, 255, 255, 255];
         raw_add(&mut lanes, &[0, 0, 0, 1, 0, 0, 0, 1]).unwrap();
         assert_eq!(lanes, [0, 0, 2, 0, 0x80, 0, 0, 0]);
         max_u32(&mut lanes, &[0, 0, 1, 255, 0x80, 0, 0, 1]).unwrap();
@@ -172,7 +163,6 @@ mod tests {
         assert!(lookup_add4(&mut [0; 5], &TABLE, &[0; 2]).is_err());
         assert!(lookup_set4_wide(&mut [0; 4], &TABLE, &[0; 2]).is_err());
         assert!(lookup_add4_wide(&mut [0; 4], &TABLE, &[0; 2]).is_err());
-        assert!(raw_set(&mut [0; 4], &[0; 8]).is_err());
         assert!(raw_add(&mut [0; 6], &[0; 6]).is_err());
         assert!(max_u32(&mut [0; 4], &[0; 3]).is_err());
     }

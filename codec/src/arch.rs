@@ -37,9 +37,8 @@ macro_rules! kernels {
             use crate::isa::{Isa, InstructionSet};
             #[allow(unused_imports)]
             use crate::{
-                block::{Compressing, Estimating, Fed},
-                lattice::Lattice,
-                quantizer::{Grid, Bounds},
+                arguments::{Compressing, Estimating, Fed, Lattice},
+                grid::{Bounds, Grid},
                 rounding::Rounding,
                 signs::Signs,
             };
@@ -102,8 +101,6 @@ kernels! {
     norm {
         squares(x: &[f32]) -> f64;
         squares_sum(x: &[f32], e: &[f32]) -> f64;
-        squares_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> f64;
-        squares_add(sum: &mut [f32], x: &[f32]) -> f64;
         max_abs_bits(x: &[f32]) -> u32;
     }
     pack {

@@ -15,14 +15,15 @@
 //! [`MAX_PARTITION`]: crate::partition::MAX_PARTITION
 
 use crate::arch;
+use crate::arguments::{Compressing, Estimating, Fed};
 use crate::error::CodecError;
 use crate::isa::Isa;
 use crate::packing::{narrow, packed_len, spread4};
 use crate::partition::MIN_PARTITION;
-use crate::quantizer::{Bounds, Grid, Quantizer, dequantize4, sum_step, symmetric};
+use crate::quantizer::{Quantizer, dequantize4, sum_step, symmetric};
 use crate::rht;
 use crate::rounding::Rounding;
-use crate::signs::{SignKey, Signs};
+use crate::signs::SignKey;
 
 /// Most coordinates of a block whose narrow indices, or sums of 4 bits, are worked on at their usual width in between, in the
 /// first cache.
@@ -42,33 +43,6 @@ pub struct Block<'a> {
     /// Coordinates that the next block reads, gradient and feedback, or writes, its mean: they are brought closer meanwhile.
     /// That changes no bit, only time; they may be empty.
     pub next: [&'a [f32]; 2],
-}
-
-/// Where error feedback is, before and after.
-pub(crate) enum Fed<'a> {
-    Without,
-    InPlace(&'a mut [f32]),
-    Beside(&'a [f32], &'a mut [f32]),
-}
-
-/// What kernels compress a block with.
-pub(crate) struct Compressing<'a> {
-    pub grid: &'a Grid,
-    pub span: Bounds,
-    pub rounding: Rounding,
-    pub scale: f32,
-    pub signs: Signs,
-}
-
-/// Sums and what kernels make the mean of them with.
-pub(crate) struct Estimating<'a> {
-    pub sums: &'a [u8],
-    /// Whether sums have 16 bits.
-    pub wide: bool,
-    pub step: f32,
-    pub lo: f32,
-    pub scale: f32,
-    pub signs: Signs,
 }
 
 impl Block<'_> {

@@ -48,17 +48,6 @@ impl InstructionSet {
     }
 }
 
-/// Operations in a round of [`peak`]: enough that none waits for another's result, few enough for 16 registers.
-pub const OPERATIONS: usize = 12;
-
-/// Does `rounds` times [`OPERATIONS`] additions and multiply-adds, half each, of the current instruction set's vectors
-/// ([`Isa::lanes`]), for benchmarks that compare a kernel with what the processor can do. The result must be used, or
-/// there is nothing to time.
-#[must_use]
-pub fn peak(rounds: u32) -> f32 {
-    crate::arch::peak::run(Isa::current(), rounds)
-}
-
 /// An instruction set that this processor has: values of this type come from detection alone.
 ///
 /// All instruction sets give the same bits, so this only matters for speed.

@@ -18,6 +18,7 @@
 //! f (1 − f) δ² for f = q − k; [`Lattice::variance`] adds it up, which is what condition (2) of the paper asks for.
 
 use crate::arch;
+pub use crate::arguments::Lattice;
 use crate::error::CodecError;
 use crate::isa::Isa;
 use crate::norm;
@@ -26,28 +27,11 @@ use crate::rounding::Rounding;
 /// Fewest and most bits per coordinate.
 pub const BITS: std::ops::RangeInclusive<u8> = 2..=16;
 
-/// 2^24, the number of different uniforms that a coordinate's random word gives.
-pub(crate) const UNIFORMS: f32 = 16_777_216.0;
-
 /// Largest scale, as for other quantizers: keeps its reciprocal a normal float.
 const MAX_DELTA: f32 = 2.0e37;
 
 /// Coordinates that are rounded before they are packed: a multiple of 8, so that each block is whole bytes.
 const BLOCK: usize = 256;
-
-/// dom(δ, b) and what is derived from it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Lattice {
-    pub(crate) delta: f32,
-    pub(crate) per: f32,
-    /// 2^(b−1).
-    pub(crate) half: i32,
-    /// −half as a float.
-    pub(crate) lo: f32,
-    /// half − 1 as a float.
-    pub(crate) hi: f32,
-    bits: u8,
-}
 
 impl Lattice {
     /// The multiples of `delta` with `bits` bits.

@@ -21,6 +21,7 @@
 
 #[allow(unsafe_code)]
 mod arch;
+mod arguments;
 
 pub mod aggregate;
 pub mod block;
@@ -28,12 +29,14 @@ pub mod buffer;
 pub mod definitions;
 pub mod error;
 pub mod feedback;
+mod grid;
 pub mod isa;
 pub mod lanes;
 pub mod lattice;
 pub mod norm;
 pub mod packing;
 pub mod partition;
+pub mod peak;
 pub mod positions;
 pub mod quantizer;
 pub mod requantize;

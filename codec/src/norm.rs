@@ -6,7 +6,6 @@
 //! rounded to `f32` once. The result is infinite only if the norm itself exceeds `f32::MAX`.
 
 use crate::arch;
-use crate::error::CodecError;
 use crate::isa::Isa;
 
 /// Euclidean norm of `x`. Infinite or NaN if any coordinate is.
@@ -24,34 +23,6 @@ pub fn l2_sum(x: &[f32], e: &[f32]) -> f32 {
         return f32::NAN;
     }
     arch::norm::squares_sum(Isa::current(), x, e).sqrt() as f32
-}
-
-/// Writes `x + e` to `out`, zeros after it, and returns the norm, equal to that of [`l2_sum`].
-///
-/// A fast beginning of a call: the norm goes out while [`rht::forward`](crate::rht::forward)
-/// transforms `out` in place. `x` and `e` must have equal lengths, `out` at least that.
-pub fn l2_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> Result<f32, CodecError> {
-    CodecError::check_len("error feedback", x.len(), e.len())?;
-    let len = out.len();
-    let (sum, padding) = out.split_at_mut_checked(x.len()).ok_or(CodecError::Length {
-        what: "output of the sum",
-        expected: x.len(),
-        actual: len,
-    })?;
-    padding.fill(0.0);
-    Ok(arch::norm::squares_sum_into(Isa::current(), x, e, sum).sqrt() as f32)
-}
-
-/// Adds `x` to `sum` and returns the norm of the result, equal to that of [`l2_sum`].
-///
-/// The fastest beginning of a call for a partition without padding, with the error feedback as
-/// `sum`: the norm goes out while [`rht::forward`](crate::rht::forward) transforms `sum` in place,
-/// quantizing leaves the residual there, and [`rht::inverse`](crate::rht::inverse) makes it the
-/// next error feedback. No other memory is touched. If a call is given up before quantizing, the
-/// inverse transform leaves all of gradient + feedback in `sum`, as is right for what was not sent.
-pub fn l2_add(sum: &mut [f32], x: &[f32]) -> Result<f32, CodecError> {
-    CodecError::check_len("gradient", sum.len(), x.len())?;
-    Ok(arch::norm::squares_add(Isa::current(), sum, x).sqrt() as f32)
 }
 
 /// Largest absolute value of a coordinate, 0 for none, NaN if any coordinate is NaN.
@@ -93,14 +64,6 @@ mod tests {
         assert_eq!(l2_sum(&[1.0, 2.0], &[2.0, 2.0]), 5.0);
         assert!(!l2_sum(&[f32::MAX], &[f32::MAX]).is_finite());
         assert!(l2_sum(&[1.0], &[]).is_nan());
-        let mut out = [9.0; 4];
-        assert_eq!(l2_sum_into(&[1.0, 2.0], &[2.0, 2.0], &mut out), Ok(5.0));
-        assert_eq!(out, [3.0, 4.0, 0.0, 0.0]);
-        assert!(l2_sum_into(&[1.0, 2.0], &[2.0], &mut out).is_err());
-        assert!(l2_sum_into(&[1.0; 5], &[2.0; 5], &mut out).is_err());
-        assert_eq!(l2_add(&mut out[..2], &[2.0, 8.0]), Ok(13.0));
-        assert_eq!(out[..2], [5.0, 12.0]);
-        assert!(l2_add(&mut out, &[2.0]).is_err());
         assert_eq!(max_abs(&[]), 0.0);
         assert_eq!(max_abs(&[1.0, -3.0, 2.0]), 3.0);
         assert!(max_abs(&[1.0, -f32::NAN, f32::INFINITY]).is_nan());

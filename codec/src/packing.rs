@@ -136,24 +136,6 @@ pub fn spread4(packed: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// Widens 8-bit sums. Lengths must agree.
-pub fn unpack_sums8(sums: &[u8], out: &mut [u32]) -> Result<(), CodecError> {
-    CodecError::check_len("output", sums.len(), out.len())?;
-    for (out, sum) in out.iter_mut().zip(sums) {
-        *out = u32::from(*sum);
-    }
-    Ok(())
-}
-
-/// Widens big-endian 16-bit sums. `sums` must be twice as long as `out`.
-pub fn unpack_sums16(sums: &[u8], out: &mut [u32]) -> Result<(), CodecError> {
-    CodecError::check_len("16-bit sums", 2 * out.len(), sums.len())?;
-    for (out, sum) in out.iter_mut().zip(sums.chunks_exact(2)) {
-        *out = u32::from(u16::from_be_bytes([sum[0], sum[1]]));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -170,11 +152,6 @@ mod tests {
         assert_eq!(out, [0x29, 0xCB, 0xB8]);
         pack(2, &[3, 0, 1, 2, 1], &mut out[..2]).unwrap();
         assert_eq!(out[..2], [0b1100_0110, 0b0100_0000]);
-        let mut sums = [0; 2];
-        unpack_sums16(&[1, 2, 0, 255], &mut sums).unwrap();
-        assert_eq!(sums, [258, 255]);
-        unpack_sums8(&[7, 255], &mut sums).unwrap();
-        assert_eq!(sums, [7, 255]);
     }
 
     #[test]
@@ -185,8 +162,6 @@ mod tests {
         assert!(narrow(2, &[0; 7], &mut [0; 3]).is_err() && narrow(3, &[0; 8], &mut [0; 5]).is_err());
         assert!(widen(1, &[0; 3], &mut [0; 8]).is_err() && spread4(&[0; 3], &mut [0; 5]).is_err());
         assert!(unpack(3, &[0; 3], &mut [0; 9]).is_err());
-        assert!(unpack_sums8(&[0; 3], &mut [0; 2]).is_err());
-        assert!(unpack_sums16(&[0; 3], &mut [0; 2]).is_err());
     }
 
     proptest! {

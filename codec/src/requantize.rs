@@ -18,18 +18,10 @@
 //! that is run again gives the same means.
 
 use crate::arch;
+pub use crate::arguments::{GROUP, told_len};
 use crate::error::CodecError;
 use crate::isa::Isa;
 use crate::signs::{SignKey, Signs};
-
-/// Sums with a range of their own.
-pub const GROUP: usize = 64;
-
-/// Bytes that a group of sums in lanes of so many bits, 8 or 16, is told in: its least sum, D, and 4 bits for each.
-#[must_use]
-pub const fn told_len(lane_bits: u8) -> usize {
-    2 * lane_bits as usize / 8 + GROUP / 2
-}
 
 /// What both ends draw from for one RESULT.
 #[must_use]

@@ -44,8 +44,6 @@ mod bind {
         "rte_eth_link_get_nowait",
         "rte_eth_promiscuous_enable",
         "rte_eth_stats_get",
-        "rte_eth_xstats_get",
-        "rte_eth_xstats_get_names",
         "rte_eth_rx_burst",
         "rte_eth_tx_burst",
         "rte_eth_from_rings",

@@ -309,7 +309,7 @@ fn a_job_takes_the_memory_that_it_is_said_to_take() {
         };
         let limit = config.memory_of_all(shards);
         let mut all: Vec<Aggregator<Scalar>> =
-            Shard::all(shards).map(|shard| Aggregator::new(shard, limit)).collect();
+            Shard::split(shards).map(|shard| Aggregator::new(shard, limit)).collect();
         for one in &mut all {
             one.install_table(TableId(1), Lookup { form: Form::USUAL, values: [1; 16] }).unwrap();
         }

@@ -4,7 +4,8 @@
 use std::hint::black_box;
 
 use thc_codec::buffer::Buffer;
-use thc_codec::isa::{self, Isa};
+use thc_codec::isa::Isa;
+use thc_codec::peak;
 
 use crate::figure::Yardsticks;
 use crate::gradient;
@@ -40,11 +41,11 @@ impl Work {
             left -= some;
         }
         let vectors = self.len as f64 / Isa::current().lanes() as f64;
-        let rounds = (vectors * self.operations / isa::OPERATIONS as f64) as u32;
+        let rounds = (vectors * self.operations / peak::OPERATIONS as f64) as u32;
         vec![
             Box::new(move || copies.iter_mut().for_each(|copy| copy())),
             Box::new(move || {
-                black_box(isa::peak(black_box(rounds)));
+                black_box(peak::run(black_box(rounds)));
             }),
         ]
     }

@@ -8,11 +8,11 @@ pub(super) mod pack;
 pub(super) mod peak {
     //! For benchmarks.
 
-    /// `crate::isa::peak` with these vectors.
+    /// `crate::peak::run` with these vectors.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(crate) fn run(rounds: u32) -> f32 {
         // SAFETY: this function has the vector's features.
-        unsafe { crate::arch::ports::run::<super::rht::Floats, { crate::isa::OPERATIONS }>(rounds) }
+        unsafe { crate::arch::ports::run::<super::rht::Floats, { crate::arguments::OPERATIONS }>(rounds) }
     }
 }
 pub(super) mod quantize;

@@ -8,15 +8,15 @@ macro_rules! kernels {
     ($wide:expr, $features:literal) => {
         #[target_feature(enable = $features)]
         pub(crate) fn compress(
-            how: &crate::block::Compressing<'_>,
+            how: &crate::arguments::Compressing<'_>,
             x: &[f32],
-            fed: crate::block::Fed<'_>,
+            fed: crate::arguments::Fed<'_>,
             next: [&[f32]; 2],
             work: &mut [f32],
             out: &mut [u8],
         ) {
             use crate::arch::hadamard::{Source, leaf_len, through};
-            use crate::block::Fed;
+            use crate::arguments::Fed;
             let len = work.len();
             assert!(len.is_power_of_two() && len >= leaf_len::<Floats, LEAF>() && x.len() == len);
             let (source, target) = match fed {
@@ -47,7 +47,7 @@ macro_rules! kernels {
         }
 
         #[target_feature(enable = $features)]
-        pub(crate) fn decompress(how: &crate::block::Estimating<'_>, next: &[f32], out: &mut [f32]) {
+        pub(crate) fn decompress(how: &crate::arguments::Estimating<'_>, next: &[f32], out: &mut [f32]) {
             use crate::arch::hadamard::{leaf_len, through};
             let len = out.len();
             assert!(len.is_power_of_two() && len >= leaf_len::<Floats, LEAF>());

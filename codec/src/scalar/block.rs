@@ -1,7 +1,7 @@
 //! Whole blocks: one step after the other. `crate::block` says what they are.
 
 use super::{quantize, rht};
-use crate::block::{Compressing, Estimating, Fed};
+use crate::arguments::{Compressing, Estimating, Fed};
 
 /// Transform, indices, and the residual transformed back.
 pub(crate) fn compress(

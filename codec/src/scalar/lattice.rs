@@ -1,7 +1,7 @@
 //! Scalar rounding onto a lattice. `crate::lattice` and `crate::sparsify` document the arithmetic.
 
 use super::norm::{LANES, reduce};
-use crate::lattice::{Lattice, UNIFORMS};
+use crate::arguments::{Lattice, UNIFORMS};
 use crate::rounding::Rounding;
 
 /// Where on the lattice `x` is: the multiple below, and how far it is above that, in [0, 1].

@@ -34,22 +34,6 @@ pub(crate) fn add_squares_sum(lanes: &mut [f64; LANES], x: &[f32], e: &[f32]) {
     }
 }
 
-/// [`add_squares_sum`] that also stores `x + e`, in an `out` of the same length.
-pub(crate) fn add_squares_sum_into(lanes: &mut [f64; LANES], x: &[f32], e: &[f32], out: &mut [f32]) {
-    for ((out, x), e) in out.iter_mut().zip(x).zip(e) {
-        *out = x + e;
-    }
-    add_squares(lanes, out);
-}
-
-/// [`add_squares_sum`] that also adds `x` to `sum`, which is as long.
-pub(crate) fn add_squares_add(lanes: &mut [f64; LANES], sum: &mut [f32], x: &[f32]) {
-    for (sum, x) in sum.iter_mut().zip(x) {
-        *sum += x;
-    }
-    add_squares(lanes, sum);
-}
-
 /// Sum of squares of `x`.
 pub(crate) fn squares(x: &[f32]) -> f64 {
     let mut lanes = [0.0; LANES];
@@ -61,20 +45,6 @@ pub(crate) fn squares(x: &[f32]) -> f64 {
 pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
     let mut lanes = [0.0; LANES];
     add_squares_sum(&mut lanes, x, e);
-    reduce(lanes)
-}
-
-/// Sum of squares of `x + e`, which goes to `out`, all three equally long.
-pub(crate) fn squares_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> f64 {
-    let mut lanes = [0.0; LANES];
-    add_squares_sum_into(&mut lanes, x, e, out);
-    reduce(lanes)
-}
-
-/// Sum of squares of `sum + x`, which replaces `sum`, both equally long.
-pub(crate) fn squares_add(sum: &mut [f32], x: &[f32]) -> f64 {
-    let mut lanes = [0.0; LANES];
-    add_squares_add(&mut lanes, sum, x);
     reduce(lanes)
 }
 

@@ -1,6 +1,6 @@
 //! Scalar stochastic quantization and its inverse. `crate::quantizer` documents the arithmetic.
 
-use crate::quantizer::{Bounds, Grid, ONE};
+use crate::grid::{Bounds, Grid, ONE};
 use crate::rounding::Rounding;
 
 /// Quantizes one coordinate: its index and its value's residual.

@@ -1,7 +1,7 @@
 //! Sums told in 4 bits (P45), a group at a time: lengths are whole groups. What is divided by D is multiplied by its inverse, which
 //! is exact as long as dividend · D is below the power of two that the inverse was taken of.
 
-use crate::requantize::{GROUP, told_len};
+use crate::arguments::{GROUP, told_len};
 use crate::signs::Signs;
 
 /// The largest D: of the largest range.

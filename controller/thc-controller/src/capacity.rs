@@ -1,6 +1,5 @@
 //! How much a switch program has room for, as its P4Info says.
 
-use crate::program::Rows;
 use p4runtime_proto::config::P4Info;
 use std::fmt;
 use thc_options::credit::Room;
@@ -16,7 +15,7 @@ pub struct Forms(u16);
 impl Forms {
     /// As the annotation `@forms("2/4 4/8")` of `lookup` or `job_tables` says; of a program without, the usual one.
     #[must_use]
-    pub fn of(info: &P4Info) -> Forms {
+    pub fn from_p4info(info: &P4Info) -> Forms {
         let tables = ["lookup", "job_tables"].map(|name| info.table(name).ok());
         let said = tables.iter().flatten().find_map(|table| table.annotation("forms"));
         let usual = Form::USUAL.to_string();
@@ -44,6 +43,28 @@ impl fmt::Display for Forms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<String> = self.iter().map(|form| form.to_string()).collect();
         f.write_str(&names.join(", "))
+    }
+}
+
+/// Rows of a program's tables, or of a job in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Of `members`.
+    pub members: u32,
+    /// Of `addresses`.
+    pub addresses: u32,
+    /// Of `job_tables`.
+    pub job_tables: u32,
+    /// Of `roots`.
+    pub roots: u32,
+}
+
+impl Rows {
+    /// By the tables' names.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, u32); 4] {
+        let Rows { members, addresses, job_tables, roots } = *self;
+        [("members", members), ("addresses", addresses), ("job_tables", job_tables), ("roots", roots)]
     }
 }
 
@@ -106,9 +127,9 @@ mod tests {
     fn forms_are_what_the_annotation_says() {
         let info =
             p4runtime_proto::p4info::parse(include_bytes!("../../../p4/build/thc.p4info.txtpb")).unwrap();
-        let forms = Forms::of(&info);
+        let forms = Forms::from_p4info(&info);
         assert_eq!(forms.to_string(), "2/4, 4/8, 8/16");
         assert!(forms.contains(Form::USUAL) && !Forms(0).contains(Form::USUAL));
-        assert_eq!(Forms::of(&P4Info::default()).to_string(), "4/8");
+        assert_eq!(Forms::from_p4info(&P4Info::default()).to_string(), "4/8");
     }
 }

@@ -14,12 +14,14 @@ mod book;
 mod book_file;
 mod capacity;
 mod config;
+mod counted;
 mod daemon;
 mod desk;
 mod device_config;
 mod diagnose;
 mod error;
 mod live;
+mod lookup_entries;
 pub mod plan;
 mod program;
 mod rack;
@@ -38,14 +40,14 @@ mod wanted;
 mod web;
 
 pub use book::Book;
-pub use capacity::{Capacity, Forms};
+pub use capacity::{Capacity, Forms, Rows};
 pub use config::{
     Config, Options, StationOptions, TargetConfig, TargetOptions, Tls, TlsOptions, asked_rack, asked_table,
 };
 pub use daemon::{Addresses, Daemon};
 pub use desk::Desk;
 pub use error::{ControllerError, has_io};
-pub use program::{Lookups, Passes, Program, Rows};
+pub use program::{Lookups, Passes, Program};
 pub use refusal::Refusal;
 pub use roles::{Role, Roles, Subject};
 pub use schema::Schema;

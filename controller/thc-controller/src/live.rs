@@ -2,71 +2,20 @@
 
 use crate::book::Placement;
 use crate::capacity::{Forms, WORKER_BITS};
+use crate::counted::{ANSWERS, Counted, IN_SUMS, JobCounted};
 use crate::error::ControllerError;
 use crate::target::Target;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
-use thc_protocol::aggregator::{DropReason, Event};
+use thc_protocol::aggregator::DropReason;
 
-/// Answers that are counted: results, resent, nudges, recirculations.
-pub const ANSWERS: usize = 4;
 /// Cells of a worker in `events`.
 const EVENTS: u32 = 8;
-/// What a packet in a sum is counted as.
-const IN_SUMS: [Event; 2] = [Event::Opened, Event::Added];
 /// The first reason that is counted by job and worker; those before are counted for all jobs together.
 const FIRST_OF_WORKER: usize = DropReason::Cookie as usize;
 /// Indices of the counter `carrier`, and what they count.
 pub const CARRIER: [(u32, &str); 6] =
     [(0, "short"), (1, "version"), (2, "kind"), (3, "job"), (13, "carrier"), (14, "pass")];
-
-/// Counted of a worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes of frames.
-    pub bytes: u64,
-    /// In the order of [`Event::ALL`].
-    pub events: [u64; Event::ALL.len()],
-    /// In the order of [`DropReason::ALL`].
-    pub drops: [u64; DropReason::ALL.len()],
-}
-
-/// Counted of a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobCounted {
-    /// See [`ANSWERS`].
-    pub answers: [u64; ANSWERS],
-    /// By number.
-    pub workers: Vec<Counted>,
-}
-
-impl JobCounted {
-    /// What came after `earlier` was counted.
-    #[must_use]
-    pub fn since(mut self, earlier: &JobCounted) -> JobCounted {
-        fn subtract(now: &mut [u64], then: &[u64]) {
-            now.iter_mut().zip(then).for_each(|(now, then)| *now = now.saturating_sub(*then));
-        }
-        subtract(&mut self.answers, &earlier.answers);
-        for (now, then) in self.workers.iter_mut().zip(&earlier.workers) {
-            now.packets = now.packets.saturating_sub(then.packets);
-            now.bytes = now.bytes.saturating_sub(then.bytes);
-            subtract(&mut now.events, &then.events);
-            subtract(&mut now.drops, &then.drops);
-        }
-        self
-    }
-
-    /// Packets of a worker that are in sums.
-    #[must_use]
-    pub fn in_sums(&self, worker: u8) -> u64 {
-        let events = |counted: &Counted| IN_SUMS.iter().map(|&event| counted.events[event as usize]).sum();
-        self.workers.get(usize::from(worker)).map_or(0, events)
-    }
-}
 
 /// Heard of a worker.
 #[derive(Clone, Copy, Debug)]

@@ -9,15 +9,13 @@ use crate::tables::{
     Address, ControlPlane, Job as JobRow, JobTable, Lookup, LookupBytes, LoopbackPort, Member, OwnAddress,
     OwnArp, Pass, Rack as RackRow, Root, Source, Station, StationAction,
 };
-use crate::wanted::{Group, Wanted};
+use crate::wanted::{FLOOD, Group, Wanted};
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::{Form, Kind};
 
-/// The group of all ports; jobs' groups are below.
-pub const FLOOD: u16 = 4096;
 /// What a root answers to its racks (P38).
 const OF_ROOTS: [Kind; 6] =
     [Kind::Welcome, Kind::Pending, Kind::Refused, Kind::Bye, Kind::Description, Kind::Ask];

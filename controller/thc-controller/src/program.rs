@@ -1,6 +1,6 @@
 //! What a switch program asks of its rows beside what all do, as its P4Info shows.
 
-use crate::capacity::{Capacity, Forms, WORKER_BITS};
+use crate::capacity::{Capacity, Forms, Rows, WORKER_BITS};
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info::P4InfoError;
 use std::collections::BTreeMap;
@@ -43,28 +43,6 @@ pub enum Lookups {
     },
 }
 
-/// Rows of a program's tables, or of a job in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rows {
-    /// Of `members`.
-    pub members: u32,
-    /// Of `addresses`.
-    pub addresses: u32,
-    /// Of `job_tables`.
-    pub job_tables: u32,
-    /// Of `roots`.
-    pub roots: u32,
-}
-
-impl Rows {
-    /// By the tables' names.
-    #[must_use]
-    pub fn named(&self) -> [(&'static str, u32); 4] {
-        let Rows { members, addresses, job_tables, roots } = *self;
-        [("members", members), ("addresses", addresses), ("job_tables", job_tables), ("roots", roots)]
-    }
-}
-
 /// A program's shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -94,7 +72,7 @@ impl Program {
     ///
     /// # Errors
     /// [`P4InfoError::Missing`] if it is not THC's.
-    pub fn of(info: &P4Info) -> Result<Program, P4InfoError> {
+    pub fn from_p4info(info: &P4Info) -> Result<Program, P4InfoError> {
         let counted = size(info.counter("packets")?.size) >> WORKER_BITS;
         let jobs = counted.min(size(info.table("jobs")?.size));
         let rows = size(info.table("passes")?.size).max(1);
@@ -138,7 +116,7 @@ impl Program {
             norm_slots,
             jobs,
             tables,
-            forms: Forms::of(info),
+            forms: Forms::from_p4info(info),
             lookups,
         })
     }
@@ -228,7 +206,7 @@ mod tests {
     use p4runtime_proto::p4info::parse;
 
     fn program(text: &str) -> Program {
-        Program::of(&parse(text.as_bytes()).unwrap()).unwrap()
+        Program::from_p4info(&parse(text.as_bytes()).unwrap()).unwrap()
     }
 
     #[test]

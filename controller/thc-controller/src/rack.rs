@@ -29,7 +29,7 @@ impl Rack {
     ///
     /// # Errors
     /// What cannot be read.
-    pub fn of(job: &str, asked: &v1::RackSpec) -> Result<Rack, Refusal> {
+    pub fn from_request(job: &str, asked: &v1::RackSpec) -> Result<Rack, Refusal> {
         let wrong = |what: String| Refusal::invalid(format!("job {job}: {what}"));
         let sizes = asked.racks.iter().map(|size| {
             let RackSize { workers, quorum } =

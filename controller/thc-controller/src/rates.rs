@@ -52,7 +52,7 @@ struct Troubles {
 }
 
 impl Troubles {
-    fn of(worker: &WorkerCounters) -> Troubles {
+    fn new(worker: &WorkerCounters) -> Troubles {
         let report = worker.report.unwrap_or_default();
         Troubles {
             packets: worker.packets,
@@ -74,13 +74,13 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(counters: &ReadCountersResponse) -> Counted {
+    fn new(counters: &ReadCountersResponse) -> Counted {
         let mut counted = Counted::default();
         for job in &counters.jobs {
             counted.read.insert(job.target.clone());
             for worker in &job.workers {
                 let key = (job.job.clone(), job.target.clone(), worker.worker);
-                counted.workers.insert(key, Troubles::of(worker));
+                counted.workers.insert(key, Troubles::new(worker));
             }
         }
         for target in &counters.targets {
@@ -117,7 +117,7 @@ impl Rates {
             })
         };
         if newest.is_none_or(|newest| at.duration_since(newest.0) >= EVERY || !known(newest)) {
-            self.minute.push_back((at, Counted::of(counters)));
+            self.minute.push_back((at, Counted::new(counters)));
         }
         let mut workers = BTreeMap::new();
         for job in &counters.jobs {
@@ -203,7 +203,7 @@ impl Rates {
             for worker in &mut job.workers {
                 let key = (job.job.clone(), job.target.clone(), worker.worker);
                 let then = self.minute.iter().find_map(|(_, counted)| counted.workers.get(&key)).cloned();
-                let then = then.unwrap_or_else(|| Troubles::of(worker));
+                let then = then.unwrap_or_else(|| Troubles::new(worker));
                 worker.packets = since(worker.packets, then.packets);
                 worker.duplicate = since(worker.duplicate, then.duplicate);
                 worker.mismatch = since(worker.mismatch, then.mismatch);

@@ -1,6 +1,6 @@
 //! What a job is made of, as it is asked for, kept and handed to targets.
 
-use crate::program::Rows;
+use crate::capacity::Rows;
 use crate::rack::Rack;
 use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
@@ -141,7 +141,11 @@ impl Spec {
     ///
     /// # Errors
     /// What is wrong and how to mend it.
-    pub fn of(asked: &v1::JobSpec, number: u16, shared: Option<&ShareServers>) -> Result<Spec, Refusal> {
+    pub fn from_request(
+        asked: &v1::JobSpec,
+        number: u16,
+        shared: Option<&ShareServers>,
+    ) -> Result<Spec, Refusal> {
         let name = &asked.name;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
@@ -169,7 +173,7 @@ impl Spec {
                 format!("job {name}: bits is {bits}: give 1 to 4, which is what switches have tables for");
             return Err(Refusal::invalid(text));
         }
-        let rack = asked.rack.as_ref().map(|rack| Rack::of(name, rack)).transpose()?;
+        let rack = asked.rack.as_ref().map(|rack| Rack::from_request(name, rack)).transpose()?;
         let changing = asked.min_workers.is_some() || asked.max_workers.is_some();
         if rack.is_some() && (changing || !asked.spares.is_empty()) {
             let what = if changing { "min_workers and max_workers" } else { "spares" };
@@ -235,7 +239,7 @@ impl Spec {
             deadline_ms: welcome.deadline.as_millis() as u32,
             servers: asked.servers.clone(),
             spares: asked.spares.clone(),
-            tables: welcome.tables[1..].iter().map(Further::of).collect(),
+            tables: welcome.tables[1..].iter().map(Further::new).collect(),
             one_table: asked.granularity.is_some(),
             members,
             rack,
@@ -245,7 +249,7 @@ impl Spec {
     /// As an aggregator and its workers want it; the table's number is not in it yet.
     ///
     /// # Errors
-    /// [`thc_options::ConfigError`], if the spec was not made by [`Self::of`].
+    /// [`thc_options::ConfigError`], if the spec was not made by [`Self::from_request`].
     pub fn setup(&self, shared: Option<&ShareServers>) -> Result<JobSetup, thc_options::ConfigError> {
         let options = JobOptions {
             job: Some(self.number.into()),
@@ -340,7 +344,7 @@ impl Spec {
 }
 
 impl Further {
-    fn of(table: &Table) -> Further {
+    fn new(table: &Table) -> Further {
         let &Table { bits, granularity, fraction, form, .. } = table;
         Further { bits, granularity, fraction, lane: form.sums() }
     }
@@ -456,7 +460,7 @@ mod tests {
 
     #[test]
     fn what_is_not_given_is_filled_in() {
-        let spec = Spec::of(&asked(), 7, None).unwrap();
+        let spec = Spec::from_request(&asked(), 7, None).unwrap();
         assert_eq!((spec.number, spec.bits, spec.quorum, spec.policy()), (7, 4, 4, "reliable"));
         assert!(u32::from(spec.granularity) * 4 <= 255);
         let setup = spec.setup(None).unwrap();
@@ -467,7 +471,7 @@ mod tests {
     #[test]
     fn small_blocks_get_more_norm_slots() {
         for (block, slots) in [(20, 64), (16, 128), (13, 256), (10, 256)] {
-            let spec = Spec::of(&v1::JobSpec { block: Some(block), ..asked() }, 7, None).unwrap();
+            let spec = Spec::from_request(&v1::JobSpec { block: Some(block), ..asked() }, 7, None).unwrap();
             assert_eq!((u32::from(spec.block), spec.norm_slots), (block, slots));
             let setup = spec.setup(None).unwrap();
             assert_eq!((setup.welcome.block, setup.welcome.norm_slots), (spec.block, slots));
@@ -480,7 +484,7 @@ mod tests {
         let with = |change: fn(&mut v1::JobSpec)| {
             let mut spec = asked();
             change(&mut spec);
-            Spec::of(&spec, 1, None).unwrap_err().message
+            Spec::from_request(&spec, 1, None).unwrap_err().message
         };
         assert!(with(|s| s.name = "a b".into()).contains("a b"));
         assert!(with(|s| s.workers = 0).contains("workers"));
@@ -504,7 +508,8 @@ mod tests {
             let mut asked = v1::JobSpec { servers, ..asked() };
             change(&mut asked);
             let shared = ShareServers { at: at(count), spares: 0, shards: 1 };
-            Spec::of(&asked, 7, Some(&shared)).map(|spec| (spec.setup(Some(&shared)).unwrap(), spec))
+            Spec::from_request(&asked, 7, Some(&shared))
+                .map(|spec| (spec.setup(Some(&shared)).unwrap(), spec))
         };
         for (count, slots) in [(2, 256), (4, 512), (8, 1024), (16, 1024)] {
             let (setup, spec) = of(count, |_| {}).unwrap();
@@ -516,7 +521,7 @@ mod tests {
         assert!(gap.contains("data_slots is 256") && gap.contains("at least 512"), "{gap}");
         assert!(refused(2, |s| s.quorum = Some(3)).contains("all workers in every sum"));
         let shared = ShareServers { at: vec![at(1)[0]; 2], spares: 0, shards: 1 };
-        let overlap = Spec::of(&asked(), 1, Some(&shared)).unwrap_err().message;
+        let overlap = Spec::from_request(&asked(), 1, Some(&shared)).unwrap_err().message;
         assert!(overlap.contains("shares 0 and 1 overlap"), "{overlap}");
     }
 
@@ -528,7 +533,7 @@ mod tests {
             root: "10.0.0.9:9000".to_owned(),
             mac: "02:00:00:00:00:09".to_owned(),
         };
-        let of = |rack| Spec::of(&v1::JobSpec { workers: 0, rack: Some(rack), ..asked() }, 7, None);
+        let of = |rack| Spec::from_request(&v1::JobSpec { workers: 0, rack: Some(rack), ..asked() }, 7, None);
         let spec = of(rack(&["8", "3/4"], 1)).unwrap();
         assert_eq!((spec.workers, spec.quorum, spec.may_skip()), (4, 3, true));
         let setup = spec.setup(None).unwrap();
@@ -553,12 +558,15 @@ mod tests {
     #[test]
     fn bits_are_those_of_a_switchs_tables() {
         for bits in [0, 5, 8, u32::MAX] {
-            let refused = Spec::of(&v1::JobSpec { bits: Some(bits), ..asked() }, 1, None).unwrap_err();
+            let refused =
+                Spec::from_request(&v1::JobSpec { bits: Some(bits), ..asked() }, 1, None).unwrap_err();
             assert!(refused.message.contains(&format!("bits is {bits}: give 1 to 4")), "{refused:?}");
         }
         for bits in 1..=4 {
             assert_eq!(
-                u32::from(Spec::of(&v1::JobSpec { bits: Some(bits), ..asked() }, 1, None).unwrap().bits),
+                u32::from(
+                    Spec::from_request(&v1::JobSpec { bits: Some(bits), ..asked() }, 1, None).unwrap().bits
+                ),
                 bits
             );
         }
@@ -566,7 +574,7 @@ mod tests {
 
     #[test]
     fn nothing_shows_a_cookie() {
-        let spec = Spec::of(&v1::JobSpec { cookie: Some(0xDEAD), ..asked() }, 1, None).unwrap();
+        let spec = Spec::from_request(&v1::JobSpec { cookie: Some(0xDEAD), ..asked() }, 1, None).unwrap();
         assert_eq!(spec.cookie.0, 0xDEAD);
         assert_eq!(spec.shown(Vec::new()).cookie, None);
         assert!(!format!("{spec:?}").contains("57005"));

@@ -1,7 +1,6 @@
 //! What a switch should hold, and the way there from what it holds.
 
 use crate::error::ControllerError;
-use crate::plan::FLOOD;
 use crate::schema::Schema;
 use crate::tables::{Address, Job, JobTable, LookupBytes, Member, Rack, Root, Row};
 use p4runtime_proto::config::Table;
@@ -11,6 +10,9 @@ use p4runtime_proto::v1::{
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The group of all ports; jobs' groups are below.
+pub const FLOOD: u16 = 4096;
 
 /// A multicast group: port and instance of each copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -130,14 +130,6 @@ impl Batch {
         self.len = kept;
     }
 
-    /// Frees the first `count` packets; the others move to the front.
-    pub fn drop_front(&mut self, count: usize) {
-        let count = count.min(self.len);
-        // SAFETY: the first `count` entries are owned mbufs, and `remove_front` stops counting them.
-        unsafe { dpdk_sys::rte_pktmbuf_free_bulk(self.raw.as_mut_ptr().cast(), count as u32) };
-        self.remove_front(count);
-    }
-
     /// Lets `write` fill the free entries; it returns how many of them, from the front, are owned mbufs now.
     #[inline]
     pub(crate) fn extend_raw(

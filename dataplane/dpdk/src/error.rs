@@ -125,14 +125,6 @@ pub enum DpdkError {
         /// What DPDK says.
         cause: String,
     },
-    /// Pinning failed.
-    #[error("cannot pin the thread to core {core}: {cause}")]
-    Pin {
-        /// As asked.
-        core: usize,
-        /// What the operating system said.
-        cause: std::io::Error,
-    },
 }
 
 /// DPDK's text for an error number, given as it comes: positive or negative.

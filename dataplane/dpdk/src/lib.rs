@@ -15,6 +15,7 @@
 #![cfg(feature = "dpdk")]
 
 mod batch;
+mod device;
 mod eal;
 mod error;
 mod mbuf;
@@ -35,4 +36,3 @@ pub use port::{Port, PortConfig, PortInfo, PortStats};
 pub use queue::{RxQueue, TxQueue};
 pub use ring::RingPair;
 pub use steering::Steering;
-pub use thread::pin_to;

@@ -1,11 +1,11 @@
 //! A device, opened and started.
 
-use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dpdk_sys as ffi;
 
+use crate::device::{OpenDevice, control};
 use crate::error::{DpdkError, text, unopened};
 use crate::queue::{RxQueue, TxQueue};
 use crate::steering::{self, Steering};
@@ -76,48 +76,6 @@ pub struct PortStats {
 pub struct Port {
     shared: Arc<OpenDevice>,
     info: PortInfo,
-}
-
-/// What a port and its queues keep alive.
-pub(crate) struct OpenDevice {
-    pub id: u16,
-    name: String,
-    /// For [`ffi::rte_dev_remove`].
-    device: *mut ffi::rte_device,
-    started: bool,
-    /// Packets in the device's rings come from these; dropped after the port is closed.
-    _pools: Vec<Mempool>,
-}
-
-// SAFETY: `device` is DPDK's own record of the device, used once, in `drop`, under CONTROL; statistics may be read on
-// any thread.
-unsafe impl Send for OpenDevice {}
-// SAFETY: as above.
-unsafe impl Sync for OpenDevice {}
-
-/// Devices come and go one at a time: DPDK's lists of them are not made for more. Holds the names in use.
-static CONTROL: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-
-fn control() -> MutexGuard<'static, BTreeSet<String>> {
-    CONTROL.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Drop for OpenDevice {
-    fn drop(&mut self) {
-        let mut names = control();
-        // SAFETY: the port is ours until it is closed; no queue is left to use it. The device is DPDK's record of it, valid
-        // until it is removed here.
-        unsafe {
-            if self.started {
-                ffi::rte_eth_dev_stop(self.id);
-            }
-            ffi::rte_eth_dev_close(self.id);
-            if !self.device.is_null() {
-                ffi::rte_dev_remove(self.device);
-            }
-        }
-        names.remove(&self.name);
-    }
 }
 
 impl Port {
@@ -216,30 +174,6 @@ impl Port {
             no_buffer: stats.rx_nombuf,
             send_errors: stats.oerrors,
         }
-    }
-
-    /// All counters of the device and its driver, by name.
-    #[must_use]
-    pub fn xstats(&self) -> Vec<(String, u64)> {
-        // SAFETY: the port is open; a null array of length 0 asks for the number of counters.
-        let count = unsafe { ffi::rte_eth_xstats_get(self.shared.id, std::ptr::null_mut(), 0) };
-        let count = usize::try_from(count).unwrap_or(0);
-        let mut names = vec![ffi::rte_eth_xstat_name::default(); count];
-        let mut values = vec![ffi::rte_eth_xstat::default(); count];
-        // SAFETY: both arrays have `count` entries, which are written as far as the device has counters.
-        let got = unsafe {
-            ffi::rte_eth_xstats_get_names(self.shared.id, names.as_mut_ptr(), count as u32)
-                .min(ffi::rte_eth_xstats_get(self.shared.id, values.as_mut_ptr(), count as u32))
-        };
-        let got = usize::try_from(got).unwrap_or(0).min(count);
-        values[..got]
-            .iter()
-            .filter_map(|value| {
-                let name = &names.get(usize::try_from(value.id).ok()?)?.name;
-                let bytes: Vec<u8> = name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
-                Some((String::from_utf8_lossy(&bytes).into_owned(), value.value))
-            })
-            .collect()
     }
 }
 

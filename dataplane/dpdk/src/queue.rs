@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::port::OpenDevice;
+use crate::device::OpenDevice;
 use crate::thread;
 
 /// Where packets come in.

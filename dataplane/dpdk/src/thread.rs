@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::error::{DpdkError, errno, text};
+use crate::error::{errno, text};
 
 /// A thread with a number of DPDK's, by which pools find the thread's cache. Given back when the thread ends.
 struct Registration {
@@ -56,23 +56,4 @@ fn first() {
 pub(crate) fn no_cores() -> libc::cpu_set_t {
     // SAFETY: a cpu_set_t is an array of integers, for which zeros are a value.
     unsafe { std::mem::zeroed() }
-}
-
-/// Pins the calling thread to a core.
-///
-/// # Errors
-/// [`DpdkError::Pin`] if the core does not exist or is not this process's.
-pub fn pin_to(core: usize) -> Result<(), DpdkError> {
-    let failed = |cause| Err(DpdkError::Pin { core, cause });
-    if core >= libc::CPU_SETSIZE as usize {
-        return failed(std::io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    let mut set = no_cores();
-    // SAFETY: `core` is below the number of bits of `set`.
-    unsafe { libc::CPU_SET(core, &mut set) };
-    // SAFETY: `set` is a cpu_set_t of the size given, which the kernel reads.
-    if unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } != 0 {
-        return failed(std::io::Error::last_os_error());
-    }
-    Ok(())
 }

@@ -9,7 +9,7 @@ use std::thread;
 
 use thc_dpdk::{
     BURST, Batch, DpdkError, Eal, EalConfig, Mbuf, Mempool, Port, PortConfig, RingPair, RxQueue, SharedMbuf,
-    Steering, TxQueue, pin_to,
+    Steering, TxQueue,
 };
 
 const FRAME: u16 = 1514;
@@ -161,13 +161,10 @@ fn batches_keep_their_order() {
     let refused = batch.push(packet(&pool, b"no room")).unwrap_err();
     assert_eq!(refused.data(), b"no room");
     drop(refused);
-    batch.drop_front(10);
-    assert_eq!(pool.available(), 256 - BURST as u32 + 10);
-    let first: Vec<u8> = batch.packets().iter().map(|packet| packet.data()[0]).collect();
-    assert!(first.iter().copied().eq(10..BURST as u8));
+    let order: Vec<u8> = batch.packets().iter().map(|packet| packet.data()[0]).collect();
+    assert!(order.iter().copied().eq(0..BURST as u8));
     assert_eq!(batch.pop().unwrap().data(), [BURST as u8 - 1]);
-    batch.drop_front(1000);
-    assert!(batch.is_empty() && batch.pop().is_none());
+    drop(batch);
     assert_eq!(pool.available(), 256);
 }
 
@@ -239,7 +236,6 @@ fn what_one_end_of_a_pair_sends_the_other_receives() {
     let texts: Vec<&[u8]> = got.packets().iter().map(Mbuf::data).collect();
     assert_eq!(texts, [b"to b", b"to a"]);
     assert_eq!((a.stats().sent, b.stats().received), (1, 1));
-    assert!(b.xstats().iter().any(|(name, value)| name == "rx_good_packets" && *value == 1));
 }
 
 #[test]
@@ -404,16 +400,6 @@ fn nothing_leaks_in_ten_million_packets() {
     }
     assert_eq!(received, (rounds + 1) * BURST);
     assert_eq!(pool.available(), 4096, "packets leaked");
-}
-
-#[test]
-fn threads_are_pinned_to_cores_that_exist() {
-    thread::spawn(|| {
-        assert!(matches!(pin_to(100_000), Err(DpdkError::Pin { core: 100_000, .. })));
-        assert!(matches!(pin_to(1000), Err(DpdkError::Pin { core: 1000, .. })));
-    })
-    .join()
-    .unwrap();
 }
 
 fn under_valgrind() -> bool {

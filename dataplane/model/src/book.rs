@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -11,14 +11,11 @@ use tokio::sync::Notify;
 use crate::config::{JobConfig, ServerConfig};
 use crate::counters::{Counters, JobStats, Reason, ServerStats, ShardStats, add};
 use crate::error::ModelError;
+use crate::lock::lock;
 use crate::memory::{self, Memory, Reservation};
 use crate::shard::{Phase, Shard};
 use crate::spec::Spec;
 use crate::store::{self, Folder};
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A shard that many tasks use.
 #[derive(Debug)]
@@ -267,7 +264,7 @@ impl Job {
         let Some(state) = self.state.as_ref().filter(|_| lock(&self.damaged).contains(name)) else {
             return Ok(None);
         };
-        let read = Model::read(Folder::of(state, &self.config.name, name), self.lease, &self.memory);
+        let read = Model::read(Folder::new(state, &self.config.name, name), self.lease, &self.memory);
         let model = read.map_err(|error| (Reason::Disk, error.to_string()))?;
         lock(&self.damaged).remove(name);
         if let Some(model) = &model {

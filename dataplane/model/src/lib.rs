@@ -35,6 +35,7 @@ mod counters;
 mod error;
 #[cfg(test)]
 mod hostile;
+mod lock;
 mod memory;
 pub mod payload;
 mod proof;

@@ -5,10 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use bytesize::ByteSize;
 
-use crate::book::lock;
+use crate::lock::lock;
 use crate::payload;
-use crate::server::STREAM_WINDOW;
 use crate::spec::Spec;
+
+/// Of a stream: what a peer may send before it is read.
+pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
+/// Of a connection, each way.
+pub(crate) const WINDOW: u32 = 8 << 20;
 
 /// How much there is, and how much of it is taken.
 #[derive(Debug)]

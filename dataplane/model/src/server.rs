@@ -17,17 +17,13 @@ use crate::book::Book;
 use crate::config::ServerConfig;
 use crate::counters::{Reason, ServerStats};
 use crate::error::ModelError;
-use crate::proof;
-use crate::session;
+use crate::memory::{STREAM_WINDOW, WINDOW};
 use crate::strangers::Strangers;
 use crate::wire::SMALL;
+use crate::{proof, session};
 
 /// A connection that is silent for so long is gone; workers are heard every two seconds.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Of a stream: what a peer may send before it is read.
-pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
-/// Of a connection, each way.
-pub(crate) const WINDOW: u32 = 8 << 20;
 /// Of a connection that has not shown the secret yet.
 const STRANGERS_WINDOW: u32 = SMALL as u32;
 /// How often the thread that writes files looks whether it should stop.

@@ -39,7 +39,7 @@ fn damaged(path: &Path, what: &str) -> ModelError {
 
 impl Folder {
     /// That of a model of a job, which need not be there.
-    pub fn of(state: &Path, job: &str, model: &str) -> Self {
+    pub fn new(state: &Path, job: &str, model: &str) -> Self {
         Self { path: state.join(job).join(model) }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
-use crate::book::lock;
+use crate::lock::lock;
 
 /// Most of them.
 const MOST: usize = 256;

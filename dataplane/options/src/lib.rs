@@ -7,6 +7,7 @@ pub mod credit;
 mod error;
 mod options;
 mod p4runtime;
+mod rack_size;
 mod racks;
 mod shares;
 mod sizes;
@@ -17,7 +18,7 @@ mod tls;
 pub use error::{ConfigError, Section};
 pub use options::{JobOptions, PolicyName, ServerOptions};
 pub use p4runtime::{P4RuntimeConfig, P4RuntimeOptions};
-pub use racks::RackSize;
+pub use rack_size::RackSize;
 pub use tables::TableOptions;
 pub use text::{Fraction, Interval, Secret, Size};
 pub use tls::{Tls, TlsOptions};
@@ -263,7 +264,7 @@ impl ServerConfig {
 
     /// What each of its ports has of the slots, in order (P21).
     pub fn slices(&self) -> impl Iterator<Item = Shard> {
-        Shard::all(self.shards)
+        Shard::split(self.shards)
     }
 }
 

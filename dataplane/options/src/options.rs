@@ -11,7 +11,7 @@ use thc_transport::{DpdkOptions, IoName, LossyConfig};
 
 use crate::error::ConfigError;
 use crate::p4runtime::P4RuntimeOptions;
-use crate::racks::RackSize;
+use crate::rack_size::RackSize;
 use crate::tables::TableOptions;
 use crate::text::{Fraction, Interval, Secret, Size};
 use crate::tls::TlsOptions;

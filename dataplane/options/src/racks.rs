@@ -1,65 +1,14 @@
 //! The keys `rack`, `root` and `racks`: a server as a rack below a root, or as the root of racks (P34 to P38).
 
-use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs, UdpSocket};
-use std::str::FromStr;
 
-use serde::Deserialize;
-use serde::de::Error as _;
 use thc_protocol::aggregator::{Endpoint, Level, Racks};
 use thc_protocol::session::Root;
 use thc_protocol::wire::{FEATURE_ROOT, Rack, Welcome, rack_layout};
 use thc_protocol::{MAX_WORKERS, Rank, WorkerId};
 
+use crate::rack_size::RackSize;
 use crate::{ConfigError, JobOptions, Section, ServerOptions};
-
-/// Workers of a rack, and how many of them complete a sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RackSize {
-    /// How many.
-    pub workers: u64,
-    /// The quorum.
-    pub quorum: u64,
-}
-
-impl fmt::Display for RackSize {
-    /// As it is read.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.quorum < self.workers {
-            write!(f, "{}/{}", self.quorum, self.workers)
-        } else {
-            self.workers.fmt(f)
-        }
-    }
-}
-
-impl FromStr for RackSize {
-    type Err = String;
-
-    /// `8`, or `7/8` for a quorum of 7 of 8.
-    fn from_str(text: &str) -> Result<RackSize, String> {
-        let wrong =
-            || format!("{text:?} is no rack: write 8 for 8 workers, or 7/8 for 8 of whom 7 complete a sum");
-        let (quorum, workers) = text.split_once('/').unwrap_or((text, text));
-        let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
-        Ok(RackSize { workers: number(workers)?, quorum: number(quorum)? })
-    }
-}
-
-impl<'de> Deserialize<'de> for RackSize {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<RackSize, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(u64),
-            Text(String),
-        }
-        match Written::deserialize(from)? {
-            Written::Number(workers) => Ok(RackSize { workers, quorum: workers }),
-            Written::Text(text) => text.parse().map_err(D::Error::custom),
-        }
-    }
-}
 
 /// Where a server stands in all its jobs.
 #[derive(Clone, Copy, Debug)]

@@ -140,7 +140,7 @@ impl Forwarding {
     /// Whether they have; if not, the server is about to stop.
     #[must_use]
     pub fn commit(&mut self) -> bool {
-        let new = View::of(self.program, &self.store, &self.levels);
+        let new = View::new(self.program, &self.store, &self.levels);
         let changes = self.told.changes_to(&new, &std::mem::take(&mut self.renewed));
         for view in &changes.jobs {
             let job = view.config.job;

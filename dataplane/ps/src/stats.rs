@@ -129,7 +129,7 @@ pub struct WorkerStats {
 }
 
 impl WorkerStats {
-    fn of(worker: u8, counters: &WorkerCounters) -> WorkerStats {
+    fn new(worker: u8, counters: &WorkerCounters) -> WorkerStats {
         WorkerStats {
             worker,
             packets: counters.packets,
@@ -253,8 +253,8 @@ impl JobStats {
             results: counters.map_or(0, |counters| counters.results),
             resent: counters.map_or(0, |counters| counters.resent),
             nudges: counters.map_or(0, |counters| counters.nudges),
-            members: (0..workers).map(|number| WorkerStats::of(number, &worker(number))).collect(),
-            strangers: WorkerStats::of(WorkerId::NONE.0, &strangers),
+            members: (0..workers).map(|number| WorkerStats::new(number, &worker(number))).collect(),
+            strangers: WorkerStats::new(WorkerId::NONE.0, &strangers),
         }
     }
 }

@@ -42,12 +42,6 @@ impl<T: PacketIo> CapturedIo<T> {
         &self.inner
     }
 
-    /// The wrapped backend, past the capture.
-    #[must_use]
-    pub fn inner_mut(&mut self) -> &mut T {
-        &mut self.inner
-    }
-
     /// [`PacketIo::recv_burst_at`], with a callback of one type, so that a backend that may contain itself in a
     /// wrapper (an enum of all) does not make the compiler wrap callbacks without end.
     fn receive(&mut self, f: &mut Receiver<'_>) -> io::Result<usize> {

@@ -19,6 +19,7 @@
 mod capture;
 mod captured;
 mod checksum;
+mod datagram;
 mod dpdk;
 mod error;
 mod faults;
@@ -32,6 +33,7 @@ mod udp;
 
 pub use capture::{Capture, CaptureConfig, CaptureStats};
 pub use captured::CapturedIo;
+pub use datagram::{IPV4_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer};
 pub use dpdk::{
     Answers, Backend, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, FrameCounts, Idle, MacAddr, MacSyntax,
     Neighbour, Steering,
@@ -41,6 +43,6 @@ pub use faults::FaultRates;
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
 #[cfg(feature = "options")]
 pub use options::{DpdkOptions, IoName};
-pub use packet_io::{IPV4_UDP_HEADER_LEN, IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer};
+pub use packet_io::{IoStats, PacketIo};
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
 pub use udp::{Run, UdpConfig, UdpIo};

@@ -158,12 +158,6 @@ impl<T: PacketIo> LossyIo<T> {
         &self.inner
     }
 
-    /// The wrapped backend, past all faults.
-    #[must_use]
-    pub fn inner_mut(&mut self) -> &mut T {
-        &mut self.inner
-    }
-
     /// What was injected so far.
     #[must_use]
     pub fn injected(&self) -> LossyStats {

@@ -1,39 +1,8 @@
 //! The interface between THC and a network: datagrams in bursts.
 
-use std::{
-    io,
-    net::{Ipv4Addr, SocketAddrV4},
-    time::Duration,
-};
+use std::{io, net::Ipv4Addr, time::Duration};
 
-use crate::TransportError;
-
-/// An IPv4 endpoint: the address and UDP port of a worker or a parameter server.
-pub type Peer = SocketAddrV4;
-
-/// Bytes of IPv4 header (without options) and UDP header before a datagram's payload.
-pub const IPV4_UDP_HEADER_LEN: usize = 28;
-
-/// The largest UDP payload IPv4 can carry, in bytes.
-pub const MAX_DATAGRAM: usize = 65_535 - IPV4_UDP_HEADER_LEN;
-
-/// How a datagram came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// Its sender.
-    pub from: Peer,
-    /// The address of this host that it was sent to: `None` where there is only one, or where the backend was not told to look.
-    pub at: Option<Ipv4Addr>,
-    /// The low two bits of IPv4's TOS byte (ECN, RFC 3168); 0 where [`PacketIo::reads_ecn`] is false.
-    pub ecn: u8,
-}
-
-impl From<Peer> for Origin {
-    /// Of one of which only the sender is known.
-    fn from(from: Peer) -> Origin {
-        Origin { from, at: None, ecn: 0 }
-    }
-}
+use crate::{IPV4_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer, TransportError};
 
 /// What takes datagrams received.
 pub(crate) type Receiver<'a> = dyn FnMut(Origin, &[u8]) + 'a;

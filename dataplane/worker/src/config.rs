@@ -1,6 +1,7 @@
 //! What a worker must know to join a group.
 
 use crate::Controller;
+use crate::seat::Seat;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use thc_transport::{Backend, Capture, LossyConfig};
@@ -46,6 +47,13 @@ pub struct GroupConfig {
     pub capture: Option<Capture>,
     /// Faults to inject into this worker's packets, for tests.
     pub faults: Option<LossyConfig>,
+}
+
+impl GroupConfig {
+    /// Joins there from now on.
+    pub(crate) fn take_seat(&mut self, seat: Seat) {
+        (self.ps, self.job, self.worker, self.cookie) = (seat.ps, seat.job, seat.worker, seat.cookie);
+    }
 }
 
 impl Default for GroupConfig {

@@ -34,7 +34,7 @@ impl Group {
     /// [`WorkerError::Io`] if socket or devices cannot be opened.
     pub fn join(mut config: GroupConfig) -> Result<Group, WorkerError> {
         if let Some(controller) = config.controller.clone() {
-            controller.fill(&mut config)?;
+            config.take_seat(controller.find_seat(config.join_timeout)?);
         }
         let mut io = AnyIo::open(&config)?;
         let (joiners, welcome, workers) = rendezvous(&mut io, &config)?;
@@ -76,7 +76,8 @@ impl Group {
             if let Some(controller) = &mut config.controller {
                 // The aggregator may be another now; the worker stays who it was.
                 controller.stay(self.config.worker);
-                controller.clone().fill(&mut config)?;
+                let seat = controller.find_seat(config.join_timeout)?;
+                config.take_seat(seat);
                 engine.set_ps(config.ps);
             }
             let (joiners, welcome, workers) = rendezvous(engine.io_mut(), &config)?;

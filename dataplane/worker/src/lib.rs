@@ -31,6 +31,7 @@ mod group;
 mod io;
 mod probe;
 mod random;
+mod seat;
 mod stats;
 
 pub use config::GroupConfig;

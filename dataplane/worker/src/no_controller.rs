@@ -1,8 +1,10 @@
 //! In place of what is built with the feature `controller`.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
-use crate::{GroupConfig, Stats, WorkerError};
+use crate::seat::Seat;
+use crate::{Stats, WorkerError};
 
 /// There is none: the library is built without the feature `controller`.
 #[derive(Clone, Debug)]
@@ -13,7 +15,7 @@ impl Controller {
         match self.0 {}
     }
 
-    pub(crate) fn fill(&self, _: &mut GroupConfig) -> Result<(), WorkerError> {
+    pub(crate) fn find_seat(&self, _: Duration) -> Result<Seat, WorkerError> {
         match self.0 {}
     }
 }

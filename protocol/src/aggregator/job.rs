@@ -76,14 +76,23 @@ pub(super) struct Job {
     pub slots: Slots,
 }
 
-/// Bytes that [`Job::new`] allocates, the job itself included.
-pub(super) fn memory(config: &JobConfig, shard: Shard) -> usize {
-    size_of::<Job>()
-        + JobCounters::memory()
-        + MAX_WORKERS * size_of::<Endpoint>()
-        + 2 * TABLES * size_of::<Option<Lookup>>()
-        + config.tables.len() * size_of::<TableId>()
-        + Slots::memory(config, shard)
+impl JobConfig {
+    /// Bytes that it takes in a shard: the slots that are the shard's, and some 20 KiB for everything else.
+    #[must_use]
+    pub fn memory(&self, shard: Shard) -> usize {
+        size_of::<Job>()
+            + JobCounters::memory()
+            + MAX_WORKERS * size_of::<Endpoint>()
+            + 2 * TABLES * size_of::<Option<Lookup>>()
+            + self.tables.len() * size_of::<TableId>()
+            + Slots::memory(self, shard)
+    }
+
+    /// Bytes that it takes in all shards together.
+    #[must_use]
+    pub fn memory_of_all(&self, shards: u8) -> usize {
+        Shard::split(shards).map(|shard| self.memory(shard)).sum()
+    }
 }
 
 impl Job {

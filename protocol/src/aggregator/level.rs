@@ -1,6 +1,9 @@
 //! Where an aggregator stands: alone, as a rack below a root, or as the root of racks (P34 to P37).
 
-use super::{ConfigError, Endpoint, Lookup, Shard};
+use super::Lookup;
+use super::endpoint::Endpoint;
+use super::error::ConfigError;
+use super::shard::Shard;
 use crate::{JobId, Lane, MAX_WORKERS, SlotId, WorkerId};
 use std::net::SocketAddrV4;
 
@@ -80,6 +83,6 @@ impl Racks {
 
 /// Where a slot's packets go at the root.
 pub(super) const fn port_of(root: Endpoint, ports: u8, slot: SlotId) -> Endpoint {
-    let port = root.addr.port().wrapping_add(Shard::of(slot, ports) as u16);
+    let port = root.addr.port().wrapping_add(Shard::index_of(slot, ports) as u16);
     Endpoint { ingress: root.ingress, addr: SocketAddrV4::new(*root.addr.ip(), port) }
 }

@@ -1,27 +1,13 @@
 //! Where one session of a job whose members come and go ends and the next begins (P43).
 
+use super::action::{Action, Happening};
 use super::job::{JobState, packet};
 use super::present::Present;
-use super::registry::{Action, Happening};
-use super::roster::{Member, Roster, Waiting};
+use super::roster::{Member, Phase, Roster, Waiting};
 use crate::wire::{Boundary, Header, Kind, Position, Stand, What};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddrV4;
 use std::time::Duration;
-
-/// What is being done about members that come or go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Steady,
-    /// Somebody waits: members are asked how far they are.
-    Asking,
-    /// They are to stop there.
-    Stopping(u32),
-    /// Somebody is gone, or has left after so many calls: members are to hold and to say how many they have finished.
-    Holding(Option<u32>),
-    /// All members finish so many calls and no more: some may have been told, so it stays so many, whoever is gone then.
-    Finishing(u32),
-}
 
 /// The later of two numbers of calls, which wrap.
 fn later(a: u32, b: u32) -> u32 {

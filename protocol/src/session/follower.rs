@@ -1,8 +1,8 @@
 //! A share of the slots beside the first one: workers bring it the session that the first share has let them into (P24).
 
+use super::action::Action;
 use super::job::{JobState, packet};
 use super::present::Present;
-use super::registry::Action;
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Header, Join, Kind, Pending, RefuseReason, Refused};
 use crate::{Cookie, WorkerId};

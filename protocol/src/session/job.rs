@@ -1,9 +1,11 @@
 //! A job as the registry keeps it: who is here, and what they are told.
 
+use super::action::Action;
 use super::present::Present;
-use super::registry::{Action, StaticJob};
 use super::roster::Roster;
+use super::static_job::StaticJob;
 use super::upper::Upper;
+use crate::aggregator::JobConfig;
 use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Members, RefuseReason, Refused, Welcome};
 use crate::{Cookie, Round, SlotId, TableId, WorkerId};
 use std::net::SocketAddrV4;
@@ -194,10 +196,45 @@ impl JobState {
         })?;
         Some(other)
     }
+
+    /// The shape of the session that runs, or the largest.
+    pub(super) fn shape(&self) -> (&JobConfig, &Welcome) {
+        let sizes = self.job.sizes.as_deref();
+        let workers = self.roster.as_ref().map_or(0, |roster| roster.size);
+        let found = sizes.and_then(|sizes| sizes.of(workers));
+        found.map_or((&self.job.config, &self.job.welcome), |(config, welcome)| (config, welcome))
+    }
+
+    /// What a session of so many workers is told; the job's where there is none.
+    pub(super) fn welcome_of(&self, workers: u8) -> &Welcome {
+        let found = self.job.sizes.as_deref().and_then(|sizes| sizes.of(workers));
+        found.map_or(&self.job.welcome, |(_, welcome)| welcome)
+    }
+
+    /// The job becomes what it was changed to.
+    pub(super) fn take_next(&mut self) {
+        let Some(next) = self.next.take() else { return };
+        self.job = next;
+        let most = usize::from(self.job.config.workers);
+        self.replaced.resize(most, None);
+        if self.roster.is_none() {
+            self.present.resize(most, None);
+        }
+    }
 }
 
 pub(super) fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
     let mut bytes = vec![0; HEADER_LEN + body.len()];
     header.emit_packet(&mut bytes, body);
     Action::Send(to, bytes)
+}
+
+/// A session cookie: not 0, not the configured one.
+pub(super) fn fresh(configured: Cookie, random: &mut impl FnMut() -> u32) -> Cookie {
+    loop {
+        let cookie = Cookie(random());
+        if cookie != Cookie(0) && cookie != configured {
+            return cookie;
+        }
+    }
 }

@@ -1,10 +1,5 @@
 //! The kind byte (P2).
 
-use super::{
-    ASK_LEN, BOUNDARY_LEN, Form, JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN,
-    POSITION_LEN, RAW_LEN, REFUSED_LEN, STRAGGLER_LEN, WELCOME_LEN,
-};
-
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $value:literal),* $(,)?) => {
         /// What a packet is.
@@ -67,31 +62,6 @@ kinds! {
 }
 
 impl Kind {
-    /// Length of the payload in bytes, of DATA and RESULT in this form; of WELCOME and DESCRIPTION that of the part which lists
-    /// follow.
-    #[inline]
-    #[must_use]
-    pub const fn payload_len(self, form: Form) -> usize {
-        match self {
-            Kind::Norm | Kind::NormResult => NORM_LEN,
-            Kind::Data => form.data_len(),
-            Kind::Raw | Kind::RawResult => RAW_LEN,
-            Kind::Result => form.result_len(),
-            Kind::Straggler => STRAGGLER_LEN,
-            Kind::Mismatch => MISMATCH_LEN,
-            Kind::Nudge => NUDGE_LEN,
-            Kind::Join => JOIN_LEN,
-            Kind::Leave => LEAVE_LEN,
-            Kind::Welcome | Kind::Description => WELCOME_LEN,
-            Kind::Pending => PENDING_LEN,
-            Kind::Refused => REFUSED_LEN,
-            Kind::Bye => 0,
-            Kind::Ask => ASK_LEN,
-            Kind::Boundary => BOUNDARY_LEN,
-            Kind::Position => POSITION_LEN,
-        }
-    }
-
     /// Whether the control plane, not the aggregator, answers it.
     #[must_use]
     pub const fn is_control(self) -> bool {

@@ -1,6 +1,6 @@
 //! What WELCOME says of spares, and of members that come and go (P21, P42).
 
-use super::{Welcome, put, u16_at};
+use super::{put, u16_at};
 use crate::{MAX_WORKERS, WorkerId};
 
 /// Where it begins in WELCOME.
@@ -37,15 +37,5 @@ impl Members {
         p[at] = self.number.0;
         p[at + 1] = self.spares;
         put(p, at + 2, &self.epoch.to_be_bytes());
-    }
-}
-
-impl Welcome {
-    /// Whether it is to an older session of a job whose members come and go than the other (P42): it has come late.
-    #[must_use]
-    pub fn is_before(&self, other: &Welcome) -> bool {
-        let (Some(this), Some(that)) = (self.members, other.members) else { return false };
-        let ahead = this.epoch.wrapping_sub(that.epoch) as i16;
-        self.min_workers < self.max_workers && self.session != other.session && ahead <= 0
     }
 }

@@ -7,6 +7,7 @@ mod form;
 mod header;
 mod join;
 mod kind;
+mod length;
 mod members;
 mod mismatch;
 mod norm;
@@ -47,8 +48,6 @@ pub const RAW_WORDS: usize = 256;
 pub const RAW_LEN: usize = RAW_WORDS * 4;
 /// The longest packet of the protocol.
 pub const MAX_PACKET: usize = HEADER_LEN + RESULT_LEN;
-/// Bytes of IPv4 and UDP headers in front of each packet, for accounting.
-pub const IP_UDP_LEN: usize = 28;
 
 /// Reads `N` bytes at `at`; the caller has checked the length.
 fn bytes<const N: usize>(from: &[u8], at: usize) -> [u8; N] {

@@ -1,6 +1,5 @@
 //! The list of shares behind a WELCOME's fixed part (P21, P23).
 
-use super::unusable::WelcomeError;
 use super::{bytes, put, u16_at};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -121,13 +120,13 @@ impl Shares {
         (0..servers * shards).map(port).collect()
     }
 
-    pub(super) fn parse(rows: &[u8], shards: u8) -> Result<Shares, WelcomeError> {
+    pub(super) fn parse(rows: &[u8], shards: u8) -> Result<Shares, SharesError> {
         if rows.is_empty() {
             return Ok(Shares::NONE);
         }
         let row = |row: &[u8]| SocketAddrV4::new(Ipv4Addr::from(bytes::<4>(row, 0)), u16_at(row, 4));
         let at: Vec<_> = rows.chunks_exact(ROW_LEN).map(row).collect();
-        Shares::new(&at, shards).map_err(WelcomeError::Shares)
+        Shares::new(&at, shards)
     }
 
     /// Writes the rows.

@@ -1,8 +1,7 @@
 //! The lookup tables of a job, as WELCOME lists them (P6, P23).
 
 use super::norm::finalize;
-use super::unusable::WelcomeError;
-use super::{Form, bytes, put, u16_at, u64_at};
+use super::{Form, put, u64_at};
 use crate::TableId;
 use std::fmt;
 use std::ops::Deref;
@@ -32,22 +31,6 @@ pub struct Table {
 }
 
 impl Table {
-    pub(super) fn form(id: u8, width: u8, lane: u8) -> Result<Form, WelcomeError> {
-        Form::with_code(width, lane).ok_or(WelcomeError::Form { id: TableId(id), width, lane })
-    }
-
-    fn parse(row: &[u8]) -> Result<Table, WelcomeError> {
-        Ok(Table {
-            id: TableId(row[0]),
-            bits: row[1],
-            form: Table::form(row[0], row[2], row[3])?,
-            granularity: u16_at(row, 4),
-            fraction: f64::from_bits(u64_at(row, 8)),
-            t_p: f64::from_bits(u64_at(row, 16)),
-            values: bytes(row, 24),
-        })
-    }
-
     fn emit(&self, row: &mut [u8]) {
         row[..4].copy_from_slice(&[self.id.0, self.bits, self.form.width(), self.form.code()]);
         put(row, 4, &self.granularity.to_be_bytes());
@@ -139,12 +122,6 @@ impl Tables {
     /// Tables behind the first, as rows.
     pub(super) fn emit_rest(&self, rows: &mut [u8]) {
         rows.chunks_exact_mut(TABLE_LEN).zip(&self[1..]).for_each(|(row, table)| table.emit(row));
-    }
-
-    /// The first, and those of the rows.
-    pub(super) fn parse(first: Table, rows: &[u8]) -> Result<Tables, WelcomeError> {
-        let rest: Result<Vec<Table>, _> = rows.chunks_exact(TABLE_LEN).map(Table::parse).collect();
-        Tables::new(&[&[first], &rest?[..]].concat()).map_err(WelcomeError::Tables)
     }
 
     /// What two lists differ in behind their first tables, as a number; 0 for none.

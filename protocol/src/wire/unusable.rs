@@ -1,7 +1,7 @@
 //! Why what claims to be a WELCOME is none, or none that this version can take part in (P23).
 
-use super::{BLOCKS, SharesError, TablesError};
-use crate::{MAX_WORKERS, TableId};
+use super::{SharesError, TablesError};
+use crate::TableId;
 use std::fmt;
 
 /// Why a payload is no WELCOME for this worker.
@@ -65,5 +65,3 @@ impl WelcomeError {
         if fits { Ok(()) } else { Err(WelcomeError::Number { what, value, may }) }
     }
 }
-
-const _: () = assert!(*BLOCKS.start() == 10 && *BLOCKS.end() == 20 && MAX_WORKERS == 64, "as the texts say");

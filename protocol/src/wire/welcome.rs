@@ -6,7 +6,7 @@ use super::rack::{FEATURE_RACKS, Rack};
 use super::shares::{ROW_LEN, Shares};
 use super::tables::{TABLE_LEN, Table, Tables};
 use super::unusable::WelcomeError;
-use super::{bytes, put, u16_at, u32_at, u64_at};
+use super::{Form, bytes, put, u16_at, u32_at, u64_at};
 use crate::{Cookie, MAX_WORKERS, Policy, TableId};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use std::time::Duration;
 pub const WELCOME_LEN: usize = 128;
 /// log₂ of the coordinates that a full partition can have (P4).
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
+const _: () = assert!(*BLOCKS.start() == 10 && *BLOCKS.end() == 20 && MAX_WORKERS == 64, "as the errors say");
 /// What is not part of the fingerprint: the session, the nonce and the fingerprint itself; [`MEMBERS_OWN`], [`MARKS_OWN`] and the credit besides.
 const OWN: [std::ops::Range<usize>; 3] = [0..4, 56..64, 72..80];
 
@@ -116,7 +117,7 @@ impl Welcome {
         let first = Table {
             id: TableId(p[20]),
             bits: p[21],
-            form: Table::form(p[20], p[83], p[13])?,
+            form: table_form(p[20], p[83], p[13])?,
             granularity: u16_at(p, 22),
             fraction: f64::from_bits(u64_at(p, 24)),
             t_p: f64::from_bits(u64_at(p, 64)),
@@ -130,7 +131,7 @@ impl Welcome {
             policy: if p[14] == 0 { Policy::Reliable } else { Policy::BestEffort },
             shards: p[15],
             deadline: Duration::from_micros(u64::from(u32_at(p, 16))),
-            tables: Tables::parse(first, tables)?,
+            tables: parse_tables(first, tables)?,
             job_seed: u64_at(p, 48),
             nonce: u64_at(p, 56),
             block: p[80],
@@ -138,7 +139,7 @@ impl Welcome {
             max_workers: p[82],
             credit: u32_at(p, 84),
             features: features & !(FEATURE_RACKS | FEATURE_MEMBERS),
-            shares: Shares::parse(shares, p[15])?,
+            shares: Shares::parse(shares, p[15]).map_err(WelcomeError::Shares)?,
             rack: rack.flatten(),
             members: members.flatten(),
             marks: p[MARKS_AT] & MARKS != 0,
@@ -220,6 +221,36 @@ impl Welcome {
     pub fn all_shards(&self) -> u8 {
         self.shards.max(1) * self.shares.servers().saturating_sub(self.spares()).max(1)
     }
+
+    /// Whether it is to an older session of a job whose members come and go than the other (P42): it has come late.
+    #[must_use]
+    pub fn is_before(&self, other: &Welcome) -> bool {
+        let (Some(this), Some(that)) = (self.members, other.members) else { return false };
+        let ahead = this.epoch.wrapping_sub(that.epoch) as i16;
+        self.min_workers < self.max_workers && self.session != other.session && ahead <= 0
+    }
+}
+
+fn table_form(id: u8, width: u8, lane: u8) -> Result<Form, WelcomeError> {
+    Form::with_code(width, lane).ok_or(WelcomeError::Form { id: TableId(id), width, lane })
+}
+
+fn parse_table(row: &[u8]) -> Result<Table, WelcomeError> {
+    Ok(Table {
+        id: TableId(row[0]),
+        bits: row[1],
+        form: table_form(row[0], row[2], row[3])?,
+        granularity: u16_at(row, 4),
+        fraction: f64::from_bits(u64_at(row, 8)),
+        t_p: f64::from_bits(u64_at(row, 16)),
+        values: bytes(row, 24),
+    })
+}
+
+/// The first table, and those of the rows.
+fn parse_tables(first: Table, rows: &[u8]) -> Result<Tables, WelcomeError> {
+    let rest: Result<Vec<Table>, _> = rows.chunks_exact(TABLE_LEN).map(parse_table).collect();
+    Tables::new(&[&[first], &rest?[..]].concat()).map_err(WelcomeError::Tables)
 }
 
 /// The fingerprint of a payload: SplitMix64's finalizer over its words, one after the other (P23).

@@ -290,16 +290,16 @@ fn slots_have_dense_places_in_their_shards() {
             let mut places = vec![0; usize::from(count.max(1))];
             for slot in 0..slots {
                 let slot = SlotId(slot as u16);
-                let mine: Vec<Shard> = Shard::all(count).filter(|shard| shard.serves(slot)).collect();
+                let mine: Vec<Shard> = Shard::split(count).filter(|shard| shard.serves(slot)).collect();
                 let [shard] = mine[..] else { panic!("{mine:?}") };
                 let next = &mut places[usize::from(shard.index)];
-                for other in Shard::all(count) {
+                for other in Shard::split(count) {
                     let place = (other == shard).then_some(*next);
                     assert_eq!(other.find(slot), place, "slot {slot} of {slots}, {other:?}");
                 }
                 *next += 1;
             }
-            let shares: Vec<usize> = Shard::all(count).map(|shard| shard.share(slots) as usize).collect();
+            let shares: Vec<usize> = Shard::split(count).map(|shard| shard.share(slots) as usize).collect();
             assert_eq!(shares, places, "{slots} slots, {count} shards");
         }
     }

@@ -337,7 +337,7 @@ fn aggregators(
     let mut config = setup.config.clone();
     config.cookie = SESSION;
     let mut aggregators = Vec::new();
-    for (port, shard) in Shard::all(setup.welcome.shards).enumerate() {
+    for (port, shard) in Shard::split(setup.welcome.shards).enumerate() {
         let mut aggregator = Aggregator::new(shard, MEMORY);
         for table in setup.welcome.tables.iter() {
             aggregator.install_table(table.id, table.into()).map_err(refuse)?;

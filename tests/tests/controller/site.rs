@@ -428,7 +428,7 @@ impl Site {
 
     /// Jobs that there is room for at a time.
     pub fn room(&self) -> usize {
-        let room = Program::of(&info()).unwrap().capacity(&[]).jobs as usize;
+        let room = Program::from_p4info(&info()).unwrap().capacity(&[]).jobs as usize;
         if room < 64 {
             println!("not run: 64 jobs: the program has room for {room}");
         }

@@ -70,53 +70,6 @@ pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
 }
 
 #[target_feature(enable = "avx2,fma")]
-#[inline]
-fn store_floats(x: &mut [f32], v: [__m128; 8]) {
-    for (x, v) in x.chunks_exact_mut(4).zip(v) {
-        // SAFETY: the chunk has four floats.
-        unsafe { _mm_storeu_ps(x.as_mut_ptr(), v) };
-    }
-}
-
-#[target_feature(enable = "avx2,fma")]
-pub(crate) fn squares_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> f64 {
-    let mut sums = [_mm256_setzero_pd(); 8];
-    let (xs, es) = (x.chunks_exact(LANES), e.chunks_exact(LANES));
-    let (x_tail, e_tail) = (xs.remainder(), es.remainder());
-    let mut outs = out.chunks_exact_mut(LANES);
-    for ((x, e), out) in xs.zip(es).zip(outs.by_ref()) {
-        let (mut v, e) = (load(x), load(e));
-        for (v, e) in v.iter_mut().zip(e) {
-            *v = _mm_add_ps(*v, e);
-        }
-        store_floats(out, v);
-        add_squares(&mut sums, v);
-    }
-    let mut lanes = store(sums);
-    scalar::add_squares_sum_into(&mut lanes, x_tail, e_tail, outs.into_remainder());
-    scalar::reduce(lanes)
-}
-
-#[target_feature(enable = "avx2,fma")]
-pub(crate) fn squares_add(sum: &mut [f32], x: &[f32]) -> f64 {
-    let mut sums = [_mm256_setzero_pd(); 8];
-    let xs = x.chunks_exact(LANES);
-    let x_tail = xs.remainder();
-    let mut outs = sum.chunks_exact_mut(LANES);
-    for (x, out) in xs.zip(outs.by_ref()) {
-        let (mut v, e) = (load(x), load(out));
-        for (v, e) in v.iter_mut().zip(e) {
-            *v = _mm_add_ps(*v, e);
-        }
-        store_floats(out, v);
-        add_squares(&mut sums, v);
-    }
-    let mut lanes = store(sums);
-    scalar::add_squares_add(&mut lanes, outs.into_remainder(), x_tail);
-    scalar::reduce(lanes)
-}
-
-#[target_feature(enable = "avx2,fma")]
 pub(crate) fn max_abs_bits(x: &[f32]) -> u32 {
     let mut max = [_mm256_setzero_si256(); 2];
     let chunks = x.chunks_exact(16);

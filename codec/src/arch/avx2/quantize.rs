@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
-use crate::quantizer::{Bounds, DRAW, Grid, ONE};
+use crate::grid::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 

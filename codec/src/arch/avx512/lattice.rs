@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::lattice::{Lattice, UNIFORMS};
+use crate::arguments::{Lattice, UNIFORMS};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::lattice as scalar;
 use crate::scalar::norm::{LANES as SUMS, reduce};

@@ -75,58 +75,6 @@ pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-#[inline]
-fn store_floats(x: &mut [f32], v: [__m256; 4]) {
-    assert!(x.len() == LANES);
-    let p = x.as_mut_ptr();
-    // SAFETY: x has 32 floats.
-    unsafe {
-        _mm256_storeu_ps(p, v[0]);
-        _mm256_storeu_ps(p.add(8), v[1]);
-        _mm256_storeu_ps(p.add(16), v[2]);
-        _mm256_storeu_ps(p.add(24), v[3]);
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn squares_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> f64 {
-    let mut sums = [_mm512_setzero_pd(); 4];
-    let (xs, es) = (x.chunks_exact(LANES), e.chunks_exact(LANES));
-    let (x_tail, e_tail) = (xs.remainder(), es.remainder());
-    let mut outs = out.chunks_exact_mut(LANES);
-    for ((x, e), out) in xs.zip(es).zip(outs.by_ref()) {
-        let (mut v, e) = (load(x), load(e));
-        for (v, e) in v.iter_mut().zip(e) {
-            *v = _mm256_add_ps(*v, e);
-        }
-        store_floats(out, v);
-        add_squares(&mut sums, v);
-    }
-    let mut lanes = store(sums);
-    scalar::add_squares_sum_into(&mut lanes, x_tail, e_tail, outs.into_remainder());
-    scalar::reduce(lanes)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn squares_add(sum: &mut [f32], x: &[f32]) -> f64 {
-    let mut sums = [_mm512_setzero_pd(); 4];
-    let xs = x.chunks_exact(LANES);
-    let x_tail = xs.remainder();
-    let mut outs = sum.chunks_exact_mut(LANES);
-    for (x, out) in xs.zip(outs.by_ref()) {
-        let (mut v, e) = (load(x), load(out));
-        for (v, e) in v.iter_mut().zip(e) {
-            *v = _mm256_add_ps(*v, e);
-        }
-        store_floats(out, v);
-        add_squares(&mut sums, v);
-    }
-    let mut lanes = store(sums);
-    scalar::add_squares_add(&mut lanes, outs.into_remainder(), x_tail);
-    scalar::reduce(lanes)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) fn max_abs_bits(x: &[f32]) -> u32 {
     let mut max = [_mm512_setzero_si512(); 2];
     let chunks = x.chunks_exact(32);

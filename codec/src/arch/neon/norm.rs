@@ -34,15 +34,6 @@ fn load(x: &[f32]) -> Chunk {
 
 #[target_feature(enable = "neon")]
 #[inline]
-fn store(x: &mut [f32], v: Chunk) {
-    for (x, v) in x.chunks_exact_mut(4).zip(v) {
-        // SAFETY: the chunk has four floats.
-        unsafe { vst1q_f32(x.as_mut_ptr(), v) };
-    }
-}
-
-#[target_feature(enable = "neon")]
-#[inline]
 fn sum(mut v: Chunk, e: Chunk) -> Chunk {
     for (v, e) in v.iter_mut().zip(e) {
         *v = vaddq_f32(*v, e);
@@ -90,38 +81,6 @@ pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
     }
     let mut lanes = lanes(sums);
     scalar::add_squares_sum(&mut lanes, x_tail, e_tail);
-    scalar::reduce(lanes)
-}
-
-#[target_feature(enable = "neon")]
-pub(crate) fn squares_sum_into(x: &[f32], e: &[f32], out: &mut [f32]) -> f64 {
-    let mut sums = zero();
-    let (xs, es) = (x.chunks_exact(LANES), e.chunks_exact(LANES));
-    let (x_tail, e_tail) = (xs.remainder(), es.remainder());
-    let mut outs = out.chunks_exact_mut(LANES);
-    for ((x, e), out) in xs.zip(es).zip(outs.by_ref()) {
-        let v = sum(load(x), load(e));
-        store(out, v);
-        add_squares(&mut sums, v);
-    }
-    let mut lanes = lanes(sums);
-    scalar::add_squares_sum_into(&mut lanes, x_tail, e_tail, outs.into_remainder());
-    scalar::reduce(lanes)
-}
-
-#[target_feature(enable = "neon")]
-pub(crate) fn squares_add(total: &mut [f32], x: &[f32]) -> f64 {
-    let mut sums = zero();
-    let xs = x.chunks_exact(LANES);
-    let x_tail = xs.remainder();
-    let mut outs = total.chunks_exact_mut(LANES);
-    for (x, out) in xs.zip(outs.by_ref()) {
-        let v = sum(load(x), load(out));
-        store(out, v);
-        add_squares(&mut sums, v);
-    }
-    let mut lanes = lanes(sums);
-    scalar::add_squares_add(&mut lanes, outs.into_remainder(), x_tail);
     scalar::reduce(lanes)
 }
 

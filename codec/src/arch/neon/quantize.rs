@@ -4,7 +4,7 @@
 use std::arch::aarch64::*;
 
 use crate::arch::groups::{GROUP, split, word};
-use crate::quantizer::{Bounds, DRAW, Grid, ONE};
+use crate::grid::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::{MUL, Rounding};
 use crate::scalar::quantize as scalar;
 

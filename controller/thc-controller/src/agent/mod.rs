@@ -273,7 +273,7 @@ impl Agent {
         self.load(target).await?;
         let info = target.p4info().await?;
         let info = info.as_ref();
-        self.forms = info.map(Forms::of).or(self.config.capacity.forms);
+        self.forms = info.map(Forms::from_p4info).or(self.config.capacity.forms);
         self.room = self.config.capacity.room.or(info.and_then(capacity::room));
         self.marks = info.is_some_and(capacity::marks);
         self.shared.book().forget_credit(&self.config.name);

@@ -2,8 +2,9 @@
 
 use super::Agent;
 use crate::book::Placement;
+use crate::counted::JobCounted;
 use crate::error::ControllerError;
-use crate::live::{self, Heard, JobCounted};
+use crate::live::{self, Heard};
 use crate::target::Target;
 use std::collections::BTreeMap;
 use std::time::Instant;

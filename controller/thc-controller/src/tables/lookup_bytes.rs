@@ -1,11 +1,5 @@
 //! Tables `lookup_a0`, `lookup_b0`, … : lookup tables by bytes of indices, the same rows in each.
 
-use crate::error::ControllerError;
-use crate::schema::Schema;
-use p4runtime_proto::bytes::encode;
-use p4runtime_proto::v1::TableEntry;
-use p4runtime_proto::v1::field_match::FieldMatchType;
-use p4runtime_proto::v1::table_action::Type;
 use thc_protocol::wire::Form;
 
 /// A lookup table on a chip that looks up a byte of indices at a time.
@@ -31,41 +25,6 @@ impl LookupBytes {
             let value = if width == 8 { index } else { self.values[usize::from(index)] };
             lanes << lane | u128::from(value)
         })
-    }
-
-    /// Its rows, an entry for each byte in each of the tables: tens of thousands.
-    ///
-    /// # Errors
-    /// As [`Schema::entry`].
-    pub fn entries(&self, schema: &Schema) -> Result<Vec<TableEntry>, ControllerError> {
-        let mut entries = Vec::new();
-        for table in schema.lookups() {
-            let name = table.preamble.as_ref().map_or("", |preamble| &preamble.alias);
-            entries.append(&mut self.entries_of(schema, name)?);
-        }
-        Ok(entries)
-    }
-
-    fn entries_of(&self, schema: &Schema, table: &str) -> Result<Vec<TableEntry>, ControllerError> {
-        let action = table.replacen("lookup", "set", 1);
-        let key = [("lookup", self.number.into()), ("indices", u8::MAX.into())];
-        // Names are looked up for one of them.
-        let last = schema.entry_of(table, &key, (&action, vec![("values", self.lanes(u8::MAX))]))?;
-        let row = |byte: u8| {
-            let mut entry = last.clone();
-            if let Some(FieldMatchType::Exact(exact)) =
-                entry.r#match.last_mut().and_then(|field| field.field_match_type.as_mut())
-            {
-                exact.value = encode(byte.into());
-            }
-            if let Some(Type::Action(action)) =
-                entry.action.as_mut().and_then(|action| action.r#type.as_mut())
-            {
-                action.params.iter_mut().for_each(|param| param.value = encode(self.lanes(byte)));
-            }
-            entry
-        };
-        Ok((0..=u8::MAX).map(row).collect())
     }
 }
 

@@ -40,7 +40,7 @@ async fn page() -> Response {
 }
 
 async fn status(State(desk): State<Desk>) -> Response {
-    ([(header::CACHE_CONTROL, "no-store")], Json(status::of(&desk))).into_response()
+    ([(header::CACHE_CONTROL, "no-store")], Json(status::read(&desk))).into_response()
 }
 
 async fn measured(State(desk): State<Desk>) -> Response {

@@ -82,7 +82,7 @@ struct FindingStatus {
 }
 
 /// As things are now.
-pub fn of(desk: &Desk) -> Status {
+pub fn read(desk: &Desk) -> Status {
     let counters = desk.counters("").unwrap_or_default();
     let drops = |name: &str| {
         let found = counters.targets.iter().find(|counted| counted.target == name);

@@ -1,190 +1,32 @@
 //! What a worker holds: pull, push, snapshots, and the way back after a server's death.
 
 mod link;
+mod links;
+mod requests;
+
+use links::within;
+pub use requests::{ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, ShardState};
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use link::{Failure, Link, Stream};
+use link::{Link, Stream};
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::mix;
 use tokio::runtime::Runtime;
 
 use crate::counters::Reason;
 use crate::error::ModelError;
-use crate::payload::{self, Encoding, Size};
-use crate::proof::Secret;
+use crate::payload::{self};
 use crate::shard::Stamp;
 use crate::spec::Spec;
-use crate::wire::{Body, Frame, kind, pulled, pushed};
+use crate::wire::{Frame, kind, pulled, pushed};
 
 /// Pauses between attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Keeps roundings of pushes apart from those of pulls.
 const DOMAIN: u64 = 0x7075_7368_6573_2121;
-
-/// Where a worker's model is, and who the worker is.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// `host:port` of each server; the model is cut over them in this order, which all workers must give alike.
-    pub servers: Vec<String>,
-    /// The job's name.
-    pub job: String,
-    /// The job's secret.
-    pub secret: Secret,
-    /// This worker's number. Two processes with one number push each other out.
-    pub worker: u16,
-    /// How long a call may go without an answer before it fails; servers may restart meanwhile.
-    pub timeout: Duration,
-    /// Of this worker's rounding.
-    pub seed: u64,
-}
-
-impl Default for ClientConfig {
-    fn default() -> Self {
-        Self {
-            servers: vec!["127.0.0.1:9100".to_owned()],
-            job: "train".to_owned(),
-            secret: Secret::default(),
-            worker: 0,
-            timeout: Duration::from_secs(120),
-            seed: 0,
-        }
-    }
-}
-
-/// How a model is pulled.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Pull {
-    /// Wait, up to seconds, while all that is missing is the epoch's gradient.
-    pub patient: bool,
-}
-
-/// How a gradient is pushed.
-#[derive(Clone, Copy, Debug)]
-pub struct Push<'a> {
-    /// Its form.
-    pub encoding: Encoding,
-    /// Factor of the model's rate.
-    pub scale: f32,
-    /// The coordinates that are in the step, in order and apart from each other; `None`: all. The others stay what they
-    /// are, also if the model has a proximal step, which moves those without a gradient as well.
-    pub spans: Option<&'a [Range<usize>]>,
-}
-
-impl Push<'_> {
-    /// In this form, of all coordinates and at the model's rate.
-    #[must_use]
-    pub fn encoded(encoding: Encoding) -> Self {
-        Self { encoding, scale: 1.0, spans: None }
-    }
-
-    /// `bits` for every coordinate; 32: floats.
-    #[must_use]
-    pub fn bits(bits: u8) -> Self {
-        Self::encoded(if bits == 32 { Encoding::Full } else { Encoding::Dense { bits } })
-    }
-
-    /// Sparsified with the paper's budget.
-    #[must_use]
-    pub fn sparse(bits: u8) -> Self {
-        Self::encoded(Encoding::Sparse { bits, budget: None })
-    }
-}
-
-/// Where a shard is, as a pull found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShardState {
-    /// It has no value.
-    Empty,
-    /// It waits for the full-batch gradient of this epoch; what was pulled before stays.
-    Waiting(u64),
-    /// The vector holds this state of it.
-    Running(Stamp),
-}
-
-/// What a pull found.
-#[derive(Clone, Debug, Default)]
-pub struct Pulled {
-    /// Of each shard.
-    pub shards: Vec<ShardState>,
-}
-
-impl Pulled {
-    /// The epoch whose gradient all shards wait for.
-    #[must_use]
-    pub fn waiting(&self) -> Option<u64> {
-        let epoch = match self.shards.first()? {
-            ShardState::Waiting(epoch) => *epoch,
-            _ => return None,
-        };
-        self.shards.iter().all(|shard| *shard == ShardState::Waiting(epoch)).then_some(epoch)
-    }
-
-    /// Whether at least one shard has no value: the model is new, or a server has lost its part. Nothing can be pushed
-    /// until a worker has initialised it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.shards.contains(&ShardState::Empty)
-    }
-
-    /// Whether at least one shard takes pushes.
-    #[must_use]
-    pub fn running(&self) -> bool {
-        self.shards.iter().any(|shard| matches!(shard, ShardState::Running(_)))
-    }
-
-    /// Pushes that the shards that run have taken.
-    pub fn stamps(&self) -> impl Iterator<Item = Stamp> + '_ {
-        self.shards.iter().filter_map(|shard| match shard {
-            ShardState::Running(stamp) => Some(*stamp),
-            _ => None,
-        })
-    }
-}
-
-/// What became of a push.
-#[derive(Clone, Debug, Default)]
-pub struct Pushed {
-    /// Shards that took it.
-    pub taken: usize,
-    /// The longest delay among those.
-    pub delay: u64,
-    /// Shards that did not, and why.
-    pub refused: Vec<(usize, Reason)>,
-}
-
-/// Totals of a worker.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClientStats {
-    /// Pulls of a shard.
-    pub pulls: u64,
-    /// Those that took a flag.
-    pub flags: u64,
-    /// Pushes of a shard that were taken.
-    pub pushes: u64,
-    /// Pushes of a shard that were not.
-    pub refused: u64,
-    /// What pulls took.
-    pub pulled: Size,
-    /// What pushes took.
-    pub pushed: Size,
-    /// What snapshots, initial values and epochs' gradients took.
-    pub whole: Size,
-    /// Sum and largest of the delays of pushes taken.
-    pub delays: u64,
-    /// The largest of them.
-    pub longest_delay: u64,
-    /// Connections made anew.
-    pub reconnections: u64,
-    /// Steps that a restarted server had forgotten, of the versions this worker had seen.
-    pub forgotten: u64,
-    /// Time spent on encoding and decoding.
-    pub coding: Duration,
-    /// Time spent on waiting for servers.
-    pub waiting: Duration,
-}
 
 /// A shard, as its worker sees it.
 #[derive(Debug)]
@@ -616,126 +458,6 @@ impl Client {
         self.stats.coding += began.elapsed();
         Ok(result)
     }
-
-    fn server_of(&self, shard: usize) -> String {
-        self.config.servers[self.held[shard].server].clone()
-    }
-
-    fn broken(&self, shard: usize) -> ModelError {
-        let reason = "its answer is not one of this protocol version".to_owned();
-        ModelError::Refused { server: self.server_of(shard), reason }
-    }
-
-    /// The body of answer `at`, which must have this kind.
-    fn answer<'a>(
-        &self,
-        shard: usize,
-        asked: &'a Asked,
-        at: usize,
-        wanted: u8,
-    ) -> Result<Body<'a>, ModelError> {
-        let answer = asked.frames.get(at).and_then(|(_, answer)| answer.as_deref()).unwrap_or(&[]);
-        match answer {
-            [kind, rest @ ..] if *kind == wanted => Ok(Body(rest)),
-            [kind::REFUSED, code, text @ ..] => Err(match Reason::from_code(*code) {
-                Some(Reason::Empty) => ModelError::Empty,
-                _ => ModelError::Refused {
-                    server: self.server_of(shard),
-                    reason: String::from_utf8_lossy(text).into_owned(),
-                },
-            }),
-            _ => Err(self.broken(shard)),
-        }
-    }
-
-    /// Sends every shard its frames until all are answered; a server that is lost is looked for until the time-out.
-    fn ask(&mut self, mut asked: Vec<Asked>) -> Result<Vec<Asked>, ModelError> {
-        let began = Instant::now();
-        let deadline = began + self.config.timeout;
-        loop {
-            let failure = match self.connect(deadline) {
-                Ok(()) => {
-                    let held = &self.held;
-                    let tasks = self.streams.iter_mut().zip(&mut asked).enumerate().filter_map(
-                        |(shard, (stream, asked))| {
-                            let stream = stream.as_mut()?;
-                            let longest = 64 + payload::max_len(held[shard].range.len());
-                            Some(async move { (held[shard].server, exchange(stream, asked, longest).await) })
-                        },
-                    );
-                    let all = join_all(tasks);
-                    let timeout = deadline.saturating_duration_since(Instant::now());
-                    let results = self.runtime.block_on(async { tokio::time::timeout(timeout, all).await });
-                    match results {
-                        Ok(results) => {
-                            results.into_iter().find_map(|(server, result)| Some((server, result.err()?)))
-                        }
-                        Err(_) => {
-                            // What was under way is in no known state.
-                            (0..self.links.len()).for_each(|server| self.drop_link(server));
-                            Some((0, Failure::Lost("no answer".to_owned())))
-                        }
-                    }
-                }
-                Err(failure) => Some(failure),
-            };
-            let Some((server, failure)) = failure else { break };
-            self.drop_link(server);
-            let waited = began.elapsed();
-            if failure.is_final() || Instant::now() + PAUSE >= deadline {
-                return Err(failure.into_error(&self.config.servers[server], &self.config.job, waited));
-            }
-            tracing::debug!("model server {}: {failure}; again", self.config.servers[server]);
-            std::thread::sleep(PAUSE);
-        }
-        self.stats.waiting += began.elapsed();
-        Ok(asked)
-    }
-
-    fn drop_link(&mut self, server: usize) {
-        self.links[server] = None;
-        for (held, stream) in self.held.iter().zip(&mut self.streams) {
-            if held.server == server {
-                *stream = None;
-            }
-        }
-    }
-
-    /// Makes the connections that are not there.
-    fn connect(&mut self, deadline: Instant) -> Result<(), (usize, Failure)> {
-        for server in 0..self.links.len() {
-            if self.links[server].as_ref().is_some_and(Link::is_open) {
-                continue;
-            }
-            self.drop_link(server);
-            let numbers = self.held.iter().filter(|held| held.server == server).count();
-            let left = deadline.saturating_duration_since(Instant::now());
-            let linking =
-                Link::connect(&self.config, server, &self.name, &self.parts[server], numbers as u32);
-            let linked = self.runtime.block_on(async { tokio::time::timeout(left, linking).await });
-            let (link, streams) = match linked {
-                Ok(Ok(linked)) => linked,
-                Ok(Err(failure)) => return Err((server, failure)),
-                Err(_) => return Err((server, Failure::Lost("no answer".to_owned()))),
-            };
-            self.stats.reconnections += 1;
-            let shards =
-                self.held.iter_mut().zip(&mut self.streams).filter(|(held, _)| held.server == server);
-            for ((held, place), (stream, attached)) in shards.zip(streams) {
-                held.sequence = held.sequence.max(attached.sequence);
-                if let Some((incarnation, version)) = held.seen
-                    && incarnation != link.incarnation
-                {
-                    self.stats.forgotten += version.saturating_sub(attached.stamp.version);
-                }
-                held.seen = Some((link.incarnation, attached.stamp.version));
-                debug_assert_eq!(stream.number, held.number);
-                *place = Some(stream);
-            }
-            self.links[server] = Some(link);
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Client {
@@ -744,36 +466,4 @@ impl Drop for Client {
         let links = std::mem::take(&mut self.links);
         self.runtime.block_on(async { join_all(links.into_iter().flatten().map(Link::leave)).await });
     }
-}
-
-/// What of the spans lies within a range, counted from its beginning; neighbours are one.
-fn within(spans: &[Range<usize>], range: &Range<usize>) -> Vec<Range<usize>> {
-    let mut own: Vec<Range<usize>> = Vec::new();
-    for span in spans {
-        let (from, to) = (span.start.max(range.start), span.end.min(range.end));
-        if from >= to {
-            continue;
-        }
-        let span = from - range.start..to - range.start;
-        match own.last_mut().filter(|last| last.end == span.start) {
-            Some(last) => last.end = span.end,
-            None => own.push(span),
-        }
-    }
-    own
-}
-
-/// All frames that are not answered, one after the other without waiting between.
-async fn exchange(stream: &mut Stream, asked: &mut Asked, longest: usize) -> Result<(), Failure> {
-    for (request, answer) in &asked.frames {
-        if answer.is_none() {
-            stream.send(request).await?;
-        }
-    }
-    for (_, answer) in &mut asked.frames {
-        if answer.is_none() {
-            *answer = Some(stream.receive(longest).await?);
-        }
-    }
-    Ok(())
 }

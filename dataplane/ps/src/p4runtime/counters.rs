@@ -35,7 +35,7 @@ pub struct Readings {
 impl Readings {
     /// Of these reports.
     #[must_use]
-    pub fn of(reports: &[ShardReport]) -> Readings {
+    pub fn from_reports(reports: &[ShardReport]) -> Readings {
         let jobs = (0..Program::get().indices).filter_map(|index| Some((index, merged(reports, index)?)));
         let mut carrier = [0; CARRIER];
         for report in reports {
@@ -97,7 +97,7 @@ pub struct Query {
 
 impl Query {
     /// Of a request's entry; no counter means all, no index all cells.
-    pub fn of(program: &Program, entry: &CounterEntry) -> Result<Query, Refusal> {
+    pub fn parse(program: &Program, entry: &CounterEntry) -> Result<Query, Refusal> {
         if entry.counter_id == 0 {
             return match entry.index {
                 None => Ok(Query { counter: None, index: None }),
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn cells_are_where_the_switch_program_has_them() {
         // Two shards that have seen the same.
-        let now = Readings::of(&[report(), report()]);
+        let now = Readings::from_reports(&[report(), report()]);
         let counters = Counters::default();
         let worker = 3 << 7;
         assert_eq!(read(&counters, &now, CounterKind::Packets, worker), (6, 6 * (1044 + 42)));
@@ -269,18 +269,18 @@ mod tests {
     #[test]
     fn cells_can_be_set_and_go_on_counting() {
         let (mut counters, program) = (Counters::default(), Program::get());
-        let now = Readings::of(&[report()]);
+        let now = Readings::from_reports(&[report()]);
         let query = Query { counter: Some(id(CounterKind::Packets)), index: Some(3 << 7) };
         counters.set(program, &now, query, &CounterData { packet_count: 100, byte_count: 7 });
         assert_eq!(read(&counters, &now, CounterKind::Packets, 3 << 7), (100, 7));
-        let later = Readings::of(&[report(), report()]);
+        let later = Readings::from_reports(&[report(), report()]);
         assert_eq!(read(&counters, &later, CounterKind::Packets, 3 << 7), (103, 7 + 3 * 1086));
         let query = Query { counter: Some(id(CounterKind::Answers)), index: None };
         counters.set(program, &now, query, &CounterData::default());
         assert_eq!(read(&counters, &now, CounterKind::Answers, 3 << 2), (0, 0));
         counters.reset(later);
         assert_eq!(
-            read(&counters, &Readings::of(&[report(), report()]), CounterKind::Packets, 3 << 7),
+            read(&counters, &Readings::from_reports(&[report(), report()]), CounterKind::Packets, 3 << 7),
             (0, 0)
         );
         assert!(counters.offsets.is_empty());
@@ -294,7 +294,7 @@ mod tests {
             index: index.map(|index| Index { index }),
             data: None,
         };
-        let code = |entry: &CounterEntry| Query::of(program, entry).unwrap_err().code;
+        let code = |entry: &CounterEntry| Query::parse(program, entry).unwrap_err().code;
         let packets = id(CounterKind::Packets);
         assert_eq!(code(&entry(packets, Some(-1))), Code::InvalidArgument);
         let cells = i64::from(Program::get().indices) << WORKER_BITS;
@@ -302,6 +302,6 @@ mod tests {
         assert_eq!(code(&entry(packets, Some(i64::MAX))), Code::OutOfRange);
         assert_eq!(code(&entry(1, None)), Code::InvalidArgument);
         assert_eq!(code(&entry(0, Some(1))), Code::InvalidArgument);
-        assert!(Query::of(program, &entry(packets, Some(cells - 1))).is_ok());
+        assert!(Query::parse(program, &entry(packets, Some(cells - 1))).is_ok());
     }
 }

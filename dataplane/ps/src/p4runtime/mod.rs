@@ -4,7 +4,9 @@
 //! switch program's tables mean here, is in docs/p4runtime.md.
 
 mod arbitration;
+mod clients;
 mod counters;
+mod device;
 mod entries;
 mod listener;
 mod pipeline;
@@ -17,6 +19,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use clients::PacketsIn;
+pub use device::Device;
 pub use listener::Listener;
-pub use service::{Device, Service};
-pub use stream::PacketsIn;
+pub use service::Service;

@@ -8,10 +8,11 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
+use super::clients::check_role;
 use super::counters::{Query, Readings};
+use super::device::Device;
 use super::entries::{default_entity, group_entity, key_of, no_clones, row_entity, table_of};
 use super::refusal::{Refusal, of_batch, refuse};
-use super::service::Device;
 use super::write::not_there;
 use crate::rows::{Entry, Key, Store};
 
@@ -58,7 +59,7 @@ impl Device {
         request: ReadRequest,
     ) -> Result<ReceiverStream<Result<ReadResponse, Status>>, Status> {
         self.check_reader(request.device_id)?;
-        super::service::check_role(0, &request.role)?;
+        check_role(0, &request.role)?;
         let wanted: Vec<_> = request.entities.into_iter().map(|entity| self.wanted(entity)).collect();
         let store = self.forwarding.lock().snapshot();
         let counters = wanted.iter().any(|wanted| matches!(wanted, Ok(Wanted::Counters(_))));
@@ -99,7 +100,7 @@ impl Device {
                 Some(Type::CloneSessionEntry(_)) => no_clones(),
                 None => refuse(Code::InvalidArgument, "the entry is neither a group nor a clone session"),
             },
-            Some(Entity::CounterEntry(entry)) => Query::of(self.program, &entry).map(Wanted::Counters),
+            Some(Entity::CounterEntry(entry)) => Query::parse(self.program, &entry).map(Wanted::Counters),
             Some(other) => refuse(Code::Unimplemented, not_there(&other)),
             None => refuse(Code::InvalidArgument, "the entity is of no kind"),
         }

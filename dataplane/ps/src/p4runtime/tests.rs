@@ -327,6 +327,6 @@ fn nonsense_is_refused() {
             assert_eq!(code(&store, Modify, &read), Code::Ok, "{}", table.name);
         }
     }
-    let view = View::of(program(), &store, &Default::default());
+    let view = View::new(program(), &store, &Default::default());
     assert_eq!(view.jobs.len(), store.len(table_id("jobs")));
 }

@@ -5,9 +5,9 @@ use thc_protocol::JobId;
 use tonic::{Code, Status};
 
 use super::counters::{Query, Readings};
+use super::device::{Device, check_running, stopping};
 use super::entries::{group_change, table_change};
 use super::refusal::{Refusal, of_batch, refuse};
-use super::service::{Device, check_running, stopping};
 use crate::forwarding::Forwarding;
 use crate::rows::RowChange;
 
@@ -122,7 +122,7 @@ impl Device {
         if entry.counter_id == 0 {
             return refuse(Code::InvalidArgument, "counter_id is missing");
         }
-        let query = Query::of(self.program, entry)?;
+        let query = Query::parse(self.program, entry)?;
         Ok(entry.data.map(|data| (query, data)))
     }
 }

@@ -1,5 +1,6 @@
 //! Rows as a switch's tables have them, and what they mean for the shards: [`View`] is a function of the [`Store`].
 
+mod entry;
 mod program;
 mod statics;
 mod store;
@@ -8,7 +9,8 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use entry::Entry;
 pub use program::{Counter, CounterKind, Field, MatchTable, Program, set_forms, set_room};
 pub use statics::StaticRows;
-pub use store::{Entry, Key, MulticastGroup, Replica, RowChange, Store};
+pub use store::{Key, MulticastGroup, Replica, RowChange, Store};
 pub use view::{Changes, Held, JobView, Levels, Used, View, check, control_kinds, lookup};

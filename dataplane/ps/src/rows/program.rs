@@ -8,7 +8,7 @@ use p4runtime_proto::config::{P4Info, action_ref, match_field};
 use p4runtime_proto::p4info::{self, P4InfoError};
 use thc_protocol::wire::Form;
 
-use super::store::Entry;
+use super::entry::Entry;
 
 /// What `make p4` made; the same for BMv2, but for the forms that the program does.
 const TEXT: &[u8] = thc_p4::P4INFO;

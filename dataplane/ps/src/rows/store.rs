@@ -1,31 +1,12 @@
 //! The rows that were written: tables, default actions and multicast groups, as numbers.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use super::entry::Entry;
 use super::program::Program;
 
 /// The values of a row's key, in the order of the table's fields.
 pub type Key = Vec<u128>;
-
-/// What a row does. Its parameters may be secrets, so it does not show them.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Entry {
-    /// Number of the action.
-    pub action: u32,
-    /// In the order of the action's parameters.
-    pub params: Vec<u128>,
-    /// The controller's own, kept for it.
-    pub metadata: Vec<u8>,
-    /// The controller's own, kept for it.
-    pub controller_metadata: u64,
-}
-
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "action {} with {} parameters", self.action, self.params.len())
-    }
-}
 
 /// A multicast group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

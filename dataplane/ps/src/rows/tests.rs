@@ -44,7 +44,7 @@ fn session() -> Store {
 }
 
 fn view(store: &Store) -> View {
-    View::of(Program::get(), store, &BTreeMap::new())
+    View::new(Program::get(), store, &BTreeMap::new())
 }
 
 fn changes(from: &View, to: &View) -> Changes {

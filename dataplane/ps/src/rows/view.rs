@@ -7,8 +7,9 @@ use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Ker
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
 
+use super::entry::Entry;
 use super::program::Program;
-use super::store::{Entry, Store};
+use super::store::Store;
 use crate::kinds::kind_bit;
 
 /// What an aggregator is in its jobs, where that is not the only one.
@@ -143,7 +144,7 @@ impl Changes {
 impl View {
     /// What these rows mean.
     #[must_use]
-    pub fn of(program: &Program, store: &Store, levels: &Levels) -> View {
+    pub fn new(program: &Program, store: &Store, levels: &Levels) -> View {
         let tables = store.rows(program.known.lookup);
         let tables =
             tables.filter_map(|(key, entry)| Some((key[0] as u8, lookup(program, entry)?))).collect();

@@ -161,7 +161,7 @@ impl RawWorker {
 
     /// The port that serves a slot.
     pub fn port_of(&self, slot: u16) -> SocketAddrV4 {
-        let shard = Shard::of(SlotId(slot), self.welcome.unwrap().shards);
+        let shard = Shard::index_of(SlotId(slot), self.welcome.unwrap().shards);
         SocketAddrV4::new(*self.server.ip(), self.server.port() + u16::from(shard))
     }
 

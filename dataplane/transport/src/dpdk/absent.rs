@@ -68,30 +68,6 @@ impl DpdkIo {
     }
 }
 
-/// The sending half of a [`DpdkIo`].
-pub struct DpdkTx(Infallible);
-
-impl DpdkTx {
-    /// Sends one datagram.
-    ///
-    /// # Errors
-    /// As [`PacketIo::send_run`].
-    pub fn send(&mut self, _: Peer, _: &[u8], _: u8) -> io::Result<()> {
-        match self.0 {}
-    }
-
-    /// Sends one datagram to every receiver.
-    pub fn send_to_all(
-        &mut self,
-        _: impl ExactSizeIterator<Item = Peer>,
-        _: &[u8],
-        _: u8,
-        _: &mut impl FnMut(Peer, io::Error),
-    ) {
-        match self.0 {}
-    }
-}
-
 impl PacketIo for DpdkIo {
     fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
         match self.0 {}

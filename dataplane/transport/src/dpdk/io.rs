@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, TxQueue};
 
+use super::endpoint::{OpenDpdk, device_info, ring_of};
 use super::frame::{self, Arp, Foreign, HEADERS_LEN, Local};
 use super::neighbours::Reach;
-use super::open::{OpenDpdk, device_info, ring_of};
 use super::sender::DpdkTx;
 use super::{Answers, DeviceInfo, FrameCounts, Idle, MacAddr};
 use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer};

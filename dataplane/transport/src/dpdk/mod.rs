@@ -5,8 +5,12 @@
 
 #[cfg(not(feature = "dpdk"))]
 mod absent;
+#[cfg(not(feature = "dpdk"))]
+mod absent_sender;
 mod answers;
 mod config;
+#[cfg(feature = "dpdk")]
+mod endpoint;
 #[cfg(any(feature = "dpdk", test))]
 mod frame;
 #[cfg(feature = "dpdk")]
@@ -23,11 +27,14 @@ mod report;
 #[cfg(feature = "dpdk")]
 mod sender;
 
-#[cfg(not(feature = "dpdk"))]
-pub use absent::{Dpdk, DpdkIo, DpdkTx};
 pub use answers::Answers;
 pub use config::{DpdkConfig, Idle, MacAddr, MacSyntax, Neighbour};
 pub use report::{DeviceInfo, FrameCounts, Steering};
+#[cfg(not(feature = "dpdk"))]
+pub use {
+    absent::{Dpdk, DpdkIo},
+    absent_sender::DpdkTx,
+};
 #[cfg(feature = "dpdk")]
 pub use {io::DpdkIo, open::Dpdk, sender::DpdkTx};
 

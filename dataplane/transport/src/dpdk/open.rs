@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use thc_dpdk::{DpdkError, Eal, EalConfig, Mempool, Port, PortConfig, PortInfo, RxQueue, TxQueue};
 
+use super::endpoint::{OpenDpdk, device_info};
 use super::frame::{ETHERNET_LEN, HEADERS_LEN};
 use super::io::{DpdkIo, QueueParts};
 use super::neighbours::Neighbours;
-use super::{DeviceInfo, DpdkConfig, MacAddr, Steering};
+use super::{DeviceInfo, DpdkConfig, MacAddr};
 use crate::{Peer, TransportError};
 
 /// MiB without hugepages, at least: it is only taken when used, and further endpoints of the process share it.
@@ -18,21 +19,6 @@ const ORDINARY_MEMORY: u32 = 512;
 const SERVER_PATIENCE: Duration = Duration::from_secs(20);
 /// and how often it is looked for.
 const SERVER_PAUSE: Duration = Duration::from_millis(300);
-
-/// What all queues of an endpoint share.
-pub(super) struct OpenDpdk {
-    pub config: DpdkConfig,
-    pub ports: Vec<Port>,
-    pub neighbours: Neighbours,
-    pub start: Instant,
-}
-
-impl OpenDpdk {
-    /// Milliseconds since the start.
-    pub fn millis(&self) -> u64 {
-        self.start.elapsed().as_millis() as u64
-    }
-}
 
 /// The pools of a queue, of whole packets and of headers, and that queue of each device.
 type QueueOfAll = ((Mempool, Mempool), Vec<(RxQueue, TxQueue)>);
@@ -148,30 +134,6 @@ fn tell_steering(info: &PortInfo) {
     tracing::info!("{} has {} queues, which packets find {by}", info.name, info.queues);
 }
 
-/// What a port is, and its link at this moment.
-pub(super) fn device_info(port: &Port) -> DeviceInfo {
-    let info = port.info();
-    let (link, speed) = port.link();
-    DeviceInfo {
-        name: info.name.clone(),
-        driver: info.driver.clone(),
-        mac: MacAddr(info.mac),
-        link,
-        speed,
-        mtu: info.mtu,
-        queues: info.queues,
-        steering: match info.steering {
-            thc_dpdk::Steering::OneQueue => Steering::OneQueue,
-            thc_dpdk::Steering::Flow => Steering::Flow,
-            thc_dpdk::Steering::Rss => Steering::Rss,
-        },
-        tx_checksum: info.tx_checksum,
-        rx_checksum: info.rx_checksum,
-        multi_segment: info.multi_segment,
-        numa: info.numa,
-    }
-}
-
 fn environment(config: &DpdkConfig, queues: u16) -> EalConfig {
     let mib = config.memory(queues);
     EalConfig {
@@ -198,26 +160,6 @@ fn count_up(mac: MacAddr, number: u8) -> MacAddr {
     MacAddr([a, b, c, d, e, f])
 }
 
-/// How many frames a device's receive ring holds. Virtual devices have it in their arguments, and ignore descriptors.
-pub(super) fn ring_of(device: &str, descriptors: u16) -> usize {
-    let argument = |name: &str| {
-        device
-            .split(',')
-            .filter_map(|part| part.split_once('='))
-            .find(|(key, _)| *key == name)?
-            .1
-            .parse()
-            .ok()
-    };
-    if device.starts_with("net_af_packet") {
-        argument("framecnt").unwrap_or(512)
-    } else if device.starts_with("net_memif") {
-        1 << argument("rsize").unwrap_or(10).min(14)
-    } else {
-        usize::from(descriptors)
-    }
-}
-
 const _: () = assert!(HEADERS_LEN == ETHERNET_LEN + crate::IPV4_UDP_HEADER_LEN);
 
 #[cfg(test)]
@@ -242,14 +184,5 @@ mod tests {
         assert_eq!(count_up(mac, 0), mac);
         assert_eq!(count_up(mac, 1), MacAddr([2, 0, 9, 1, 0, 0]));
         assert_eq!(count_up(MacAddr([2, 0, 9, 0xff, 0xff, 0xff]), 2), MacAddr([2, 0, 9, 0, 0, 1]));
-    }
-
-    #[test]
-    fn virtual_devices_have_their_rings_in_their_arguments() {
-        assert_eq!(ring_of("0000:3b:00.0", 700), 700);
-        assert_eq!(ring_of("net_af_packet0,iface=veth0", 700), 512);
-        assert_eq!(ring_of("net_af_packet0,iface=veth0,framecnt=4096", 700), 4096);
-        assert_eq!(ring_of("net_memif0,id=0,rsize=12", 700), 4096);
-        assert_eq!(ring_of("net_memif0,id=0", 700), 1024);
     }
 }

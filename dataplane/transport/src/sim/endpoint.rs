@@ -16,8 +16,21 @@ pub struct SimIo {
     burst: Vec<(Origin, Vec<u8>)>,
 }
 
+impl SimNet {
+    /// Adds an endpoint.
+    ///
+    /// An existing endpoint with this address is taken over as by a restarted process: what
+    /// waited for it is gone, and its handle neither receives nor sends any more. Dropping the
+    /// handle removes the endpoint.
+    #[must_use]
+    pub fn endpoint(&self, peer: Peer) -> SimIo {
+        let generation = self.state.borrow_mut().attach(peer);
+        SimIo::new(self.clone(), peer, generation)
+    }
+}
+
 impl SimIo {
-    pub(super) fn new(net: SimNet, local: Peer, generation: u64) -> Self {
+    fn new(net: SimNet, local: Peer, generation: u64) -> Self {
         Self { net, local, generation, burst: Vec::with_capacity(BURST) }
     }
 

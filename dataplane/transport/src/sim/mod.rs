@@ -27,10 +27,12 @@ mod config;
 mod endpoint;
 mod net;
 mod state;
+mod stats;
 
 pub use config::{LinkConfig, SimConfig};
 pub use endpoint::SimIo;
-pub use net::{SimNet, SimStats};
+pub use net::SimNet;
+pub use stats::SimStats;
 
 #[cfg(test)]
 mod tests;

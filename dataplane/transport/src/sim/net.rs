@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, net::Ipv4Addr, rc::Rc, time::Duration};
 
-use super::{LinkConfig, SimConfig, SimIo, state::NetState};
+use super::{LinkConfig, SimConfig, state::NetState, stats::SimStats};
 use crate::Peer;
 
 /// A simulated network. Clones are handles of the same network; it lives in one thread.
@@ -11,51 +11,11 @@ pub struct SimNet {
     pub(super) state: Rc<RefCell<NetState>>,
 }
 
-/// What became of the datagrams of a simulated network. Every datagram and every copy ends in
-/// exactly one place: `sent + duplicated` = `delivered + lost + partitioned + unreachable +
-/// overflowed + checksum_failed` + those still under way ([`SimNet::in_flight`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SimStats {
-    /// Datagrams that endpoints sent.
-    pub sent: u64,
-    /// Copies the network made.
-    pub duplicated: u64,
-    /// Datagrams put into a receiver's queue.
-    pub delivered: u64,
-    /// Dropped by the rate [`LinkConfig::loss`].
-    pub lost: u64,
-    /// Dropped because sender or receiver was partitioned.
-    pub partitioned: u64,
-    /// Dropped because nobody had the receiver's address.
-    pub unreachable: u64,
-    /// Dropped because the receiver's queue was full.
-    pub overflowed: u64,
-    /// Dropped because the checksum did not match.
-    pub checksum_failed: u64,
-    /// Datagrams held back so that later ones overtake them (wherever they ended).
-    pub reordered: u64,
-    /// Datagrams that a queue marked (wherever they ended).
-    pub marked: u64,
-    /// Datagrams with flipped bits (wherever they ended).
-    pub corrupted: u64,
-}
-
 impl SimNet {
     /// A network without endpoints at time 0. Rates outside 0 to 1 act as the nearer bound.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
         Self { state: Rc::new(RefCell::new(NetState::new(config))) }
-    }
-
-    /// Adds an endpoint.
-    ///
-    /// An existing endpoint with this address is taken over as by a restarted process: what
-    /// waited for it is gone, and its handle neither receives nor sends any more. Dropping the
-    /// handle removes the endpoint.
-    #[must_use]
-    pub fn endpoint(&self, peer: Peer) -> SimIo {
-        let generation = self.state.borrow_mut().attach(peer);
-        SimIo::new(self.clone(), peer, generation)
     }
 
     /// Virtual time since the network was made.

@@ -28,7 +28,7 @@ impl Output {
     }
 
     fn find(path: &Path, tensors: usize) -> anyhow::Result<Output> {
-        let format = Format::of(path);
+        let format = Format::from_path(path);
         format.takes(tensors)?;
         let ends_in_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         ensure!(!path.is_dir() && !ends_in_slash, "it is a folder: name a file in it");

@@ -38,7 +38,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     };
     let mut work = match plan.source {
         Source::MadeUp(count) => vec![Work::new(1, tensors::room(count)?, count)?],
-        Source::File { .. } => input.iter_mut().map(Work::of).collect::<anyhow::Result<_>>()?,
+        Source::File { .. } => input.iter_mut().map(Work::from_tensor).collect::<anyhow::Result<_>>()?,
     };
     let mut config = plan.group.clone();
     config.capture = plan.capture.as_ref().map(capture::open).transpose()?;
@@ -97,7 +97,7 @@ impl Work {
     }
 
     /// Takes the coordinates of a tensor.
-    fn of(tensor: &mut Tensor) -> anyhow::Result<Work> {
+    fn from_tensor(tensor: &mut Tensor) -> anyhow::Result<Work> {
         let data = std::mem::take(&mut tensor.data);
         let coordinates = data.len();
         Work::new(key(&tensor.name), data, coordinates)

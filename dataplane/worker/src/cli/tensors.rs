@@ -32,7 +32,7 @@ pub enum Format {
 
 impl Format {
     /// The format of a file of this name.
-    pub fn of(path: &Path) -> Format {
+    pub fn from_path(path: &Path) -> Format {
         match path.extension().and_then(|e| e.to_str()) {
             Some("npy") => Format::Npy,
             Some("safetensors") => Format::Safetensors,
@@ -72,7 +72,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Tensor>> {
 /// All tensors of a file with these contents, in the order of their names.
 pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
     let shown = path.display();
-    let tensors = match Format::of(path) {
+    let tensors = match Format::from_path(path) {
         Format::Npy => vec![read_npy(bytes).with_context(|| format!("{shown} is no usable .npy file"))?],
         Format::Safetensors => {
             read_safetensors(bytes).with_context(|| format!("{shown} is no usable .safetensors file"))?
@@ -271,7 +271,7 @@ mod tests {
 
     fn write(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
         let mut bytes = Vec::new();
-        super::write(Format::of(path), &mut bytes, tensors)?;
+        super::write(Format::from_path(path), &mut bytes, tensors)?;
         Ok(std::fs::write(path, bytes)?)
     }
 

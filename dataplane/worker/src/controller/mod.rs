@@ -7,8 +7,9 @@ mod url;
 pub(crate) use reporter::Reporter;
 pub use url::ControllerUrl;
 
+use crate::WorkerError;
 use crate::random::random;
-use crate::{GroupConfig, WorkerError};
+use crate::seat::Seat;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thc_control_proto::v1::JoinRequest;
@@ -45,12 +46,12 @@ impl Controller {
         self.rank = Some(worker);
     }
 
-    /// Fills in server, job, worker and cookie. A controller that is not there yet is waited for.
+    /// Asks where to join. A controller that is not there yet is waited for.
     ///
     /// # Errors
     /// [`WorkerError::Controller`] if it refuses, or is not there in time.
-    pub(crate) fn fill(&self, config: &mut GroupConfig) -> Result<(), WorkerError> {
-        let end = Instant::now() + config.join_timeout;
+    pub(crate) fn find_seat(&self, patience: Duration) -> Result<Seat, WorkerError> {
+        let end = Instant::now() + patience;
         let request =
             JoinRequest { job: self.url.job().to_owned(), rank: self.rank.map(u32::from), token: self.token };
         let place = loop {
@@ -70,12 +71,14 @@ impl Controller {
             url: self.url.to_string(),
             message: format!("it answers with a {what} that cannot be: bring both to one version"),
         };
-        config.ps = place.aggregator.parse().map_err(|_| wrong("server"))?;
-        config.job = u16::try_from(place.job).map_err(|_| wrong("job"))?;
-        config.worker = u8::try_from(place.worker).map_err(|_| wrong("worker"))?;
-        config.cookie = place.cookie;
+        let seat = Seat {
+            ps: place.aggregator.parse().map_err(|_| wrong("server"))?,
+            job: u16::try_from(place.job).map_err(|_| wrong("job"))?,
+            worker: u8::try_from(place.worker).map_err(|_| wrong("worker"))?,
+            cookie: place.cookie,
+        };
         tracing::info!("{}: worker {} of {} at {}", self.url, place.worker, place.workers, place.aggregator);
-        Ok(())
+        Ok(seat)
     }
 
     fn refused(&self, status: &tonic::Status) -> WorkerError {

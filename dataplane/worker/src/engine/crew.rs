@@ -6,8 +6,8 @@
 use super::Engine;
 use super::calls::{Active, Out, PartitionGroup, Shelf};
 use super::compressor::Compressor;
+use super::loan::Bytes;
 use super::memory::{Borrowed, CallMemory, Memory, Pieces};
-use super::packed::Bytes;
 use super::task::{Fed, Task, Work};
 use crate::WorkerError;
 use crossbeam_channel::{Receiver, Sender, unbounded};

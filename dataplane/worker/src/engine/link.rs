@@ -103,7 +103,7 @@ impl Ports {
 
     /// A share has told of a slot that somebody waits for there: whoever it is has not been answered elsewhere (P21).
     pub fn follow(&mut self, now: Duration, slot: SlotId, share: usize) {
-        let home = usize::from(Shard::of(slot, self.homes as u8)) / self.shards;
+        let home = usize::from(Shard::index_of(slot, self.homes as u8)) / self.shards;
         if self.shares[home].server != share {
             self.serve(now, home, share);
         }

@@ -53,7 +53,7 @@ pub(super) struct Changing {
 
 impl Changing {
     /// `None` for a job whose members do not change.
-    pub fn of(welcome: &Welcome) -> Option<Changing> {
+    pub fn from_welcome(welcome: &Welcome) -> Option<Changing> {
         let members = welcome.members.filter(|_| welcome.min_workers < welcome.max_workers)?;
         let membership = Membership {
             epoch: members.epoch,
@@ -179,7 +179,7 @@ impl<I: PacketIo> Engine<I> {
         self.worker.set_first_call(self.calls.start);
         self.ready = 0;
         self.set_limits();
-        self.members = Changing::of(welcome);
+        self.members = Changing::from_welcome(welcome);
         self.next = None;
         self.changed = self.members.as_ref().map(|changing| changing.membership);
         Ok(())

@@ -11,35 +11,41 @@ mod config;
 mod crew;
 mod feedback;
 mod link;
+mod loan;
 mod members;
 mod memory;
 mod packed;
+mod remote;
 mod task;
+mod traffic;
+mod waiting;
 
 pub use collective::{Collective, CollectiveCall, CollectiveConfig};
-pub use compressor::{Estimate, Numbers};
+pub use compressor::{CallKeys, Estimate, Numbers};
 pub use config::EngineConfig;
 pub use feedback::{KeptFeedback, RestoredFeedback};
+pub use loan::Loan;
 pub use members::Membership;
 pub use memory::Borrowed;
-pub use packed::{CallKeys, Finished, Loan, Packed, PackedCall, PackedLayout, PackedPart, Piece};
+pub use packed::{Packed, PackedCall, PackedLayout, PackedPart, Piece};
+pub use remote::Finished;
 
 use crate::{CallOptions, Computed, Span, Stats, WorkerError};
-use calls::{Active, CallEvents, Calls, GROUP, Out, Outcome};
-use compressor::{Compressor, Measured, write_raw};
+use calls::{Active, Calls, GROUP, Outcome};
+use compressor::{Compressor, Measured};
 use feedback::Feedback;
 use link::Link;
 use members::Changing;
 use memory::Memory;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thc_codec::table::LookupTable;
-use thc_protocol::session::{JoinEvent, Joiners};
-use thc_protocol::wire::{Choice, Header, Kind, Mode, RESULT_LEN, Welcome};
-use thc_protocol::worker::{CallError, CallSpec, PacketId, Parameters, PartSpec, SessionError, Worker};
-use thc_protocol::{Ecn, TableId, WorkerId};
-use thc_transport::{Origin, PacketIo};
+use thc_protocol::session::Joiners;
+use thc_protocol::wire::{Choice, Mode, RESULT_LEN, Welcome};
+use thc_protocol::worker::{CallError, CallSpec, Parameters, PartSpec, SessionError, Worker};
+use thc_protocol::{TableId, WorkerId};
+use thc_transport::PacketIo;
 
 /// Groups of partitions compressed and not all sent, at least, beside one for each thread.
 const AHEAD: usize = 2;
@@ -132,7 +138,7 @@ impl<I: PacketIo> Engine<I> {
             burst: 0,
             asked: Duration::ZERO,
             capacity,
-            members: Changing::of(welcome),
+            members: Changing::from_welcome(welcome),
             next: None,
             changed: None,
             leaving: false,
@@ -411,216 +417,6 @@ impl<I: PacketIo> Engine<I> {
         self.change();
     }
 
-    /// Receives and sends.
-    fn exchange(&mut self, memory: &mut Memory<'_>) -> Result<bool, WorkerError> {
-        let got = self.receive(memory)?;
-        let now = self.io.now();
-        if got > 0 {
-            self.burst = got;
-        }
-        let known = self.worker.heard().max(self.asked);
-        if !self.worker.is_busy() && now.saturating_sub(known) > KEEP_ALIVE {
-            self.joiners.resume(now);
-            self.asked = now;
-        }
-        let Self { calls, compressor, .. } = self;
-        let mut events = CallEvents { calls, compressor, memory };
-        self.worker.tick(now, &mut events, &mut self.link.tx(&mut self.io));
-        if self.worker.suspects_restart(now) {
-            self.joiners.resume(now);
-        }
-        for (shard, waited) in self.worker.unanswered(now) {
-            self.link.ps.take_over(now, shard, waited);
-        }
-        if let Some(share) = self.link.ps.due_for_asking(now) {
-            self.joiners.resume_at(now, share);
-        }
-        self.join_traffic(now)?;
-        let handed = self.exchange_packed()?;
-        let sent = self.send_ready(memory);
-        self.link.check()?;
-        if let Some(error) = self.calls.take_broken() {
-            return Err(error.into());
-        }
-        if let Some(error) = self.forsaken(now) {
-            return Err(self.placed(error).into());
-        }
-        if let Some(error) = self.worker.failure() {
-            return Err(self.placed(error).into());
-        }
-        Ok(got > 0 || sent || handed)
-    }
-
-    /// Names the share that is silent, where there are several.
-    fn placed(&self, error: SessionError) -> SessionError {
-        let SessionError::Silent { waited } = error else { return error };
-        let ports = &self.link.ps;
-        let shard = self.worker.waits_at().map(usize::from);
-        match shard.and_then(|shard| ports.server(shard)) {
-            Some(share) => SessionError::ShareSilent { share, at: ports.base(share), waited },
-            None => error,
-        }
-    }
-
-    fn receive(&mut self, memory: &mut Memory<'_>) -> Result<usize, WorkerError> {
-        let started = Instant::now();
-        let mut first = None;
-        let now = self.io.now();
-        let Self { io, worker, calls, compressor, link, joiners, .. } = self;
-        let mut events = CallEvents { calls, compressor, memory };
-        let mut control = None;
-        let Link { ps, replies, .. } = link;
-        let got = io.recv_burst_at(&mut |Origin { from, ecn, .. }, packet| {
-            first.get_or_insert_with(Instant::now);
-            let Some(port) = ps.find(from) else { return };
-            let (share, is_base) = ps.share(port);
-            let Some(&kind) = packet.get(1) else { return };
-            ps.note_heard(now, share);
-            // Control kinds have bit 5 set (P2).
-            if kind & 0x20 != 0 {
-                if is_base {
-                    let was = joiners.has_joined(share);
-                    match joiners.handle(now, share, packet) {
-                        // The session goes on, and so does what else was said of it.
-                        Some(JoinEvent::Welcome(welcome, _))
-                            if welcome.session == worker.parameters().cookie =>
-                        {
-                            worker.note_alive(now);
-                        }
-                        None
-                        | Some(JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye) => {}
-                        // A BOUNDARY behind a WELCOME to the next session is one of that, and is repeated there.
-                        Some(JoinEvent::Boundary(_))
-                            if control.is_some() && !matches!(control, Some(JoinEvent::Boundary(_))) => {}
-                        event => control = event,
-                    }
-                    if !was && joiners.has_joined(share) {
-                        ps.welcomed(now, share);
-                    }
-                }
-            } else {
-                if kind == Kind::Nudge as u8
-                    && let Ok((header, _)) = Header::parse(packet)
-                    && worker.is_of_session(&header)
-                {
-                    ps.follow(now, header.slot, share);
-                }
-                worker.handle_with(now, Ecn::of_bits(ecn), packet, &mut events, replies);
-            }
-        })?;
-        let ended = Instant::now();
-        let handled = first.map_or(Duration::ZERO, |first| ended - first);
-        self.stats.compression += handled;
-        self.stats.network += (ended - started).saturating_sub(handled);
-        self.link.send_replies(&mut self.io);
-        match control {
-            Some(JoinEvent::Boundary(boundary)) => self.obey(now, boundary),
-            Some(JoinEvent::Welcome(welcome, workers)) => {
-                self.worker.note_alive(now);
-                if self.members.is_some() {
-                    self.next = Some((welcome, workers));
-                } else {
-                    self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });
-                }
-            }
-            Some(JoinEvent::Reforming(worker)) => self.worker.fail(SessionError::Reforming { worker }),
-            Some(JoinEvent::Changed(change)) => self.worker.fail(SessionError::Changed { change }),
-            Some(JoinEvent::Failed(error)) => return Err(error.into()),
-            Some(JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye) | None => {}
-        }
-        Ok(got)
-    }
-
-    fn join_traffic(&mut self, now: Duration) -> Result<(), WorkerError> {
-        let mut buffer = [0; 64];
-        while let Some((share, packet)) = self.joiners.poll(now, &mut buffer) {
-            // A session that is about to begin may have shares that the present one does not.
-            let at = self.joiners.shares().get(share).filter(|_| share > 0);
-            let at = at.copied().unwrap_or_else(|| self.link.ps.base(0));
-            self.io.send_run(at, packet, packet.len())?;
-        }
-        Ok(())
-    }
-
-    /// Fills packets as far as the window goes and groups are compressed.
-    fn send_ready(&mut self, memory: &mut Memory<'_>) -> bool {
-        let mut sent = false;
-        let now = self.io.now();
-        while let Some(place) = self.worker.next_data() {
-            let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { break };
-            let Some((group, _)) = active.find(place) else { break };
-            let state = &active.groups[group];
-            let Out::Ready(packed) = &state.out else { break };
-            let left = state.packets - state.sent;
-            let mut tx = self.link.tx(&mut self.io);
-            let direct = active.is_direct(group);
-            let count = match direct {
-                false => {
-                    let write = |at: PacketId, payload: &mut [u8]| {
-                        let first = active.find(at).map_or(0, |(_, packet)| packet * payload.len());
-                        payload.copy_from_slice(&packed[first..first + payload.len()]);
-                    };
-                    self.worker.fill(now, &mut tx, left, write)
-                }
-                true => {
-                    let x = memory.of(place.call).and_then(|memory| memory.x.get(state.range.clone()));
-                    let Some(x) = x else { break };
-                    let limit = self.compressor.raw_limit();
-                    let write = |at: PacketId, payload: &mut [u8]| {
-                        let measured = &active.parts[at.partition as usize];
-                        let scale = self.compressor.raw_scale(measured.norm);
-                        write_raw(&x[measured.place(state.range.start)], at, scale, limit, payload);
-                    };
-                    self.worker.fill(now, &mut tx, left, write)
-                }
-            };
-            if count == 0 {
-                break;
-            }
-            sent = true;
-            if let Some(packed) = active.note_sent(group, count)
-                && !direct
-                && active.remote.is_none()
-            {
-                shelf.take_packed(packed);
-                self.ready -= usize::from(active.groups[group].residual.is_none());
-            }
-        }
-        sent
-    }
-
-    /// Hands out calls that are done, in their order.
-    fn settle(&mut self) {
-        while let Some(mut active) = self.calls.pop_done() {
-            let left = std::mem::take(&mut active.left);
-            match (&active.error, active.feedback) {
-                (None, Some(key)) => self.feedback.commit(key, left),
-                _ => self.feedback.discard(left),
-            }
-            match active.error {
-                None => {
-                    self.stats.calls += 1;
-                    self.stats.coordinates += active.length as u64;
-                    self.note_lost(active.lost, active.length);
-                }
-                Some(_) => self.stats.failed += 1,
-            }
-            self.calls.deliver(active);
-        }
-        self.tell_position();
-    }
-
-    /// So many coordinates of a call count as zero in its mean. Whoever trains on that should know when they are many.
-    fn note_lost(&mut self, lost: usize, of: usize) {
-        self.stats.lost_coordinates += lost as u64;
-        let now = self.io.now();
-        if lost * MANY_LOST >= of && now >= self.reported + REPORT {
-            self.reported = now;
-            let part = 100.0 * lost as f64 / of as f64;
-            tracing::warn!("{part:.1} % of a mean were given up and count as zero");
-        }
-    }
-
     /// Ends the session and all its calls.
     pub fn end(&mut self, error: WorkerError) {
         self.fail(error);
@@ -640,61 +436,6 @@ impl<I: PacketIo> Engine<I> {
     #[must_use]
     pub fn failure(&self) -> Option<&WorkerError> {
         self.failed.as_ref()
-    }
-
-    /// Waits until a packet comes, something is due, or `at_most` has passed. If the interface fails, so do
-    /// the session and all its calls.
-    pub fn wait(&mut self, at_most: Duration) {
-        let now = self.io.now();
-        self.report_waiting(now);
-        let due = self.deadline();
-        let timeout = due.map_or(at_most, |due| due.saturating_sub(now).min(at_most));
-        if timeout.is_zero() {
-            return;
-        }
-        let started = Instant::now();
-        if let Err(error) = self.io.wait(timeout) {
-            self.fail(error.into());
-        }
-        self.stats.waiting += started.elapsed();
-    }
-
-    /// Sleeps while work is under way and nothing is to be done.
-    fn nap(&mut self) {
-        if self.calls.awaits_pieces() {
-            return self.wait(PIECE_NAP);
-        }
-        self.wait(NAP);
-        if let Some(pause) = self.gathering() {
-            std::thread::sleep(pause);
-        }
-    }
-
-    /// How long to sleep after [`Self::wait`] so that results gather. On a slow link packets queue and
-    /// results trickle in: each by itself would cost a wake-up and a system call. The window is much
-    /// longer than this pause, so the link does not run dry. `None` where round trips are short.
-    fn gathering(&self) -> Option<Duration> {
-        let part = self.worker.round_trip()? / GATHER_PART;
-        (self.burst < TRICKLE && part >= GATHER_MIN).then(|| part.min(GATHER_MAX))
-    }
-
-    /// When something is due, if anything is.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Duration> {
-        let works = !self.leaving && self.failed.is_none();
-        let own = if works { self.worker.deadline() } else { None };
-        [own, self.joiners.deadline()].into_iter().flatten().min()
-    }
-
-    fn report_waiting(&mut self, now: Duration) {
-        if let Some((missing, since)) = self.worker.waiting_for(now)
-            && since >= REPORT
-            && now >= self.reported + REPORT
-        {
-            self.reported = now;
-            let workers = thc_protocol::worker::Workers(missing).to_string();
-            tracing::warn!("waiting for {workers} for {:.0} s", since.as_secs_f64());
-        }
     }
 
     /// Answers whoever waits for this worker, without work of its own: after a failure, and while leaving.

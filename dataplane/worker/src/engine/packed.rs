@@ -6,53 +6,15 @@
 
 use super::Engine;
 use super::calls::{Active, Calls, GROUP, Out};
-use super::compressor::{Compressor, Estimate, Measured, Numbers};
-use super::task::Sums;
+use super::compressor::{CallKeys, Compressor, Measured, Numbers};
+use super::loan::{Bytes, Loan, Sums};
+use super::remote::{Finished, News, Remote};
 use crate::{Span, WorkerError};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
-use std::fmt;
-use std::ops::{Deref, DerefMut, Range};
-use thc_codec::error::CodecError;
+use std::ops::Range;
 use thc_codec::partition::Partition;
 use thc_protocol::wire::Choice;
 use thc_transport::PacketIo;
-
-/// Memory that a caller hands over for a while; it comes back by being dropped, or with the sums in it.
-pub trait Loan: AsRef<[u8]> + AsMut<[u8]> + Send {}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]> + Send> Loan for T {}
-
-/// Bytes of a group of partitions: memory of the engine, or a caller's.
-pub(super) enum Bytes {
-    Own(Vec<u8>),
-    Lent(Box<dyn Loan>),
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Bytes::Own(bytes) => bytes,
-            Bytes::Lent(bytes) => (**bytes).as_ref(),
-        }
-    }
-}
-
-impl DerefMut for Bytes {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        match self {
-            Bytes::Own(bytes) => bytes,
-            Bytes::Lent(bytes) => (**bytes).as_mut(),
-        }
-    }
-}
-
-impl fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.len())
-    }
-}
 
 /// A partition of a packed call.
 #[derive(Clone, Copy, Debug)]
@@ -95,10 +57,10 @@ fn piece_of(log: u8) -> usize {
 impl PackedLayout {
     /// How a call of this plan, which is one, is cut.
     pub(super) fn new(plan: &[Span], compressor: &Compressor, piece: u8) -> PackedLayout {
-        PackedLayout::of(&Active::new(plan, compressor, piece_of(piece), None, None))
+        PackedLayout::from_call(&Active::new(plan, compressor, piece_of(piece), None, None))
     }
 
-    fn of(active: &Active) -> PackedLayout {
+    fn from_call(active: &Active) -> PackedLayout {
         let groups = (0..).zip(&active.groups);
         let parts = groups.flat_map(|(piece, group)| {
             let made = move |at: &Measured| PackedPart { part: at.part, choice: at.choice, piece };
@@ -111,67 +73,6 @@ impl PackedLayout {
         });
         PackedLayout { parts: parts.collect(), pieces: pieces.collect() }
     }
-}
-
-/// What is known of a packed call by and by.
-enum News {
-    /// All norms are in: what each partition is compressed with.
-    Norms(Vec<Numbers>),
-    /// All results of a piece are in.
-    Sums(Finished),
-    /// The call is over.
-    Done(Result<(), WorkerError>),
-}
-
-/// The results of a piece.
-pub struct Finished {
-    /// Which.
-    pub piece: usize,
-    /// The memory that they were to come to.
-    pub sums: Box<dyn Loan>,
-    /// Of each packet; all 0 of those that nobody sent because the norm is 0.
-    pub estimates: Vec<Estimate>,
-}
-
-/// The engine's end of a packed call.
-pub(super) struct Remote {
-    pieces: Receiver<(usize, Box<dyn Loan>)>,
-    news: Sender<News>,
-}
-
-impl Remote {
-    /// Nobody listens any more if the caller has given the call up.
-    fn tell(&self, news: News) {
-        let _ = self.news.send(news);
-    }
-
-    pub fn norms(&self, compressor: &Compressor, parts: &[Measured]) -> Result<(), CodecError> {
-        let numbers: Result<_, _> = parts.iter().map(|at| compressor.numbers(at)).collect();
-        self.tell(News::Norms(numbers?));
-        Ok(())
-    }
-
-    pub fn done(&self, result: Result<(), WorkerError>) {
-        self.tell(News::Done(result));
-    }
-
-    /// Tells whether the caller has taken all news, or takes none any more.
-    pub fn heard(&self) -> Box<dyn Fn() -> bool + Send> {
-        let news = self.news.clone();
-        Box::new(move || news.is_empty())
-    }
-}
-
-/// What the signs (P29) and a worker's roundings (P31) of a call's partitions derive from: the key of partition p is
-/// mix((this xor p) + G).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallKeys {
-    /// Of the signs.
-    pub signs: u64,
-    /// Of the roundings.
-    pub roundings: u64,
-    /// By which words of the roundings are changed, all of them alike.
-    pub stratum: u32,
 }
 
 /// A packed call under way: the caller's end.
@@ -282,7 +183,7 @@ impl<I: PacketIo> Engine<I> {
         let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
         self.compressor.check_plan(plan, length)?;
         let mut active = Active::new(plan, &self.compressor, piece_of(piece), None, None);
-        let layout = PackedLayout::of(&active);
+        let layout = PackedLayout::from_call(&active);
         let memory = |what, expected, actual| Err(WorkerError::PackedMemory { what, expected, actual });
         if norms.len() != layout.parts.len() {
             return memory("norms", layout.parts.len(), norms.len());

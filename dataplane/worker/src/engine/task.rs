@@ -1,20 +1,13 @@
 //! Pieces of computing, each on the memory of one group of partitions: whoever has one needs nothing else, on whatever thread.
 
 use super::compressor::{Compressor, Measured};
-use super::packed::Bytes;
+use super::loan::Sums;
 use crate::Computed;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_protocol::wire::Choice;
-
-/// Results of a group: one after the other as they are on the wire, and of how many workers each is, 0 if it is lost.
-#[derive(Debug)]
-pub(super) struct Sums {
-    pub bytes: Bytes,
-    pub counts: Vec<u16>,
-}
 
 /// Where the error feedback of a group is, before the call and after it.
 pub(super) struct Fed<'d> {

@@ -253,7 +253,7 @@ impl Stream {
             self.expect(now);
         }
         let first = (self.next % self.slots) as usize;
-        let shard = Shard::of(SlotId(first as u16), self.shards);
+        let shard = Shard::index_of(SlotId(first as u16), self.shards);
         let stride = self.rings[usize::from(ring)].stride;
         // Packets from here on lie in the ring and have not been sent.
         let mut unsent = first;
@@ -375,7 +375,7 @@ impl Stream {
     /// The shard of the packet outstanding that was sent for the first time before all others.
     #[must_use]
     pub fn waits_at(&self) -> Option<u8> {
-        self.eldest().map(|index| Shard::of(SlotId(index as u16), self.shards))
+        self.eldest().map(|index| Shard::index_of(SlotId(index as u16), self.shards))
     }
 
     /// The packet outstanding that was sent for the first time before all others.

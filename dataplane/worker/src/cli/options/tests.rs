@@ -1,5 +1,6 @@
 use super::*;
 use std::io::Write;
+use thc_transport::Backend;
 
 fn plan(args: &[&str]) -> Result<Plan, String> {
     let all = ["thc-worker", "--worker", "1", "--cookie", "0x10"].iter().chain(args);

@@ -1,0 +1,61 @@
+//! What kernels take besides slices, and the numbers that they share with their callers.
+
+use crate::grid::{Bounds, Grid};
+use crate::rounding::Rounding;
+use crate::signs::Signs;
+
+/// Operations in a round of [`peak::run`](crate::peak::run): enough that none waits for another's result, few enough for 16 registers.
+pub const OPERATIONS: usize = 12;
+
+/// 2^24, the number of different uniforms that a coordinate's random word gives.
+pub(crate) const UNIFORMS: f32 = 16_777_216.0;
+
+/// Sums with a range of their own.
+pub const GROUP: usize = 64;
+
+/// Bytes that a group of sums in lanes of so many bits, 8 or 16, is told in: its least sum, D, and 4 bits for each.
+#[must_use]
+pub const fn told_len(lane_bits: u8) -> usize {
+    2 * lane_bits as usize / 8 + GROUP / 2
+}
+
+/// Where error feedback is, before and after.
+pub(crate) enum Fed<'a> {
+    Without,
+    InPlace(&'a mut [f32]),
+    Beside(&'a [f32], &'a mut [f32]),
+}
+
+/// What kernels compress a block with.
+pub(crate) struct Compressing<'a> {
+    pub grid: &'a Grid,
+    pub span: Bounds,
+    pub rounding: Rounding,
+    pub scale: f32,
+    pub signs: Signs,
+}
+
+/// Sums and what kernels make the mean of them with.
+pub(crate) struct Estimating<'a> {
+    pub sums: &'a [u8],
+    /// Whether sums have 16 bits.
+    pub wide: bool,
+    pub step: f32,
+    pub lo: f32,
+    pub scale: f32,
+    pub signs: Signs,
+}
+
+/// dom(δ, b) and what is derived from it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lattice {
+    pub(crate) delta: f32,
+    pub(crate) per: f32,
+    /// 2^(b−1).
+    pub(crate) half: i32,
+    /// −half as a float.
+    pub(crate) lo: f32,
+    /// half − 1 as a float.
+    pub(crate) hi: f32,
+    pub(crate) bits: u8,
+}

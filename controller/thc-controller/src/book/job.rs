@@ -1,0 +1,229 @@
+//! A job as it is kept: its sessions, its places on targets.
+
+use super::{ports, senders};
+use crate::counted::JobCounted;
+use crate::spec::{Hidden, Spec};
+use crate::tables::Mac;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use thc_options::credit::{Taken, fills};
+
+/// A member of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Where it sends from.
+    pub at: SocketAddrV4,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// The port that it is behind; 0 is any.
+    pub port: u16,
+    /// Its incarnation's number.
+    pub nonce: u64,
+    /// Its number in the job, where members come and go and this is another one than in the session (P42).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<u8>,
+}
+
+/// A session that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its cookie.
+    pub cookie: Hidden<u32>,
+    /// Cells of another epoch are empty.
+    pub epoch: u32,
+    /// By number.
+    pub members: BTreeMap<u8, Member>,
+    /// Of a rack, the UDP ports of its root (P21).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub root_ports: u8,
+    /// Packets in sums that the target had counted of each member before. None: not looked yet, so none of its rows is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<BTreeMap<u8, u64>>,
+    /// What its workers were told that they may have outstanding (P41), 0 for no bound.
+    #[serde(default)]
+    pub credit: u32,
+    /// Which of a job's sessions it is, modulo 2^16, where members come and go (P42).
+    #[serde(default)]
+    pub count: u16,
+}
+
+impl Session {
+    /// n: that of the job, unless members come and go.
+    #[must_use]
+    pub fn workers(&self, job: &Job) -> u8 {
+        if job.spec.members.is_some() { self.members.len() as u8 } else { job.spec.workers }
+    }
+
+    /// The numbers in the job of its workers, in the order of their numbers in the session.
+    pub fn seats(&self) -> impl Iterator<Item = u8> {
+        self.members.iter().map(|(&number, member)| member.seat.unwrap_or(number))
+    }
+}
+
+fn is_zero(ports: &u8) -> bool {
+    *ports == 0
+}
+
+/// Where a job lies on a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// Selects its counters.
+    pub index: u8,
+    /// Its first data slot.
+    pub data_base: u32,
+    /// Its first norm slot.
+    pub norm_base: u32,
+    /// Its multicast group.
+    pub group: u16,
+    /// What the target had counted at its index when the job came: of jobs that are gone. None: not looked yet.
+    #[serde(default)]
+    pub earlier: Option<JobCounted>,
+    /// Sessions begun.
+    pub sessions: u32,
+    /// The one that runs.
+    pub session: Option<Session>,
+    /// What each worker of the next one may have outstanding here (P41), once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit: Option<u32>,
+}
+
+/// A number that was given to a worker which had none of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Who has it.
+    pub token: u64,
+    /// When it asked last, in seconds since 1970.
+    pub asked: u64,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// What it is.
+    pub spec: Spec,
+    /// Tells jobs of one name or number apart that follow each other.
+    pub serial: u64,
+    /// Its first lookup table.
+    pub table: u8,
+    /// Those beside it, in the order of the spec's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<u8>,
+    /// Where members come and go, the first table of sessions of each size, from the fewest workers on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<u8>,
+    /// What it becomes when its next session begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Box<Next>>,
+    /// Goes up with each change of what it is.
+    #[serde(default)]
+    pub version: u64,
+    /// Its targets, the first preferred.
+    pub targets: Vec<String>,
+    /// By target.
+    pub places: BTreeMap<String, Placement>,
+    /// Numbers given to workers, by number.
+    pub given: BTreeMap<u8, Given>,
+    /// The target that workers were sent to last.
+    pub active: Option<String>,
+    /// Seconds since 1970.
+    pub created: u64,
+}
+
+/// What a job becomes when its next session begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Next {
+    /// What it is then.
+    pub spec: Spec,
+    pub(super) tables: TableIds,
+    pub(super) targets: Vec<String>,
+    /// The target whose session says when that is.
+    pub by: String,
+}
+
+impl Next {
+    /// Whether it has a place on this target.
+    #[must_use]
+    pub fn is_on(&self, target: &str) -> bool {
+        self.targets.iter().any(|name| name == target)
+    }
+
+    /// Its lookup tables, for so many workers.
+    pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
+        self.tables.of(&self.spec, workers)
+    }
+}
+
+/// Numbers of a job's lookup tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct TableIds {
+    pub(super) first: u8,
+    pub(super) more: Vec<u8>,
+    pub(super) sizes: Vec<u8>,
+}
+
+impl TableIds {
+    pub(super) fn all(&self) -> impl Iterator<Item = u8> {
+        [self.first].into_iter().chain(self.more.iter().copied()).chain(self.sizes.iter().copied())
+    }
+
+    pub(super) fn of(&self, spec: &Spec, workers: u8) -> impl Iterator<Item = u8> {
+        of_size(spec, self.first, &self.more, &self.sizes, workers)
+    }
+}
+
+fn of_size<'a>(
+    spec: &Spec,
+    first: u8,
+    more: &'a [u8],
+    sizes: &[u8],
+    workers: u8,
+) -> impl Iterator<Item = u8> + use<'a> {
+    let least = spec.members.map_or(0, |members| members.least);
+    let first = sizes.get(usize::from(workers.saturating_sub(least))).copied().unwrap_or(first);
+    [first].into_iter().chain(more.iter().copied())
+}
+
+impl Job {
+    /// All its lookup tables, the first first.
+    pub fn tables(&self) -> impl Iterator<Item = u8> {
+        let next = self.next.iter().flat_map(|next| next.tables.all());
+        [self.table]
+            .into_iter()
+            .chain(self.more.iter().copied())
+            .chain(self.sizes.iter().copied())
+            .chain(next)
+    }
+
+    /// Those of a session of so many workers: the job's where sizes do not differ.
+    pub fn tables_of(&self, workers: u8) -> impl Iterator<Item = u8> {
+        of_size(&self.spec, self.table, &self.more, &self.sizes, workers)
+    }
+
+    /// What each worker of its next session may have outstanding, as its target with the least room has it; 0 for no bound.
+    #[must_use]
+    pub fn credit(&self) -> u32 {
+        self.places.values().filter_map(|place| place.credit).min().unwrap_or(0)
+    }
+
+    /// What it takes of a target's room: what its session has, or what the next one will, whichever is more.
+    pub(super) fn taken(&self, target: &str, shards: u8) -> Option<Taken> {
+        let place = self.places.get(target)?;
+        let taken = |spec: &Spec, workers: u8, credit: u32| {
+            let credit = if credit == 0 { spec.data_slots / 2 } else { credit };
+            Taken { senders: senders(spec, workers), each: fills(credit, ports(spec, shards)) }
+        };
+        let next = self.next.as_ref().map_or(&self.spec, |next| &next.spec);
+        let to_come = place.credit.map(|credit| taken(next, next.workers, credit));
+        let session = place.session.as_ref();
+        let runs = session.map(|session| taken(&self.spec, session.members.len() as u8, session.credit));
+        to_come.into_iter().chain(runs).max_by_key(|taken| taken.senders as usize * taken.each)
+    }
+
+    /// The session that runs, and on which target: where it began, of several.
+    #[must_use]
+    pub fn running(&self) -> Option<(&str, &Session)> {
+        let mut running = self.targets.iter().map(|target| (target.as_str(), self.places.get(target)));
+        running.find_map(|(target, place)| Some((target, place?.session.as_ref()?)))
+    }
+}

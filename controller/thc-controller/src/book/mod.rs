@@ -1,0 +1,511 @@
+//! What the controller remembers: jobs, where they lie, their tables and their sessions. Kept in a file, so
+//! that a controller that starts again goes on where it was.
+
+mod job;
+mod tables;
+
+use job::TableIds;
+pub use job::{Given, Job, Member, Next, Placement, Session};
+pub use tables::Table;
+
+use crate::book_file::{BookFile, Content};
+use crate::capacity::{Capacity, Forms};
+use crate::error::ControllerError;
+use crate::rack::Rack;
+use crate::refusal::Refusal;
+use crate::spec::{Hidden, Spec};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use thc_options::credit::Room;
+use thc_protocol::wire::Table as Told;
+
+/// Fewer packets under way than that are worth a warning.
+const FEW: u32 = 16;
+
+/// Who sends to a target: workers, and of a rack its root.
+fn senders(spec: &Spec, workers: u8) -> u32 {
+    u32::from(workers) + u32::from(spec.rack.is_some())
+}
+
+/// Among how many ports the packets of slots in a row are.
+fn ports(spec: &Spec, shards: u8) -> usize {
+    usize::from(shards) * spec.servers.len().max(1)
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Book {
+    /// By name.
+    pub jobs: BTreeMap<String, Job>,
+    /// By number on the wire, from 1.
+    pub tables: BTreeMap<u8, Table>,
+    /// The epoch used last.
+    epoch: u32,
+    /// The serial number used last.
+    serial: u64,
+    /// Where it is kept.
+    #[serde(skip)]
+    store: Arc<BookFile>,
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl Book {
+    /// Reads the file, if there is one.
+    ///
+    /// # Errors
+    /// As `BookFile::read`.
+    pub fn open(path: Option<&Path>) -> Result<Book, ControllerError> {
+        let store = Arc::new(BookFile::new(path));
+        let read: Book = store.read()?;
+        Ok(Book { store, ..read })
+    }
+
+    /// The file that it is kept in.
+    #[must_use]
+    pub fn file(&self) -> &Arc<BookFile> {
+        &self.store
+    }
+
+    /// What was read from its file takes the place of what is here.
+    pub fn replace(&mut self, read: Book) {
+        *self = Book { store: Arc::clone(&self.store), ..read };
+    }
+
+    /// Why nothing may be changed here, if so.
+    ///
+    /// # Errors
+    /// [`ControllerError::StandsBy`].
+    pub fn may_change(&self) -> Result<(), ControllerError> {
+        self.store.may_write()
+    }
+
+    /// What is to be written to its file.
+    ///
+    /// # Errors
+    /// As `BookFile::content`.
+    pub fn content(&self) -> Result<Content, ControllerError> {
+        self.store.content(self)
+    }
+
+    /// Undoes a change that cannot be kept: jobs and tables are again what they were in `before`. Sessions that have begun or
+    /// ended meanwhile stay so.
+    pub fn take_back(&mut self, before: &Book) {
+        self.jobs.retain(|name, _| before.jobs.contains_key(name));
+        self.tables.clone_from(&before.tables);
+        for (name, was) in &before.jobs {
+            match self.jobs.get_mut(name).filter(|job| job.serial == was.serial) {
+                None => {
+                    self.jobs.insert(name.clone(), was.clone());
+                }
+                Some(job) if (&job.spec, &job.next, &job.targets) != (&was.spec, &was.next, &was.targets) => {
+                    job.version = job.version.max(was.version) + 1;
+                    (job.spec, job.next, job.targets) =
+                        (was.spec.clone(), was.next.clone(), was.targets.clone());
+                    (job.table, job.more, job.sizes) = (was.table, was.more.clone(), was.sizes.clone());
+                    job.places.retain(|target, _| was.places.contains_key(target));
+                    for (target, place) in &was.places {
+                        job.places.entry(target.clone()).or_insert_with(|| place.clone());
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        self.drop_unused_tables();
+    }
+
+    /// The lowest number on the wire that no job has, from 1.
+    #[must_use]
+    pub fn free_number(&self) -> u16 {
+        let taken: BTreeSet<u16> = self.jobs.values().map(|job| job.spec.number).collect();
+        (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
+    }
+
+    /// Puts a job down, with a place on each of its targets.
+    ///
+    /// # Errors
+    /// A job of the name or number is there, or there is no room.
+    pub fn add(&mut self, spec: Spec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+        let name = spec.name.clone();
+        if self.jobs.contains_key(&name) {
+            return Err(Refusal::exists(format!(
+                "there is a job {name:?} already: delete it, or take another name"
+            )));
+        }
+        if let Some(other) = self.jobs.values().find(|job| job.spec.number == spec.number) {
+            let text = format!(
+                "number {} is job {:?}'s: leave the number out, or take another",
+                spec.number, other.spec.name
+            );
+            return Err(Refusal::exists(text));
+        }
+        let mut places = BTreeMap::new();
+        for (target, capacity) in rooms {
+            places.insert(target.clone(), self.place(target, capacity, &spec)?);
+        }
+        let TableIds { first: table, more, sizes } = self.tables_for(&spec, rooms)?;
+        self.serial += 1;
+        let job = Job {
+            spec,
+            serial: self.serial,
+            table,
+            more,
+            sizes,
+            next: None,
+            version: 0,
+            targets: rooms.iter().map(|(target, _)| target.clone()).collect(),
+            places,
+            given: BTreeMap::new(),
+            active: None,
+            created: seconds(),
+        };
+        self.jobs.insert(name, job);
+        Ok(())
+    }
+
+    /// A job whose members come and go becomes this one when its next session begins.
+    ///
+    /// # Errors
+    /// There is no room for its tables, or on a target that it has not been on.
+    pub fn change(&mut self, name: &str, spec: Spec, rooms: &[(String, Capacity)]) -> Result<(), Refusal> {
+        let tables = self.tables_for(&spec, rooms)?;
+        let mut new = BTreeMap::new();
+        for (target, capacity) in rooms {
+            if self.jobs.get(name).is_some_and(|job| job.places.contains_key(target)) {
+                self.check_rows(target, capacity, &spec)?;
+            } else {
+                new.insert(target.clone(), self.place(target, capacity, &spec)?);
+            }
+        }
+        let Some(job) = self.jobs.get_mut(name) else { return Ok(()) };
+        job.places.append(&mut new);
+        let by = job.running().map(|(target, _)| target).or(job.targets.first().map(String::as_str));
+        let by = by.unwrap_or_default().to_owned();
+        let targets: Vec<String> = rooms.iter().map(|(target, _)| target.clone()).collect();
+        job.version += 1;
+        // It may have other workers.
+        job.places.values_mut().for_each(|place| place.credit = None);
+        // What another change put there before this one.
+        job.places.retain(|target, _| job.targets.contains(target) || targets.contains(target));
+        job.next = Some(Box::new(Next { spec, tables, targets, by }));
+        self.drop_unused_tables();
+        Ok(())
+    }
+
+    /// A target that is there again may hold another number of packets: who goes on keeps its credit, and others get one anew.
+    pub fn forget_credit(&mut self, target: &str) {
+        let places = self.jobs.values_mut().filter_map(|job| job.places.get_mut(target));
+        places.filter(|place| place.session.is_none()).for_each(|place| place.credit = None);
+    }
+
+    /// P41: gives jobs on a target that have none yet their credit, in the order in which they were made. Whether there was one.
+    pub fn give_credit(&mut self, target: &str, room: Room, shards: u8) -> bool {
+        let without = |job: &&Job| job.places.get(target).is_some_and(|place| place.credit.is_none());
+        let mut new: Vec<(u64, String)> =
+            self.jobs.values().filter(without).map(|job| (job.serial, job.spec.name.clone())).collect();
+        new.sort_unstable();
+        for (_, name) in &new {
+            let others = self.jobs.values().filter(|job| job.spec.name != *name);
+            let there = others.filter_map(|job| job.taken(target, shards));
+            let Some(job) = self.jobs.get(name) else { continue };
+            let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
+            let credit =
+                room.credit(there, senders(spec, spec.workers), spec.data_slots / 2, ports(spec, shards));
+            if credit < FEW.min(spec.data_slots / 2) {
+                tracing::warn!(
+                    "job {name}: target {target} holds {} packets for all jobs, so each of its workers may have {credit} under way, \
+                     which is few: raise recv_buffer (net.core.rmem_max) of a thc-ps, or delete jobs",
+                    room.packets
+                );
+            }
+            if let Some(place) = self.place_mut(name, target) {
+                place.credit = Some(credit);
+            }
+        }
+        !new.is_empty()
+    }
+
+    /// A job has become what it was to become.
+    pub fn settle(&mut self, name: &str) {
+        let Some(job) = self.jobs.get_mut(name) else { return };
+        let Some(next) = job.next.take() else { return };
+        let Next { spec, tables, targets, .. } = *next;
+        job.places.retain(|target, _| targets.contains(target));
+        (job.spec, job.targets) = (spec, targets);
+        (job.table, job.more, job.sizes) = (tables.first, tables.more, tables.sizes);
+        job.version += 1;
+        self.drop_unused_tables();
+    }
+
+    /// Takes a job away, and its table if nobody else wants it.
+    pub fn remove(&mut self, name: &str) -> Option<Job> {
+        let job = self.jobs.remove(name)?;
+        self.drop_unused_tables();
+        Some(job)
+    }
+
+    /// Whether a target's tables have rows for a job beside all others, whatever those are to become.
+    fn check_rows(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<(), Refusal> {
+        let others = self.jobs.values().filter(|job| job.spec.name != spec.name);
+        let others = others.filter(|job| job.places.contains_key(target)).map(|job| {
+            let (is, next) = (job.spec.rows(), job.next.as_ref().map_or(&job.spec, |next| &next.spec).rows());
+            is.named().into_iter().zip(next.named()).map(|((_, is), (_, next))| is.max(next)).collect()
+        });
+        let others: Vec<Vec<u32>> = others.collect();
+        for (place, ((table, wanted), (_, all))) in
+            spec.rows().named().into_iter().zip(capacity.rows.named()).enumerate()
+        {
+            let taken: u32 = others.iter().map(|rows| rows[place]).sum();
+            if taken + wanted > all {
+                let free = all.saturating_sub(taken);
+                return Err(Refusal::full(format!(
+                    "target {target} has {free} of the {all} rows of its table {table} free, and job {} has {wanted}: ask for fewer workers, or delete a job",
+                    spec.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// A place for a job among the others of a target.
+    fn place(&self, target: &str, capacity: &Capacity, spec: &Spec) -> Result<Placement, Refusal> {
+        let others: Vec<(&Spec, &Placement)> =
+            self.jobs.values().filter_map(|job| Some((&job.spec, job.places.get(target)?))).collect();
+        let indices: BTreeSet<u8> = others.iter().map(|(_, place)| place.index).collect();
+        let index = (0..=u8::MAX).take(capacity.jobs as usize).find(|index| !indices.contains(index));
+        let index = index.ok_or_else(|| {
+            Refusal::full(format!("target {target} has its {} jobs: delete one", capacity.jobs))
+        })?;
+        let data = others.iter().map(|(spec, place)| (place.data_base, spec.data_slots)).collect();
+        let norm = others.iter().map(|(spec, place)| (place.norm_base, spec.norm_slots)).collect();
+        self.check_rows(target, capacity, spec)?;
+        let room = |kind: &str, taken, wanted, all| {
+            gap(taken, wanted, all).ok_or_else(|| {
+                Refusal::full(format!(
+                    "target {target} has no {wanted} {kind} slots in a row free of its {all}: ask for fewer, or delete a job"
+                ))
+            })
+        };
+        Ok(Placement {
+            index,
+            data_base: room("data", data, spec.data_slots, capacity.data_slots)?,
+            norm_base: room("norm", norm, spec.norm_slots, capacity.norm_slots)?,
+            group: u16::from(index) + 1,
+            earlier: None,
+            sessions: 0,
+            session: None,
+            credit: None,
+        })
+    }
+
+    /// Begins a session.
+    pub fn begin(
+        &mut self,
+        job: &str,
+        target: &str,
+        cookie: u32,
+        members: BTreeMap<u8, Member>,
+        (root_ports, count): (u8, u16),
+    ) {
+        // Cells of a forgotten book's epochs may still be full: time makes them differ.
+        self.epoch = self.epoch.wrapping_add(1).max(seconds() as u32);
+        let epoch = self.epoch;
+        let credit = self.jobs.get(job).map_or(0, Job::credit);
+        if let Some(place) = self.jobs.get_mut(job).and_then(|job| job.places.get_mut(target)) {
+            place.sessions = place.sessions.wrapping_add(1);
+            place.session = Some(Session {
+                cookie: Hidden(cookie),
+                epoch,
+                members,
+                root_ports,
+                before: None,
+                credit,
+                count,
+            });
+        }
+    }
+
+    /// A job's place on a target.
+    pub fn place_mut(&mut self, job: &str, target: &str) -> Option<&mut Placement> {
+        self.jobs.get_mut(job)?.places.get_mut(target)
+    }
+}
+
+/// Whether a target does packets of this form, as far as is known.
+///
+/// # Errors
+/// It does not.
+pub fn fits(
+    job: &str,
+    target: &str,
+    forms: Option<Forms>,
+    table: &Told,
+    rack: Option<&Rack>,
+) -> Result<(), Refusal> {
+    // Of a table that racks cannot have, thc-ps's checks have said so.
+    let form = rack.and_then(|rack| rack.form(table)).unwrap_or(table.form);
+    match forms {
+        Some(forms) if !forms.contains(form) => Err(Refusal::invalid(format!(
+            "job {job}: target {target} has no packets of the form {form}, bits of an index and of a sum, but {forms}: give the table another lane or other bits, or the job another target"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The first place for `wanted` slots between the taken (base, length) ranges of `all`.
+fn gap(mut taken: Vec<(u32, u32)>, wanted: u32, all: u32) -> Option<u32> {
+    taken.sort_unstable();
+    let mut base = 0u32;
+    for (start, length) in taken {
+        if start.saturating_sub(base) >= wanted {
+            break;
+        }
+        base = base.max(start.saturating_add(length));
+    }
+    (base.checked_add(wanted)? <= all).then_some(base)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::capacity::Rows;
+    use thc_control_proto::v1;
+
+    const ROWS: Rows = Rows { members: 1024, addresses: 1024, job_tables: 1024, roots: 256 };
+    const ROOM: Capacity = Capacity {
+        data_slots: 1024,
+        norm_slots: 256,
+        jobs: 16,
+        tables: 255,
+        rows: ROWS,
+        forms: None,
+        room: None,
+    };
+
+    fn spec(name: &str, book: &Book, slots: u32) -> Spec {
+        let asked = v1::JobSpec {
+            name: name.to_owned(),
+            workers: 4,
+            data_slots: Some(slots),
+            norm_slots: Some(16),
+            ..v1::JobSpec::default()
+        };
+        Spec::from_request(&asked, book.free_number(), None).unwrap()
+    }
+
+    fn add(book: &mut Book, name: &str, slots: u32) -> Result<(), Refusal> {
+        let spec = spec(name, book, slots);
+        book.add(spec, &[("s1".to_owned(), ROOM)])
+    }
+
+    #[test]
+    fn jobs_do_not_overlap_and_gaps_are_filled() {
+        let mut book = Book::default();
+        for name in ["a", "b", "c"] {
+            add(&mut book, name, 256).unwrap();
+        }
+        let base = |book: &Book, name: &str| book.jobs[name].places["s1"].data_base;
+        assert_eq!((base(&book, "a"), base(&book, "b"), base(&book, "c")), (0, 256, 512));
+        book.remove("b").unwrap();
+        add(&mut book, "d", 300).unwrap_err();
+        add(&mut book, "d", 128).unwrap();
+        add(&mut book, "e", 128).unwrap();
+        assert_eq!((base(&book, "d"), base(&book, "e")), (256, 384));
+        assert_eq!(book.jobs["d"].spec.number, 2);
+        assert_eq!(book.jobs["e"].places["s1"].index, 3);
+        assert_eq!(add(&mut book, "a", 16).unwrap_err().code, tonic::Code::AlreadyExists);
+    }
+
+    /// All of a target's jobs have their rows, whatever they are.
+    #[test]
+    fn there_are_rows_for_all() {
+        let mut book = Book::default();
+        let rooms = [("s1".to_owned(), Capacity { rows: Rows { members: 12, ..ROWS }, ..ROOM })];
+        for name in ["a", "b", "c"] {
+            book.add(spec(name, &book, 16), &rooms).unwrap();
+        }
+        let refused = book.add(spec("d", &book, 16), &rooms).unwrap_err();
+        assert_eq!(refused.code, tonic::Code::ResourceExhausted);
+        assert!(refused.message.contains("has 0 of the 12 rows of its table members free"), "{refused:?}");
+        book.remove("a").unwrap();
+        // One that grows has what it had before.
+        let asked = |workers| v1::JobSpec {
+            workers,
+            quorum: None,
+            granularity: None,
+            fraction: None,
+            ..book.jobs["b"].spec.shown(Vec::new())
+        };
+        let grown = |workers| Spec::from_request(&asked(workers), 2, None).unwrap();
+        let (fits, more) = (grown(8), grown(9));
+        assert!(book.change("b", more, &rooms).is_err());
+        book.change("b", fits, &rooms).unwrap();
+        // And what it is to become counts as well.
+        assert!(book.add(spec("d", &book, 16), &rooms).is_err());
+    }
+
+    /// A change that could not be written is undone, and takes nothing else with it.
+    #[test]
+    fn what_cannot_be_kept_is_taken_back() {
+        let mut book = Book::default();
+        for name in ["a", "b"] {
+            add(&mut book, name, 16).unwrap();
+        }
+        let before = book.clone();
+        add(&mut book, "c", 16).unwrap();
+        book.remove("a").unwrap();
+        let asked = spec("b", &book, 16).shown(Vec::new());
+        let asked = v1::JobSpec { workers: 9, quorum: None, granularity: None, fraction: None, ..asked };
+        let other = Spec::from_request(&v1::JobSpec { number: Some(2), ..asked }, 2, None).unwrap();
+        book.change("b", other, &[("s1".to_owned(), ROOM), ("s2".to_owned(), ROOM)]).unwrap();
+        book.begin("b", "s1", 7, BTreeMap::new(), (0, 0));
+        book.take_back(&before);
+        assert_eq!(book.jobs.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!((&book.jobs["a"], &book.tables), (&before.jobs["a"], &before.tables));
+        let (is, was) = (&book.jobs["b"], &before.jobs["b"]);
+        assert_eq!((&is.spec, &is.next, &is.targets), (&was.spec, &was.next, &was.targets));
+        assert_eq!(is.places.keys().collect::<Vec<_>>(), ["s1"]);
+        assert!(is.places["s1"].session.is_some() && is.version > was.version);
+    }
+
+    #[test]
+    fn equal_tables_are_one_and_go_with_their_last_job() {
+        let mut book = Book::default();
+        add(&mut book, "a", 16).unwrap();
+        add(&mut book, "b", 16).unwrap();
+        assert_eq!(book.tables.len(), 1);
+        book.remove("a").unwrap();
+        assert_eq!(book.tables.len(), 1);
+        book.remove("b").unwrap();
+        assert!(book.tables.is_empty());
+    }
+
+    #[test]
+    fn a_file_keeps_everything() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.json");
+        let mut book = Book::open(Some(&path)).unwrap();
+        book.may_change().unwrap_err();
+        assert!(book.file().take().unwrap());
+        add(&mut book, "a", 16).unwrap();
+        let member =
+            Member { at: "10.0.0.1:7".parse().unwrap(), mac: [2; 6], port: 3, nonce: u64::MAX, seat: None };
+        book.begin("a", "s1", 77, BTreeMap::from([(0, member)]), (0, 0));
+        book.place_mut("a", "s1").unwrap().session.as_mut().unwrap().before = Some(BTreeMap::from([(0, 5)]));
+        book.file().write(book.content().unwrap()).unwrap();
+        let again = Book::open(Some(&path)).unwrap();
+        assert_eq!((&again.jobs, &again.tables), (&book.jobs, &book.tables));
+        let before = again.jobs["a"].places["s1"].session.clone().unwrap().epoch;
+        let mut again = again;
+        again.begin("a", "s1", 78, BTreeMap::new(), (0, 0));
+        assert!(again.jobs["a"].places["s1"].session.clone().unwrap().epoch > before);
+    }
+}

@@ -1,0 +1,176 @@
+//! Lookup tables, which jobs share.
+
+use super::job::{Job, TableIds};
+use super::{Book, fits};
+use crate::capacity::Capacity;
+use crate::refusal::Refusal;
+use crate::spec::{Spec, fraction_text};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use thc_control_proto::v1;
+use thc_protocol::wire::{Form, Table as Told};
+
+/// A lookup table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// b.
+    pub bits: u8,
+    /// g.
+    pub granularity: u16,
+    /// p.
+    pub fraction: f64,
+    /// T[0] to T[15].
+    pub values: [u8; 16],
+    /// Stays without a job.
+    pub installed: bool,
+    /// Bits of an index on the wire, and of a sum.
+    #[serde(default = "usual_form")]
+    pub(super) form: (u8, u8),
+    /// Its number where a program has numbers of its own for lookup tables. Books from before these could be have none.
+    #[serde(default)]
+    pub(super) number: Option<u8>,
+}
+
+/// What books from before tables could say it mean.
+fn usual_form() -> (u8, u8) {
+    written(Form::USUAL)
+}
+
+pub(super) fn written(form: Form) -> (u8, u8) {
+    (form.width(), form.sums())
+}
+
+impl Table {
+    pub(super) fn new(told: &Told, number: u8) -> Table {
+        let &Told { bits, granularity, fraction, values, form, .. } = told;
+        let (form, number) = (written(form), Some(number));
+        Table { bits, granularity, fraction, values, installed: false, form, number }
+    }
+
+    pub(super) fn is(&self, told: &Told) -> bool {
+        (self.bits, self.values, self.fraction, self.form())
+            == (told.bits, told.values, told.fraction, told.form)
+    }
+
+    /// Of packets that name it.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        let (width, lane) = self.form;
+        Form::with_sums(width, lane).unwrap_or_default()
+    }
+}
+
+pub(super) fn full(room: u32) -> Refusal {
+    Refusal::full(format!("there is room for {room} lookup tables: delete one that no job uses"))
+}
+
+impl Book {
+    pub(super) fn tables_for(
+        &mut self,
+        spec: &Spec,
+        rooms: &[(String, Capacity)],
+    ) -> Result<TableIds, Refusal> {
+        let name = &spec.name;
+        let setup = spec.setup(None).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let room = rooms.iter().map(|(_, capacity)| capacity.tables).min().unwrap_or(255);
+        let mut more: Vec<u8> = Vec::new();
+        for told in setup.welcome.tables.iter() {
+            for (target, capacity) in rooms {
+                fits(name, target, capacity.forms, told, spec.rack.as_ref())?;
+            }
+            // The root has its tables under these numbers.
+            let id =
+                if spec.rack.is_some() { self.numbered(name, told, room)? } else { self.table(told, room)? };
+            if more.contains(&id) {
+                let text = format!(
+                    "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
+                    told.bits, told.form
+                );
+                return Err(Refusal::invalid(text));
+            }
+            more.push(id);
+        }
+        let first = more.remove(0);
+        let mut sizes = Vec::new();
+        for (_, welcome) in setup.sizes.iter().flat_map(|sizes| &sizes.shapes) {
+            // Where there is no room for one, sessions of fewer have the table of the most, whose sums fit as well.
+            sizes.push(self.table(welcome.tables.first(), room).unwrap_or(first));
+        }
+        Ok(TableIds { first, more, sizes })
+    }
+
+    /// The number of this table, new or known.
+    ///
+    /// # Errors
+    /// No number is free.
+    pub fn table(&mut self, told: &Told, room: u32) -> Result<u8, Refusal> {
+        if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.is(told)) {
+            return Ok(id);
+        }
+        let free = (1..=u8::MAX).find(|id| !self.tables.contains_key(id));
+        let id = free.filter(|_| self.tables.len() < room as usize).ok_or_else(|| full(room))?;
+        self.insert(id, told);
+        Ok(id)
+    }
+
+    /// A table's number where a program has numbers of its own: the least that was free, so that there are never more
+    /// of them than tables.
+    #[must_use]
+    pub fn number_of_table(&self, id: u8) -> u8 {
+        self.tables.get(&id).and_then(|table| table.number).unwrap_or(id.wrapping_sub(1))
+    }
+
+    pub(super) fn insert(&mut self, id: u8, told: &Told) {
+        let taken: BTreeSet<u8> = self.tables.keys().map(|&id| self.number_of_table(id)).collect();
+        let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
+        self.tables.insert(id, Table::new(told, number));
+    }
+
+    /// This table under the number that it has.
+    fn numbered(&mut self, job: &str, told: &Told, room: u32) -> Result<u8, Refusal> {
+        let id = told.id.0;
+        match self.tables.get(&id) {
+            Some(table) if !table.is(told) => {
+                let text = format!(
+                    "job {job}: lookup table {id} is another one already: give the job another number, here and at its root"
+                );
+                Err(Refusal::exists(text))
+            }
+            Some(_) => Ok(id),
+            None if self.tables.len() >= room as usize => Err(full(room)),
+            None => {
+                self.insert(id, told);
+                Ok(id)
+            }
+        }
+    }
+
+    /// Forgets tables that are neither used nor installed.
+    pub fn drop_unused_tables(&mut self) {
+        let used: BTreeSet<u8> = self.jobs.values().flat_map(Job::tables).collect();
+        self.tables.retain(|id, table| table.installed || used.contains(id));
+    }
+
+    /// A table as it is shown.
+    #[must_use]
+    pub fn shown_table(&self, id: u8) -> Option<v1::Table> {
+        let table = self.tables.get(&id)?;
+        let jobs = self
+            .jobs
+            .values()
+            .filter(|job| job.tables().any(|table| table == id))
+            .map(|job| job.spec.name.clone());
+        Some(v1::Table {
+            id: id.into(),
+            bits: table.bits.into(),
+            granularity: table.granularity.into(),
+            fraction: fraction_text(table.fraction),
+            // With 8 bits each index is its own value.
+            values: table.values.get(..1 << table.bits).unwrap_or_default().to_vec(),
+            jobs: jobs.collect(),
+            installed: table.installed,
+            width: table.form.0.into(),
+            lane: table.form.1.into(),
+        })
+    }
+}

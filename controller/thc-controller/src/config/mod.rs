@@ -1,0 +1,411 @@
+//! What a controller is told: as it is written ([`Options`]) and as it is used ([`Config`]).
+
+mod jobs;
+mod options;
+
+pub use jobs::{asked_rack, asked_table};
+pub use options::{NamedJob, Options, StationOptions, TargetOptions, TlsOptions};
+
+use crate::capacity::Capacity;
+use crate::device_config;
+use crate::error::ControllerError;
+use crate::program::{Passes, Program};
+use crate::roles::{Roles, Subject};
+use crate::schema::Schema;
+use crate::tables::Mac;
+use p4runtime_proto::config::P4Info;
+use p4runtime_proto::p4info;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+use thc_control_proto::{DEFAULT_PORT, v1};
+use thc_options::Interval;
+use thc_options::credit::{DEFAULT_MEMBERS, Room};
+
+/// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
+pub const UDP_PORT: u16 = 9000;
+/// How long a target may take to answer, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The controller's port on the switch, unless told otherwise.
+const DEFAULT_CPU_PORT: u16 = 255;
+/// Ports of a switch have 9 bits in the program.
+const MAX_PORT: u16 = 511;
+/// The program that every target runs unless told otherwise.
+const P4INFO: &[u8] = thc_p4::P4INFO;
+
+impl TlsOptions {
+    fn roles(&self) -> Result<Roles, ControllerError> {
+        let role = |key: &str, subjects: &Option<Vec<String>>| {
+            let Some(subjects) = subjects else { return Ok(None) };
+            let key = format!("controller.tls.{key}");
+            if self.client_ca.is_none() {
+                return Err(value(
+                    &key,
+                    format!("{subjects:?}"),
+                    "give client_ca as well: roles are of clients' certificates",
+                ));
+            }
+            if subjects.is_empty() {
+                return Err(value(&key, "[]", "name at least one OU=NAME or CN=NAME, or leave it out"));
+            }
+            let subject = |text: &String| {
+                Subject::read(text)
+                    .ok_or_else(|| value(&key, format!("{text:?}"), "write OU=NAME or CN=NAME"))
+            };
+            subjects.iter().map(subject).collect::<Result<_, _>>().map(Some)
+        };
+        Ok(Roles { workers: role("workers", &self.workers)?, operators: role("operators", &self.operators)? })
+    }
+}
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Of the service.
+    pub listen: SocketAddr,
+    /// Of page and metrics.
+    pub http: Option<SocketAddr>,
+    /// Of the book.
+    pub state: Option<PathBuf>,
+    /// PEM texts of the service.
+    pub tls: Option<Tls>,
+    /// Who may do what there.
+    pub roles: Roles,
+    /// The aggregators.
+    pub targets: Vec<TargetConfig>,
+    /// Jobs to make at the start.
+    pub jobs: Vec<v1::JobSpec>,
+}
+
+/// PEM texts of a server.
+#[derive(Clone)]
+pub struct Tls {
+    /// Certificate.
+    pub cert: String,
+    /// Private key.
+    pub key: String,
+    /// Authorities of clients.
+    pub client_ca: Option<String>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+/// A checked aggregator.
+#[derive(Clone, Debug)]
+pub struct TargetConfig {
+    /// What messages call it.
+    pub name: String,
+    /// URI of its P4Runtime service.
+    pub address: String,
+    /// Its number there.
+    pub device_id: u64,
+    /// Which of two controllers is the primary one.
+    pub election_id: u64,
+    /// The program's names and numbers.
+    pub schema: Schema,
+    /// What the program asks of its rows.
+    pub program: Program,
+    /// What it has room for.
+    pub capacity: Capacity,
+    /// What the target shall load, and a number that tells it from others.
+    pub loads: Option<(Vec<u8>, u64)>,
+    /// The port of this controller.
+    pub cpu_port: u16,
+    /// The aggregator's Ethernet address.
+    pub mac: Mac,
+    /// The aggregator's address.
+    pub at: SocketAddrV4,
+    /// UDP ports from there on.
+    pub shards: u8,
+    /// Ports of the passes.
+    pub pass_ports: Vec<u16>,
+    /// How long it may take to answer.
+    pub patience: Duration,
+    /// Hosts and the ports they are behind.
+    pub stations: Vec<(Mac, u16)>,
+    /// Authorities, and this controller's certificate and key: PEM texts.
+    pub ca: Option<String>,
+    /// See `ca`.
+    pub identity: Option<Tls>,
+}
+
+fn value(key: &str, value: impl ToString, mend: &str) -> ControllerError {
+    ControllerError::Value { key: key.to_owned(), value: value.to_string(), mend: mend.to_owned() }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ControllerError> {
+    fs::read(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
+}
+
+/// The program that this controller was built with. Its text is read once: that takes milliseconds.
+fn built_in() -> Result<P4Info, ControllerError> {
+    static INFO: OnceLock<P4Info> = OnceLock::new();
+    if let Some(info) = INFO.get() {
+        return Ok(info.clone());
+    }
+    let info = p4info::parse(P4INFO)?;
+    Ok(INFO.get_or_init(|| info).clone())
+}
+
+fn read_text(path: &Path) -> Result<String, ControllerError> {
+    fs::read_to_string(path).map_err(|cause| ControllerError::Read { path: path.to_owned(), cause })
+}
+
+impl Options {
+    /// Reads a file. Paths in it are relative to its folder.
+    ///
+    /// # Errors
+    /// [`ControllerError::Read`], [`ControllerError::Syntax`].
+    pub fn read(path: &Path) -> Result<Options, ControllerError> {
+        let mut options = Options::parse(&read_text(path)?)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let within = |file: &mut PathBuf| *file = folder.join(&*file);
+        options.controller.state.as_mut().map(within);
+        if let Some(tls) = &mut options.controller.tls {
+            within(&mut tls.cert);
+            within(&mut tls.key);
+            tls.client_ca.as_mut().map(within);
+        }
+        for target in &mut options.target {
+            let files = [
+                &mut target.p4info,
+                &mut target.device_config,
+                &mut target.ca,
+                &mut target.cert,
+                &mut target.key,
+            ];
+            files.into_iter().flatten().for_each(within);
+        }
+        Ok(options)
+    }
+
+    /// Reads TOML.
+    ///
+    /// # Errors
+    /// [`ControllerError::Syntax`].
+    pub fn parse(text: &str) -> Result<Options, ControllerError> {
+        toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;
+            ControllerError::Syntax { line, message: error.message().replace('\n', " ") }
+        })
+    }
+
+    /// Checks everything and reads the files.
+    ///
+    /// # Errors
+    /// The [`ControllerError`] of the first thing that is wrong.
+    pub fn validate(&self) -> Result<Config, ControllerError> {
+        if self.target.is_empty() {
+            return Err(value("target", "[]", "add a [[target]] section for each switch or thc-ps"));
+        }
+        let targets = self.target.iter().map(TargetOptions::validate).collect::<Result<Vec<_>, _>>()?;
+        for (place, target) in targets.iter().enumerate() {
+            if targets[..place].iter().any(|other| other.name == target.name) {
+                return Err(value("target.name", &target.name, "give each target a name of its own"));
+            }
+            // Both would hear the same JOINs, and welcome workers to sessions of which each knows its own only.
+            if let Some(other) = targets[..place].iter().find(|other| other.at == target.at) {
+                let mend = format!(
+                    "{} and {} have it both; give each target an address of its own",
+                    other.name, target.name
+                );
+                return Err(value("target.ip", target.at, &mend));
+            }
+        }
+        let tls = match &self.controller.tls {
+            None => None,
+            Some(tls) => Some(Tls {
+                cert: read_text(&tls.cert)?,
+                key: read_text(&tls.key)?,
+                client_ca: tls.client_ca.as_deref().map(read_text).transpose()?,
+            }),
+        };
+        let jobs = self.job.iter().map(NamedJob::spec).collect::<Result<Vec<_>, _>>()?;
+        for job in &jobs {
+            for (key, names) in [("job.targets", &job.targets), ("job.servers", &job.servers)] {
+                if let Some(name) = names.iter().find(|name| targets.iter().all(|t| t.name != **name)) {
+                    return Err(value(key, name, "name a [[target]]"));
+                }
+            }
+        }
+        Ok(Config {
+            listen: self.controller.listen.unwrap_or(([127, 0, 0, 1], DEFAULT_PORT).into()),
+            http: self.controller.http,
+            state: self.controller.state.clone(),
+            tls,
+            roles: self.controller.tls.as_ref().map_or(Ok(Roles::default()), TlsOptions::roles)?,
+            targets,
+            jobs,
+        })
+    }
+}
+
+impl TargetOptions {
+    /// What the target holds, if that is given.
+    fn room(&self) -> Result<Option<Room>, ControllerError> {
+        if let Some(0) = self.room {
+            return Err(value("target.room", 0, "give the packets that it holds, or leave it out"));
+        }
+        if let Some(wrong) = self.members.filter(|members| !(1..=65535).contains(members)) {
+            return Err(value("target.members", wrong, "use 1 to 65535"));
+        }
+        if let (None, Some(members)) = (self.room, self.members) {
+            return Err(value("target.members", members, "give room as well, or thc-ps --members"));
+        }
+        let members = self.members.unwrap_or(DEFAULT_MEMBERS);
+        Ok(self.room.map(|packets| Room { packets, members }))
+    }
+
+    fn validate(&self) -> Result<TargetConfig, ControllerError> {
+        let port = |key: &str, port: u16| {
+            if (1..=MAX_PORT).contains(&port) {
+                return Ok(port);
+            }
+            Err(value(&format!("target.{key}"), port, &format!("give a port from 1 to {MAX_PORT}")))
+        };
+        let info = match &self.p4info {
+            Some(path) => p4info::parse(&read(path)?)?,
+            None => built_in()?,
+        };
+        let loads = match &self.device_config {
+            Some(path) => {
+                let bytes = device_config::read(path)?;
+                let digest = Sha256::digest(&bytes);
+                let cookie =
+                    digest.iter().take(8).fold(0, |number: u64, &byte| number << 8 | u64::from(byte));
+                Some((bytes, cookie))
+            }
+            None => None,
+        };
+        let stations = self.station.iter().map(|station| {
+            Ok((mac("target.station.mac", &station.mac)?, port("station.port", station.port)?))
+        });
+        let address = match self.address.split_once("://") {
+            Some(_) => self.address.clone(),
+            None => format!("http://{}", self.address),
+        };
+        let identity = match (&self.cert, &self.key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => {
+                Some(Tls { cert: read_text(cert)?, key: read_text(key)?, client_ca: None })
+            }
+            _ => return Err(value("target.cert", "half", "give cert and key, or neither")),
+        };
+        let shards = self.shards.unwrap_or(1);
+        if !(1..=64).contains(&shards) {
+            return Err(value("target.shards", shards, "give the number of the thc-ps's shards, 1 to 64"));
+        }
+        let patience = self.patience.map_or(PATIENCE, |Interval(patience)| patience);
+        if patience.is_zero() {
+            return Err(value("target.patience", "0s", "give the time that an answer may take, such as 20s"));
+        }
+        let program = Program::from_p4info(&info)?;
+        let pass_ports: Vec<u16> =
+            self.pass_ports.iter().map(|&number| port("pass_ports", number)).collect::<Result<_, _>>()?;
+        if pass_ports.is_empty() && matches!(program.passes, Passes::Cells { .. }) {
+            let mend = "this program's packets come back by ports in loopback: give them";
+            return Err(value("target.pass_ports", "[]", mend));
+        }
+        let cpu_port = port("cpu_port", self.cpu_port.unwrap_or(DEFAULT_CPU_PORT))?;
+        let stations: Vec<(Mac, u16)> = stations.collect::<Result<_, ControllerError>>()?;
+        let mut others = stations.iter().map(|&(_, port)| port).chain([cpu_port]);
+        if let Some(shared) = others.find(|port| program.loopback && pass_ports.contains(port)) {
+            let mend = "this port leads to a station or to the control plane: packets come back by ports of their own";
+            return Err(value("target.pass_ports", shared, mend));
+        }
+        Ok(TargetConfig {
+            name: self.name.clone().unwrap_or_else(|| self.address.clone()),
+            address,
+            device_id: self.device_id,
+            election_id: self.election_id.unwrap_or(1),
+            capacity: Capacity { room: self.room()?, ..program.capacity(&pass_ports) },
+            schema: Schema::new(info),
+            program,
+            loads,
+            cpu_port,
+            mac: mac("target.mac", self.mac.as_deref().unwrap_or("02:aa:00:00:00:01"))?,
+            at: SocketAddrV4::new(self.ip, self.udp_port.unwrap_or(UDP_PORT)),
+            shards,
+            pass_ports,
+            patience,
+            stations,
+            ca: self.ca.as_deref().map(read_text).transpose()?,
+            identity,
+        })
+    }
+}
+
+pub fn mac(key: &str, text: &str) -> Result<Mac, ControllerError> {
+    let bytes: Vec<u8> = text.split(':').map_while(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+    let whole = text.split(':').count() == 6;
+    bytes
+        .try_into()
+        .ok()
+        .filter(|_| whole)
+        .ok_or_else(|| value(key, format!("{text:?}"), "give an Ethernet address such as 02:aa:00:00:00:01"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_right() {
+        let options = Options::read(Path::new("thc-controller.example.toml")).unwrap();
+        let config = options.validate().unwrap();
+        assert_eq!(config.targets[0].stations.len(), 2);
+        assert!(config.targets[0].loads.is_some());
+        assert_eq!(config.jobs[0].name, "train");
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        for (text, says) in [
+            ("", "[[target]]"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmac = \"02:03\"", "target.mac"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nshards = 0", "target.shards"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nroom = 0", "target.room"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\nmembers = 9", "thc-ps --members"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\ncert = \"x\"", "cert and key"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\np4info = \"no\"", "cannot read no"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\nworkers = 2", "job.name"),
+            ("[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\nlane = 16", "lane"),
+            (
+                "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\ndown = 4",
+                "down = 4: a controller's",
+            ),
+            (
+                "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\ntargets = [\"x\"]",
+                "job.targets",
+            ),
+            (
+                "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[job]]\njob = 2\nservers = [\"a:1\", \"x\"]",
+                "job.servers = x",
+            ),
+            (
+                "[[target]]\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[target]]\naddress = \"a:1\"\nip = \"10.0.0.2\"",
+                "target.name",
+            ),
+            (
+                "[[target]]\nname = \"a\"\naddress = \"a:1\"\nip = \"10.0.0.1\"\n[[target]]\nname = \"b\"\naddress = \"b:1\"\nip = \"10.0.0.1\"",
+                "target.ip = 10.0.0.1:9000: a and b have it both",
+            ),
+        ] {
+            let error = Options::parse(text).unwrap().validate().unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let error = Options::parse("[[job]]\nname = \"a\"\nworkrs = 3").unwrap_err().to_string();
+        assert!(error.contains("workrs"), "{error}");
+        let error = Options::parse("[[target]]\nip = 3").unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+    }
+}

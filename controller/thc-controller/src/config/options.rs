@@ -1,0 +1,147 @@
+//! The file of a controller, as it is written.
+
+use serde::Deserialize;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use thc_options::{Interval, JobOptions};
+
+/// A configuration as it is written in a file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// The controller itself.
+    #[serde(default)]
+    pub controller: ControllerOptions,
+    /// The aggregators.
+    #[serde(default)]
+    pub target: Vec<TargetOptions>,
+    /// Jobs that are made at the start unless they are there; their keys are those of thc-ps, and a name.
+    #[serde(default)]
+    pub job: Vec<NamedJob>,
+}
+
+/// The controller itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ControllerOptions {
+    /// Where operators' tools and workers ask. Default 127.0.0.1:9700.
+    pub listen: Option<SocketAddr>,
+    /// Where the status page and `/metrics` are. Default: nowhere.
+    pub http: Option<SocketAddr>,
+    /// Where jobs are kept over restarts. Default: nowhere.
+    pub state: Option<PathBuf>,
+    /// Certificates for the service.
+    pub tls: Option<TlsOptions>,
+}
+
+/// A server's certificates, PEM files.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsOptions {
+    /// The certificate and those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities of clients' certificates; without it clients need none.
+    pub client_ca: Option<PathBuf>,
+    /// Who may join jobs and report, beside operators: parts of certificates' subjects, OU=NAME or CN=NAME. Default: all whose
+    /// certificate is an authority's of `client_ca`.
+    pub workers: Option<Vec<String>>,
+    /// Who may create, delete and install, likewise.
+    pub operators: Option<Vec<String>>,
+}
+
+/// A job of the configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "toml::Table")]
+pub struct NamedJob {
+    /// Its name. Default: `job-` and its number.
+    pub name: Option<String>,
+    /// Its targets. Default: all.
+    pub targets: Vec<String>,
+    /// Targets that have a share of its slots each, in place of `targets`.
+    pub servers: Vec<String>,
+    /// Targets that stand by for these, or for its one target.
+    pub spares: Vec<String>,
+    /// Which of `racks` its target is, below a root.
+    pub rack: Option<u32>,
+    /// Where that is.
+    pub root: Option<String>,
+    /// The root's Ethernet address.
+    pub root_mac: Option<String>,
+    /// The rest.
+    pub job: JobOptions,
+}
+
+// Not by serde's flatten, which lets unknown keys pass.
+impl TryFrom<toml::Table> for NamedJob {
+    type Error = toml::de::Error;
+
+    fn try_from(mut table: toml::Table) -> Result<NamedJob, toml::de::Error> {
+        let name = table.remove("name").map(toml::Value::try_into).transpose()?;
+        let targets = table.remove("targets").map_or(Ok(Vec::new()), toml::Value::try_into)?;
+        let servers = table.remove("servers").map_or(Ok(Vec::new()), toml::Value::try_into)?;
+        let spares = table.remove("spares").map_or(Ok(Vec::new()), toml::Value::try_into)?;
+        let rack = table.remove("rack").map(toml::Value::try_into).transpose()?;
+        let root = table.remove("root").map(toml::Value::try_into).transpose()?;
+        let root_mac = table.remove("root_mac").map(toml::Value::try_into).transpose()?;
+        Ok(NamedJob { name, targets, servers, spares, rack, root, root_mac, job: table.try_into()? })
+    }
+}
+
+/// An aggregator.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetOptions {
+    /// What messages and jobs call it. Default: its address.
+    pub name: Option<String>,
+    /// Its P4Runtime service, such as `127.0.0.1:9559` or `https://switch:9559`.
+    pub address: String,
+    /// Its number there. Default 0.
+    #[serde(default)]
+    pub device_id: u64,
+    /// The higher one of two controllers is the primary one. Default 1.
+    pub election_id: Option<u64>,
+    /// The program's P4Info, text or binary. Default: the one that this controller was built with.
+    pub p4info: Option<PathBuf>,
+    /// What the switch runs: BMv2's JSON; a `.conf` of p4c for Tofino, of which what Stratum takes is made. Without it the target must have the program already.
+    pub device_config: Option<PathBuf>,
+    /// The port by which packets reach this controller (`--cpu-port` of BMv2). Default 255.
+    pub cpu_port: Option<u16>,
+    /// The aggregator's Ethernet address. Default 02:aa:00:00:00:01.
+    pub mac: Option<String>,
+    /// The aggregator's IPv4 address.
+    pub ip: Ipv4Addr,
+    /// The aggregator's UDP port. Default 9000; a switch has it compiled in.
+    pub udp_port: Option<u16>,
+    /// Threads of a thc-ps, each with a port of its own. Default 1, as a switch.
+    pub shards: Option<u8>,
+    /// Packets that it can hold for all jobs. Default: what it says itself, as a thc-ps does; of a switch no bound.
+    pub room: Option<u32>,
+    /// Members of all jobs that this is planned for. Default 64, or what it says itself.
+    pub members: Option<u32>,
+    /// The ports that go through the passes, in turn; without them the program's default.
+    #[serde(default)]
+    pub pass_ports: Vec<u16>,
+    /// The hosts behind the switch. None, as for thc-ps: workers may come from anywhere.
+    #[serde(default)]
+    pub station: Vec<StationOptions>,
+    /// How long it may take to answer a request, ten times as long to load a program. Default 20s.
+    pub patience: Option<Interval>,
+    /// Authorities of the target's certificate, a PEM file, if its address is `https://`.
+    pub ca: Option<PathBuf>,
+    /// This controller's own certificate for the target, a PEM file.
+    pub cert: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
+}
+
+/// A host.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StationOptions {
+    /// Its Ethernet address.
+    pub mac: String,
+    /// The port that it is behind.
+    pub port: u16,
+}

@@ -1,0 +1,356 @@
+//! Jobs: created, changed, deleted.
+
+use super::{Desk, no_job};
+use crate::book::{Book, Job, Session};
+use crate::capacity::Capacity;
+use crate::rack::Rack;
+use crate::refusal::Refusal;
+use crate::spec::{ShareServers, Spec};
+use crate::state::TargetHandle;
+use crate::tables::{Rack as RackRow, Row};
+use thc_control_proto::v1;
+
+fn put_down(book: &mut Book, asked: &v1::JobSpec, homes: &Homes) -> Result<(), Refusal> {
+    if book.jobs.contains_key(&asked.name) {
+        let text = format!("there is a job {:?} already: delete it, or take another name", asked.name);
+        return Err(Refusal::exists(text));
+    }
+    let number = book.free_number();
+    let spec = Spec::from_request(&homes.asked(asked), number, homes.shared.as_ref())?;
+    book.add(spec, &homes.rooms)
+}
+
+/// What a job is asked to be, from what it is and what of that is to change.
+fn changed(job: &Job, asked: &v1::UpdateJobRequest) -> v1::JobSpec {
+    let spec = job.next.as_ref().map_or(&job.spec, |next| &next.spec);
+    let mut was = spec.shown(job.targets.clone());
+    if let [_] = was.servers.as_slice() {
+        was.targets = std::mem::take(&mut was.servers);
+    }
+    let one_table = spec.one_table || asked.granularity.is_some();
+    let resized = asked.workers.is_some() || asked.min_workers.is_some() || asked.max_workers.is_some();
+    let bits = asked.bits.or(was.bits);
+    // A table that was chosen for some number of workers is chosen anew for another.
+    let keeps = one_table || (!resized && bits == was.bits && spec.members.is_none());
+    let sized = asked.workers.is_none() && (spec.members.is_some() || asked.max_workers.is_some());
+    let (tables, spares) = (asked.tables.clone(), asked.spares.clone());
+    v1::JobSpec {
+        workers: if sized { 0 } else { asked.workers.unwrap_or(was.workers) },
+        min_workers: asked.min_workers.or(was.min_workers).filter(|_| sized),
+        max_workers: asked.max_workers.or(was.max_workers).filter(|_| sized),
+        gone_after_ms: asked.gone_after_ms.or(was.gone_after_ms).filter(|_| sized),
+        gather_ms: asked.gather_ms.or(was.gather_ms).filter(|_| sized),
+        quorum: was.quorum.filter(|&quorum| !resized && !sized && quorum < was.workers),
+        bits,
+        granularity: asked.granularity.or(was.granularity).filter(|_| keeps),
+        fraction: asked.fraction.clone().or(was.fraction).filter(|_| keeps),
+        tables: tables.map_or(was.tables, |tables| tables.tables),
+        spares: spares.map_or(was.spares, |spares| spares.targets),
+        cookie: Some(spec.cookie.0),
+        seed: spec.seed.map(|seed| seed.0),
+        ..was
+    }
+}
+
+/// Where a job is to be.
+struct Homes {
+    rooms: Vec<(String, Capacity)>,
+    /// If its slots are dealt to them, or some stand by.
+    pub(super) shared: Option<ShareServers>,
+    /// The one that has all slots, if it alone does and others stand by.
+    only: Option<String>,
+}
+
+impl Homes {
+    /// A job that is asked for, with the one target that others stand by for as its server.
+    pub(super) fn asked(&self, asked: &v1::JobSpec) -> v1::JobSpec {
+        let servers = self.only.clone().map_or_else(|| asked.servers.clone(), |only| vec![only]);
+        v1::JobSpec { servers, ..asked.clone() }
+    }
+}
+
+/// Whether every packet of every worker of a job comes into a sum: only then does their number say who is behind.
+pub(crate) fn waits_for_all(spec: &v1::JobSpec) -> bool {
+    spec.policy.as_deref() == Some("reliable") && spec.quorum == Some(spec.workers)
+}
+
+impl Desk {
+    /// Makes a job on all its targets, or on none.
+    ///
+    /// # Errors
+    /// It cannot be, there is one, there is no room, a target is away or refuses.
+    pub async fn create_job(&self, asked: &v1::JobSpec) -> Result<v1::Job, Refusal> {
+        let _one = self.shared.changing.lock().await;
+        self.may_change()?;
+        let homes = self.homes(asked)?;
+        let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
+        // What is away cannot take it: better known before anything is written.
+        for name in &names {
+            self.connected(name)?;
+        }
+        let ((), before) = self.change(|book| put_down(book, asked, &homes)).await?;
+        let name = &asked.name;
+        if let Err(refusal) = self.sync_job(name, &names).await {
+            self.take_back(&format!("job {name}"), &before, &names).await;
+            let message = format!("job {name} was made on no target: {}", refusal.message);
+            return Err(Refusal { message, ..refusal });
+        }
+        tracing::info!("job {name}: made on {}", names.join(", "));
+        self.job(name)
+    }
+
+    /// Makes jobs of the configuration that are not there; targets get them when they come.
+    ///
+    /// # Errors
+    /// They cannot be.
+    pub async fn create_configured(&self, jobs: &[v1::JobSpec]) -> Result<(), Refusal> {
+        let made = self.change(|book| {
+            for asked in jobs {
+                if !book.jobs.contains_key(&asked.name) {
+                    put_down(book, asked, &self.homes(asked)?)?;
+                }
+            }
+            Ok(())
+        });
+        made.await.map(drop)
+    }
+
+    /// The targets of a job, or the servers that its slots are dealt to.
+    fn homes(&self, asked: &v1::JobSpec) -> Result<Homes, Refusal> {
+        let (name, servers) = (&asked.name, &asked.servers);
+        let refuse = |what: String| Err(Refusal::invalid(format!("job {name}: {what}")));
+        if asked.rack.is_some() && !servers.is_empty() {
+            return refuse("a rack has all slots: leave out servers or rack".to_owned());
+        }
+        let spares = &asked.spares;
+        let homes = if servers.is_empty() { &asked.targets } else { servers };
+        if servers.is_empty() && spares.is_empty() {
+            let rooms = self.rooms(&asked.targets)?;
+            if let Some(rack) = &asked.rack {
+                self.can_be_rack(name, rack, &rooms)?;
+            }
+            return Ok(Homes { rooms, shared: None, only: None });
+        }
+        if !asked.targets.is_empty() && !servers.is_empty() {
+            return refuse(
+                "give servers, which have a share each, or targets, which have all of it".to_owned(),
+            );
+        }
+        let only = match homes.as_slice() {
+            [only] if !spares.is_empty() => Some(only.clone()),
+            [only] => {
+                return refuse(format!("servers names {only} alone: name two or more, or give it as target"));
+            }
+            _ if servers.is_empty() => {
+                return refuse(
+                    "spares stand by for one target, or for servers that have a share each: name that target"
+                        .to_owned(),
+                );
+            }
+            _ => None,
+        };
+        let twice = |&(place, server): &(usize, &String)| homes[..place].contains(server);
+        if let Some((_, server)) = homes.iter().enumerate().find(twice) {
+            return refuse(format!("servers names {server} twice: each target has one share"));
+        }
+        let own =
+            |&(place, spare): &(usize, &String)| homes.contains(spare) || spares[..place].contains(spare);
+        if let Some((_, spare)) = spares.iter().enumerate().find(own) {
+            return refuse(format!("spares names {spare}, which has a place already: name another"));
+        }
+        let all: Vec<String> = homes.iter().chain(spares).cloned().collect();
+        let rooms = self.rooms(&all)?;
+        let shared = self.shared.dealt(homes, spares);
+        let shared = shared.map_err(|error| Refusal::invalid(format!("job {name}: {error}")))?;
+        Ok(Homes { rooms, shared: Some(shared), only })
+    }
+
+    /// Whether the one target of a rack can be one.
+    fn can_be_rack(
+        &self,
+        job: &str,
+        rack: &v1::RackSpec,
+        rooms: &[(String, Capacity)],
+    ) -> Result<(), Refusal> {
+        let refuse = |what: String| Err(Refusal::invalid(format!("job {job}: {what}")));
+        let [(only, _)] = rooms else {
+            return refuse(format!("a rack is one target, these are {}: name one", rooms.len()));
+        };
+        let Rack { mac, .. } = Rack::from_request(job, rack)?;
+        let target = self.shared.targets.iter().map(|target| &target.config).find(|c| c.name == *only);
+        let Some(target) = target else { return Ok(()) };
+        if target.schema.table(RackRow::TABLE).is_err() {
+            return refuse(format!("the program of target {only} is no rack: load a newer one"));
+        }
+        if !target.stations.iter().any(|(station, _)| *station == mac) {
+            return refuse(format!(
+                "root_mac {} is that of no [[target.station]] of {only}: add one; a thc-ps is told of its root by itself",
+                rack.mac
+            ));
+        }
+        Ok(())
+    }
+
+    /// The named targets, or all.
+    fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Refusal> {
+        let views = self.shared.views();
+        let all = || {
+            self.shared.targets.iter().map(|TargetHandle { config, .. }| {
+                // What a target does that is not there yet is its program's, if it gets that from here.
+                let loaded = config.loads.as_ref().and(config.capacity.forms);
+                let forms = views.get(&config.name).and_then(|view| view.forms).or(loaded);
+                (config.name.clone(), Capacity { forms, ..config.capacity })
+            })
+        };
+        if names.is_empty() {
+            return Ok(all().collect());
+        }
+        let mut rooms: Vec<(String, Capacity)> = Vec::with_capacity(names.len());
+        for name in names {
+            let target = all().find(|(target, _)| target == name);
+            let target = target.ok_or_else(|| {
+                let there: Vec<String> = all().map(|(name, _)| name).collect();
+                Refusal::missing(format!("there is no target {name:?}, but {}", there.join(", ")))
+            })?;
+            if !rooms.iter().any(|(there, _)| there == name) {
+                rooms.push(target);
+            }
+        }
+        Ok(rooms)
+    }
+
+    /// All jobs.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<v1::Job> {
+        let names: Vec<String> = self.shared.book().jobs.keys().cloned().collect();
+        names.iter().filter_map(|name| self.job(name).ok()).collect()
+    }
+
+    /// A job.
+    ///
+    /// # Errors
+    /// There is none of the name.
+    pub fn job(&self, name: &str) -> Result<v1::Job, Refusal> {
+        let book = self.shared.book();
+        let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
+        let views = self.shared.views();
+        let places = job.targets.iter().filter_map(|target| {
+            let place = job.places.get(target)?;
+            let view = views.get(target);
+            Some(v1::JobPlace {
+                target: target.clone(),
+                connected: view.is_some_and(|view| view.connected),
+                data_base: place.data_base,
+                norm_base: place.norm_base,
+                group: place.group.into(),
+                joined: view.and_then(|view| view.joined.get(name)).copied().unwrap_or(0),
+                running: place.session.is_some(),
+                sessions: place.sessions,
+                members: place.session.as_ref().map_or(0, |session| session.members.len() as u32),
+                // Others have it from the one where it began.
+                epoch: place.session.as_ref().and(job.running()).map_or(0, |(_, begun)| begun.count.into()),
+                seats: place.session.iter().flat_map(Session::seats).map(Into::into).collect(),
+                credit: place.session.as_ref().map_or(job.credit(), |session| session.credit),
+            })
+        });
+        Ok(v1::Job {
+            next: job.next.as_ref().map(|next| next.spec.shown(Vec::new())),
+            spec: Some(job.spec.shown(job.targets.clone())),
+            table: job.table.into(),
+            tables: job.more.iter().map(|&id| id.into()).collect(),
+            places: places.collect(),
+            created: job.created,
+        })
+    }
+
+    /// Changes a job: one whose members come and go when its next session begins, another one while nobody is in it.
+    ///
+    /// # Errors
+    /// There is no such job, who is in it has no place in what it is to be, that cannot be, or a target is away or refuses.
+    pub async fn update_job(&self, asked: &v1::UpdateJobRequest) -> Result<v1::Job, Refusal> {
+        let _one = self.shared.changing.lock().await;
+        self.may_change()?;
+        let name = &asked.name;
+        let job = self.shared.book().jobs.get(name).cloned().ok_or_else(|| no_job(name))?;
+        let next = changed(&job, asked);
+        let homes = self.homes(&next)?;
+        let names: Vec<String> = homes.rooms.iter().map(|(name, _)| name.clone()).collect();
+        for name in &names {
+            self.connected(name)?;
+        }
+        let spec = Spec::from_request(&homes.asked(&next), job.spec.number, homes.shared.as_ref())?;
+        let refuse = |what: String| Err(Refusal::not_now(format!("job {name}: {what}")));
+        let (before, after) = (job.spec.members, spec.members);
+        let lives = before.is_some() && after.is_some() && job.targets.first() == names.first();
+        if let Some((target, session)) = job.running() {
+            let n = session.members.len();
+            let seats: Vec<u8> = session.seats().collect();
+            if before.is_none() {
+                return refuse(format!(
+                    "it runs with {n} workers on {target}, and always has so many: change it when they have left, or delete it"
+                ));
+            } else if after.is_none() {
+                return refuse(
+                    "its members come and go: keep min_workers below max_workers until they have left"
+                        .to_owned(),
+                );
+            } else if !lives {
+                return refuse(format!(
+                    "its workers join at {}: that changes when they have left",
+                    job.targets[0]
+                ));
+            } else if after.is_some_and(|after| n < after.least.into()) {
+                return refuse(format!(
+                    "it runs with {n} workers on {target}: let more join first, or ask for fewer at least"
+                ));
+            } else if let Some(seat) = seats.iter().find(|seat| **seat >= spec.workers) {
+                return refuse(format!(
+                    "worker {seat} is in its session on {target}: with at most {} there are numbers up to {}",
+                    spec.workers,
+                    spec.workers - 1
+                ));
+            }
+        }
+        let change = self.change(|book| {
+            if lives {
+                return book.change(name, spec, &homes.rooms);
+            }
+            let before = book.remove(name).ok_or_else(|| no_job(name))?;
+            book.add(spec, &homes.rooms)?;
+            if let Some(job) = book.jobs.get_mut(name) {
+                job.created = before.created;
+            }
+            Ok(())
+        });
+        let ((), before) = change.await?;
+        // Where sessions begin comes last: what workers are told there, others must know.
+        let all = self.shared.targets.iter().map(|target| target.config.name.clone());
+        let first = job.running().map_or(names[0].clone(), |(target, _)| target.to_owned());
+        let others: Vec<String> = all.filter(|name| *name != first && self.connected(name).is_ok()).collect();
+        let mut synced = self.sync_job(name, &others).await;
+        if synced.is_ok() {
+            synced = self.sync_job(name, std::slice::from_ref(&first)).await;
+        }
+        if let Err(refusal) = synced {
+            let all: Vec<String> = others.into_iter().chain([first]).collect();
+            self.take_back(&format!("job {name}"), &before, &all).await;
+            let message = format!("job {name} is as it was: {}", refusal.message);
+            return Err(Refusal { message, ..refusal });
+        }
+        self.job(name)
+    }
+
+    /// Deletes a job, also from targets that are away: they get rid of it when they are back.
+    ///
+    /// # Errors
+    /// There is none of the name, or a target refuses.
+    pub async fn delete_job(&self, name: &str) -> Result<(), Refusal> {
+        let _one = self.shared.changing.lock().await;
+        let (job, _) = self.change(|book| book.remove(name).ok_or_else(|| no_job(name))).await?;
+        self.shared.reports().retain(|(job, _), _| job != name);
+        tracing::info!("job {name}: deleted");
+        let there: Vec<String> =
+            job.targets.into_iter().filter(|target| self.connected(target).is_ok()).collect();
+        self.shared.sync(&there).await
+    }
+}

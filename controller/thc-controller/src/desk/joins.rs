@@ -1,0 +1,139 @@
+//! Workers that join by name, and what they report.
+
+use super::{ALIVE, Desk, PROMISE, no_job};
+use crate::book::{Given, seconds};
+use crate::live::View;
+use crate::refusal::Refusal;
+use crate::state::Reported;
+use thc_control_proto::v1;
+
+impl Desk {
+    /// A worker's place.
+    ///
+    /// # Errors
+    /// There is no such job, no place, or no target.
+    pub fn join(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
+        self.may_change()?;
+        let target = self.active(&asked.job)?;
+        let mut book = self.shared.book();
+        let heard = {
+            let views = self.shared.views();
+            let of_job = |view: &View| {
+                let here = view
+                    .heard
+                    .iter()
+                    .filter(|((job, _), heard)| *job == asked.job && heard.at.elapsed() < ALIVE);
+                here.map(|((_, worker), _)| *worker).collect::<Vec<u8>>()
+            };
+            views.get(&target).map(of_job).unwrap_or_default()
+        };
+        // Where members come and go, packets do not tell whose seat theirs is.
+        let joined = self.shared.views().get(&target).and_then(|view| view.joined.get(&asked.job).copied());
+        let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
+        let joined = joined.filter(|_| job.spec.members.is_some());
+        let workers = job.spec.workers;
+        let now = seconds();
+        let worker = match asked.rank {
+            Some(rank) => u8::try_from(rank).ok().filter(|rank| *rank < workers).ok_or_else(|| {
+                Refusal::invalid(format!(
+                    "rank {rank}: job {} has the workers 0 to {}",
+                    asked.job,
+                    workers - 1
+                ))
+            })?,
+            None => {
+                let own =
+                    job.given.iter().find(|(_, given)| given.token == asked.token).map(|(worker, _)| *worker);
+                let free = |worker: &u8| {
+                    let promised =
+                        job.given.get(worker).is_some_and(|given| now.saturating_sub(given.asked) < PROMISE);
+                    let here = match joined {
+                        Some(seats) => seats >> worker & 1 == 1,
+                        None => heard.contains(worker),
+                    };
+                    !promised && !here
+                };
+                own.or_else(|| (0..workers).find(free)).ok_or_else(|| {
+                    Refusal::full(format!(
+                        "job {} has its {workers} workers: wait for one to end, or make the job larger",
+                        asked.job
+                    ))
+                })?
+            }
+        };
+        job.given.insert(worker, Given { token: asked.token, asked: now });
+        job.active = Some(target.clone());
+        let spec = &job.spec;
+        let table = job.table;
+        let config = self.shared.targets.iter().map(|t| &t.config).find(|config| config.name == target);
+        let at = config.map(|config| config.at).ok_or_else(|| no_job(&asked.job))?;
+        Ok(v1::JoinResponse {
+            aggregator: at.to_string(),
+            job: spec.number.into(),
+            worker: worker.into(),
+            workers: workers.into(),
+            cookie: spec.cookie.0,
+            table: table.into(),
+            bits: spec.bits.into(),
+            granularity: spec.granularity.into(),
+            data_slots: spec.data_slots,
+            window: spec.data_slots / 2,
+            policy: spec.policy().to_owned(),
+        })
+    }
+
+    /// Where a job's workers go: to its first server, if its slots are dealt to several; else where they went last, or to the first
+    /// of its targets that is there.
+    fn active(&self, name: &str) -> Result<String, Refusal> {
+        let (targets, active) = {
+            let book = self.shared.book();
+            let job = book.jobs.get(name).ok_or_else(|| no_job(name))?;
+            let shared = job.spec.is_shared();
+            (job.targets[..if shared { 1 } else { job.targets.len() }].to_vec(), job.active.clone())
+        };
+        let there = |target: &&String| self.connected(target).is_ok();
+        let found = active
+            .as_ref()
+            .filter(|target| targets.contains(*target))
+            .filter(there)
+            .or_else(|| targets.iter().find(there));
+        match found {
+            Some(target) => Ok(target.clone()),
+            None => {
+                let why = targets.first().map(|target| self.connected(target)).and_then(Result::err);
+                let message = why.map(|refusal| refusal.message).unwrap_or_default();
+                Err(Refusal::unavailable(format!("job {name} has no target that is there: {message}")))
+            }
+        }
+    }
+
+    /// Notes how a worker fares.
+    ///
+    /// # Errors
+    /// It is no worker of the job.
+    pub fn report(&self, asked: v1::ReportRequest) -> Result<(), Refusal> {
+        self.may_change()?;
+        let worker = {
+            let mut book = self.shared.book();
+            let job = book.jobs.get_mut(&asked.job).ok_or_else(|| no_job(&asked.job))?;
+            let worker = u8::try_from(asked.worker).ok().filter(|worker| *worker < job.spec.workers);
+            let worker = worker.ok_or_else(|| {
+                Refusal::invalid(format!("job {} has no worker {}", asked.job, asked.worker))
+            })?;
+            match job.given.get_mut(&worker) {
+                Some(given) if given.token == asked.token => given.asked = seconds(),
+                _ => {
+                    return Err(Refusal::not_now(format!(
+                        "worker {worker} of job {} is another process now",
+                        asked.job
+                    )));
+                }
+            }
+            worker
+        };
+        if let Some(report) = asked.report {
+            self.shared.reports().insert((asked.job, worker), Reported { report, token: asked.token });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! What operators and workers ask, done: jobs, tables, joins, counters.
+
+mod jobs;
+mod joins;
+mod tables;
+
+pub(crate) use jobs::waits_for_all;
+
+use crate::book::Book;
+use crate::diagnose::{self, Seen};
+use crate::error::ControllerError;
+use crate::live::{CARRIER, View};
+use crate::refusal::Refusal;
+use crate::state::ControllerState;
+use std::sync::Arc;
+use std::time::Duration;
+use thc_control_proto::v1;
+use thc_protocol::aggregator::{DropReason, Event};
+
+/// How long a number stays a worker's that asked for it and was not heard of since, in seconds.
+const PROMISE: u64 = 10;
+/// A worker whose packets came this recently keeps its number.
+const ALIVE: Duration = Duration::from_secs(5);
+/// Lanes of the switch program.
+const LANE_BITS: u8 = 8;
+
+/// Does what is asked.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    shared: Arc<ControllerState>,
+}
+
+fn unwritten(error: ControllerError) -> Refusal {
+    let code = match error {
+        ControllerError::StandsBy { .. } => tonic::Code::Unavailable,
+        _ => tonic::Code::Internal,
+    };
+    Refusal { code, message: error.to_string() }
+}
+
+fn no_job(name: &str) -> Refusal {
+    Refusal::missing(format!("there is no job {name:?}: `job list` shows those there are"))
+}
+
+impl Desk {
+    /// Over this state.
+    #[must_use]
+    pub fn new(shared: Arc<ControllerState>) -> Desk {
+        Desk { shared }
+    }
+
+    /// The state.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<ControllerState> {
+        &self.shared
+    }
+
+    /// Only the controller that has the file changes anything.
+    fn may_change(&self) -> Result<(), Refusal> {
+        self.shared.book().may_change().map_err(unwritten)
+    }
+
+    /// A change of the book: in the file before anybody hears of it, or taken back. What was before it comes with it.
+    async fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Book) -> Result<T, Refusal>,
+    ) -> Result<(T, Book), Refusal> {
+        let (done, before) = {
+            let mut book = self.shared.book();
+            book.may_change().map_err(unwritten)?;
+            let mut next = book.clone();
+            let done = change(&mut next)?;
+            (done, std::mem::replace(&mut *book, next))
+        };
+        match self.shared.save().await {
+            Ok(()) => Ok((done, before)),
+            Err(error) => {
+                self.shared.book().take_back(&before);
+                Err(unwritten(error))
+            }
+        }
+    }
+
+    /// Takes a change back that targets would not have, from their rows too. One that cannot be written to now gets rid of
+    /// it when it is back.
+    async fn take_back(&self, what: &str, before: &Book, targets: &[String]) {
+        self.shared.book().take_back(before);
+        if let Err(error) = self.shared.save().await {
+            tracing::warn!("{what}: taking it back: {error}");
+        }
+        if let Err(refusal) = self.shared.sync(targets).await {
+            tracing::warn!("{what}: taking it back: {}", refusal.message);
+        }
+    }
+
+    /// Lets these targets get what the book wants; none of them may refuse rows of this job.
+    async fn sync_job(&self, name: &str, targets: &[String]) -> Result<(), Refusal> {
+        self.shared.sync(targets).await?;
+        let views = self.shared.views();
+        for target in targets {
+            if let Some(why) = views.get(target).and_then(|view| view.refused.get(name)) {
+                let text = format!("target {target} refuses rows of job {name}: {why}");
+                return Err(Refusal::unavailable(text));
+            }
+        }
+        Ok(())
+    }
+
+    fn connected(&self, name: &str) -> Result<(), Refusal> {
+        let views = self.shared.views();
+        match views.get(name) {
+            Some(view) if view.connected => Ok(()),
+            Some(view) if view.error.is_empty() => Err(Refusal::unavailable(format!(
+                "target {name} is not connected yet: try again in a second"
+            ))),
+            Some(view) => Err(Refusal::unavailable(format!("target {name} is away: {}", view.error))),
+            None => Err(Refusal::missing(format!("there is no target {name:?}"))),
+        }
+    }
+
+    /// All targets.
+    #[must_use]
+    pub fn targets(&self) -> Vec<v1::Target> {
+        let book = self.shared.book();
+        let views = self.shared.views();
+        let targets = self.shared.targets.iter().map(|target| {
+            let config = &target.config;
+            let view = views.get(&config.name);
+            let jobs = book.jobs.values().filter(|job| job.places.contains_key(&config.name));
+            v1::Target {
+                name: config.name.clone(),
+                address: config.address.clone(),
+                connected: view.is_some_and(|view| view.connected),
+                error: view.map(|view| view.error.clone()).unwrap_or_default(),
+                aggregator: config.at.to_string(),
+                data_slots: config.capacity.data_slots,
+                data_slots_used: jobs.map(|job| job.spec.data_slots).sum(),
+            }
+        });
+        targets.collect()
+    }
+
+    /// Counters of a job, or of all if the name is empty.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn counters(&self, name: &str) -> Result<v1::ReadCountersResponse, Refusal> {
+        let book = self.shared.book();
+        if !name.is_empty() && !book.jobs.contains_key(name) {
+            return Err(no_job(name));
+        }
+        let views = self.shared.views();
+        let reports = self.shared.reports();
+        let mut jobs = Vec::new();
+        for job in book.jobs.values().filter(|job| name.is_empty() || job.spec.name == name) {
+            for target in &job.targets {
+                let job_name = &job.spec.name;
+                let Some(view) = views.get(target) else { continue };
+                let Some(counted) = view.jobs.get(job_name) else { continue };
+                let members = job.places.get(target).and_then(|place| place.session.as_ref());
+                let workers = (0u8..).zip(&counted.workers).map(|(worker, c)| {
+                    // Packets have numbers of the session, and workers report under those of the job.
+                    let seat = members.and_then(|session| session.members.get(&worker)?.seat);
+                    let (key, reported_as) =
+                        ((job_name.clone(), worker), (job_name.clone(), seat.unwrap_or(worker)));
+                    let event = |event: Event| c.events[event as usize];
+                    let drops = DropReason::ALL.iter().zip(c.drops).filter(|(_, packets)| *packets > 0);
+                    let member = members.and_then(|session| session.members.get(&worker));
+                    let before = members.and_then(|session| session.before.as_ref()?.get(&worker)).copied();
+                    let in_sums = event(Event::Opened) + event(Event::Added);
+                    v1::WorkerCounters {
+                        worker: worker.into(),
+                        address: member.map(|member| member.at.to_string()).unwrap_or_default(),
+                        packets: c.packets,
+                        bytes: c.bytes,
+                        opened: event(Event::Opened),
+                        added: event(Event::Added),
+                        duplicate: event(Event::Duplicate),
+                        late: event(Event::Late),
+                        stale: event(Event::Stale),
+                        mismatch: event(Event::Mismatch),
+                        drops: drops
+                            .map(|(reason, packets)| v1::Drop { reason: reason.name().to_owned(), packets })
+                            .collect(),
+                        in_session: match members {
+                            Some(_) => in_sums.saturating_sub(before.unwrap_or(0)),
+                            None => 0,
+                        },
+                        silent: view.heard.get(&key).map(|heard| heard.at.elapsed().as_secs_f64()),
+                        report: reports.get(&reported_as).map(|reported| reported.report),
+                    }
+                });
+                jobs.push(v1::JobCounters {
+                    job: job_name.clone(),
+                    target: target.clone(),
+                    results: counted.answers[0],
+                    resent: counted.answers[1],
+                    nudges: counted.answers[2],
+                    recirculations: counted.answers[3],
+                    workers: workers.collect(),
+                });
+            }
+        }
+        let targets = self.shared.targets.iter().filter_map(|target| {
+            let view = views.get(&target.config.name)?;
+            let drops = CARRIER.iter().zip(view.carrier).filter(|(_, packets)| *packets > 0);
+            let drops =
+                drops.map(|((_, reason), packets)| v1::Drop { reason: (*reason).to_owned(), packets });
+            Some(v1::TargetCounters { target: target.config.name.clone(), drops: drops.collect() })
+        });
+        Ok(v1::ReadCountersResponse { jobs, targets: targets.collect() })
+    }
+
+    /// Looks at the counters as often as they are read from the targets, for ever.
+    pub async fn sample(&self) {
+        let mut ticks = tokio::time::interval(crate::rates::PERIOD);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let at = ticks.tick().await;
+            let counters = self.counters("").unwrap_or_default();
+            self.shared.rates().sample(at, &counters);
+        }
+    }
+
+    /// What is wrong with a job, and what to do.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Refusal> {
+        let job = self.job(name)?;
+        let counters = self.counters(name)?;
+        let spec = job.spec.clone().unwrap_or_default();
+        let slots = u64::from(spec.data_slots.unwrap_or_default());
+        let rates = self.shared.rates();
+        let slow = |target: &str| {
+            waits_for_all(&spec).then(|| rates.slow(name, target, (slots / 64).max(2))).flatten()
+        };
+        let refused: Vec<(String, String)> = {
+            let views = self.shared.views();
+            let why =
+                |(target, view): (&String, &View)| Some((target.clone(), view.refused.get(name)?.clone()));
+            views.iter().filter_map(why).collect()
+        };
+        let (recent, targets) = (rates.recent(&counters), self.targets());
+        let seen =
+            Seen { job: &job, counters: &counters, recent: &recent, targets: &targets, refused: &refused };
+        let findings = diagnose::findings(&seen, slow);
+        Ok(v1::DiagnoseResponse { findings })
+    }
+}

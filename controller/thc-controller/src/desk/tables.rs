@@ -1,0 +1,108 @@
+//! Lookup tables that are installed beside those of jobs.
+
+use super::{Desk, LANE_BITS};
+use crate::refusal::Refusal;
+use thc_codec::table::{LookupTable, choose};
+use thc_control_proto::v1;
+use thc_options::Fraction;
+use thc_protocol::TableId;
+use thc_protocol::wire::{Form, Table};
+
+impl Desk {
+    /// Solves a table and installs it on all targets.
+    ///
+    /// # Errors
+    /// It cannot be, there is no room, a target refuses.
+    pub async fn install_table(&self, asked: &v1::InstallTableRequest) -> Result<v1::Table, Refusal> {
+        let invalid = |error: &dyn std::fmt::Display| Refusal::invalid(format!("table: {error}"));
+        let bits = u8::try_from(asked.bits).ok().filter(|bits| (1..=4).contains(bits));
+        let bits = bits.ok_or_else(|| Refusal::invalid(format!("bits is {}: give 1 to 4", asked.bits)))?;
+        let table = match (asked.granularity, &asked.fraction, asked.workers) {
+            (Some(granularity), Some(fraction), None) => {
+                let fraction: Fraction = fraction.parse().map_err(|error: String| invalid(&error))?;
+                let granularity = u16::try_from(granularity).unwrap_or(u16::MAX);
+                LookupTable::solve(bits, granularity, fraction.0).map_err(|error| invalid(&error))?
+            }
+            (None, None, Some(workers)) => {
+                choose(bits, LANE_BITS, workers).map_err(|error| invalid(&error))?.table
+            }
+            _ => {
+                let text =
+                    "give granularity and fraction, or the number of workers that the best table is for";
+                return Err(Refusal::invalid(text.to_owned()));
+            }
+        };
+        let told = Table {
+            id: TableId(0),
+            bits,
+            form: Form::USUAL,
+            granularity: table.granularity(),
+            fraction: table.fraction(),
+            t_p: table.t_p(),
+            values: table.values16(),
+        };
+        let _one = self.shared.changing.lock().await;
+        let room = self.shared.targets.iter().map(|target| target.config.capacity.tables).min().unwrap_or(0);
+        let change = self.change(|book| {
+            let id = book.table(&told, room)?;
+            if let Some(table) = book.tables.get_mut(&id) {
+                table.installed = true;
+            }
+            Ok(id)
+        });
+        let (id, before) = change.await?;
+        let there = self.targets_there();
+        let synced = self.shared.sync(&there).await.and_then(|()| self.takes_table(id, &there));
+        if let Err(refusal) = synced {
+            self.take_back(&format!("table {id}"), &before, &there).await;
+            return Err(refusal);
+        }
+        self.table(id)
+    }
+
+    fn takes_table(&self, id: u8, targets: &[String]) -> Result<(), Refusal> {
+        let views = self.shared.views();
+        for target in targets {
+            if let Some(why) = views.get(target).and_then(|view| view.refused_tables.get(&id)) {
+                return Err(Refusal::unavailable(format!("target {target} refuses the table: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn targets_there(&self) -> Vec<String> {
+        let names = self.shared.targets.iter().map(|target| target.config.name.clone());
+        names.filter(|name| self.connected(name).is_ok()).collect()
+    }
+
+    pub(super) fn table(&self, id: u8) -> Result<v1::Table, Refusal> {
+        let shown = self.shared.book().shown_table(id);
+        shown.ok_or_else(|| {
+            Refusal::missing(format!("there is no table {id}: `table list` shows those there are"))
+        })
+    }
+
+    /// All tables.
+    #[must_use]
+    pub fn tables(&self) -> Vec<v1::Table> {
+        let book = self.shared.book();
+        book.tables.keys().filter_map(|&id| book.shown_table(id)).collect()
+    }
+
+    /// Deletes a table that no job uses.
+    ///
+    /// # Errors
+    /// There is none, or a job uses it.
+    pub async fn delete_table(&self, id: u32) -> Result<(), Refusal> {
+        let _one = self.shared.changing.lock().await;
+        let shown = self.table(u8::try_from(id).unwrap_or(0))?;
+        if !shown.jobs.is_empty() {
+            return Err(Refusal::not_now(format!(
+                "table {id} is used by {}: delete them first",
+                shown.jobs.join(", ")
+            )));
+        }
+        self.change(|book| Ok(book.tables.remove(&(id as u8)))).await?;
+        self.shared.sync(&self.targets_there()).await
+    }
+}

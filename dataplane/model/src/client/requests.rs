@@ -1,0 +1,170 @@
+//! What a client asks, and what it is answered.
+
+use crate::counters::Reason;
+use crate::payload::{Encoding, Size};
+use crate::proof::Secret;
+use crate::shard::Stamp;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Where a worker's model is, and who the worker is.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// `host:port` of each server; the model is cut over them in this order, which all workers must give alike.
+    pub servers: Vec<String>,
+    /// The job's name.
+    pub job: String,
+    /// The job's secret.
+    pub secret: Secret,
+    /// This worker's number. Two processes with one number push each other out.
+    pub worker: u16,
+    /// How long a call may go without an answer before it fails; servers may restart meanwhile.
+    pub timeout: Duration,
+    /// Of this worker's rounding.
+    pub seed: u64,
+}
+
+/// How a model is pulled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pull {
+    /// Wait, up to seconds, while all that is missing is the epoch's gradient.
+    pub patient: bool,
+}
+
+/// How a gradient is pushed.
+#[derive(Clone, Copy, Debug)]
+pub struct Push<'a> {
+    /// Its form.
+    pub encoding: Encoding,
+    /// Factor of the model's rate.
+    pub scale: f32,
+    /// The coordinates that are in the step, in order and apart from each other; `None`: all. The others stay what they
+    /// are, also if the model has a proximal step, which moves those without a gradient as well.
+    pub spans: Option<&'a [Range<usize>]>,
+}
+
+/// Where a shard is, as a pull found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardState {
+    /// It has no value.
+    Empty,
+    /// It waits for the full-batch gradient of this epoch; what was pulled before stays.
+    Waiting(u64),
+    /// The vector holds this state of it.
+    Running(Stamp),
+}
+
+/// What a pull found.
+#[derive(Clone, Debug, Default)]
+pub struct Pulled {
+    /// Of each shard.
+    pub shards: Vec<ShardState>,
+}
+
+/// What became of a push.
+#[derive(Clone, Debug, Default)]
+pub struct Pushed {
+    /// Shards that took it.
+    pub taken: usize,
+    /// The longest delay among those.
+    pub delay: u64,
+    /// Shards that did not, and why.
+    pub refused: Vec<(usize, Reason)>,
+}
+
+/// Totals of a worker.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClientStats {
+    /// Pulls of a shard.
+    pub pulls: u64,
+    /// Those that took a flag.
+    pub flags: u64,
+    /// Pushes of a shard that were taken.
+    pub pushes: u64,
+    /// Pushes of a shard that were not.
+    pub refused: u64,
+    /// What pulls took.
+    pub pulled: Size,
+    /// What pushes took.
+    pub pushed: Size,
+    /// What snapshots, initial values and epochs' gradients took.
+    pub whole: Size,
+    /// Sum and largest of the delays of pushes taken.
+    pub delays: u64,
+    /// The largest of them.
+    pub longest_delay: u64,
+    /// Connections made anew.
+    pub reconnections: u64,
+    /// Steps that a restarted server had forgotten, of the versions this worker had seen.
+    pub forgotten: u64,
+    /// Time spent on encoding and decoding.
+    pub coding: Duration,
+    /// Time spent on waiting for servers.
+    pub waiting: Duration,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            servers: vec!["127.0.0.1:9100".to_owned()],
+            job: "train".to_owned(),
+            secret: Secret::default(),
+            worker: 0,
+            timeout: Duration::from_secs(120),
+            seed: 0,
+        }
+    }
+}
+
+impl Push<'_> {
+    /// In this form, of all coordinates and at the model's rate.
+    #[must_use]
+    pub fn encoded(encoding: Encoding) -> Self {
+        Self { encoding, scale: 1.0, spans: None }
+    }
+
+    /// `bits` for every coordinate; 32: floats.
+    #[must_use]
+    pub fn bits(bits: u8) -> Self {
+        Self::encoded(if bits == 32 { Encoding::Full } else { Encoding::Dense { bits } })
+    }
+
+    /// Sparsified with the paper's budget.
+    #[must_use]
+    pub fn sparse(bits: u8) -> Self {
+        Self::encoded(Encoding::Sparse { bits, budget: None })
+    }
+}
+
+impl Pulled {
+    /// The epoch whose gradient all shards wait for.
+    #[must_use]
+    pub fn waiting(&self) -> Option<u64> {
+        let epoch = match self.shards.first()? {
+            ShardState::Waiting(epoch) => *epoch,
+            _ => return None,
+        };
+        self.shards.iter().all(|shard| *shard == ShardState::Waiting(epoch)).then_some(epoch)
+    }
+
+    /// Whether at least one shard has no value: the model is new, or a server has lost its part. Nothing can be pushed
+    /// until a worker has initialised it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shards.contains(&ShardState::Empty)
+    }
+
+    /// Whether at least one shard takes pushes.
+    #[must_use]
+    pub fn running(&self) -> bool {
+        self.shards.iter().any(|shard| matches!(shard, ShardState::Running(_)))
+    }
+
+    /// Pushes that the shards that run have taken.
+    pub fn stamps(&self) -> impl Iterator<Item = Stamp> + '_ {
+        self.shards.iter().filter_map(|shard| match shard {
+            ShardState::Running(stamp) => Some(*stamp),
+            _ => None,
+        })
+    }
+}

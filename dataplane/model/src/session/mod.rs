@@ -1,0 +1,318 @@
+//! A worker's connection, at the server.
+
+mod requests;
+
+use requests::At;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use quinn::{Connection, RecvStream, SendStream, VarInt};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
+
+use crate::book::{Book, Job};
+use crate::counters::{Reason, add};
+use crate::lock::lock;
+use crate::memory::{self, WINDOW};
+use crate::payload;
+use crate::proof::{Role, prove, verify};
+use crate::shard::Phase;
+use crate::spec::{MAX_SHARDS, MAX_WORKERS, Spec};
+use crate::strangers::Stranger;
+use crate::wire::{
+    Body, Frame, NoFrame, SMALL, VERSION, is_name, kind, pulled, read_body, read_frame, read_length,
+};
+
+/// How long a handshake and an introduction may take.
+const INTRODUCTION: Duration = Duration::from_secs(5);
+/// How long an answer to a patient pull is held back while the epoch's gradient is missing.
+const HELD: Duration = Duration::from_secs(5);
+/// Most streams of a connection: one for each shard of a model, and the first.
+const STREAMS: u32 = MAX_SHARDS as u32 + 1;
+
+/// Numbers of connections.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// Why a connection ends.
+struct End(Reason);
+
+type Ended<T> = Result<T, Option<End>>;
+
+fn malformed<T>(value: Option<T>) -> Ended<T> {
+    value.ok_or(Some(End(Reason::Malformed)))
+}
+
+impl From<NoFrame> for Option<End> {
+    fn from(no_frame: NoFrame) -> Self {
+        match no_frame {
+            NoFrame::Ended(_) => None,
+            NoFrame::TooLong(_) => Some(End(Reason::Malformed)),
+        }
+    }
+}
+
+/// Serves a peer until it goes. `stranger` is its place until it has shown the secret.
+pub(crate) async fn serve(
+    book: Arc<Book>,
+    connecting: quinn::Connecting,
+    stranger: Stranger,
+    patience: Duration,
+) {
+    let Ok(handshake) = timeout(INTRODUCTION, connecting).await else {
+        book.counters.refuse(Reason::Silent);
+        return;
+    };
+    // A handshake that failed is no worker's: nothing to count it under but its absence.
+    let Ok(connection) = handshake else { return };
+    let introduced = timeout(INTRODUCTION, introduce(&book, &connection)).await;
+    let (job, worker, control) = match introduced {
+        Ok(Ok(introduced)) => introduced,
+        Ok(Err(end)) => {
+            if let Some(End(reason)) = end {
+                book.counters.refuse(reason);
+                close(&connection, reason);
+            }
+            return;
+        }
+        Err(_) => {
+            book.counters.refuse(Reason::Silent);
+            close(&connection, Reason::Silent);
+            return;
+        }
+    };
+    drop(stranger);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    if let Err(reason) = job.enter(worker, number, &connection) {
+        job.counters.refuse(reason);
+        close(&connection, reason);
+        return;
+    }
+    add(&job.counters.connections, 1);
+    connection.set_max_concurrent_bi_streams(STREAMS.into());
+    let session = Session { book, job: Arc::clone(&job), worker, patience, window: Arc::default() };
+    if let Some(End(reason)) = session.run(&connection, control).await {
+        job.counters.refuse(reason);
+        close(&connection, reason);
+    }
+    job.leave(worker, number);
+}
+
+fn close(connection: &Connection, reason: Reason) {
+    connection.close(VarInt::from_u32(reason as u32), reason.message().as_bytes());
+}
+
+/// HELLO. WELCOME answers it when the worker has its place.
+async fn introduce(book: &Book, connection: &Connection) -> Ended<(Arc<Job>, u16, (SendStream, RecvStream))> {
+    let (send, mut receive) = connection.accept_bi().await.map_err(|_| None)?;
+    let mut buffer = Vec::new();
+    let kind = read_frame(&mut receive, SMALL, &mut buffer).await?;
+    let mut body = Body(&buffer[1..]);
+    if kind != kind::HELLO || body.u8() != Some(VERSION) {
+        return Err(Some(End(Reason::Malformed)));
+    }
+    let worker = malformed(body.u16())?;
+    let name = malformed(body.name())?;
+    let proof = malformed(body.raw(32))?;
+    malformed(body.end())?;
+    let job = book.jobs.get(name).ok_or(Some(End(Reason::Job)))?;
+    if !verify(Role::Worker, &job.config.secret, connection, name, worker, proof) {
+        return Err(Some(End(Reason::Proof)));
+    }
+    if worker >= MAX_WORKERS {
+        return Err(Some(End(Reason::Limit)));
+    }
+    Ok((Arc::clone(job), worker, (send, receive)))
+}
+
+#[derive(Clone)]
+struct Session {
+    book: Arc<Book>,
+    job: Arc<Job>,
+    worker: u16,
+    patience: Duration,
+    /// What may wait on its way, each way, for all streams.
+    window: Arc<AtomicU32>,
+}
+
+impl Session {
+    /// Until the connection ends; `Some`: because of this.
+    async fn run(&self, connection: &Connection, control: (SendStream, RecvStream)) -> Option<End> {
+        let attached = Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+        let mut streams = JoinSet::new();
+        let (own, theirs) = (self.clone(), connection.clone());
+        streams.spawn(async move { own.control(&theirs, control.0, control.1).await });
+        loop {
+            tokio::select! {
+                stream = connection.accept_bi() => {
+                    let (send, receive) = stream.ok()?;
+                    let (own, theirs, attached) = (self.clone(), connection.clone(), Arc::clone(&attached));
+                    streams.spawn(async move { own.stream(&theirs, send, receive, &attached).await });
+                }
+                Some(joined) = streams.join_next() => {
+                    if let Some(end) = ended(joined) {
+                        return Some(end);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next request: its kind. Between requests a worker may take its time, within one it may not.
+    async fn request(&self, receive: &mut RecvStream, longest: usize, buffer: &mut Vec<u8>) -> Ended<u8> {
+        let length = read_length(receive, longest).await?;
+        match timeout(self.patience, read_body(receive, length, buffer)).await {
+            Ok(kind) => Ok(kind?),
+            Err(_) => Err(Some(End(Reason::Silent))),
+        }
+    }
+
+    async fn answer(&self, send: &mut SendStream, frame: Frame) -> Ended<()> {
+        match timeout(self.patience, send.write_all(&frame.finish())).await {
+            Ok(sent) => sent.map_err(|_| None),
+            Err(_) => Err(Some(End(Reason::Silent))),
+        }
+    }
+
+    /// An answer that refuses, after which the stream goes on.
+    async fn refuse(&self, send: &mut SendStream, reason: Reason, text: &str) -> Ended<()> {
+        self.job.counters.refuse(reason);
+        self.answer(send, Frame::new(kind::REFUSED).u8(reason as u8).raw(text.as_bytes())).await
+    }
+
+    async fn control(
+        &self,
+        connection: &Connection,
+        mut send: SendStream,
+        mut receive: RecvStream,
+    ) -> Ended<()> {
+        let (name, secret) = (&self.job.config.name, &self.job.config.secret);
+        let proof = prove(Role::Server, secret, connection, name, self.worker);
+        let own = proof.ok_or(Some(End(Reason::Proof)))?;
+        self.answer(&mut send, Frame::new(kind::WELCOME).u64(self.book.incarnation).raw(&own)).await?;
+        let mut buffer = Vec::new();
+        loop {
+            match self.request(&mut receive, SMALL, &mut buffer).await? {
+                kind::OPEN => {
+                    let mut body = Body(&buffer[1..]);
+                    let name = malformed(body.name())?;
+                    let spec: Option<Spec> = serde_json::from_slice(body.0).ok();
+                    let spec = malformed(spec.filter(|_| is_name(name)))?;
+                    if let Err(error) = spec.validate() {
+                        self.refuse(&mut send, Reason::Malformed, &error.to_string()).await?;
+                        continue;
+                    }
+                    if self.worker >= spec.workers {
+                        let text =
+                            format!("worker {} is not one of the model's {}", self.worker, spec.workers);
+                        self.refuse(&mut send, Reason::Limit, &text).await?;
+                        continue;
+                    }
+                    let (job, name) = (Arc::clone(&self.job), name.to_owned());
+                    let opened = tokio::task::spawn_blocking(move || job.open(&name, spec)).await;
+                    let stopping = |_| Err((Reason::Disk, "the server is stopping".to_owned()));
+                    match opened.unwrap_or_else(stopping) {
+                        Ok(model) => {
+                            let frame = Frame::new(kind::OPENED).u32(model.cells.len() as u32);
+                            self.answer(&mut send, frame).await?;
+                        }
+                        Err((reason, text)) => self.refuse(&mut send, reason, &text).await?,
+                    }
+                }
+                kind::STATS => {
+                    let stats = serde_json::to_vec(&self.job.stats()).unwrap_or_default();
+                    self.answer(&mut send, Frame::new(kind::COUNTED).raw(&stats)).await?;
+                }
+                kind::LEAVE => {
+                    self.job.release(self.worker);
+                    self.answer(&mut send, Frame::new(kind::DONE)).await?;
+                }
+                _ => return Err(Some(End(Reason::Malformed))),
+            }
+        }
+    }
+
+    /// One shard's stream.
+    async fn stream(
+        &self,
+        connection: &Connection,
+        mut send: SendStream,
+        mut receive: RecvStream,
+        attached: &std::sync::Mutex<BTreeSet<(String, u32)>>,
+    ) -> Ended<()> {
+        let mut buffer = Vec::new();
+        if self.request(&mut receive, SMALL, &mut buffer).await? != kind::ATTACH {
+            return Err(Some(End(Reason::Malformed)));
+        }
+        let mut body = Body(&buffer[1..]);
+        let name = malformed(body.name())?.to_owned();
+        let number = malformed(body.u32())?;
+        malformed(body.end())?;
+        let model = malformed(self.job.model(&name).filter(|model| self.worker < model.spec.workers))?;
+        malformed(model.cells.get(number as usize))?;
+        if !lock(attached).insert((name, number)) {
+            return Err(Some(End(Reason::Malformed)));
+        }
+        let at = At { session: self, model: &model, number: number as usize };
+        let what = format!("worker {} with shard {number}", self.worker);
+        let _memory = match self.job.memory.reserve(memory::of_stream(at.length()), &what) {
+            Ok(memory) => memory,
+            Err(text) => {
+                self.refuse(&mut send, Reason::Memory, &text).await?;
+                return Ok(());
+            }
+        };
+        let more = memory::window(at.length());
+        let window = (self.window.fetch_add(more, Ordering::Relaxed) + more).min(WINDOW);
+        connection.set_receive_window(window.into());
+        connection.set_send_window(window.into());
+        let (stamp, phase, sequence) = {
+            let shard = at.enter()?;
+            (shard.stamp(), shard.state().phase, shard.sequence(self.worker))
+        };
+        let phase = match phase {
+            Phase::Empty => pulled::EMPTY,
+            Phase::Waiting => pulled::WAITING,
+            Phase::Running => pulled::VECTOR,
+        };
+        let frame = Frame::new(kind::ATTACHED).u8(phase).stamp(stamp).u64(sequence);
+        self.answer(&mut send, frame).await?;
+        let longest = 64 + payload::max_len(at.length());
+        loop {
+            let kind = self.request(&mut receive, longest, &mut buffer).await?;
+            let body = Body(&buffer[1..]);
+            let frame = match kind {
+                kind::PULL => at.pull(body).await,
+                kind::PUSH => at.push(body).await,
+                kind::SNAPSHOT => at.snapshot(body).await,
+                kind::INIT | kind::BEGIN => at.give(kind, body).await,
+                _ => Err(Some(End(Reason::Malformed))),
+            };
+            match frame? {
+                Ok(frame) => self.answer(&mut send, frame).await?,
+                Err((reason, text)) => self.refuse(&mut send, reason, &text).await?,
+            }
+        }
+    }
+}
+
+/// Why a stream's task ends the connection, if it does.
+fn ended(joined: Result<Ended<()>, JoinError>) -> Option<End> {
+    match joined {
+        Ok(ended) => ended.err().flatten(),
+        Err(error) if error.is_panic() => {
+            tracing::error!("a stream's task has panicked: {error}");
+            Some(End(Reason::Broken))
+        }
+        Err(_) => None,
+    }
+}
+
+/// An answer, or a refusal that the stream survives.
+type Answer = Result<Frame, (Reason, String)>;
+
+fn refusal(reason: Reason) -> Answer {
+    Err((reason, reason.message().to_owned()))
+}

@@ -1,0 +1,80 @@
+//! Headers to receivers, and the neighbours on the way.
+
+use super::{ASK_PAUSE_MS, DpdkTx, FLOWS, Unsent};
+use crate::Peer;
+use crate::dpdk::frame::Template;
+use crate::dpdk::neighbours::{Neighbours, Reach};
+
+/// Headers to one receiver.
+pub(super) struct Flow {
+    pub(super) to: Peer,
+    /// The neighbour on the way, its place in the table.
+    pub(super) place: usize,
+    /// What the table said when the headers were made.
+    pub(super) word: u64,
+    pub(super) device: usize,
+    pub(super) template: Template,
+}
+
+impl DpdkTx {
+    pub(super) fn flow(&mut self, to: Peer) -> Result<usize, Unsent> {
+        if let Some(ready) = self.ready(to) {
+            return Ok(ready);
+        }
+        let Some(at) = self.flows.iter().position(|flow| flow.to == to) else { return self.new_flow(to) };
+        self.last = at;
+        let word = self.endpoint.neighbours.word(self.flows[at].place);
+        if word != self.flows[at].word {
+            return self.renew(at, word);
+        }
+        Ok(at)
+    }
+
+    #[cold]
+    fn new_flow(&mut self, to: Peer) -> Result<usize, Unsent> {
+        let config = &self.endpoint.config;
+        let hop = match config.gateway {
+            _ if config.on_link(*to.ip()) => *to.ip(),
+            Some(gateway) => gateway,
+            // A neighbour that was given by hand is reached wherever it is.
+            None if config.neighbours.iter().any(|neighbour| neighbour.address == *to.ip()) => *to.ip(),
+            None => return Err(Unsent::NoRoute),
+        };
+        let Some(place) = self.endpoint.neighbours.enter(hop) else { return Err(Unsent::Unresolved) };
+        let word = self.endpoint.neighbours.word(place);
+        let Some(reach) = self.resolve(place, hop, word) else { return Err(Unsent::Unresolved) };
+        if self.flows.len() == FLOWS {
+            // More receivers than places, which no job has: begin again.
+            self.flows.clear();
+        }
+        let template = self.template(reach, to);
+        self.flows.push(Flow { to, place, word, device: reach.device, template });
+        self.last = self.flows.len() - 1;
+        Ok(self.last)
+    }
+
+    #[cold]
+    fn renew(&mut self, at: usize, word: u64) -> Result<usize, Unsent> {
+        let Some(reach) = Neighbours::reach(word) else { return Err(Unsent::Unresolved) };
+        let template = self.template(reach, self.flows[at].to);
+        let flow = &mut self.flows[at];
+        (flow.word, flow.device, flow.template) = (word, reach.device, template);
+        Ok(at)
+    }
+
+    pub(super) fn template(&self, reach: Reach, to: Peer) -> Template {
+        let out = &self.out[reach.device];
+        Template::new((out.mac, reach.mac), self.local, to, out.checksums)
+    }
+
+    /// What `word` says, or a question to the link, on all devices.
+    fn resolve(&mut self, place: usize, hop: std::net::Ipv4Addr, word: u64) -> Option<Reach> {
+        let known = Neighbours::reach(word).filter(|reach| reach.device < self.out.len());
+        if known.is_none() && self.endpoint.neighbours.may_ask(place, self.endpoint.millis(), ASK_PAUSE_MS) {
+            for device in 0..self.out.len() {
+                self.ask(device, hop);
+            }
+        }
+        known
+    }
+}

@@ -1,0 +1,165 @@
+//! What packets do to calls.
+
+use super::Calls;
+use super::active::Out;
+use crate::engine::compressor::{Compressor, Measured, read_raw};
+use crate::engine::loan::Sums;
+use crate::engine::memory::Memory;
+use thc_codec::requantize;
+use thc_codec::sums::unpack_sums;
+use thc_protocol::wire::{Choice, Header, RAW_WORDS};
+use thc_protocol::worker::{CallError, Events, PacketId};
+
+/// Applies the protocol's events to the calls.
+pub(in crate::engine) struct CallEvents<'a, 'd> {
+    pub calls: &'a mut Calls,
+    pub compressor: &'a Compressor,
+    pub memory: &'a mut Memory<'d>,
+}
+
+impl CallEvents<'_, '_> {
+    /// The results of one packet of indices, with the header of their RESULT, or that there will be none.
+    fn absorb(&mut self, place: PacketId, result: Option<&Header>, sums: &[u8]) {
+        let Calls { first, queue, shelf, .. } = &mut *self.calls;
+        let index = place.call.checked_sub(*first).and_then(|index| usize::try_from(index).ok());
+        let Some(active) = index.and_then(|index| queue.get_mut(index)) else { return };
+        let Some((group, packet)) = active.find(place) else { return };
+        let state = &mut active.groups[group];
+        let (all, len) = (state.padded / state.per_packet(), state.sums_len());
+        let Sums { bytes, counts } = state.sums.get_or_insert_with(|| shelf.sums(all, len));
+        let (Some(bytes), Some(known)) =
+            (bytes.get_mut(packet * len..(packet + 1) * len), counts.get_mut(packet))
+        else {
+            return;
+        };
+        *known = result.map_or(0, |result| result.count);
+        let unpacked = match (result, state.form) {
+            (None, _) => {
+                bytes.fill(0);
+                Ok(())
+            }
+            // P44.
+            (Some(_), Some(form)) if form.is_packed() => {
+                unpack_sums(form.lane().bits(), form.sums(), sums, bytes)
+            }
+            // P45.
+            (Some(result), Some(form)) if form.is_told() => {
+                let key = requantize::key(result.job.0, result.round.0, result.slot.0);
+                requantize::restore(form.lane().bits(), key, sums, bytes)
+            }
+            _ => {
+                bytes.copy_from_slice(sums);
+                Ok(())
+            }
+        };
+        active.note_result(group);
+        self.calls.note(unpacked);
+    }
+
+    /// One packet of RAW results, or its loss, reaches its place.
+    fn write(&mut self, place: PacketId, with: impl FnOnce(&Compressor, &Measured, &mut [f32])) {
+        let Some(active) = self.calls.get_mut(place.call) else { return };
+        let Some(at) = active.parts.get(place.partition as usize) else { return };
+        let Some((group, _)) = active.find(place) else { return };
+        let first = (place.packet as usize * RAW_WORDS).min(at.part.len);
+        let last = (first + RAW_WORDS).min(at.part.len);
+        let x = self.memory.of(place.call);
+        let Some(x) = x.and_then(|memory| memory.x.get_mut(at.part.offset + first..at.part.offset + last))
+        else {
+            return;
+        };
+        with(self.compressor, at, x);
+        active.note_result(group);
+    }
+
+    /// Whether a packet's results go straight to the tensor.
+    fn is_raw(&mut self, place: PacketId) -> bool {
+        let active = self.calls.get_mut(place.call).filter(|active| active.remote.is_none());
+        let at = active.and_then(|active| active.parts.get(place.partition as usize));
+        at.is_some_and(|at| at.choice == Choice::Raw)
+    }
+
+    /// A packet is in no sum: the residual of what it carried is all of it.
+    fn give_back(&mut self, place: PacketId, sent: Option<&[u8]>) {
+        let Some(active) = self.calls.get_mut(place.call).filter(|active| active.holds) else { return };
+        let (Some(sent), Some((group, packet))) = (sent, active.find(place)) else { return };
+        let at = active.parts[place.partition as usize];
+        let per_packet = active.groups[group].per_packet();
+        let Some(residual) = &mut active.groups[group].residual else { return };
+        let Some(x) = residual.get_mut(packet * per_packet..(packet + 1) * per_packet) else { return };
+        let result = self.compressor.add_sent(&at, sent, x);
+        self.calls.note(result);
+    }
+}
+
+impl Events for CallEvents<'_, '_> {
+    fn left_out(&mut self, call: u64, partition: u32) {
+        let Some(active) = self.calls.get_mut(call) else { return };
+        let at = &mut active.parts[partition as usize];
+        at.left_out = true;
+        active.lost += at.part.len;
+    }
+
+    fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>) {
+        let Some(active) = self.calls.get_mut(call) else { return };
+        active.has_norms = true;
+        for (at, norm) in active.parts.iter_mut().zip(maxima) {
+            at.norm = norm;
+        }
+        if let Some(remote) = &active.remote
+            && let Err(error) = remote.norms(self.compressor, &active.parts)
+        {
+            self.calls.broken.get_or_insert(error);
+            return;
+        }
+        for index in 0..active.groups.len() {
+            let group = &mut active.groups[index];
+            let per_packet = group.per_packet();
+            let sent = active.parts[group.parts.clone()].iter().filter(|at| at.norm != 0);
+            group.packets = sent.map(|at| at.part.padded / per_packet).sum();
+            if group.packets > 0 {
+                continue;
+            }
+            // What others went on without goes to the error feedback before it becomes zero.
+            if active.feedback.is_none() || !active.has_left_out(index) {
+                active.to_finish.push_back(index);
+            }
+            // Its error feedback stays as it is, but it has to be where that of the others will be.
+            if active.feedback.is_none() {
+                active.groups[index].out = Out::Sent;
+                active.tick_off(index);
+            }
+        }
+    }
+
+    fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]) {
+        if self.is_raw(place) {
+            self.write(place, |compressor, at, x| {
+                read_raw(sums, result.count, compressor.raw_scale(at.norm), x);
+            });
+        } else {
+            self.absorb(place, Some(result), sums);
+        }
+    }
+
+    fn lost(&mut self, place: PacketId, sent: Option<&[u8]>) {
+        if let Some(active) = self.calls.get_mut(place.call) {
+            active.note_lost(place);
+        }
+        if self.is_raw(place) {
+            return self.write(place, |_, _, x| x.fill(0.0));
+        }
+        self.give_back(place, sent);
+        self.absorb(place, None, &[]);
+    }
+
+    fn late(&mut self, place: PacketId, sent: Option<&[u8]>) {
+        self.give_back(place, sent);
+    }
+
+    fn failed(&mut self, call: u64, error: CallError) {
+        if let Some(active) = self.calls.get_mut(call) {
+            active.error = Some(error);
+        }
+    }
+}

@@ -1,0 +1,636 @@
+//! Compression as a session does it: its tables, seeds, ranges (P5), choice by choice.
+//!
+//! This is the seam for other tables, widths of indices and devices than the CPU: the engine knows how many packets there
+//! are and how long they are, and asks for norms, packed indices, error feedback and means. It never looks at a number.
+
+mod numbers;
+mod raw;
+
+pub use numbers::{CallKeys, Estimate, Numbers};
+
+use raw::added;
+pub(super) use raw::{raw_factor, raw_word, read_raw, write_raw};
+
+use crate::{Span, WorkerError};
+use std::ops::Range;
+use thc_codec::block::Block;
+use thc_codec::error::CodecError;
+use thc_codec::packing::unpack;
+use thc_codec::partition::Partition;
+use thc_codec::quantizer::{self, Quantizer};
+use thc_codec::rounding::Source;
+use thc_codec::signs::{self, SignKey};
+use thc_codec::table::LookupTable;
+use thc_codec::{aggregate, norm, rht};
+use thc_protocol::wire::{Choice, FEATURE_ROOT, Form, Norm, RAW_WORDS, Table, Welcome};
+use thc_protocol::{Lane, Rank, TableId, WorkerId};
+
+/// t_p of usable tables: with it every norm gives a normal range for every d, and estimates whose norm is finite (P5).
+const T_P: std::ops::RangeInclusive<f64> = 1.0 / 65536.0..=38.0;
+
+/// Most coordinates of a DATA packet.
+const PACKET: usize = 1024;
+
+/// Everything about numbers that a session fixes.
+pub(super) struct Compressor {
+    /// The job's tables, in its order.
+    coders: Vec<Coder>,
+    /// log₂ of the coordinates of a full partition (P4).
+    pub block: u8,
+    /// Workers of the job, and which of them this is, over all racks.
+    workers: u16,
+    rank: Rank,
+    job_seed: u64,
+    /// Of this worker's roundings.
+    roundings: Source,
+}
+
+/// A table of the job, and what quantizes onto it.
+struct Coder {
+    id: TableId,
+    table: LookupTable,
+    quantizer: Quantizer,
+    form: Form,
+}
+
+/// A partition, how it travels, and the largest norm of its workers, f32 bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    pub part: Partition,
+    /// Where it begins among the padded coordinates of its group.
+    pub start: usize,
+    pub choice: Choice,
+    pub norm: u32,
+    /// Whether the others went on without it: what it is stays in the error feedback.
+    pub left_out: bool,
+}
+
+impl Measured {
+    /// Where its coordinates are in the group that begins at `offset` of the tensor.
+    pub fn place(&self, offset: usize) -> Range<usize> {
+        self.part.offset - offset..self.part.offset - offset + self.part.len
+    }
+
+    /// Where they are with all padding.
+    pub fn padded(&self) -> Range<usize> {
+        self.start..self.start + self.part.padded
+    }
+}
+
+impl Coder {
+    fn new(told: &Table, workers: u16) -> Result<Coder, WorkerError> {
+        let unusable = |reason: String| WorkerError::Unusable { reason };
+        let &Table { id, bits, form, granularity, fraction, t_p, values } = told;
+        let identity: Vec<u8> = (0..=u8::MAX).collect();
+        let values = if form.is_identity() { &identity[..] } else { &values[..1 << bits.min(4)] };
+        let unused = if form.is_identity() { &told.values[..] } else { &told.values[values.len()..] };
+        if unused.iter().any(|&value| value != 0) {
+            let last = values.len() - 1;
+            return Err(unusable(format!(
+                "table {id} of {bits} bits has values behind its last index, {last}"
+            )));
+        }
+        let table = LookupTable::with_threshold(values, fraction, t_p)
+            .map_err(|error| unusable(format!("table {id}: {error}")))?;
+        if table.granularity() != granularity {
+            return Err(unusable(format!(
+                "table {id} ends with {}, but its granularity is {granularity}",
+                table.granularity(),
+            )));
+        }
+        let sum = u32::from(workers) * u32::from(granularity);
+        if workers == 0 || sum > form.max_sum() {
+            return Err(unusable(format!(
+                "{workers} workers with granularity {granularity} overflow the {}-bit lanes of table {id}",
+                form.sums()
+            )));
+        }
+        if !T_P.contains(&t_p) {
+            return Err(unusable(format!(
+                "t_p = {t_p:e} of p = {fraction}: norms leave room from {:e} to {} (P5)",
+                T_P.start(),
+                T_P.end()
+            )));
+        }
+        Coder::of_table(id, table, form).map_err(|error| unusable(format!("table {id}: {error}")))
+    }
+
+    fn of_table(id: TableId, table: LookupTable, form: Form) -> Result<Coder, CodecError> {
+        let quantizer = Quantizer::new(&table).with_width(form.width())?;
+        Ok(Coder { id, table, quantizer, form })
+    }
+}
+
+impl Compressor {
+    pub fn new(
+        welcome: &Welcome,
+        workers: u8,
+        worker: WorkerId,
+        seed: Option<u64>,
+    ) -> Result<Compressor, WorkerError> {
+        let unusable = |reason: String| WorkerError::Unusable { reason };
+        if welcome.features == FEATURE_ROOT {
+            return Err(unusable(
+                "it is the root of racks, which workers do not join: give the address of a rack".to_owned(),
+            ));
+        }
+        let (workers, rank) = match welcome.rack {
+            Some(rack) => (rack.workers, Rank(rack.first.0 + u16::from(worker.0))),
+            None => (workers.into(), worker.into()),
+        };
+        if welcome.features != 0 {
+            return Err(unusable(format!(
+                "it needs features {:#x} that this build does not know: install a newer one",
+                welcome.features
+            )));
+        }
+        let coders: Result<Vec<Coder>, _> =
+            welcome.tables.iter().map(|table| Coder::new(table, workers)).collect();
+        Ok(Compressor {
+            coders: coders?,
+            block: welcome.block,
+            workers,
+            rank,
+            job_seed: welcome.job_seed,
+            roundings: roundings(welcome.job_seed, rank, seed),
+        })
+    }
+
+    /// Compression without a session: rank `rank` of `ranks` with tables that they have agreed on.
+    ///
+    /// # Errors
+    /// If a table's t_p is out of bounds, or its indices do not fit its form.
+    pub fn without_session(
+        tables: impl IntoIterator<Item = (TableId, LookupTable, Form)>,
+        (rank, ranks): (Rank, u16),
+        block: u8,
+        job_seed: u64,
+        seed: Option<u64>,
+    ) -> Result<Compressor, WorkerError> {
+        let coders = tables.into_iter().map(|(id, table, form)| {
+            if !T_P.contains(&table.t_p()) {
+                let (least, most) = (T_P.start(), T_P.end());
+                let reason = format!(
+                    "t_p = {:e} of table {id}: norms leave room from {least:e} to {most} (P5)",
+                    table.t_p()
+                );
+                return Err(WorkerError::Unusable { reason });
+            }
+            Ok(Coder::of_table(id, table, form)?)
+        });
+        Ok(Compressor {
+            coders: coders.collect::<Result<_, _>>()?,
+            block,
+            workers: ranks,
+            rank,
+            job_seed,
+            roundings: roundings(job_seed, rank, seed),
+        })
+    }
+
+    /// Whether indices of a partition are bytes, and the table values themselves: the table has all points of its grid.
+    pub fn indices_are_values(&self, at: &Measured) -> bool {
+        let complete =
+            |coder: &Coder| coder.table.values().len() == usize::from(coder.table.granularity()) + 1;
+        self.coder_of(at).is_ok_and(|coder| coder.form.width() == 8 && complete(coder))
+    }
+
+    /// The table values of the indices of whole packets, a byte each.
+    ///
+    /// # Errors
+    /// If there are not as many as `packed` has indices.
+    pub fn look_up(&self, at: &Measured, packed: &[u8], values: &mut [u8]) -> Result<(), CodecError> {
+        let coder = self.coder_of(at)?;
+        if coder.form.width() == 4 {
+            return aggregate::lookup_set4(values, &coder.table.values16(), packed);
+        }
+        CodecError::check_len("table values", packed.len(), values.len())?;
+        let table = coder.table.values();
+        values
+            .iter_mut()
+            .zip(packed)
+            .for_each(|(value, z)| *value = table.get(usize::from(*z)).copied().unwrap_or(0));
+        Ok(())
+    }
+
+    /// The job's lookup tables by their numbers, in its order.
+    pub fn tables(&self) -> impl Iterator<Item = (TableId, &LookupTable)> {
+        self.coders.iter().map(|coder| (coder.id, &coder.table))
+    }
+
+    /// What a call takes that names no table.
+    pub fn usual(&self) -> Choice {
+        self.coders.first().map_or(Choice::Raw, |coder| Choice::Table(coder.id))
+    }
+
+    /// Whether the job has what is chosen.
+    pub fn has(&self, choice: Choice) -> bool {
+        choice == Choice::Raw || self.coder(choice).is_some()
+    }
+
+    /// Whether this job can do a plan for a tensor of so many coordinates.
+    ///
+    /// # Errors
+    /// [`WorkerError::Empty`], [`WorkerError::TooLong`], [`WorkerError::Plan`], [`WorkerError::EmptySpan`] or [`WorkerError::NoTable`].
+    pub fn check_plan(&self, plan: &[Span], length: usize) -> Result<(), WorkerError> {
+        if length == 0 {
+            return Err(WorkerError::Empty);
+        }
+        if u32::try_from(length).is_err() {
+            return Err(WorkerError::TooLong { length });
+        }
+        let planned =
+            plan.iter().try_fold(0_usize, |sum, span| sum.checked_add(span.length)).unwrap_or(usize::MAX);
+        if planned != length {
+            return Err(WorkerError::Plan { planned, length });
+        }
+        if let Some(span) = plan.iter().position(|span| span.length == 0) {
+            return Err(WorkerError::EmptySpan { span });
+        }
+        if let Some(Choice::Table(table)) = plan.iter().map(|s| s.choice).find(|c| !self.has(*c)) {
+            let job: Vec<String> = self.tables().map(|(id, _)| id.to_string()).collect();
+            return Err(WorkerError::NoTable { table, tables: job.join(", ") });
+        }
+        Ok(())
+    }
+
+    fn coder(&self, choice: Choice) -> Option<&Coder> {
+        let Choice::Table(id) = choice else { return None };
+        self.coders.iter().find(|coder| coder.id == id)
+    }
+
+    /// Of what is not RAW; no partition names another.
+    fn coder_of(&self, at: &Measured) -> Result<&Coder, CodecError> {
+        self.coder(at.choice).ok_or(CodecError::EmptySum)
+    }
+
+    /// The form of packets that travel so; of RAW none.
+    pub fn form(&self, choice: Choice) -> Option<Form> {
+        self.coder(choice).map(|coder| coder.form)
+    }
+
+    /// Coordinates of a packet, DATA or RAW.
+    pub fn coordinates(&self, choice: Choice) -> usize {
+        self.form(choice).map_or(RAW_WORDS, Form::coordinates)
+    }
+
+    /// M = t_p/√d · ℓ (P5).
+    fn range(coder: &Coder, at: &Measured) -> f32 {
+        (coder.table.t_p() / (at.part.padded as f64).sqrt() * f64::from(f32::from_bits(at.norm))) as f32
+    }
+
+    /// The value of a partition's NORM (P5, P19).
+    pub fn norm(&self, choice: Choice, x: &[f32], kept: Option<&[f32]>) -> u32 {
+        let value = match (choice, kept) {
+            (Choice::Raw, None) => norm::max_abs(x),
+            (Choice::Raw, Some(kept)) => norm::max_abs(&added(x, kept)),
+            (Choice::Table(_), Some(kept)) => norm::l2_sum(x, kept),
+            (Choice::Table(_), None) => norm::l2(x),
+        };
+        self.told(value)
+    }
+
+    /// The value of the NORM of a partition whose norm is `value` (P5, P19).
+    pub fn told(&self, value: f32) -> u32 {
+        if value.is_nan() || value > f32::from_bits(Norm::MAX) {
+            Norm::non_finite(self.rank)
+        } else if value < f32::from_bits(Norm::MIN) {
+            0
+        } else {
+            value.to_bits()
+        }
+    }
+
+    /// What compressing and decompressing a partition takes.
+    fn block(&self, call: u64, at: &Measured) -> Result<Block<'_>, CodecError> {
+        let coder = self.coder_of(at)?;
+        Ok(Block {
+            quantizer: &coder.quantizer,
+            key: SignKey { job_seed: self.job_seed, call, partition: at.part.index },
+            rounding: self.roundings.rounding(call, at.part.index),
+            range: Compressor::range(coder, at),
+            next: [&[]; 2],
+        })
+    }
+
+    /// A partition to the indices of all its packets, and `kept`, its error feedback, to `left`, what it is after the call.
+    /// `work` is memory for the partition, which keeps nothing of use; `next` the gradient and error feedback of the next one,
+    /// if that is known.
+    ///
+    /// # Errors
+    /// If the norm gives no range to quantize on.
+    pub fn compress(
+        &self,
+        (call, at): (u64, &Measured),
+        x: &[f32],
+        feedback: Option<(&[f32], &mut [f32])>,
+        next: [&[f32]; 2],
+        work: &mut [f32],
+        packed: &mut [u8],
+    ) -> Result<(), CodecError> {
+        Block { next, ..self.block(call, at)? }.compress_beside(x, feedback, work, packed)
+    }
+
+    /// The same up to the indices: `work` becomes the residual in the rotated domain, which [`Self::feed_back`] ends with.
+    ///
+    /// # Errors
+    /// As [`Self::compress`].
+    pub fn rotate(
+        &self,
+        (call, at): (u64, &Measured),
+        x: &[f32],
+        kept: &[f32],
+        work: &mut [f32],
+        packed: &mut [u8],
+    ) -> Result<(), CodecError> {
+        let block = self.block(call, at)?;
+        rht::forward_sum(x, kept, work, block.key)?;
+        block.quantizer.quantize_packed(work, block.range, &block.rounding, 0, packed)
+    }
+
+    /// Adds what a DATA payload carries to the residual that it left: the transformed coordinates, up to rounding. `x` is the
+    /// packet's residual.
+    ///
+    /// # Errors
+    /// As [`Self::compress`].
+    pub fn add_sent(&self, at: &Measured, payload: &[u8], x: &mut [f32]) -> Result<(), CodecError> {
+        let coder = self.coder_of(at)?;
+        let (mut sums, mut sent) = ([0; PACKET], [0.0; PACKET]);
+        let (sums, sent) = (&mut sums[..x.len()], &mut sent[..x.len()]);
+        unpack(coder.form.width(), payload, sums)?;
+        let values = coder.table.values();
+        sums.iter_mut().for_each(|sum| *sum = values.get(usize::from(*sum)).copied().unwrap_or(0));
+        let granularity = coder.quantizer.granularity();
+        quantizer::dequantize8(sums, 1, granularity, Compressor::range(coder, at), sent)?;
+        x.iter_mut().zip(sent).for_each(|(x, sent)| *x += *sent);
+        Ok(())
+    }
+
+    /// The residual in the rotated domain to the error feedback that it leaves.
+    ///
+    /// # Errors
+    /// None with memory of the right length.
+    pub fn feed_back(
+        &self,
+        (call, at): (u64, &Measured),
+        residual: &mut [f32],
+        left: &mut [f32],
+    ) -> Result<(), CodecError> {
+        rht::inverse_into(residual, left, self.block(call, at)?.key)
+    }
+
+    /// The results of a partition to its mean. `counts` has how many workers are in the sums of each packet, 0 where they are
+    /// lost; `sums` those of one packet after the other. `work` is memory for the partition, used if it is padded; `next` what
+    /// the next one's mean goes to, if that is known.
+    ///
+    /// # Errors
+    /// If the norm gives no range.
+    pub fn finish(
+        &self,
+        (call, at): (u64, &Measured),
+        counts: &[u16],
+        sums: &[u8],
+        next: &[f32],
+        work: &mut [f32],
+        out: &mut [f32],
+    ) -> Result<(), CodecError> {
+        let block = Block { next: [next, &[]], ..self.block(call, at)? };
+        let form = self.coder_of(at)?.form;
+        if counts[0] > 0 && counts.iter().all(|&count| count == counts[0]) {
+            let (work, count) = (work.get_mut(..at.part.padded).unwrap_or_default(), u32::from(counts[0]));
+            return match form.lane() {
+                Lane::Bits4 => block.decompress4(sums, count, work, out),
+                Lane::Bits8 => block.decompress8(sums, count, work, out),
+                Lane::Bits16 => block.decompress16(sums, count, work, out),
+            };
+        }
+        let estimate = |counts: &[u16], sums: &[u8], x: &mut [f32]| {
+            let count = u32::from(counts[0]);
+            let granularity = block.quantizer.granularity();
+            match form.lane() {
+                _ if count == 0 => {
+                    x.fill(0.0);
+                    Ok(())
+                }
+                Lane::Bits4 => quantizer::dequantize4(sums, count, granularity, block.range, x),
+                Lane::Bits8 => quantizer::dequantize8(sums, count, granularity, block.range, x),
+                Lane::Bits16 => quantizer::dequantize16(sums, count, granularity, block.range, x),
+            }
+        };
+        let estimates = |x: &mut [f32]| {
+            let packets = counts.chunks(1).zip(sums.chunks(form.lanes_len()));
+            let mut packets = packets.zip(x.chunks_mut(form.coordinates()));
+            packets.try_for_each(|((count, sums), x)| estimate(count, sums, x))
+        };
+        if out.len() == at.part.padded {
+            estimates(out)?;
+            return rht::inverse(out, block.key);
+        }
+        let work = &mut work[..at.part.padded];
+        estimates(work)?;
+        rht::inverse_into(work, out, block.key)
+    }
+
+    /// What somebody else compresses a partition with; all 0 if its norm is.
+    ///
+    /// # Errors
+    /// As [`Self::compress`].
+    pub fn numbers(&self, at: &Measured) -> Result<Numbers, CodecError> {
+        if at.norm == 0 {
+            return Ok(Numbers::default());
+        }
+        if at.choice == Choice::Raw {
+            return Ok(Numbers { raw: self.raw_scale(at.norm), ..Numbers::default() });
+        }
+        let coder = self.coder_of(at)?;
+        Ok(Numbers { affine: coder.quantizer.affine(Compressor::range(coder, at))?, raw: 0.0 })
+    }
+
+    /// What somebody else makes the estimates of a packet's sums with: step and −M of `count` workers' indices, or 0 and the
+    /// factor of their words; all 0 of a packet that is lost.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn estimate(&self, at: &Measured, count: u16) -> Result<Estimate, CodecError> {
+        if at.norm == 0 || count == 0 {
+            return Ok(Estimate::default());
+        }
+        if at.choice == Choice::Raw {
+            return Ok(Estimate { raw: raw_factor(count, self.raw_scale(at.norm)), ..Estimate::default() });
+        }
+        let coder = self.coder_of(at)?;
+        let range = Compressor::range(coder, at);
+        let step = quantizer::step_of_sums(range, u32::from(count), coder.quantizer.granularity())?;
+        Ok(Estimate { step, lo: -range, raw: 0.0 })
+    }
+
+    /// What the signs, and this worker's roundings, of all partitions of a call derive from (P29), and the stratum of its draws.
+    pub fn keys(&self, call: u64) -> CallKeys {
+        CallKeys {
+            signs: signs::derive_call(self.job_seed, call),
+            roundings: self.roundings.derive_call(call),
+            stratum: self.roundings.stratum(),
+        }
+    }
+}
+
+/// What a worker's roundings derive from: those of all workers of the job cancel, unless it is given a seed of its own.
+fn roundings(job_seed: u64, rank: Rank, seed: Option<u64>) -> Source {
+    seed.map_or_else(|| Source::of_worker(job_seed, rank.0), Source::independent)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::raw::{exponent, power_of_two};
+    use super::*;
+    use std::time::Duration;
+    use thc_codec::partition::MIN_PARTITION;
+    use thc_codec::rht;
+    use thc_protocol::wire::{Norm, Shares, Tables};
+    use thc_protocol::worker::PacketId;
+    use thc_protocol::{Cookie, Policy};
+
+    const TABLE: TableId = TableId(3);
+
+    fn compressor(workers: u8, fraction: f64, bits: u8) -> Result<Compressor, WorkerError> {
+        let table = LookupTable::solve(bits, (1 << bits) - 1, fraction).unwrap();
+        let welcome = Welcome {
+            session: Cookie(1),
+            data_slots: 64,
+            norm_slots: 8,
+            quorum: workers,
+            policy: Policy::Reliable,
+            shards: 1,
+            deadline: Duration::ZERO,
+            tables: Tables::one(Table {
+                id: TABLE,
+                bits,
+                form: Form::new(bits, Lane::Bits16).unwrap(),
+                granularity: (1 << bits) - 1,
+                fraction,
+                t_p: table.t_p(),
+                values: table.values16(),
+            }),
+            job_seed: 1,
+            nonce: 0,
+            block: 20,
+            min_workers: workers,
+            max_workers: workers,
+            credit: 0,
+            features: 0,
+            shares: Shares::NONE,
+            rack: None,
+            marks: false,
+            members: None,
+        };
+        Compressor::new(&welcome, workers, WorkerId(0), None)
+    }
+
+    fn measured(padded: usize, norm: u32) -> Measured {
+        let part = Partition { index: 0, offset: 0, len: padded, padded };
+        Measured { part, start: 0, choice: Choice::Table(TABLE), norm, left_out: false }
+    }
+
+    #[test]
+    fn the_exponent_is_the_least_above_also_of_denormals() {
+        let patterns = (0..=0xFE).flat_map(|field| [0, 1, 0x40_0000, 0x7F_FFFF].map(|low| field << 23 | low));
+        for bits in patterns.chain((0..23).map(|i| 1 << i)).filter(|&bits| bits != 0) {
+            let (value, e) = (f64::from(f32::from_bits(bits)), exponent(bits));
+            assert!(value < 2f64.powi(e) && value >= 2f64.powi(e - 1), "{value:e}: {e}");
+            assert_eq!(power_of_two(e), 2f64.powi(e));
+        }
+    }
+
+    #[test]
+    fn raw_integers_of_all_workers_never_overflow() {
+        let at = PacketId { call: 0, partition: 0, packet: 0 };
+        for workers in 1..=64 {
+            let compressor = compressor(workers, 0.03, 4).unwrap();
+            for bits in [Norm::MIN, Norm::MIN + 1, 0x3F7F_FFFF, 0x3F80_0000, Norm::MAX - 1, Norm::MAX] {
+                let (scale, limit) = (compressor.raw_scale(bits), compressor.raw_limit());
+                let max = f32::from_bits(bits);
+                // The last is of a worker that came after the quorum.
+                let mut payload = [0; 4 * RAW_WORDS];
+                write_raw(&[max, -max, max / 3.0, 1e38, f32::MIN], at, scale, limit, &mut payload);
+                let words: Vec<i64> = payload
+                    .chunks_exact(4)
+                    .map(|w| i64::from(i32::from_be_bytes(w.try_into().unwrap())))
+                    .collect();
+                let sums: Vec<i64> = words.iter().map(|w| w * i64::from(workers)).collect();
+                assert!(sums.iter().all(|sum| sum.abs() <= 1 << 30), "{workers} workers, {max:e}: {sums:?}");
+                assert!(sums[0] >= 1 << 28, "{workers} workers, {max:e}: bits are wasted: {sums:?}");
+                let bytes: Vec<u8> = sums.iter().flat_map(|&sum| (sum as i32).to_be_bytes()).collect();
+                let mut mean = [0.0; 3];
+                read_raw(&bytes, workers.into(), scale, &mut mean);
+                for (got, want) in mean.iter().zip([max, -max, max / 3.0]) {
+                    assert!((got - want).abs() <= max * 2f32.powi(-22), "{got:e} {want:e}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_norm_of_every_table_gives_finite_numbers() {
+        for fraction in [f64::MIN_POSITIVE, 1e-30, 1.0 / 1024.0, 0.03, 0.5, 0.999] {
+            for (bits, padded) in [1, 4].into_iter().flat_map(|bits| [(bits, MIN_PARTITION), (bits, 1 << 20)])
+            {
+                let compressor = compressor(64, fraction, bits).unwrap();
+                for norm in [Norm::MIN, Norm::MAX] {
+                    let at = measured(padded, norm);
+                    let norm = f32::from_bits(norm);
+                    // Gradient and feedback so that all of the norm is in one rotated coordinate.
+                    let mut x = vec![0.0; padded];
+                    x[5] = norm;
+                    rht::inverse(&mut x, compressor.block(0, &at).unwrap().key).unwrap();
+                    let kept = vec![0.0; padded];
+                    let (mut residual, mut packed) =
+                        (vec![0.0; padded], vec![0; padded * usize::from(bits) / 8]);
+                    compressor.rotate((0, &at), &x, &kept, &mut residual, &mut packed).unwrap();
+                    let (mut left, mut work, mut again) = (kept.clone(), kept.clone(), packed.clone());
+                    let fed = Some((&kept[..], &mut left[..]));
+                    compressor.compress((0, &at), &x, fed, [&x, &kept], &mut work, &mut again).unwrap();
+                    assert!(again == packed && left.iter().chain(&residual).all(|v| v.is_finite()));
+                    let n = compressor.coordinates(compressor.usual());
+                    let payload = &packed[..n * usize::from(bits) / 8];
+                    compressor.add_sent(&at, payload, &mut residual[..n]).unwrap();
+                    assert!((residual[5] / norm - 1.0).abs() < 1e-4, "{} {norm}", residual[5]);
+                    compressor.feed_back((0, &at), &mut residual, &mut left).unwrap();
+                    assert!(left.iter().all(|v| v.is_finite()));
+                    // All sums at the upper end: the inverse transform gathers them in one coordinate.
+                    let sum = 64 * u16::from(u8::try_from(compressor.coders[0].table.granularity()).unwrap());
+                    let sums: Vec<u8> = (0..padded).flat_map(|_| sum.to_be_bytes()).collect();
+                    let (mut mean, mut counts) = (vec![0.0; padded], vec![64; padded / n]);
+                    compressor.finish((0, &at), &counts, &sums, &[], &mut [], &mut mean).unwrap();
+                    assert!(mean.iter().all(|v| v.is_finite()), "p = {fraction:e}, d = {padded}");
+                    assert!(Compressor::range(&compressor.coders[0], &at).is_normal());
+                    // A packet less, and one of fewer workers.
+                    counts[0] = 0;
+                    counts[padded / n - 1] = 32;
+                    compressor.finish((0, &at), &counts, &sums, &[], &mut work, &mut mean[1..]).unwrap();
+                    assert!(mean.iter().all(|v| v.is_finite()), "p = {fraction:e}, d = {padded}");
+                }
+            }
+        }
+        let refused = compressor(64, 1.0 - 1e-12, 4).err().unwrap();
+        assert!(matches!(refused, WorkerError::Unusable { .. }), "{refused}");
+        assert!(refused.to_string().contains("t_p = "), "{refused}");
+    }
+
+    #[test]
+    fn a_norm_without_a_range_is_an_error_not_a_wrong_packet() {
+        let compressor = compressor(2, 0.03, 4).unwrap();
+        let (x, mut work, mut packed) = ([1.0; 1024], [0.0; 1024], [0; 512]);
+        for norm in [0, f32::INFINITY.to_bits(), f32::NAN.to_bits(), 0x8000_0000, f32::MAX.to_bits()] {
+            let at = measured(1024, norm);
+            assert!(
+                compressor.compress((0, &at), &x, None, [&[]; 2], &mut work, &mut packed).is_err(),
+                "{norm:#x}"
+            );
+            assert!(
+                compressor.finish((0, &at), &[2, 2], &[0; 2048], &[], &mut [], &mut work).is_err(),
+                "{norm:#x}"
+            );
+        }
+    }
+}

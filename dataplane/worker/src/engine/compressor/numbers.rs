@@ -1,0 +1,35 @@
+//! What others compute with: a call's keys, a partition's range, a result's step.
+
+use thc_codec::quantizer::Affine;
+
+/// What the signs (P29) and a worker's roundings (P31) of a call's partitions derive from: the key of partition p is
+/// mix((this xor p) + G).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallKeys {
+    /// Of the signs.
+    pub signs: u64,
+    /// Of the roundings.
+    pub roundings: u64,
+    /// By which words of the roundings are changed, all of them alike.
+    pub stratum: u32,
+}
+
+/// What a partition is compressed with by somebody else than this engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Numbers {
+    /// Of a partition that travels as indices.
+    pub affine: Affine,
+    /// Of one that goes RAW: s of P5.
+    pub raw: f64,
+}
+
+/// What the sums of a packet become estimates with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Width of one unit of a sum.
+    pub step: f32,
+    /// −M.
+    pub lo: f32,
+    /// Of RAW: what words are multiplied by.
+    pub raw: f64,
+}

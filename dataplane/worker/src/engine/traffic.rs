@@ -1,0 +1,226 @@
+//! Packets in and out.
+
+use super::calls::{CallEvents, Out};
+use super::compressor::write_raw;
+use super::link::Link;
+use super::memory::Memory;
+use super::{Engine, KEEP_ALIVE, MANY_LOST, REPORT};
+use crate::WorkerError;
+use std::time::{Duration, Instant};
+use thc_protocol::session::JoinEvent;
+use thc_protocol::wire::{Header, Kind};
+use thc_protocol::worker::{PacketId, SessionError};
+use thc_protocol::{Ecn, WorkerId};
+use thc_transport::{Origin, PacketIo};
+
+impl<I: PacketIo> Engine<I> {
+    /// Receives and sends.
+    pub(super) fn exchange(&mut self, memory: &mut Memory<'_>) -> Result<bool, WorkerError> {
+        let got = self.receive(memory)?;
+        let now = self.io.now();
+        if got > 0 {
+            self.burst = got;
+        }
+        let known = self.worker.heard().max(self.asked);
+        if !self.worker.is_busy() && now.saturating_sub(known) > KEEP_ALIVE {
+            self.joiners.resume(now);
+            self.asked = now;
+        }
+        let Self { calls, compressor, .. } = self;
+        let mut events = CallEvents { calls, compressor, memory };
+        self.worker.tick(now, &mut events, &mut self.link.tx(&mut self.io));
+        if self.worker.suspects_restart(now) {
+            self.joiners.resume(now);
+        }
+        for (shard, waited) in self.worker.unanswered(now) {
+            self.link.ps.take_over(now, shard, waited);
+        }
+        if let Some(share) = self.link.ps.due_for_asking(now) {
+            self.joiners.resume_at(now, share);
+        }
+        self.join_traffic(now)?;
+        let handed = self.exchange_packed()?;
+        let sent = self.send_ready(memory);
+        self.link.check()?;
+        if let Some(error) = self.calls.take_broken() {
+            return Err(error.into());
+        }
+        if let Some(error) = self.forsaken(now) {
+            return Err(self.placed(error).into());
+        }
+        if let Some(error) = self.worker.failure() {
+            return Err(self.placed(error).into());
+        }
+        Ok(got > 0 || sent || handed)
+    }
+
+    /// Names the share that is silent, where there are several.
+    pub(super) fn placed(&self, error: SessionError) -> SessionError {
+        let SessionError::Silent { waited } = error else { return error };
+        let ports = &self.link.ps;
+        let shard = self.worker.waits_at().map(usize::from);
+        match shard.and_then(|shard| ports.server(shard)) {
+            Some(share) => SessionError::ShareSilent { share, at: ports.base(share), waited },
+            None => error,
+        }
+    }
+
+    pub(super) fn receive(&mut self, memory: &mut Memory<'_>) -> Result<usize, WorkerError> {
+        let started = Instant::now();
+        let mut first = None;
+        let now = self.io.now();
+        let Self { io, worker, calls, compressor, link, joiners, .. } = self;
+        let mut events = CallEvents { calls, compressor, memory };
+        let mut control = None;
+        let Link { ps, replies, .. } = link;
+        let got = io.recv_burst_at(&mut |Origin { from, ecn, .. }, packet| {
+            first.get_or_insert_with(Instant::now);
+            let Some(port) = ps.find(from) else { return };
+            let (share, is_base) = ps.share(port);
+            let Some(&kind) = packet.get(1) else { return };
+            ps.note_heard(now, share);
+            // Control kinds have bit 5 set (P2).
+            if kind & 0x20 != 0 {
+                if is_base {
+                    let was = joiners.has_joined(share);
+                    match joiners.handle(now, share, packet) {
+                        // The session goes on, and so does what else was said of it.
+                        Some(JoinEvent::Welcome(welcome, _))
+                            if welcome.session == worker.parameters().cookie =>
+                        {
+                            worker.note_alive(now);
+                        }
+                        None
+                        | Some(JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye) => {}
+                        // A BOUNDARY behind a WELCOME to the next session is one of that, and is repeated there.
+                        Some(JoinEvent::Boundary(_))
+                            if control.is_some() && !matches!(control, Some(JoinEvent::Boundary(_))) => {}
+                        event => control = event,
+                    }
+                    if !was && joiners.has_joined(share) {
+                        ps.welcomed(now, share);
+                    }
+                }
+            } else {
+                if kind == Kind::Nudge as u8
+                    && let Ok((header, _)) = Header::parse(packet)
+                    && worker.is_of_session(&header)
+                {
+                    ps.follow(now, header.slot, share);
+                }
+                worker.handle_with(now, Ecn::of_bits(ecn), packet, &mut events, replies);
+            }
+        })?;
+        let ended = Instant::now();
+        let handled = first.map_or(Duration::ZERO, |first| ended - first);
+        self.stats.compression += handled;
+        self.stats.network += (ended - started).saturating_sub(handled);
+        self.link.send_replies(&mut self.io);
+        match control {
+            Some(JoinEvent::Boundary(boundary)) => self.obey(now, boundary),
+            Some(JoinEvent::Welcome(welcome, workers)) => {
+                self.worker.note_alive(now);
+                if self.members.is_some() {
+                    self.next = Some((welcome, workers));
+                } else {
+                    self.worker.fail(SessionError::Reforming { worker: WorkerId::NONE });
+                }
+            }
+            Some(JoinEvent::Reforming(worker)) => self.worker.fail(SessionError::Reforming { worker }),
+            Some(JoinEvent::Changed(change)) => self.worker.fail(SessionError::Changed { change }),
+            Some(JoinEvent::Failed(error)) => return Err(error.into()),
+            Some(JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) | JoinEvent::Bye) | None => {}
+        }
+        Ok(got)
+    }
+
+    pub(super) fn join_traffic(&mut self, now: Duration) -> Result<(), WorkerError> {
+        let mut buffer = [0; 64];
+        while let Some((share, packet)) = self.joiners.poll(now, &mut buffer) {
+            // A session that is about to begin may have shares that the present one does not.
+            let at = self.joiners.shares().get(share).filter(|_| share > 0);
+            let at = at.copied().unwrap_or_else(|| self.link.ps.base(0));
+            self.io.send_run(at, packet, packet.len())?;
+        }
+        Ok(())
+    }
+
+    /// Fills packets as far as the window goes and groups are compressed.
+    fn send_ready(&mut self, memory: &mut Memory<'_>) -> bool {
+        let mut sent = false;
+        let now = self.io.now();
+        while let Some(place) = self.worker.next_data() {
+            let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { break };
+            let Some((group, _)) = active.find(place) else { break };
+            let state = &active.groups[group];
+            let Out::Ready(packed) = &state.out else { break };
+            let left = state.packets - state.sent;
+            let mut tx = self.link.tx(&mut self.io);
+            let direct = active.is_direct(group);
+            let count = match direct {
+                false => {
+                    let write = |at: PacketId, payload: &mut [u8]| {
+                        let first = active.find(at).map_or(0, |(_, packet)| packet * payload.len());
+                        payload.copy_from_slice(&packed[first..first + payload.len()]);
+                    };
+                    self.worker.fill(now, &mut tx, left, write)
+                }
+                true => {
+                    let x = memory.of(place.call).and_then(|memory| memory.x.get(state.range.clone()));
+                    let Some(x) = x else { break };
+                    let limit = self.compressor.raw_limit();
+                    let write = |at: PacketId, payload: &mut [u8]| {
+                        let measured = &active.parts[at.partition as usize];
+                        let scale = self.compressor.raw_scale(measured.norm);
+                        write_raw(&x[measured.place(state.range.start)], at, scale, limit, payload);
+                    };
+                    self.worker.fill(now, &mut tx, left, write)
+                }
+            };
+            if count == 0 {
+                break;
+            }
+            sent = true;
+            if let Some(packed) = active.note_sent(group, count)
+                && !direct
+                && active.remote.is_none()
+            {
+                shelf.take_packed(packed);
+                self.ready -= usize::from(active.groups[group].residual.is_none());
+            }
+        }
+        sent
+    }
+
+    /// Hands out calls that are done, in their order.
+    pub(super) fn settle(&mut self) {
+        while let Some(mut active) = self.calls.pop_done() {
+            let left = std::mem::take(&mut active.left);
+            match (&active.error, active.feedback) {
+                (None, Some(key)) => self.feedback.commit(key, left),
+                _ => self.feedback.discard(left),
+            }
+            match active.error {
+                None => {
+                    self.stats.calls += 1;
+                    self.stats.coordinates += active.length as u64;
+                    self.note_lost(active.lost, active.length);
+                }
+                Some(_) => self.stats.failed += 1,
+            }
+            self.calls.deliver(active);
+        }
+        self.tell_position();
+    }
+
+    /// So many coordinates of a call count as zero in its mean. Whoever trains on that should know when they are many.
+    pub(super) fn note_lost(&mut self, lost: usize, of: usize) {
+        self.stats.lost_coordinates += lost as u64;
+        let now = self.io.now();
+        if lost * MANY_LOST >= of && now >= self.reported + REPORT {
+            self.reported = now;
+            let part = 100.0 * lost as f64 / of as f64;
+            tracing::warn!("{part:.1} % of a mean were given up and count as zero");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What an engine does while nothing comes.
+
+use super::{Engine, GATHER_MAX, GATHER_MIN, GATHER_PART, NAP, PIECE_NAP, REPORT, TRICKLE};
+use std::time::{Duration, Instant};
+use thc_transport::PacketIo;
+
+impl<I: PacketIo> Engine<I> {
+    /// Waits until a packet comes, something is due, or `at_most` has passed. If the interface fails, so do
+    /// the session and all its calls.
+    pub fn wait(&mut self, at_most: Duration) {
+        let now = self.io.now();
+        self.report_waiting(now);
+        let due = self.deadline();
+        let timeout = due.map_or(at_most, |due| due.saturating_sub(now).min(at_most));
+        if timeout.is_zero() {
+            return;
+        }
+        let started = Instant::now();
+        if let Err(error) = self.io.wait(timeout) {
+            self.fail(error.into());
+        }
+        self.stats.waiting += started.elapsed();
+    }
+
+    /// Sleeps while work is under way and nothing is to be done.
+    pub(super) fn nap(&mut self) {
+        if self.calls.awaits_pieces() {
+            return self.wait(PIECE_NAP);
+        }
+        self.wait(NAP);
+        if let Some(pause) = self.gathering() {
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// How long to sleep after [`Self::wait`] so that results gather. On a slow link packets queue and
+    /// results trickle in: each by itself would cost a wake-up and a system call. The window is much
+    /// longer than this pause, so the link does not run dry. `None` where round trips are short.
+    fn gathering(&self) -> Option<Duration> {
+        let part = self.worker.round_trip()? / GATHER_PART;
+        (self.burst < TRICKLE && part >= GATHER_MIN).then(|| part.min(GATHER_MAX))
+    }
+
+    /// When something is due, if anything is.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        let works = !self.leaving && self.failed.is_none();
+        let own = if works { self.worker.deadline() } else { None };
+        [own, self.joiners.deadline()].into_iter().flatten().min()
+    }
+
+    fn report_waiting(&mut self, now: Duration) {
+        if let Some((missing, since)) = self.worker.waiting_for(now)
+            && since >= REPORT
+            && now >= self.reported + REPORT
+        {
+            self.reported = now;
+            let workers = thc_protocol::worker::Workers(missing).to_string();
+            tracing::warn!("waiting for {workers} for {:.0} s", since.as_secs_f64());
+        }
+    }
+}

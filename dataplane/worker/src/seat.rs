@@ -1,0 +1,16 @@
+//! Where a worker joins, as a controller says.
+
+use std::net::SocketAddrV4;
+
+/// A worker's seat in a job, and the server at which it joins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    /// The parameter server.
+    pub ps: SocketAddrV4,
+    /// The job's number.
+    pub job: u16,
+    /// The worker's number.
+    pub worker: u8,
+    /// The job's cookie.
+    pub cookie: u32,
+}

@@ -1,0 +1,36 @@
+//! What a parameter server must do for its jobs' sessions.
+
+use crate::aggregator::{Endpoint, JobConfig};
+use crate::wire::{Change, RefuseReason};
+use crate::{JobId, WorkerId};
+use std::net::SocketAddrV4;
+
+/// What the PS must do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Install the job with this session's cookie and these members, replacing what it had.
+    Install(JobConfig, Vec<(WorkerId, Endpoint)>),
+    /// Let a member send from another address.
+    Move(JobId, WorkerId, Endpoint),
+    /// Remove the job: nobody is in it.
+    Remove(JobId),
+    /// Send a packet.
+    Send(SocketAddrV4, Vec<u8>),
+    /// Tell the operator of a rack that its root has another job: how that differs.
+    RootDiffers(JobId, Change),
+    /// Tell the operator of a rack that its root does not let it in.
+    RootRefuses(JobId, RefuseReason),
+    /// Tell the operator who has come or gone (P42).
+    Tell(JobId, WorkerId, Happening),
+}
+
+/// What has happened to a worker of a job whose members come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// It was silent for too long, or another process has its seat.
+    Gone,
+    /// It has left.
+    Left,
+    /// It is let into the session.
+    Came,
+}

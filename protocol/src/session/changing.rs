@@ -1,0 +1,423 @@
+//! A job whose members come and go: how they get in, leave and are found gone (P42).
+
+use super::action::{Action, Happening};
+use super::job::{Ended, JobState, fresh, packet};
+use super::present::{Claim, Present};
+use super::roster::{Member, Phase, Roster, Waiting};
+use super::static_job::StaticJob;
+use crate::aggregator::{Endpoint, JobConfig};
+use crate::wire::{Header, Join, Kind, Leave, Members, Pending, RefuseReason, Refused, Welcome};
+use crate::{Cookie, WorkerId};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// A worker that waits and repeats no JOIN for so long is forgotten.
+const FORGET: Duration = Duration::from_secs(3);
+/// Nobody else can take the seat of a worker that waits and has asked so recently.
+const ASKING: Duration = Duration::from_secs(1);
+/// How often members are told what to do until they do it.
+const TELL: Duration = Duration::from_millis(100);
+/// How long members have to answer a server that heard nobody for a while.
+const ANSWER: Duration = Duration::from_secs(1);
+
+impl JobState {
+    /// Whether the job is to change, and these are as many as its sessions may be then, in seats that it has.
+    fn next_fits(&self, seats: impl ExactSizeIterator<Item = u8>) -> Option<&StaticJob> {
+        let next = self.next.as_ref()?;
+        next.sizes.as_ref()?.of(seats.len() as u8)?;
+        let mut seats = seats;
+        seats.all(|seat| seat < next.config.workers).then_some(next)
+    }
+
+    /// The same of those who are members.
+    pub(super) fn next_of_members(&self) -> Option<&StaticJob> {
+        self.next_fits(self.roster.as_ref()?.members.keys().copied())
+    }
+
+    /// WELCOME to a member that has not heard of the session.
+    pub(super) fn welcome_again(&self, seat: WorkerId, from: SocketAddrV4, nonce: u64) -> Option<Action> {
+        let member = self.member_by_nonce(seat, from, nonce)?;
+        self.session.map(|_| self.welcome_member(seat.0, &member))
+    }
+
+    pub(super) fn welcome_member(&self, seat: u8, member: &Member) -> Action {
+        let session = self.session.unwrap_or(Cookie(0));
+        let (config, welcome) = self.shape();
+        let epoch = self.roster.as_ref().map_or(0, |roster| roster.epoch);
+        let members = Members { number: member.number, epoch, ..welcome.members.unwrap_or_default() };
+        let body =
+            Welcome { session, nonce: member.present.nonce, members: Some(members), ..*welcome }.to_bytes();
+        let header =
+            Header { num_workers: config.workers, ..self.header(Kind::Welcome, WorkerId(seat), session) };
+        packet(member.present.addr, &header, &body)
+    }
+
+    /// P42: a JOIN with the job's cookie, and, if it claims a session, with the fingerprint of one of this job.
+    pub(super) fn join_roster(
+        &mut self,
+        now: Duration,
+        from: SocketAddrV4,
+        (header, join): (&Header, &Join),
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let worker = header.worker;
+        let refuse_for = |reason, about| {
+            let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*header };
+            vec![packet(from, &answer, &Refused { reason, worker: about }.to_bytes())]
+        };
+        let claims = join.session != Cookie(0);
+        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
+        if header.num_workers != 0 && sizes.of(header.num_workers).is_none() {
+            return refuse_for(RefuseReason::Size, worker);
+        }
+        if self.ended.as_ref().is_some_and(|ended| claims && ended.session == join.session) {
+            return vec![self.reforming(worker, from, join.session, WorkerId::NONE)];
+        }
+        let mut actions = Vec::new();
+        let session = self.session;
+        if session.is_some_and(|session| claims && join.session != session) {
+            return match self.member_by_nonce(worker, from, join.nonce) {
+                // Its WELCOME to the session that runs was lost.
+                Some(member) => vec![self.welcome_member(worker.0, &member)],
+                None => vec![self.reforming(worker, from, join.session, WorkerId::NONE)],
+            };
+        }
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        if let Some(member) = roster.members.get_mut(&worker.0) {
+            let same = member.present.nonce == join.nonce;
+            let moved = member.present.addr != from;
+            if moved {
+                let packets = alive(member.number).map(|ago| now.saturating_sub(ago));
+                let claim = member.present.claim(now, packets);
+                if claim != Claim::Granted {
+                    let member = *member;
+                    if let Some(session) = session.filter(|_| claim == Claim::Ask) {
+                        actions.push(self.ask(worker, session, &member.present));
+                    }
+                    if !same {
+                        actions.extend(refuse_for(RefuseReason::WorkerInUse, worker));
+                    }
+                    if !same && !claims && header.num_workers != 0 {
+                        // A whole world that is started anew needs all members to be gone, not only those whose seats it has.
+                        actions.extend(self.ask_members(now, &alive).1);
+                    }
+                    return actions;
+                }
+            }
+            if same {
+                (member.present.heard, member.present.addr) = (now, from);
+                let member = *member;
+                if moved {
+                    actions.push(Action::Move(header.job, member.number, Endpoint::udp(from)));
+                }
+                actions.push(self.welcome_member(worker.0, &member));
+                return actions;
+            }
+            // A new process in the place of one that is gone.
+            actions.extend(self.drop_member(now, worker.0, Happening::Gone, None));
+        } else if claims && session.is_some() {
+            return vec![self.reforming(worker, from, join.session, WorkerId::NONE)];
+        }
+        let Some(roster) = &mut self.roster else { return actions };
+        roster.waiting.retain(|_, waiting| now.saturating_sub(waiting.present.heard) <= FORGET);
+        let mut arrival = Present::arrived(now, from, header, join);
+        if let Some(Waiting { present, .. }) = roster.waiting.get(&worker.0) {
+            let takes = !claims || present.session != Cookie(0);
+            if present.nonce != join.nonce
+                && present.addr != from
+                && now.saturating_sub(present.heard) < ASKING
+                && takes
+            {
+                actions.extend(refuse_for(RefuseReason::WorkerInUse, worker));
+                return actions;
+            }
+            if present.nonce == join.nonce {
+                arrival.since = present.since;
+            }
+        }
+        let theirs = roster.all().find(|&(seat, present)| {
+            let both = (join.definitions, present.definitions);
+            seat != worker.0 && both.0 != 0 && both.1 != 0 && both.0 != both.1
+        });
+        if let Some((other, _)) = theirs {
+            actions.extend(refuse_for(RefuseReason::Definitions, WorkerId(other)));
+            return actions;
+        }
+        let (workers, epoch) = (header.num_workers, header.slot.0);
+        roster.waiting.insert(worker.0, Waiting { present: arrival, workers, epoch });
+        actions.extend(self.admit_waiting(now, &alive, random));
+        if self.roster.as_ref().is_some_and(|roster| roster.waiting.contains_key(&worker.0)) {
+            let body = Pending { joined: self.joined() }.to_bytes();
+            actions.push(packet(from, &self.header(Kind::Pending, worker, header.cookie), &body));
+        }
+        actions
+    }
+
+    pub(super) fn member_by_nonce(&self, seat: WorkerId, from: SocketAddrV4, nonce: u64) -> Option<Member> {
+        let member = self.roster.as_ref()?.members.get(&seat.0)?;
+        (member.present.nonce == nonce && member.present.addr == from).then_some(*member)
+    }
+
+    /// Whether no member runs any more, and ASK to those who have not been asked enough.
+    fn ask_members(
+        &mut self,
+        now: Duration,
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+    ) -> (bool, Vec<Action>) {
+        let (mut gone, mut asks) = (true, Vec::new());
+        for (&seat, member) in self.roster.iter_mut().flat_map(|roster| &mut roster.members) {
+            let packets = alive(member.number).map(|ago| now.saturating_sub(ago));
+            let claim = member.present.claim(now, packets);
+            gone &= claim == Claim::Granted;
+            if claim == Claim::Ask {
+                asks.push((WorkerId(seat), member.present));
+            }
+        }
+        let session = self.session.unwrap_or(Cookie(0));
+        (gone, asks.iter().map(|(seat, present)| self.ask(*seat, session, present)).collect())
+    }
+
+    /// Whatever can be done now for those who wait.
+    fn admit_waiting(
+        &mut self,
+        now: Duration,
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let claimed = |roster: &Roster| roster.waiting.values().any(|w| w.present.session != Cookie(0));
+        if self.session.is_none() && !self.roster.as_ref().is_some_and(claimed) {
+            self.take_next();
+        }
+        let changes = self.next_of_members().is_some();
+        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        // A whole world that has been started anew: whoever was in an earlier one is not in it.
+        let wanted = roster
+            .waiting
+            .values()
+            .filter(|w| w.workers != 0 && w.present.session == Cookie(0))
+            .map(|w| w.workers);
+        let whole =
+            wanted.clone().find(|&n| wanted.clone().filter(|&other| other == n).count() == usize::from(n));
+        let mut actions = Vec::new();
+        if let Some(n) = whole {
+            let all = roster.waiting.iter().filter(|(_, w)| w.workers == n && w.present.session == Cookie(0));
+            let all: Vec<(u8, Present)> = all.map(|(&seat, w)| (seat, w.present)).collect();
+            // Members who still run are not ended by it, whosever seats they have (P24).
+            let (gone, asks) = self.ask_members(now, &alive);
+            actions.extend(asks);
+            if gone {
+                let mut actions =
+                    self.end_roster(WorkerId::NONE, all.iter().map(|(seat, _)| *seat).collect());
+                actions.extend(self.begin(now, all, None, random));
+                return actions;
+            }
+        }
+        let Some(roster) = &mut self.roster else { return actions };
+        if self.session.is_some() {
+            let comes = roster.waiting.iter().find(|(_, w)| w.workers == 0).map(|(&seat, _)| WorkerId(seat));
+            let room = roster.workers() < sizes.most();
+            let turned = match (comes.filter(|_| room).or(changes.then_some(WorkerId::NONE)), roster.phase) {
+                (Some(because_of), Phase::Steady) => {
+                    roster.because_of = because_of;
+                    roster.turn_to(now, Phase::Asking);
+                    true
+                }
+                (None, Phase::Asking | Phase::Stopping(_)) if comes.is_none() => {
+                    roster.turn_to(now, Phase::Steady);
+                    false
+                }
+                _ => false,
+            };
+            if turned {
+                actions.extend(self.tell_all());
+            }
+            return actions;
+        }
+        // The server has forgotten a session, and all its members claim it.
+        let claimed = roster.waiting.values().find(|w| w.present.session != Cookie(0)).copied();
+        if let Some(Waiting { present: Present { session, .. }, workers, epoch }) = claimed {
+            let same = |w: &Waiting| (w.present.session, w.workers, w.epoch) == (session, workers, epoch);
+            let all: Vec<(u8, Present)> =
+                roster.waiting.iter().filter(|(_, w)| same(w)).map(|(&seat, w)| (seat, w.present)).collect();
+            if all.len() == usize::from(workers) {
+                roster.epoch = epoch;
+                return self.begin(now, all, Some(session), random);
+            }
+            let since = all.iter().map(|(_, present)| present.since).min().unwrap_or(now);
+            if now.saturating_sub(since) < sizes.gone_after {
+                return Vec::new();
+            }
+            // Somebody is gone, and with the server's slots what they have put into sums.
+            self.ended = Some(Ended { session, because_of: WorkerId::NONE, members: Vec::new() });
+            let turned = all
+                .iter()
+                .map(|(seat, present)| self.reforming(WorkerId(*seat), present.addr, session, WorkerId::NONE))
+                .collect();
+            if let Some(roster) = &mut self.roster {
+                for (seat, _) in &all {
+                    roster.waiting.remove(seat);
+                }
+            }
+            return turned;
+        }
+        let free: Vec<(u8, Present)> = roster
+            .waiting
+            .iter()
+            .filter(|(_, w)| w.workers == 0)
+            .map(|(&seat, w)| (seat, w.present))
+            .collect();
+        let latest = free.iter().map(|(_, present)| present.since).max().unwrap_or(now);
+        let complete = free.len() == usize::from(sizes.most());
+        // A server that has just started may have forgotten a session, whose members say so within that time.
+        let settled = roster.since.is_some_and(|since| now.saturating_sub(since) >= FORGET);
+        let gathered = now.saturating_sub(latest) >= sizes.gather;
+        let enough = free.len() >= usize::from(sizes.least()) && gathered && settled;
+        if complete || enough { self.begin(now, free, None, random) } else { Vec::new() }
+    }
+
+    /// A session of these begins, or goes on; who was in it and is not among them has been told.
+    pub(super) fn begin(
+        &mut self,
+        now: Duration,
+        mut all: Vec<(u8, Present)>,
+        goes_on: Option<Cookie>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        all.sort_unstable_by_key(|(seat, _)| *seat);
+        if goes_on.is_none() && self.next_fits(all.iter().map(|(seat, _)| *seat)).is_some() {
+            self.take_next();
+        }
+        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
+        all.truncate(sizes.most().into());
+        let Some((config, _)) = sizes.of(all.len() as u8) else { return Vec::new() };
+        let session = goes_on.unwrap_or_else(|| fresh(self.job.config.cookie, random));
+        let ran = self.session.replace(session).is_some();
+        self.ended = None;
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        roster.epoch = if goes_on.is_some() { roster.epoch } else { roster.epoch.wrapping_add(1) };
+        roster.phase = Phase::Steady;
+        if goes_on.is_none() {
+            roster.question = 0;
+        }
+        for (seat, _) in &all {
+            roster.waiting.remove(seat);
+        }
+        roster.restore(
+            all.iter().map(|&(seat, present)| (WorkerId(seat), Present { session: Cookie(0), ..present })),
+        );
+        // Who waited may have been heard last when another session ran: each has its time to answer in this one.
+        roster.listen_anew(now);
+        let endpoints = roster.members.values().map(|m| (m.number, Endpoint::udp(m.present.addr))).collect();
+        let mut actions = Vec::new();
+        if ran {
+            actions.push(Action::Remove(config.job));
+        }
+        actions.push(Action::Install(JobConfig { cookie: session, ..config.clone() }, endpoints));
+        let members: Vec<(u8, Member)> =
+            roster.members.iter().map(|(&seat, member)| (seat, *member)).collect();
+        actions.extend(members.iter().map(|(seat, member)| self.welcome_member(*seat, member)));
+        actions
+    }
+
+    /// The session is over for all its members, but those whose seats others have taken.
+    pub(super) fn end_roster(&mut self, because_of: WorkerId, taken: Vec<u8>) -> Vec<Action> {
+        let Some(session) = self.session.take() else { return Vec::new() };
+        self.ended = Some(Ended { session, because_of, members: Vec::new() });
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        roster.phase = Phase::Steady;
+        let members = std::mem::take(&mut roster.members);
+        let mut actions = vec![Action::Remove(self.job.config.job)];
+        for (seat, member) in members.iter().filter(|(seat, _)| !taken.contains(seat)) {
+            actions.push(self.reforming(WorkerId(*seat), member.present.addr, session, because_of));
+        }
+        actions
+    }
+
+    /// P25, where members come and go: BYE at once, and the others close the session.
+    pub(super) fn leave_roster(
+        &mut self,
+        now: Duration,
+        from: SocketAddrV4,
+        header: &Header,
+        leave: Leave,
+    ) -> Vec<Action> {
+        let bye = packet(from, &self.header(Kind::Bye, header.worker, header.cookie), &[]);
+        let seat = header.worker.0;
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        if roster.waiting.get(&seat).is_some_and(|w| w.present.nonce == leave.nonce && w.present.addr == from)
+        {
+            roster.waiting.remove(&seat);
+            return vec![bye];
+        }
+        let Some(member) = roster.members.get(&seat).filter(|member| member.present.nonce == leave.nonce)
+        else {
+            return vec![bye];
+        };
+        if member.present.addr != from {
+            return Vec::new();
+        }
+        // Of an earlier session, whose end it has not heard of, it says nothing about this one.
+        let calls = (self.session == Some(header.cookie)).then_some(header.round.0);
+        let mut actions = self.drop_member(now, seat, Happening::Left, calls);
+        actions.push(bye);
+        actions
+    }
+
+    /// What time brings: members that are silent, workers that wait, and what was lost on the way.
+    pub(super) fn poll_roster(
+        &mut self,
+        now: Duration,
+        alive: impl Fn(WorkerId) -> Option<Duration>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let Some(sizes) = self.job.sizes.clone() else { return Vec::new() };
+        let Some(roster) = &mut self.roster else { return Vec::new() };
+        roster.since.get_or_insert(now);
+        let mut actions = Vec::new();
+        if let Some(session) = self.session {
+            let due = now.saturating_sub(roster.told) >= TELL;
+            let heard = |member: &Member| {
+                let packets = alive(member.number).map_or(Duration::ZERO, |ago| now.saturating_sub(ago));
+                member.present.heard.max(packets)
+            };
+            // Who hears nobody may be cut off itself: for a while that counts for none of them, and when it hears somebody again, it asks
+            // the others.
+            let waiting = roster.waiting.values().map(|waiting| waiting.present.heard);
+            let latest = roster.members.values().map(heard).chain(waiting).max().unwrap_or(now);
+            let silence = now.saturating_sub(latest);
+            let deaf = silence >= sizes.gone_after * 2 / 3;
+            if std::mem::replace(&mut roster.deaf, deaf) && !deaf {
+                let least = now.saturating_sub(sizes.gone_after.saturating_sub(ANSWER));
+                roster
+                    .members
+                    .values_mut()
+                    .for_each(|member| member.present.heard = heard(member).max(least));
+            }
+            let (mut gone, mut silent) = (Vec::new(), Vec::new());
+            for (&seat, member) in &roster.members {
+                let quiet = now.saturating_sub(heard(member));
+                if quiet >= sizes.gone_after && (!deaf || silence >= sizes.gone_after * 3) {
+                    gone.push(seat);
+                } else if due && quiet >= sizes.gone_after / 3 {
+                    silent.push((seat, member.present));
+                }
+            }
+            if due {
+                roster.told = now;
+                actions
+                    .extend(silent.iter().map(|(seat, present)| self.ask(WorkerId(*seat), session, present)));
+                actions.extend(self.tell_all());
+            }
+            for seat in gone {
+                actions.extend(self.drop_member(now, seat, Happening::Gone, None));
+            }
+        }
+        if let Some(roster) = &mut self.roster {
+            roster.waiting.retain(|_, waiting| now.saturating_sub(waiting.present.heard) <= FORGET);
+        }
+        actions.extend(self.admit_waiting(now, &alive, random));
+        actions
+    }
+}

@@ -1,0 +1,474 @@
+//! A worker introduces itself, and later may ask to be recognised again (P22–P25).
+
+mod outcome;
+
+pub use outcome::{JoinError, JoinEvent};
+
+use crate::wire::{
+    Ask, Boundary, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, Position, RefuseReason, Refused,
+    Welcome, WelcomeError,
+};
+use crate::{Cookie, JobId, MAX_WORKERS, Round, SlotId, TableId, WorkerId};
+use std::time::Duration;
+
+/// Time between JOINs that are not answered.
+const RETRY: Duration = Duration::from_millis(200);
+/// Time between JOINs while another process is asked whether it still has this worker's number (P24).
+const IN_USE_RETRY: Duration = Duration::from_millis(60);
+/// Time between POSITIONs.
+const POSITION_RETRY: Duration = Duration::from_millis(100);
+/// Time between LEAVEs.
+const LEAVE_RETRY: Duration = Duration::from_millis(50);
+/// How long a LEAVE goes on without BYE where the server says that others have not left: it has the sums that they may lack.
+const LEAVE_FOR: Duration = Duration::from_secs(1);
+/// How long it goes on where nobody says so: if the sums are gone with the server, this worker is needed for them.
+const STAY_FOR: Duration = Duration::from_secs(5);
+/// For how long what the server says of that counts: some LEAVEs may be lost.
+const SERVED_FOR: Duration = Duration::from_millis(250);
+/// How long "worker number in use" may be the shadow of an earlier incarnation.
+const IN_USE_GRACE: Duration = Duration::from_secs(4);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Joining,
+    Joined,
+    Leaving(Leaving),
+    Left,
+}
+
+/// How a worker leaves (P25).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Leaving {
+    since: Duration,
+    /// How long it stays where the server is silent, whatever comes of others.
+    until: Duration,
+    /// Whether others may need what it has sent.
+    stays: bool,
+    /// When the server last said that it has the session, and that others have not left.
+    served: Option<Duration>,
+    /// When it is to claim the session, which the server has lost; and when it did last.
+    claim: Option<Duration>,
+    claimed: Duration,
+}
+
+impl Leaving {
+    fn is_over(&self, now: Duration) -> bool {
+        let served = self.served.is_some_and(|at| now.saturating_sub(at) < SERVED_FOR);
+        now >= if served { self.since + LEAVE_FOR } else { self.until }
+    }
+}
+
+/// The worker's side of joining and leaving.
+#[derive(Clone, Debug)]
+pub struct Joiner {
+    job: JobId,
+    worker: WorkerId,
+    cookie: Cookie,
+    nonce: u64,
+    definitions: u64,
+    /// What it was welcomed with, but for the nonce.
+    welcomed: Option<Welcome>,
+    state: State,
+    started: Duration,
+    next: Duration,
+    heard: bool,
+    joined: Option<(u64, u8)>,
+    /// Whether `joined` is of racks.
+    of_racks: bool,
+    /// How many workers its session must have, 0 for any; how many the one that it was welcomed to has.
+    wants: u8,
+    workers: u8,
+    /// What its JOINs are told by, another one each time that it begins to join or to claim: a REFUSED repeats it.
+    attempt: Round,
+    /// Calls finished when it began to leave.
+    finished: u32,
+    /// How far it is in a session that is about to change, and when that is to be said again (P43).
+    position: Option<(Position, Duration)>,
+}
+
+impl Joiner {
+    /// A worker that is about to join; `nonce` must be random, and another one for each joiner. `definitions` is the
+    /// digest of the numbers that its build computes (P26), 0 to have it not compared.
+    #[must_use]
+    pub fn new(
+        job: JobId,
+        worker: WorkerId,
+        cookie: Cookie,
+        nonce: u64,
+        definitions: u64,
+        now: Duration,
+    ) -> Joiner {
+        Joiner {
+            job,
+            worker,
+            cookie,
+            nonce,
+            definitions,
+            welcomed: None,
+            state: State::Joining,
+            started: now,
+            next: now,
+            heard: false,
+            joined: None,
+            of_racks: false,
+            wants: 0,
+            workers: 0,
+            // Not that of an earlier process.
+            attempt: Round((nonce ^ (nonce >> 32)) as u32),
+            finished: 0,
+            position: None,
+        }
+    }
+
+    fn next_attempt(&self) -> Round {
+        Round(self.attempt.0.wrapping_add(1))
+    }
+
+    /// A joiner for a session of so many workers, all of whom want that (P42); 0 for any.
+    #[must_use]
+    pub fn wanting(self, workers: u8) -> Joiner {
+        Joiner { wants: workers, ..self }
+    }
+
+    /// How far this worker is in `session`, if that is about to change; `None` when it goes on (P43). The nonce is filled in.
+    pub fn set_position(&mut self, now: Duration, session: Cookie, position: Option<Position>) {
+        // Whoever asks may not know yet that the next session has begun. Who leaves says so, and nothing else: it would be let into the
+        // next session.
+        if session != self.session() || matches!(self.state, State::Leaving(_) | State::Left) {
+            return;
+        }
+        let nonce = self.nonce;
+        let position = position.map(|position| Position { nonce, ..position });
+        if position != self.position.map(|(said, _)| said) {
+            self.position = position.map(|position| (position, now));
+        }
+    }
+
+    /// How many calls it has finished in the session, modulo 2^32, which it says when it leaves (P43).
+    pub fn set_finished(&mut self, calls: u32) {
+        self.finished = calls;
+    }
+
+    /// The same again at once, since it was asked for.
+    pub fn repeat_position(&mut self, now: Duration) {
+        if let Some((_, next)) = &mut self.position {
+            *next = now;
+        }
+    }
+
+    /// A joiner that claims the session that it was welcomed to so.
+    #[must_use]
+    pub(super) fn claiming(self, welcome: Welcome) -> Joiner {
+        Joiner { welcomed: Some(welcome), state: State::Joining, next: self.started, ..self }
+    }
+
+    /// JOIN that ends the session that it was welcomed to (P38).
+    pub(super) fn ending<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
+        let (nonce, session, definitions) = (self.nonce, self.session(), self.definitions);
+        let fingerprint = self.welcomed.map_or(0, |welcome| welcome.fingerprint());
+        let body = Join { nonce, session, ends: true, fingerprint, definitions }.to_bytes();
+        self.header(Kind::Join, self.cookie).emit_packet(buffer, &body)
+    }
+
+    /// A joiner of the same worker, for a share that is not the first: it brings the session along that this one has been
+    /// welcomed to.
+    #[must_use]
+    pub fn elsewhere(&self, now: Duration) -> Joiner {
+        let (state, attempt) = (State::Joining, self.next_attempt());
+        let (started, next) = (now, now);
+        Joiner { state, attempt, started, next, heard: false, joined: None, position: None, ..self.clone() }
+    }
+
+    /// The aggregator may have lost its state: introduces this worker again, with its session.
+    pub fn resume(&mut self, now: Duration) {
+        if self.state == State::Joined {
+            self.state = State::Joining;
+            self.attempt = self.next_attempt();
+            self.started = now;
+            self.next = now;
+            self.heard = false;
+            self.joined = None;
+        }
+    }
+
+    /// The session it was welcomed to; 0 before.
+    pub(super) fn session(&self) -> Cookie {
+        self.welcomed.map_or(Cookie(0), |welcome| welcome.session)
+    }
+
+    /// Begins to leave, with all that it has begun finished: others may still need what it has sent.
+    pub fn leave(&mut self, now: Duration) {
+        let stays = self.session() != Cookie(0);
+        self.depart(now, stays);
+    }
+
+    /// Begins to leave a session that is over for it, or where nobody can need it any more.
+    pub fn quit(&mut self, now: Duration) {
+        self.depart(now, false);
+    }
+
+    fn depart(&mut self, now: Duration, stays: bool) {
+        self.position = None;
+        match &mut self.state {
+            State::Left => {}
+            State::Leaving(leaving) => {
+                if !stays {
+                    leaving.stays = false;
+                    leaving.until = leaving.until.min(leaving.since + LEAVE_FOR).max(now);
+                }
+            }
+            State::Joining | State::Joined => {
+                let until = now + if stays { STAY_FOR } else { LEAVE_FOR };
+                let (since, served, claim, claimed) = (now, None, None, Duration::ZERO);
+                self.state = State::Leaving(Leaving { since, until, stays, served, claim, claimed });
+                self.next = now;
+            }
+        }
+    }
+
+    /// Somebody has needed what this worker has sent, which leaves: it stays for as long again.
+    pub fn stay(&mut self, now: Duration) {
+        if let State::Leaving(leaving) = &mut self.state
+            && leaving.stays
+        {
+            leaving.until = now + STAY_FOR;
+        }
+    }
+
+    /// Whether it was welcomed, and has not asked again since.
+    #[must_use]
+    pub fn has_joined(&self) -> bool {
+        self.state == State::Joined
+    }
+
+    /// Whether BYE came or leaving has taken long enough.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.state == State::Left
+    }
+
+    /// The error if joining has taken `limit` already.
+    #[must_use]
+    pub fn overdue(&self, now: Duration, limit: Duration) -> Option<JoinError> {
+        let waited = now.saturating_sub(self.started);
+        if self.state != State::Joining || waited < limit {
+            return None;
+        }
+        Some(match self.joined {
+            Some((joined, n)) if self.heard => {
+                let all = u64::MAX >> (64 - u32::from(n.clamp(1, 64)));
+                let (job, missing) = (self.job, all & !joined);
+                if self.of_racks {
+                    JoinError::MissingRacks { job, missing, waited }
+                } else {
+                    JoinError::Missing { job, missing, waited }
+                }
+            }
+            _ => JoinError::Silent { waited },
+        })
+    }
+
+    /// When [`Self::poll`] has something to send.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        let own = match self.state {
+            State::Joining => Some(self.next),
+            State::Leaving(leaving) => Some(leaving.claim.map_or(self.next, |at| at.min(self.next))),
+            State::Joined | State::Left => None,
+        };
+        own.into_iter().chain(self.position.map(|(_, next)| next)).min()
+    }
+
+    /// The packet that is due, written to `buffer`.
+    pub fn poll<'a>(&mut self, now: Duration, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        if let Some((position, next)) = self.position.as_mut().filter(|(_, next)| *next <= now) {
+            *next = now + POSITION_RETRY;
+            let body = position.to_bytes();
+            let header = self.header(Kind::Position, self.session());
+            return Some(header.emit_packet(buffer, &body));
+        }
+        if let State::Leaving(leaving) = &mut self.state
+            && leaving.claim.is_some_and(|at| at <= now)
+        {
+            (leaving.claim, leaving.claimed) = (None, now);
+            return Some(self.join(buffer));
+        }
+        if now < self.next {
+            return None;
+        }
+        match self.state {
+            State::Joining => {
+                self.next = now + RETRY;
+                Some(self.join(buffer))
+            }
+            State::Leaving(leaving) if leaving.is_over(now) => {
+                self.state = State::Left;
+                None
+            }
+            State::Leaving(_) => {
+                self.next = now + LEAVE_RETRY;
+                let body = Leave { nonce: self.nonce }.to_bytes();
+                let header =
+                    Header { round: Round(self.finished), ..self.header(Kind::Leave, self.session()) };
+                Some(header.emit_packet(buffer, &body))
+            }
+            State::Joined | State::Left => None,
+        }
+    }
+
+    /// JOIN, which claims the session that it was welcomed to, if there is one.
+    fn join<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
+        let body = Join {
+            nonce: self.nonce,
+            session: self.session(),
+            ends: false,
+            fingerprint: self.welcomed.map_or(0, |welcome| welcome.fingerprint()),
+            definitions: self.definitions,
+        }
+        .to_bytes();
+        let epoch = self.welcomed.and_then(|welcome| welcome.members).map_or(0, |members| members.epoch);
+        let num_workers = if self.session() == Cookie(0) { self.wants } else { self.workers };
+        let header = Header {
+            num_workers,
+            round: self.attempt,
+            slot: SlotId(epoch),
+            ..self.header(Kind::Join, self.cookie)
+        };
+        header.emit_packet(buffer, &body)
+    }
+
+    fn header(&self, kind: Kind, cookie: Cookie) -> Header {
+        Header {
+            kind,
+            flags: 0,
+            num_workers: 0,
+            job: self.job,
+            worker: self.worker,
+            table: TableId(0),
+            cookie,
+            round: Round(0),
+            slot: SlotId(0),
+            count: 0,
+        }
+    }
+
+    /// The answer to this worker's JOIN is of a job that it cannot take part in.
+    fn unusable(&self, payload: &[u8], reason: WelcomeError) -> Option<JoinEvent> {
+        let own = reason != WelcomeError::Damaged && Welcome::nonce_of(payload) == Some(self.nonce);
+        (own && self.state == State::Joining)
+            .then_some(JoinEvent::Failed(JoinError::Unusable { job: self.job, reason }))
+    }
+
+    /// Takes a control packet; `None` if it is none for this worker.
+    pub fn handle(&mut self, now: Duration, packet: &[u8]) -> Option<JoinEvent> {
+        let (header, payload) = Header::parse(packet).ok()?;
+        if header.job != self.job || !header.kind.is_control() {
+            return None;
+        }
+        self.heard = true;
+        match header.kind {
+            Kind::Welcome => {
+                let welcome = match Welcome::read(payload) {
+                    Ok(welcome) => welcome,
+                    Err(reason) => return self.unusable(payload, reason),
+                };
+                let n = header.num_workers;
+                let number = welcome.members.map_or(self.worker, |members| members.number);
+                let possible = welcome.quorum <= n && usize::from(n) <= MAX_WORKERS && number.0 < n;
+                let other = self.position.is_some()
+                    && self.state == State::Joined
+                    && welcome.session != self.session();
+                if welcome.nonce != self.nonce || !(self.state == State::Joining || other) || !possible {
+                    return None;
+                }
+                if self.welcomed.is_some_and(|now| welcome.is_before(&now)) {
+                    return None;
+                }
+                if let Some(before) = self.welcomed.filter(|before| before.session == welcome.session)
+                    && let Some(change) = Change::between(&before, &welcome)
+                {
+                    return Some(JoinEvent::Changed(change));
+                }
+                self.state = State::Joined;
+                if welcome.session != self.session() {
+                    self.position = None;
+                }
+                self.welcomed = Some(welcome);
+                self.workers = n;
+                Some(JoinEvent::Welcome(welcome, header.num_workers))
+            }
+            Kind::Description if self.state == State::Joining && header.cookie == self.cookie => {
+                let now_is = match Welcome::read(payload) {
+                    Ok(welcome) if welcome.nonce == self.nonce => welcome,
+                    Ok(_) => return None,
+                    Err(reason) => return self.unusable(payload, reason),
+                };
+                Change::between(&self.welcomed?, &now_is).map(JoinEvent::Changed)
+            }
+            Kind::Ask if header.cookie == self.session() && self.session() != Cookie(0) => {
+                if Ask::parse(payload)?.nonce == self.nonce {
+                    match &mut self.state {
+                        // The server has lost the session, and others may need what this worker has sent (P25).
+                        State::Leaving(leaving) if leaving.stays => {
+                            leaving.served = None;
+                            leaving.claim = Some(now.max(leaving.claimed + RETRY));
+                        }
+                        _ => self.resume(now),
+                    }
+                }
+                None
+            }
+            Kind::Pending if header.cookie == self.session() && self.session() != Cookie(0) => {
+                if let State::Leaving(leaving) = &mut self.state {
+                    leaving.served = Some(now);
+                }
+                None
+            }
+            Kind::Pending if self.state == State::Joining && header.cookie == self.cookie => {
+                let joined = Pending::parse(payload)?.joined;
+                self.joined = Some((joined, header.num_workers));
+                self.of_racks = header.flags & FLAG_ROOT != 0;
+                let event = if self.of_racks { JoinEvent::PendingRacks } else { JoinEvent::Pending };
+                Some(event(joined, header.num_workers))
+            }
+            Kind::Refused => {
+                let Refused { reason, worker } = Refused::parse(payload)?;
+                let young = now.saturating_sub(self.started) < IN_USE_GRACE;
+                match reason {
+                    // Sent in the session's name only: anybody can know a job's number.
+                    RefuseReason::Reforming
+                        if header.cookie == self.session() && self.session() != Cookie(0) =>
+                    {
+                        if matches!(self.state, State::Leaving(_)) {
+                            self.state = State::Left;
+                        }
+                        Some(JoinEvent::Reforming(worker))
+                    }
+                    RefuseReason::Reforming => None,
+                    // An answer to an earlier attempt, which has come late.
+                    _ if header.round != self.attempt => None,
+                    RefuseReason::WorkerInUse if young => {
+                        self.next = self.next.min(now + IN_USE_RETRY);
+                        None
+                    }
+                    _ if self.state == State::Joining && header.cookie == self.cookie => {
+                        Some(JoinEvent::Failed(JoinError::Refused {
+                            job: self.job,
+                            worker: self.worker,
+                            reason,
+                        }))
+                    }
+                    _ => None,
+                }
+            }
+            Kind::Boundary if header.cookie == self.session() && self.session() != Cookie(0) => {
+                Boundary::parse(payload).map(JoinEvent::Boundary)
+            }
+            Kind::Bye if matches!(self.state, State::Leaving(_)) && header.cookie == self.session() => {
+                self.state = State::Left;
+                Some(JoinEvent::Bye)
+            }
+            _ => None,
+        }
+    }
+}

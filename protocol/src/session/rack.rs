@@ -1,0 +1,228 @@
+//! A rack's session: it begins, goes on and ends with that of its root, of which the rack is a worker (P38).
+
+use super::action::Action;
+use super::job::{JobState, packet};
+use super::joiner::{JoinError, JoinEvent, Joiner};
+use super::present::Present;
+use super::upper::Upper;
+use crate::aggregator::{Endpoint, JobConfig, Level};
+use crate::wire::{Change, FLAG_ROOT, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome, finalize};
+use crate::{Cookie, WorkerId};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// How long between two packets that tell the root that a session is over.
+const ENDING_RETRY: Duration = Duration::from_millis(200);
+
+/// The rack's nonce: as long as all members are the incarnations that they were, it is the same, also after the rack's restart.
+fn nonce(members: &[Present]) -> u64 {
+    members.iter().fold(0, |hash, member| finalize(hash ^ member.nonce).wrapping_add(1))
+}
+
+impl JobState {
+    /// All members are here, claiming this session or none: the rack joins its root. What `worker` is told meanwhile.
+    pub(super) fn join_root(
+        &mut self,
+        now: Duration,
+        worker: WorkerId,
+        to: SocketAddrV4,
+        claim: Cookie,
+    ) -> Vec<Action> {
+        let members: Vec<Present> = self.present.iter().flatten().copied().collect();
+        let pending =
+            Header { flags: FLAG_ROOT, ..self.header(Kind::Pending, worker, self.job.config.cookie) };
+        let Some(upper) = &mut self.upper else { return Vec::new() };
+        let nonce = nonce(&members);
+        // This JOIN says it as well.
+        upper.ending = None;
+        match &mut upper.joiner {
+            Some((known, joiner)) if *known == nonce && (claim == Cookie(0) || joiner.session() == claim) => {
+                joiner.resume(now);
+            }
+            _ => {
+                let definitions =
+                    members.iter().map(|member| member.definitions).find(|&d| d != 0).unwrap_or(0);
+                let (job, cookie) = (self.job.config.job, self.job.config.cookie);
+                let joiner = Joiner::new(job, upper.root.rack, cookie, nonce, definitions, now);
+                let known = Welcome { session: claim, nonce, ..upper.root.welcome };
+                let joiner = if claim == Cookie(0) { joiner } else { joiner.claiming(known) };
+                upper.joiner = Some((nonce, joiner));
+            }
+        }
+        let header = Header { num_workers: upper.root.welcome.max_workers, ..pending };
+        vec![packet(to, &header, &Pending { joined: upper.joined }.to_bytes())]
+    }
+
+    /// What is due to the root.
+    pub(super) fn poll_root(&mut self, now: Duration) -> Vec<Action> {
+        let Some(Upper { root, joiner, ending, .. }) = &mut self.upper else { return Vec::new() };
+        let (at, mut buffer) = (root.at, [0; 128]);
+        let mut actions = Vec::new();
+        if let Some((packet, left, next)) = ending.as_mut().filter(|(.., next)| *next <= now) {
+            actions.push(Action::Send(at, packet.clone()));
+            (*left, *next) = (*left - 1, now + ENDING_RETRY);
+            if *left == 0 {
+                *ending = None;
+            }
+        }
+        let Some((_, joiner)) = joiner else { return actions };
+        if joiner.deadline().is_some_and(|due| due <= now)
+            && let Some(bytes) = joiner.poll(now, &mut buffer)
+        {
+            actions.push(Action::Send(at, bytes.to_vec()));
+        }
+        if joiner.has_left() {
+            actions.extend(self.close());
+        }
+        actions
+    }
+
+    /// Takes a control packet that the root has sent.
+    pub(super) fn handle_root(&mut self, now: Duration, from: SocketAddrV4, bytes: &[u8]) -> Vec<Action> {
+        let Some(upper) = self.upper.as_mut().filter(|upper| upper.root.at == from) else {
+            return Vec::new();
+        };
+        let answers = |kind| matches!(kind, Kind::Pending | Kind::Refused | Kind::Description);
+        if Header::parse(bytes).is_ok_and(|(header, _)| answers(header.kind)) {
+            upper.ending = None;
+        }
+        let Some((nonce, joiner)) = &mut upper.joiner else { return Vec::new() };
+        if let Ok((header, payload)) = Header::parse(bytes)
+            && header.kind == Kind::Description
+            && let Some(says) = Welcome::parse(payload)
+            && says.shards != upper.root.welcome.shards
+            && says.nonce == *nonce
+            && says.fingerprint() == (Welcome { shards: says.shards, ..upper.root.welcome }).fingerprint()
+        {
+            // Only how many ports the root has was not known: the claim is made again.
+            upper.root.welcome.shards = says.shards;
+            let known = Welcome { session: joiner.session(), nonce: *nonce, ..upper.root.welcome };
+            upper.joiner = Some((*nonce, joiner.clone().claiming(known)));
+            return Vec::new();
+        }
+        match joiner.handle(now, bytes) {
+            Some(JoinEvent::Welcome(welcome, _)) => self.welcomed(&welcome),
+            Some(JoinEvent::Pending(joined, _)) => {
+                upper.joined = joined;
+                Vec::new()
+            }
+            Some(JoinEvent::Reforming(_)) => self.dissolve(),
+            Some(JoinEvent::Changed(change)) => self.differs(change),
+            Some(JoinEvent::Bye) => self.close(),
+            Some(JoinEvent::Failed(JoinError::Refused { reason, .. })) => {
+                let mut actions = vec![Action::RootRefuses(self.job.config.job, reason)];
+                let same = reason == RefuseReason::Definitions;
+                actions.extend(self.refuse_all(if same { reason } else { RefuseReason::Root }));
+                actions
+            }
+            Some(JoinEvent::PendingRacks(..) | JoinEvent::Boundary(_) | JoinEvent::Failed(_)) | None => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// The root has let this rack in: the session begins, or goes on, for its members too.
+    fn welcomed(&mut self, says: &Welcome) -> Vec<Action> {
+        let Some(upper) = &mut self.upper else { return Vec::new() };
+        let expected = Welcome { shards: says.shards, ..upper.root.welcome };
+        if let Some(change) = Change::between(&expected, says) {
+            return self.differs(change);
+        }
+        upper.root.welcome.shards = says.shards;
+        upper.root.welcome.marks = says.marks;
+        upper.credit = says.credit;
+        let members: Vec<Present> = self.present.iter().flatten().copied().collect();
+        let same = upper.joiner.as_ref().is_some_and(|(known, _)| *known == nonce(&members));
+        if self.session == Some(says.session) || members.len() != self.present.len() || !same {
+            return Vec::new();
+        }
+        self.session = Some(says.session);
+        self.ended = None;
+        let mut config = JobConfig { cookie: says.session, ..self.job.config.clone() };
+        if let Level::Rack { ports, .. } = &mut config.level {
+            *ports = says.shards;
+        }
+        let endpoints = (0u8..).map(WorkerId).zip(members.iter().map(|m| Endpoint::udp(m.addr))).collect();
+        let welcomes =
+            (0u8..).map(WorkerId).zip(&members).map(|(worker, m)| self.welcome(worker, says.session, m));
+        [Action::Install(config, endpoints)].into_iter().chain(welcomes).collect()
+    }
+
+    /// The root's session is over: so is this one, and who claims it is turned away.
+    fn dissolve(&mut self) -> Vec<Action> {
+        if let Some(upper) = &mut self.upper {
+            upper.forget();
+        }
+        let Some(session) = self.session else { return self.turn_away_claims() };
+        self.end(session, WorkerId::NONE);
+        let mut actions = vec![Action::Remove(self.job.config.job)];
+        actions.extend(self.notices(WorkerId::NONE));
+        actions
+    }
+
+    /// The root has another job than this rack.
+    fn differs(&mut self, change: Change) -> Vec<Action> {
+        let mut actions = vec![Action::RootDiffers(self.job.config.job, change)];
+        if self.session.is_some() {
+            actions.extend(self.dissolve());
+        } else {
+            actions.extend(self.refuse_all(RefuseReason::Root));
+        }
+        actions
+    }
+
+    /// Nobody can join, for the root does not let this rack in.
+    fn refuse_all(&mut self, reason: RefuseReason) -> Vec<Action> {
+        if let Some(upper) = &mut self.upper {
+            upper.forget();
+        }
+        let cookie = self.job.config.cookie;
+        let members: Vec<(WorkerId, Present)> =
+            (0u8..).map(WorkerId).zip(&mut self.present).filter_map(|(w, p)| Some((w, p.take()?))).collect();
+        let refused = members.into_iter().map(|(worker, member)| {
+            let header = Header {
+                num_workers: 0,
+                round: member.attempt,
+                ..self.header(Kind::Refused, worker, cookie)
+            };
+            packet(member.addr, &header, &Refused { reason, worker: WorkerId::NONE }.to_bytes())
+        });
+        refused.collect()
+    }
+
+    /// All members have left, and so has the rack: BYE to all.
+    fn close(&mut self) -> Vec<Action> {
+        if let Some(upper) = &mut self.upper {
+            upper.forget();
+        }
+        let Some(session) = self.session.take() else { return Vec::new() };
+        let members = (0u8..).map(WorkerId).zip(self.present.iter().flatten());
+        let byes = members.map(|(worker, m)| packet(m.addr, &self.header(Kind::Bye, worker, session), &[]));
+        let actions = [Action::Remove(self.job.config.job)].into_iter().chain(byes).collect();
+        self.left = Some(session);
+        self.present.fill(None);
+        actions
+    }
+
+    /// All members have left: the rack leaves its root before they hear BYE. Whether it can.
+    pub(super) fn leave_root(&mut self, now: Duration) -> bool {
+        let Some(Upper { joiner: Some((_, joiner)), .. }) = &mut self.upper else { return false };
+        joiner.leave(now);
+        true
+    }
+
+    /// At a root: a rack says that the session is over. Whoever else sends that, or of another session, is just answered.
+    pub(super) fn ended_below(&mut self, worker: WorkerId, from: SocketAddrV4, join: &Join) -> Vec<Action> {
+        let place = usize::from(worker.0);
+        let own = |member: &Present| member.nonce == join.nonce && member.addr == from;
+        let mut actions = Vec::new();
+        if self.session == Some(join.session) && self.present[place].as_ref().is_some_and(own) {
+            self.end(join.session, worker);
+            actions.push(Action::Remove(self.job.config.job));
+            actions.extend(self.notices(worker));
+        }
+        let body = Pending { joined: self.joined() }.to_bytes();
+        actions.push(packet(from, &self.header(Kind::Pending, worker, self.job.config.cookie), &body));
+        actions
+    }
+}

@@ -1,0 +1,255 @@
+//! What an aggregator has sent, and what a worker makes of it.
+
+use super::error::{CallError, SessionError};
+use super::stream::Finish;
+use super::stream::{PacketId, Tx};
+use super::{Events, Worker};
+use crate::wire::{FLAG_MARK, FLAG_ROOT, Form, Header, Kind, Mismatch, Norm, Nudge, Straggler};
+use crate::{Ecn, Round, SlotId};
+use std::time::Duration;
+
+impl Worker {
+    /// Whether a packet names this session's job and cookie.
+    #[must_use]
+    pub fn is_of_session(&self, header: &Header) -> bool {
+        header.job == self.params.job && header.cookie == self.params.cookie
+    }
+
+    /// Takes one packet from the aggregator's address. After a burst of them call [`Self::tick`].
+    /// Once the session has failed there are no more events, but other workers' NUDGEs are still
+    /// answered: they may not know yet.
+    pub fn handle(&mut self, now: Duration, packet: &[u8], events: &mut impl Events, tx: &mut impl Tx) {
+        self.handle_with(now, Ecn::NotEct, packet, events, tx);
+    }
+
+    /// The same of a packet that came with these bits (P46).
+    pub fn handle_with(
+        &mut self,
+        now: Duration,
+        ecn: Ecn,
+        packet: &[u8],
+        events: &mut impl Events,
+        tx: &mut impl Tx,
+    ) {
+        let Ok((header, payload)) = Header::parse(packet) else {
+            self.stats.foreign += 1;
+            return;
+        };
+        // Which of the job's tables sums are of; of other kinds it means nothing.
+        let place = self.params.tables.place(header.table);
+        let form =
+            place.and_then(|place| self.params.tables.get(place)).map_or(Form::USUAL, |table| table.form);
+        let whole = payload.len() == header.kind.payload_len(form);
+        if !self.is_of_session(&header) || !whole || !self.params.expects(&header) {
+            self.stats.foreign += 1;
+            return;
+        }
+        self.heard = now;
+        if self.failure.is_some() && header.kind != Kind::Nudge {
+            return;
+        }
+        let (slot, round) = (header.slot, header.round);
+        match header.kind {
+            Kind::NormResult => {
+                if let Some(norm) = Norm::parse(payload)
+                    && self.believes(now, slot, round, norm.value, tx)
+                    && let Finish::First(place) = self.norm.finish(now, 0, slot, round, false)
+                {
+                    (self.missing_norm, self.missing_racks) = (0, 0);
+                    self.norm_result(place, norm.value, events);
+                }
+            }
+            Kind::Result | Kind::RawResult => {
+                if header.count < self.params.all_quorum() || header.count > self.params.all_workers() {
+                    self.stats.foreign += 1;
+                    return;
+                }
+                let ring = match (header.kind, place) {
+                    (Kind::Result, Some(place)) => place,
+                    (Kind::RawResult, _) => self.params.tables.len(),
+                    _ => {
+                        self.stats.foreign += 1;
+                        return;
+                    }
+                };
+                if header.count < self.params.all_workers() {
+                    self.data.foresee(slot, round);
+                }
+                let marked = ecn == Ecn::Ce || header.flags & FLAG_MARK != 0;
+                if let Finish::First(place) = self.data.finish(now, ring as u8, slot, round, marked) {
+                    (self.missing_data, self.missing_racks) = (0, 0);
+                    events.result(place, &header, payload);
+                    if self.data.was_late(slot, round) {
+                        events.late(place, self.data.kept_payload(slot, round));
+                    }
+                    self.data_done(place);
+                }
+            }
+            Kind::Straggler => {
+                if let Some(straggler) = Straggler::parse(payload) {
+                    self.straggler(now, &header, straggler, events);
+                }
+            }
+            Kind::Mismatch => {
+                if let Some(Mismatch { slot: theirs, refused }) = Mismatch::parse(payload) {
+                    let (who, own) = self.refused(&header);
+                    self.refused = own.then_some((slot, round));
+                    let mine = self.norm.kept_payload(slot, round).and_then(Norm::parse);
+                    self.fail(SessionError::Mismatch { mine, who, slot: theirs, refused });
+                }
+            }
+            Kind::Nudge => {
+                if let Some(nudge) = Nudge::parse(payload) {
+                    self.nudged(now, &header, nudge, tx);
+                }
+            }
+            _ => self.stats.foreign += 1,
+        }
+    }
+
+    /// Whether this maximum is to be taken (P19). One that cannot be is asked for again the first time: if it was damaged on
+    /// its way here, others have another, and if it is what the slot holds, it comes again.
+    fn believes(&mut self, now: Duration, slot: SlotId, round: Round, value: u32, tx: &mut impl Tx) -> bool {
+        let Some(place) = self.norm.outstanding(slot, round) else { return true };
+        let call = self.calls.get_mut((place.call - self.first_call) as usize);
+        let Some(part) = call.and_then(|call| call.parts.get_mut(place.partition as usize)) else {
+            return true;
+        };
+        let below = !self.params.by_quorum() && value < part.norm;
+        if Norm::is_value(value, self.params.all_workers()) && !below || part.doubted == Some(value) {
+            return true;
+        }
+        part.doubted = Some(value);
+        self.norm.resend_kept(now, slot, round, 0, tx);
+        false
+    }
+
+    fn norm_result(&mut self, place: PacketId, value: u32, events: &mut impl Events) {
+        let full = !self.params.by_quorum();
+        let workers = self.params.all_workers();
+        let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) else { return };
+        let part = &mut call.parts[place.partition as usize];
+        if full && value < part.norm && Norm::is_value(value, workers) {
+            // Others may not know, and go on with it.
+            let (partition, own) = (place.partition, part.norm);
+            self.fail(SessionError::NormLost { partition, own, maximum: value });
+            return;
+        }
+        let own = Norm::non_finite_worker(part.norm);
+        part.norm = value;
+        // With a quorum below n the others may have gone on before this worker's NaN came.
+        call.withheld |= own.is_some() && Norm::non_finite_worker(value).is_none();
+        self.count_norm(place.call, events);
+    }
+
+    /// The others have gone on by quorum without this worker's norm: nothing of the partition is sent, and its mean is not known.
+    fn norm_left_out(&mut self, place: PacketId, events: &mut impl Events) {
+        let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) else { return };
+        let part = &mut call.parts[place.partition as usize];
+        self.stats.left_out += u64::from(part.packets);
+        call.withheld |= Norm::non_finite_worker(part.norm).is_some();
+        (part.norm, part.silent) = (0, true);
+        events.left_out(place.call, place.partition);
+        self.count_norm(place.call, events);
+    }
+
+    /// One more norm of a call is known, or never will be.
+    fn count_norm(&mut self, number: u64, events: &mut impl Events) {
+        let workers = self.params.all_workers();
+        let Some(call) = self.calls.get_mut((number - self.first_call) as usize) else { return };
+        call.norms_in += 1;
+        if !call.has_norms() {
+            return;
+        }
+        let norms = || (0u32..).zip(call.parts.iter().map(|part| part.norm));
+        let damaged = norms().find(|&(_, norm)| !Norm::is_value(norm, workers));
+        let damaged = damaged.map(|(partition, value)| CallError::Norm { partition, value });
+        let non_finite = norms().find_map(|(_, norm)| Norm::non_finite_worker(norm));
+        let own = call.withheld.then(|| CallError::NonFinite { worker: self.params.rank() });
+        let error = damaged.or(non_finite.map(|worker| CallError::NonFinite { worker })).or(own);
+        call.failed = error.is_some();
+        call.note_norms();
+        match error {
+            Some(error) => events.failed(number, error),
+            None => events.norms(number, &mut call.parts.iter().map(|part| part.norm)),
+        }
+        self.retire();
+    }
+
+    pub(super) fn data_done(&mut self, place: PacketId) {
+        if let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) {
+            call.finish(place.partition as usize, 1);
+        }
+        self.retire();
+    }
+
+    pub(super) fn retire(&mut self) {
+        while self.calls.front().is_some_and(|call| !call.parts.is_empty() && call.done()) {
+            self.pop();
+        }
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.calls.pop_front();
+        self.first_call += 1;
+        self.norm_call = self.norm_call.saturating_sub(1);
+        self.data_call = self.data_call.saturating_sub(1);
+    }
+
+    fn straggler(&mut self, now: Duration, header: &Header, about: Straggler, events: &mut impl Events) {
+        self.stats.stragglers += 1;
+        let (slot, round, current) = (header.slot, header.round, about.current);
+        let overtaken = SessionError::Overtaken { slot, round, current };
+        if about.kind == Kind::Norm && self.params.by_quorum() {
+            if let Finish::First(place) = self.norm.give_up(now, slot, round) {
+                self.norm_left_out(place, events);
+            }
+        } else if about.kind == Kind::Norm {
+            if self.norm.outstanding(slot, round).is_some() {
+                self.fail(overtaken);
+            }
+        } else if self.params.may_lose() {
+            if let Finish::First(place) = self.data.give_up(now, slot, round) {
+                events.lost(place, self.data.kept_payload(slot, round));
+                self.data_done(place);
+            }
+        } else if self.data.outstanding(slot, round).is_some() {
+            self.fail(overtaken);
+        }
+    }
+
+    pub(super) fn nudged(&mut self, now: Duration, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
+        if header.flags & FLAG_ROOT != 0 {
+            return self.nudged_by_root(now, header, nudge, tx);
+        }
+        let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
+        if stream.outstanding(header.slot, header.round).is_some() {
+            let missing = self.params.members() & !nudge.seen;
+            *(if nudge.kind == Kind::Norm { &mut self.missing_norm } else { &mut self.missing_data }) =
+                missing;
+        }
+        stream.note_served(header.slot);
+        let seen = nudge.seen & self.params.worker.bit() != 0;
+        if seen {
+            stream.note_seen(now, header.slot, header.round);
+        }
+        if header.worker == self.params.worker {
+            stream.note_answer(now, header.slot, header.round);
+            return;
+        }
+        if !seen && stream.resend_kept(now, header.slot, header.round, 0, tx) {
+            self.stats.nudged += 1;
+        } else {
+            self.refuse_again(now, tx);
+        }
+    }
+
+    /// Whoever still waits has lost the MISMATCH: being refused again, this packet brings another.
+    pub(super) fn refuse_again(&mut self, now: Duration, tx: &mut impl Tx) {
+        if let Some((slot, round)) = self.refused
+            && self.norm.resend_kept(now, slot, round, 0, tx)
+        {
+            self.stats.nudged += 1;
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! When packets are sent again (P20).
+//!
+//! Three signs of loss: results of packets sent well after one; results that cease to come; and, when
+//! nothing has come for the time-out, everything that was outstanding is doubtful.
+//!
+//! All workers see a sum that does not come, and whose packet it lacks nobody knows. So for each seq one worker asks, by
+//! repeating its own with NUDGE, and who is missing is told so; the others wait for that, and repeat only what it does not
+//! bring: a result that they alone have lost (P40).
+
+mod queue;
+
+pub(super) use queue::Queue;
+
+use super::ring::{Doubt, Entry, PacketId, State};
+use super::{Stream, Tx};
+use crate::aggregator::Shard;
+use crate::wire::{FLAG_NUDGE, Header};
+use crate::{Round, SlotId};
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// Transmissions to a shard after which a packet without a result counts as lost (P20): at most so many, and at most this part
+/// of what may be outstanding there, or the last of a window would never be overtaken; but so many at least.
+const REORDER: u64 = 16;
+/// Most that a recovery may repeat at a time.
+const BUDGET: u32 = 64;
+const REORDER_PART: u64 = 8;
+const REORDER_MIN: u64 = 3;
+/// How often that doubles at most where a network changes the order of packets.
+const REORDER_DOUBLINGS: u32 = 2;
+/// Tries to get a doubted packet's result that count for how long the next one waits.
+const MAX_TRIES: u8 = 12;
+/// Time-outs in a row after which repeated packets carry NUDGE (P20).
+const NUDGE_AFTER: u32 = 3;
+/// Under `best-effort`, packets with NUDGE in a row without an answer that are more than losses.
+const ASKS: u32 = 3;
+/// Doublings of the time-out that stay when a repeated packet's result comes. Some must, or a time-out
+/// below the round-trip time would repeat every packet and never be corrected by a sample; all must
+/// not, or a lossy network would be waited for at the longest time-out while results do come.
+const KEPT_DOUBLINGS: u32 = 1;
+
+/// What follows a time-out (P20).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recovery {
+    /// The next seq to repeat.
+    cursor: u64,
+    /// The first seq that was not yet sent at the time-out.
+    end: u64,
+    /// How many may be repeated,
+    budget: u32,
+    /// but not before this time: if nothing was lost, a result of a packet not repeated comes first.
+    not_before: Duration,
+}
+
+/// When a packet that seems to be lost is looked at again, of which seq it is.
+pub(super) type Doubted = Reverse<(Duration, u64)>;
+
+impl Recovery {
+    fn has_more(&self) -> bool {
+        self.budget > 0 && self.cursor < self.end
+    }
+
+    fn is_due(&self, now: Duration) -> bool {
+        self.has_more() && now >= self.not_before
+    }
+}
+
+impl Stream {
+    /// The aggregator has answered an outstanding packet for good, with a mark or without (P46).
+    pub(super) fn answer(&mut self, now: Duration, index: usize, marked: bool) -> PacketId {
+        let entry = self.entries[index];
+        self.note_order(now, &entry);
+        // An answer to what this worker has repeated alone: there was a result, and it was lost on its way here.
+        let waited = now.saturating_sub(entry.sent);
+        let alone = entry.doubt == Doubt::Own && self.rtt.is_round_trip(waited);
+        // Who asks would have been told if it had been another's; the result may have come of itself to who does not.
+        let asks = self.asks(index);
+        if alone && asks && entry.tries <= 1 {
+            self.rtt.answered(waited);
+        }
+        let crowded = self.rtt.is_crowded();
+        if let Some(network) = &mut self.network {
+            network.note_result(entry.seq, self.next, marked);
+            if alone && (asks || crowded) {
+                network.note_loss(crowded);
+            }
+        }
+        let queue = self.queue(index);
+        queue.asked = 0;
+        if entry.number > queue.answered {
+            (queue.answered, queue.answered_at) = (entry.number, now);
+        }
+        if entry.repeated {
+            self.timeouts = self.timeouts.min(KEPT_DOUBLINGS);
+            if let Some(recovery) = &mut self.recovery
+                && entry.recovery == self.recoveries
+            {
+                recovery.budget = (recovery.budget + 2).min(BUDGET);
+                recovery.not_before = now + self.rtt.grace();
+            }
+        } else {
+            if entry.order > self.last_timeout {
+                self.rtt.sample(now.saturating_sub(entry.sent));
+            }
+            // Its only transmission got through: what was outstanding then was not lost as a whole.
+            // One sent after the time-out says nothing of those before.
+            if self.recovery.is_none() || entry.order <= self.last_timeout {
+                self.timeouts = 0;
+                self.stop_recovery();
+            }
+        }
+        self.close(now, index);
+        if self.recovery.is_some_and(|recovery| self.base >= recovery.end) {
+            self.stop_recovery();
+        }
+        self.expect(now);
+        entry.place
+    }
+
+    /// More results should come soon.
+    pub(super) fn expect(&mut self, now: Duration) {
+        self.probe = self.probing.then(|| now + self.rtt.silence());
+    }
+
+    fn stop_recovery(&mut self) {
+        self.recovery = None;
+        self.nudging = false;
+    }
+
+    /// Somebody waits for (slot, round): sends that packet again if it is kept (P20). Whether it was.
+    pub fn resend_kept(
+        &mut self,
+        now: Duration,
+        slot: SlotId,
+        round: Round,
+        flags: u8,
+        tx: &mut impl Tx,
+    ) -> bool {
+        let Some(index) = self.find(slot, round) else { return false };
+        let entry = self.entries[index];
+        if entry.state == State::Outstanding {
+            // What has just been sent may still be on its way.
+            let crowded = self.rtt.is_crowded();
+            if self.rtt.is_round_trip(now.saturating_sub(entry.sent))
+                && let Some(network) = &mut self.network
+            {
+                network.note_loss(crowded);
+            }
+            self.requeue(now, index);
+        }
+        self.transmit(index, flags, tx);
+        true
+    }
+
+    /// The aggregator has this packet of (slot, round), and waits for others': there is nothing to repeat.
+    pub fn note_seen(&mut self, now: Duration, slot: SlotId, round: Round) {
+        if let Some(index) = self.find(slot, round)
+            && self.entries[index].state == State::Outstanding
+        {
+            self.entries[index].doubt = Doubt::Others;
+            self.requeue(now, index);
+            self.tried(index);
+            self.look_again(now, index);
+        }
+    }
+
+    /// Somebody waits for (slot, round): whoever serves that shard is there.
+    pub fn note_served(&mut self, slot: SlotId) {
+        if usize::from(slot.0) < self.entries.len() {
+            self.queue(slot.0.into()).asked = 0;
+        }
+    }
+
+    /// The NUDGE that this worker asked for has come: a round trip in which nothing was waited for.
+    pub fn note_answer(&mut self, now: Duration, slot: SlotId, round: Round) {
+        if let Some(index) = self.find(slot, round)
+            && let Some(asked) = self.entries[index].asked.take()
+        {
+            self.rtt.answered(now.saturating_sub(asked));
+        }
+    }
+
+    fn tried(&mut self, index: usize) {
+        let tries = &mut self.entries[index].tries;
+        *tries = (*tries + 1).min(MAX_TRIES);
+    }
+
+    /// Whether this worker is the one to ask for (slot, round), which it has sent (P40).
+    #[must_use]
+    pub fn asks_for(&self, slot: SlotId, round: Round) -> bool {
+        self.find(slot, round).is_some_and(|index| self.asks(index))
+    }
+
+    fn asks(&self, index: usize) -> bool {
+        let (worker, workers) = self.turns;
+        self.entries[index].seq % workers == worker
+    }
+
+    /// Later transmissions to a shard with results that show a loss.
+    fn reorder(&self) -> u64 {
+        let share = self.open().0 / self.queues.len() as u64;
+        let usual = (share / REORDER_PART).clamp(REORDER_MIN, REORDER);
+        (usual << self.reordered).min((share / 2).max(REORDER_MIN))
+    }
+
+    /// A result that comes sooner after a doubt than anything can have been done about it shows that nothing was lost: the
+    /// network changes the order.
+    fn note_order(&mut self, now: Duration, entry: &Entry) {
+        let at_once = |shortest: Duration| now.saturating_sub(entry.sent) < shortest / 2;
+        if entry.overtaken && entry.tries <= 1 && self.rtt.shortest().is_some_and(at_once) {
+            self.reordered = (self.reordered + 1).min(REORDER_DOUBLINGS);
+        }
+    }
+
+    /// For how long a result must have been there, and none of a later packet, for those sent before it to be lost.
+    fn settling(&self) -> Duration {
+        self.rtt.settling() * (1 << self.reordered)
+    }
+
+    /// The first seq from this one on whose slot is the shard's.
+    fn in_shard(&self, mut seq: u64, shard: usize) -> u64 {
+        while seq < self.next
+            && usize::from(Shard::index_of(SlotId((seq % self.slots) as u16), self.shards)) != shard
+        {
+            let slot = seq % self.slots;
+            let block = u64::from(Shard::BLOCK);
+            seq += (block - slot % block).min(self.slots - slot);
+        }
+        seq
+    }
+
+    /// The packet of a shard that no result is known to have overtaken, the first of them.
+    fn unchecked(&mut self, shard: usize) -> Option<usize> {
+        let mut seq = self.queues[shard].checked.max(self.base);
+        loop {
+            seq = self.in_shard(seq, shard);
+            let entry = (seq < self.next).then(|| self.entries[(seq % self.slots) as usize]);
+            match entry {
+                Some(entry) if entry.seq != seq || entry.state != State::Outstanding || entry.overtaken => {
+                    seq += 1;
+                }
+                _ => break,
+            }
+        }
+        self.queues[shard].checked = seq;
+        (seq < self.next).then_some((seq % self.slots) as usize)
+    }
+
+    /// Lost by order: results have come for packets that were sent after these. All workers send in the same order, so whoever
+    /// had part in such a result had sent these before.
+    fn repeat_overtaken(&mut self, now: Duration, tx: &mut impl Tx) {
+        if let Some(network) = &mut self.network {
+            network.tick(now, &self.rtt);
+        }
+        let (reorder, settling) = (self.reorder(), self.settling());
+        for shard in 0..self.queues.len() {
+            let Queue { answered, answered_at, .. } = self.queues[shard];
+            let margin = if answered_at + settling <= now { 1 } else { reorder };
+            while let Some(index) = self.unchecked(shard)
+                && self.entries[index].number + margin <= answered
+            {
+                self.entries[index].overtaken = true;
+
+                self.doubt(now, index, tx);
+            }
+        }
+        while let Some(&Reverse((at, seq))) = self.doubted.peek()
+            && at <= now
+        {
+            self.doubted.pop();
+            let index = (seq % self.slots) as usize;
+            let entry = &mut self.entries[index];
+            if entry.seq != seq || entry.state != State::Outstanding || entry.listed != Some(at) {
+                continue;
+            }
+            entry.listed = None;
+            if entry.due <= now {
+                self.ask(now, index, tx);
+            } else {
+                self.list(index);
+            }
+        }
+    }
+
+    /// There is a sign that a packet was lost. What may have been done about one that was doubted before has its round trip.
+    fn doubt(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
+        let Entry { doubt, sent, .. } = self.entries[index];
+        if doubt != Doubt::None {
+            self.entries[index].tries = 1;
+            self.look_again(sent, index);
+        } else if self.asks(index) {
+            self.ask(now, index, tx);
+        } else {
+            self.entries[index].doubt = Doubt::Others;
+            self.requeue(now, index);
+            self.look_again(now, index);
+        }
+    }
+
+    /// Repeats a packet; whoever is to ask for it asks all.
+    fn ask(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
+        self.entries[index].doubt = Doubt::Own;
+        let flags = if self.asks(index) { FLAG_NUDGE } else { 0 };
+        let entry = &mut self.entries[index];
+        if flags != 0 && entry.tries == 0 {
+            entry.asked = Some(now);
+        }
+        self.again(now, index, flags, tx);
+        self.look_again(now, index);
+        self.tried(index);
+    }
+
+    /// Sets when a doubted packet is asked for again: when others have had a round trip for it. If it was lost for sure, twice
+    /// as long after each second try, up to a quarter of the shortest time-out or four round trips, and twice that for each time-out
+    /// in which nothing came; else, as somebody may just be slow, twice as long after each, and from the shortest time-out on
+    /// that is left to time-outs.
+    fn look_again(&mut self, now: Duration, index: usize) {
+        let entry = &mut self.entries[index];
+        let doublings = if entry.overtaken { entry.tries / 2 } else { entry.tries };
+        let round = self.rtt.patience();
+        let patience = round * (1 << doublings);
+        let most = self.rtt.min();
+        entry.due = match entry.overtaken {
+            true => now + patience.min(4 * round.max(most / 16)) * (1 << self.timeouts.min(MAX_TRIES.into())),
+            false if patience < most => now + patience,
+            false => Duration::MAX,
+        };
+        self.list(index);
+    }
+
+    /// Repeats what results have overtaken, and what was sent last `age` or longer ago: so `best-effort` asks before it
+    /// gives up. The first one to a shard asks whether anybody is there (P21).
+    pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
+        self.repeat_overtaken(now, tx);
+        let due = |entry: &Entry| entry.sent < now && entry.sent + age <= now;
+        for shard in 0..self.queues.len() {
+            let mut flags = FLAG_NUDGE;
+            while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
+                self.again(now, self.queues[shard].head as usize, flags, tx);
+                if flags != 0 {
+                    let queue = &mut self.queues[shard];
+                    if queue.asked == 0 {
+                        queue.asked_at = now;
+                    }
+                    queue.asked += 1;
+                }
+                flags = 0;
+            }
+        }
+    }
+
+    /// Shards where NUDGE has brought nothing, often enough that it was not lost by chance, and since when (P21).
+    pub fn unanswered(&self) -> impl Iterator<Item = (u8, Duration)> {
+        let asked = (0u8..).zip(&self.queues).filter(|(_, queue)| queue.asked >= ASKS);
+        asked.map(|(shard, queue)| (shard, queue.asked_at))
+    }
+
+    /// Repeats what P20 says must be repeated by now. Call it after each burst of results and when
+    /// [`Self::deadline`] has passed.
+    pub fn repeat(&mut self, now: Duration, tx: &mut impl Tx) {
+        self.repeat_overtaken(now, tx);
+        if self.is_busy() && self.probe.is_some_and(|at| at <= now) {
+            self.probe(now, tx);
+        }
+        if self.timeout().is_some_and(|timeout| timeout <= now) {
+            self.timeouts += 1;
+            self.last_timeout = self.order;
+            self.nudging |= self.timeouts >= NUDGE_AFTER;
+            self.stats.timeouts += 1;
+            self.since = now;
+            self.recoveries += 1;
+            self.recovery = Some(Recovery { cursor: self.base, end: self.next, budget: 1, not_before: now });
+        }
+        while let Some(recovery) = self.recovery.as_mut().filter(|recovery| recovery.is_due(now)) {
+            let index = (recovery.cursor % self.slots) as usize;
+            let open = self.entries[index].state == State::Outstanding;
+            recovery.cursor += 1;
+            recovery.budget -= u32::from(open);
+            if open {
+                self.entries[index].recovery = self.recoveries;
+                self.again(now, index, 0, tx);
+            }
+        }
+    }
+
+    /// Results have ceased to come. What was sent before something answered is known to be lost; the rest may be: the lowest is
+    /// asked for, and the last, once, whose result would tell of all others.
+    fn probe(&mut self, now: Duration, tx: &mut impl Tx) {
+        self.probe = None;
+        let lowest = (self.base % self.slots) as usize;
+        if self.recovery.is_some() || self.entries[lowest].doubt != Doubt::None {
+            return;
+        }
+        self.doubt(now, lowest, tx);
+        let last = ((self.next - 1) % self.slots) as usize;
+        let Entry { seq, state, doubt, .. } = self.entries[last];
+        if seq + 1 == self.next && state == State::Outstanding && doubt == Doubt::None && self.asks(last) {
+            self.again(now, last, FLAG_NUDGE, tx);
+        }
+    }
+
+    /// Sends a packet again, with these flags and whatever time-outs add.
+    fn again(&mut self, now: Duration, index: usize, flags: u8, tx: &mut impl Tx) {
+        self.requeue(now, index);
+        let flags = if self.nudging { flags | FLAG_NUDGE } else { flags };
+        self.transmit(index, flags, tx);
+    }
+
+    /// Puts a packet behind all that have been sent, as if it had been sent again: what is said of it from now on is about
+    /// what is sent from now on.
+    fn requeue(&mut self, now: Duration, index: usize) {
+        self.unlink(index as u32);
+        self.order += 1;
+        let entry = &mut self.entries[index];
+        entry.order = self.order;
+        entry.sent = now;
+        // Its result will not tell which of the transmissions it answers.
+        entry.repeated = true;
+        self.push(index as u32);
+    }
+
+    fn transmit(&mut self, index: usize, flags: u8, tx: &mut impl Tx) {
+        self.stats.repeated += 1;
+        let slot = SlotId(index as u16);
+        let shard = Shard::index_of(slot, self.shards);
+        let Entry { ring, outside, .. } = self.entries[index];
+        if outside {
+            tx.repeat_packed(shard, slot, flags);
+        } else {
+            let packet = self.rings[usize::from(ring)].packets(self.slots, index..index + 1);
+            Header::set_flags(packet, flags);
+            tx.send(shard, packet, packet.len());
+        }
+    }
+
+    /// When [`Self::repeat`] has something to do, if anything is outstanding.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        let timeout = self.timeout()?;
+        let recovery = self.recovery.filter(Recovery::has_more).map(|recovery| recovery.not_before);
+        [Some(timeout), recovery, self.probe, self.doubted_until(), self.settled_at()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// When packets before the last results will be lost, if no later ones come.
+    pub(super) fn settled_at(&self) -> Option<Duration> {
+        let waits = |queue: &&Queue| {
+            let entry = &self.entries[(queue.checked % self.slots) as usize];
+            let open = entry.seq == queue.checked && entry.state == State::Outstanding && !entry.overtaken;
+            open && entry.number < queue.answered
+        };
+        let at = self.queues.iter().filter(waits).map(|queue| queue.answered_at).min()?;
+        Some(at + self.settling())
+    }
+
+    /// When more may be sent, if sending is paced (P41).
+    pub fn opens_at(&self) -> Option<Duration> {
+        self.network.as_ref().and_then(|network| network.opens_at(&self.rtt))
+    }
+
+    /// When a doubted packet is to be looked at again.
+    pub(super) fn doubted_until(&self) -> Option<Duration> {
+        self.doubted.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// When the time-out strikes, if anything is outstanding.
+    fn timeout(&self) -> Option<Duration> {
+        self.is_busy().then(|| self.since + self.rtt.timeout(self.timeouts))
+    }
+
+    /// Whether packets with NUDGE have been sent, and a time-out later nothing has come.
+    #[must_use]
+    pub fn is_deaf(&self) -> bool {
+        self.is_busy() && self.timeouts > NUDGE_AFTER
+    }
+}
