@@ -33,7 +33,10 @@ impl GradientSource for ExactMean<'_> {
                 .chunks(share)
                 .map(|part| scope.spawn(move || part.iter().map(|&w| one(w)).collect::<Vec<_>>()))
                 .collect();
-            parts.into_iter().flat_map(|part| part.join().expect("a gradient of a batch of the text")).collect()
+            parts
+                .into_iter()
+                .flat_map(|part| part.join().expect("a gradient of a batch of the text"))
+                .collect()
         });
         let mean = mean(gradients);
         self.times.computing += started.elapsed().as_secs_f64();

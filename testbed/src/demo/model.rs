@@ -129,8 +129,7 @@ impl Model {
         for &character in &batch.contexts {
             input.extend(embedding.row(character as usize));
         }
-        let input =
-            Array2::from_shape_vec((rows, w1.nrows()), input).expect("a context for each target");
+        let input = Array2::from_shape_vec((rows, w1.nrows()), input).expect("a context for each target");
         let relu = |x: f32| x.max(0.0);
         let first = (input.dot(&w1) + b1).mapv_into(relu);
         let second = (first.dot(&w2) + b2).mapv_into(relu);
