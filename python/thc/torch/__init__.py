@@ -15,7 +15,7 @@ that FSDP2 shards: :func:`sharded`, their replicas: :func:`replicate`; replicas 
 import thc.torch.release
 
 from thc.torch import backend
-from thc.torch.adaptive import Adapt
+from thc.torch.adapt_options import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import check_replicas

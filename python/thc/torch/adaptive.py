@@ -12,7 +12,6 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,15 @@ import torch
 from thc import adapt
 from thc.errors import ConfigError
 from thc.group import Group
+from thc.torch.adapt_options import Adapt
 from thc.torch.exchange import exchange, tells
 from thc.torch.layout import Layout
 from thc.torch.peers import Peers
 from thc.torch.plan import Plan
 from thc.torch.prices import Prices
+from thc.torch.tables import Table, find_table, tables_of_job
 
-__all__ = ["Adapt", "Adaptive", "tables_for"]
+__all__ = ["Adaptive"]
 
 RAW = "raw"
 _NEVER = 0xFFFF_FFFF
@@ -40,83 +41,6 @@ LOOKS = 8
 """Steps whose gradients a choice goes by."""
 SETTLE = 2
 """First steps that are not timed: DDP makes its final buckets after the first."""
-
-
-@dataclass(frozen=True)
-class Adapt:
-    """How a hook adapts; ``wrap(model, adapt=True)`` takes it as it is here.
-
-    - ``threshold``: SlimGC's threshold. In a warm-up of ``warmup`` steps each parameter's gradient travels by itself, in every second step
-      compressed and in the others not, and the times of both, by size, tell from which size on compression pays. Smaller gradients
-      are exact from then on, whatever bucket they travel in.
-    - ``layerwise``: L-GreCo's choice among the job's tables, each ``every`` steps.
-    - ``objective``: what a choice makes least: ``"bytes"``, or ``"time"``, for which buckets travel for some steps with tables drawn
-      as if by chance, and a linear model of these steps' times over the bytes of all buckets tells what a byte of each costs (L-GreCo,
-      section 4).
-    - ``measure``: whose error a choice must not make larger: ``"gradient"``, the squared error of all gradients together, as L-GreCo has it; or
-      ``"update"``, that of the step that Adam and its like make of them. They divide each coordinate by its own usual size, so
-      that a layer's part is its relative error times its number of coordinates, however small its gradients are.
-    - ``default``: the table whose error, used for all, is what may be lost; by default the job's first. Tables are named by bits of an
-      index and of a sum, ``"4/8"``, or by bits of an index, ``4``.
-    - ``choices``: the tables to choose from; by default all that the job has.
-    - ``fixed``: parameters, by name or pattern, that always get this table, or ``"raw"``.
-    - ``exact``: solve without steps.
-    - ``changed``: by what share a bucket's time must be off for the link to count as another one: then all is measured anew.
-    """
-
-    every: int = 100
-    threshold: bool = True
-    warmup: int = 6
-    layerwise: bool = True
-    objective: str = "bytes"
-    measure: str = "gradient"
-    default: int | str | None = None
-    choices: Sequence[int | str] | None = None
-    fixed: Mapping[str, int | str] = field(default_factory=dict)
-    exact: bool = False
-    changed: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ConfigError(f"adapt: every is {self.every}: give a number of steps, at least 1")
-        if self.threshold and (self.warmup < 2 or self.warmup % 2):
-            raise ConfigError(f"adapt: warmup is {self.warmup}: give an even number of steps, at least 2")
-        if self.objective not in ("bytes", "time"):
-            raise ConfigError(f"adapt: objective is {self.objective!r}: write \"bytes\" or \"time\"")
-        if self.measure not in ("gradient", "update"):
-            raise ConfigError(f"adapt: measure is {self.measure!r}: write \"gradient\" or \"update\"")
-        if not self.changed > 0:
-            raise ConfigError(f"adapt: changed is {self.changed}: give a share above 0")
-
-    @staticmethod
-    def read(value: Any) -> Adapt | None:
-        """From what users give as ``adapt``."""
-        if value is None or value is False:
-            return None
-        if value is True:
-            return Adapt()
-        if isinstance(value, Adapt):
-            return value
-        if isinstance(value, Mapping):
-            unknown = sorted(set(value) - set(Adapt.__dataclass_fields__))
-            if unknown:
-                known = ", ".join(Adapt.__dataclass_fields__)
-                raise ConfigError(f"adapt: there is no option {', '.join(map(str, unknown))}; there are {known}")
-            return Adapt(**value)
-        raise ConfigError(f"adapt is {value!r}: write True, or a thc.torch.Adapt")
-
-
-@dataclass(frozen=True)
-class Table:
-    """One of the job's tables."""
-
-    name: str
-    """Bits of an index and of a sum."""
-    bits: int
-    lane: int
-    nmse: float
-    id: int
-    """The job's."""
 
 
 class Adaptive:
@@ -134,8 +58,8 @@ class Adaptive:
         self._sizes = dict(names)
         self._excluded = frozenset(excluded)
         self._block = job.block
-        self.tables = _tables_of(group, options)
-        self._default = 0 if options.default is None else _named(self.tables, options.default, "default")
+        self.tables = tables_of_job(group, options)
+        self._default = 0 if options.default is None else find_table(self.tables, options.default, "default")
         self._fixed = self._read_fixed(options.fixed)
         self.threshold = 0
         """Gradients of fewer coordinates are not compressed."""
@@ -173,7 +97,7 @@ class Adaptive:
             names = fnmatch.filter(self._sizes, pattern)
             if not names:
                 raise ConfigError(f"adapt: fixed names {pattern}, which is no parameter of this model: see model.named_parameters()")
-            number = None if choice == RAW else _named(self.tables, choice, "fixed")
+            number = None if choice == RAW else find_table(self.tables, choice, "fixed")
             found.update(dict.fromkeys(names, number))
         return found
 
@@ -511,63 +435,6 @@ class Adaptive:
             self._next = max(int(state["next"]), step)
         else:
             self._begin(step)
-
-
-def tables_for(workers: int) -> list[str]:
-    """Further tables worth having in a job of so many workers whose first has 4 bits: of each width the one with the narrowest sums
-    that fit, and 8 bits for layers that must not lose much."""
-    fitting = [
-        (bits, lane)
-        for bits in (1, 2, 3)
-        for lane in (4, 8)
-        if ((1 << bits) - 1) * workers < 1 << lane and adapt.thc_error(bits, workers, lane=lane).left <= adapt.MOST_LEFT
-    ]
-    narrowest = [form for at, form in enumerate(fitting) if at == 0 or fitting[at - 1][0] != form[0]]
-    return [f"bits={bits},lane={lane}" for bits, lane in [*narrowest, (8, 16)]]
-
-
-def lanes_for(workers: int, lane: int) -> list[dict[str, int]]:
-    """Further tables worth having where a process group adds up and whose first has such a lane: narrower ones, and 16 bits."""
-    return [{"lane": each} for each in (4, 5, 6, 10, 16) if each != lane and workers < 1 << each]
-
-
-def _tables_of(group: Group, options: Adapt) -> list[Table]:
-    """The job's tables that a policy may use; its first is the first. Of the others those are left out whose error feedback would
-    grow, or nearly so: that makes tables look good which round coarsely, for what they lose is averaged over ranks, but each rank's
-    error feedback is its own."""
-    job = group.job
-    tables: list[Table] = []
-    coarse: list[Table] = []
-    for told in group.tables:
-        complete = len(told.values) == told.granularity + 1
-        error = adapt.thc_error(None if complete else told.bits, job.workers, told.granularity, told.fraction)
-        table = Table(f"{told.bits}/{told.lane}", told.bits, told.lane, error.nmse, told.id)
-        (coarse if tables and error.left > adapt.MOST_LEFT else tables).append(table)
-    named: list[tuple[str, int | str | None]] = [("default", options.default)]
-    named += [("choices", choice) for choice in options.choices or ()]
-    named += [("fixed", choice) for choice in options.fixed.values()]
-    for option, choice in named:
-        for table in coarse:
-            if choice in (table.bits, table.name) and not any(choice in (other.bits, other.name) for other in tables):
-                raise ConfigError(
-                    f"adapt: {option} has the table {choice}, which leaves more than half of a gradient to error feedback: give it a fraction "
-                    "near 0.5, or more bits"
-                )
-    if options.choices is not None:
-        wanted = [_named(tables, choice, "choices") for choice in options.choices]
-        tables = [table for at, table in enumerate(tables) if at in wanted]
-    if not tables:
-        raise ConfigError("adapt: choices is empty: name some of the job's tables, or leave it out")
-    return tables
-
-
-def _named(tables: Sequence[Table], name: int | str, option: str) -> int:
-    """Which table is meant."""
-    for at, table in enumerate(tables):
-        if name in (table.bits, table.name):
-            return at
-    have = ", ".join(table.name for table in tables)
-    raise ConfigError(f"adapt: {option} has the table {name}, but this job's tables are {have}: name one of them, or give the job such a table")
 
 
 def _ticks(seconds: float) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from thc.group import Group
-from thc.torch.adaptive import Adapt, Adaptive
+from thc.torch.adapt_options import Adapt
+from thc.torch.adaptive import Adaptive
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.clock import Clock

@@ -15,7 +15,8 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.group import Group
-from thc.torch.adaptive import Adapt, Adaptive
+from thc.torch.adapt_options import Adapt
+from thc.torch.adaptive import Adaptive
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.clock import Clock

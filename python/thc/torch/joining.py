@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from thc import environment, errors
 from thc.group import Group
-from thc.torch.adaptive import tables_for
+from thc.torch.tables import tables_for
 from thc.torch.peers import time_out
 from thc.torch.way import collective, take_way
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from thc import errors
 from thc.group import Group
-from thc.torch.adaptive import Adapt
+from thc.torch.adapt_options import Adapt
 from thc.torch.exchange import tells
 from thc.torch.refining import Refine
 

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from thc import errors
 from thc.group import Group
-from thc.torch.adaptive import Adapt
+from thc.torch.adapt_options import Adapt
 from thc.torch.averaging import Averaging, Piece
 from thc.torch.clock import StepClock
 from thc.torch.joining import begin_alike, join, scope_of

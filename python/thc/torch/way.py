@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from thc.errors import ConfigError
 from thc.group import Group
-from thc.torch.adaptive import lanes_for
+from thc.torch.tables import lanes_for
 from thc.torch.collective import CollectiveGroup
 
 __all__ = ["COLLECTIVE_OPTIONS", "collective", "falls_back", "take_way"]

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from thc import environment
 from thc.errors import ConfigError
 from thc.group import Group
-from thc.torch.adaptive import tables_for
+from thc.torch.tables import tables_for
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import DigestOf
 from thc.torch.joining import LOCAL_OPTIONS, Gather, of_environment
