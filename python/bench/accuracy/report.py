@@ -60,15 +60,15 @@ def rows(runs: list[Run]) -> list[dict[str, Any]]:
 
 def table(runs: list[Run]) -> str:
     lines = [
-        "| task | way | ranks | seeds | exact loss | over it, each seed | held out | accuracy | steps to loss | NMSE | largest by tensor | update's error | bits up |",
-        "| - | - | -: | -: | -: | - | -: | -: | -: | -: | -: | -: | -: |",
+        "| task | way | ranks | steps | seeds | exact loss | over it, each seed | held out | accuracy | steps to loss | NMSE | largest by tensor | update's error | bits up |",
+        "| - | - | -: | -: | -: | -: | - | -: | -: | -: | -: | -: | -: | -: |",
     ]
     for row in rows(runs):
         each = " ".join(f"{more:+.3f}" for more in row["more"])
         accuracy = "" if row["accuracy"] is None else f"{100 * statistics.mean(row['accuracy']):+.1f} %"
         late = f" ({row['late']} not)" if row["late"] else ""
         lines.append(
-            f"| {row['task']} | {row['way']} | {row['ranks']} | {row['seeds']} | {row['exact']:.3f} (spread {row['spread']:.3f}) | {each} | "
+            f"| {row['task']} | {row['way']} | {row['ranks']} | {row['steps']} | {row['seeds']} | {row['exact']:.3f} (spread {row['spread']:.3f}) | {each} | "
             f"{statistics.mean(row['held_out']):+.3f} | {accuracy} | × {statistics.mean(row['steps_to']):.2f}{late} | {row['nmse']:.4f} | "
             f"× {row['largest']:.1f} | {row['update']:.3f} | {row['bits']:.2f} |"
         )
@@ -93,7 +93,7 @@ def write(runs: list[Run], folder: Path) -> str:
 
 
 def draw(runs: list[Run], folder: Path) -> list[str]:
-    """Loss over steps, of the first seed."""
+    """For each task the loss over steps of exact means, and what ways add to it in the mean of their seeds."""
     try:
         import matplotlib
     except ImportError:
@@ -103,20 +103,25 @@ def draw(runs: list[Run], folder: Path) -> list[str]:
     from matplotlib import pyplot
 
     made = []
-    for task in dict.fromkeys(run["task"] for run in runs):
-        figure, axes = pyplot.subplots(figsize=(5, 3.2))
-        seen = set()
-        for run in runs:
-            label = run["way"] if run["way"] == "exact" else f"{run['way']}, {run['ranks']} ranks"
-            if run["task"] == task and run["seed"] == 1 and label not in seen:
-                seen.add(label)
-                axes.plot(range(1, len(run["losses"]) + 1), _smooth(run["losses"]), label=label, lw=1)
-        axes.set_title(task, fontsize=10)
-        axes.set_xlabel("step")
-        axes.set_ylabel("training loss")
-        axes.legend(fontsize=7)
+    for task, steps in dict.fromkeys((run["task"], run["steps"]) for run in runs):
+        mine = [run for run in runs if (run["task"], run["steps"]) == (task, steps)]
+        figure, (losses, differences) = pyplot.subplots(1, 2, figsize=(9, 3.2))
+        for run in mine:
+            if run["way"] == "exact":
+                losses.plot(_smooth(run["losses"]), color="#444444", lw=0.8)
+        for number, (way, ranks) in enumerate(dict.fromkeys((run["way"], run["ranks"]) for run in mine if run["way"] != "exact")):
+            pairs = [(run, exact) for run in mine if (run["way"], run["ranks"]) == (way, ranks) and (exact := _exact(runs, run)) is not None]
+            every = [[own - other for own, other in zip(_smooth(run["losses"]), _smooth(exact["losses"]))] for run, exact in pairs]
+            if every:
+                label = f"{way}, {ranks} ranks" + (f", {len(every)} seeds" if len(every) > 1 else "")
+                differences.plot([statistics.mean(column) for column in zip(*every)], label=label, color=f"C{number}", lw=1)
+        losses.set(title=f"{task}: exact means, each seed", xlabel="step", ylabel="training loss")
+        differences.set(title="loss above that of exact means", xlabel="step")
+        differences.axhline(0, color="#444444", lw=0.8)
+        if differences.get_legend_handles_labels()[0]:
+            differences.legend(fontsize=7)
         figure.tight_layout()
-        name = f"{task}.svg"
+        name = f"{task}-{steps}.svg"
         figure.savefig(folder / name)
         pyplot.close(figure)
         made.append(name)
