@@ -122,12 +122,14 @@ WAYS: dict[str, dict[str, Any] | None] = {
     "independent": {"independent": True},
     "paper": {"scales": False, "feedback": True, "independent": True},
     "plain": {"scales": False},
+    "wide": {"lane": 16},
     "thc5": {"bits": 5},
     "thc8": {"bits": 8, "lane": 16},
     "lanes6": {"bits": None, "lane": 6},
     "lanes8": {"bits": None, "lane": 8},
 }
-"""By name: exact means; the default; with independent roundings; the THC paper's way; neither scales nor feedback; 5 and 8 bits; and
+"""By name: exact means; the default; with independent roundings; the THC paper's way; neither scales nor feedback; the default with sums of 16 bits;
+5 and 8 bits; and
 sums through a process group with lanes of 6 and 8 bits."""
 
 EMULATED: dict[str, dict[str, Any]] = {
