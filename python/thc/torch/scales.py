@@ -16,6 +16,7 @@ rounds correctly, one at a time, in an order that no device and no number of thr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -36,6 +37,8 @@ LARGEST = 1e18
 """Larger means count as this: their squares shall be finite."""
 CHAIN = 0x9E37_79B1
 """An odd multiplier, of digests."""
+PIECE = 1 << 15
+"""Coordinates that are worked on at a time on a CPU."""
 EAGER, EVERY = 64, 4
 """Scales follow the first so many steps at each one, later every so many."""
 
@@ -49,6 +52,12 @@ def _total(x: torch.Tensor) -> torch.Tensor:
             folded[:1] += x[2 * half :]
         x = folded
     return x
+
+
+def _pieces(*vectors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Vectors of one length, on a CPU in pieces that stay in its caches while many operations are done with them."""
+    step = PIECE if vectors[0].device.type == "cpu" else max(1, vectors[0].numel())
+    return zip(*(vector.split(step) for vector in vectors))
 
 
 class _Of:
@@ -125,11 +134,17 @@ class Scales:
         if seen >= EAGER and seen % EVERY:
             return
         memory = min(MEMORY, seen / (seen + 1))
-        square = mean.clamp(-LARGEST, LARGEST)
-        square.mul_(square)
-        # A row that had no gradient on any rank says nothing of those that it will have; the first one says all.
-        found = torch.where(made.square > 0, (made.square * memory).add_(square * (1.0 - memory)), square)
-        torch.where(square > 0, found, made.square, out=made.square)
+        on_host = mean.device.type == "cpu"
+        for known, piece in _pieces(made.square, mean):
+            square = piece.clamp(-LARGEST, LARGEST)
+            square.mul_(square)
+            if on_host and bool(known.min() > 0) and bool(square.min() > 0):
+                # The same as below, where nothing is to be chosen.
+                known.mul_(memory).add_(square.mul_(1.0 - memory))
+                continue
+            # A row that had no gradient on any rank says nothing of those that it will have; the first one says all.
+            found = torch.where(known > 0, (known * memory).add_(square * (1.0 - memory)), square)
+            torch.where(square > 0, found, known, out=known)
         self._follow(layout, made)
 
     def _follow(self, layout: Layout, made: _Of) -> None:
@@ -138,19 +153,26 @@ class Scales:
         if any(self._seen[name] == 0 for name, _ in places):
             made.scale = None
             return
+        on_host = made.square.device.type == "cpu"
         # Not in place: a call may still use the old ones.
         scale = torch.ones_like(made.square)
         for name, place in places:
             seen = self._seen[name]
             square = made.square[place]
             usual = _total(square) / square.numel()
-            share = (square / usual).add_(max(FLOOR, PRIOR / seen)).sqrt_()
-            if self._power == 0.75:
-                share = share.sqrt() * share.sqrt().sqrt()
-            elif self._power == 0.5:
-                share = share.sqrt()
-            # A parameter whose means were all zero.
-            scale[place] = torch.where(usual > 0, share * usual.sqrt(), torch.ones_like(share))
+            root, one = usual.sqrt(), torch.ones_like(usual)
+            for piece, out in _pieces(square, scale[place]):
+                share = (piece / usual).add_(max(FLOOR, PRIOR / seen)).sqrt_()
+                if self._power == 0.75:
+                    share.sqrt_()
+                    share.mul_(share.sqrt())
+                elif self._power == 0.5:
+                    share.sqrt_()
+                if on_host and bool(usual > 0):
+                    torch.mul(share, root, out=out)
+                else:
+                    # A parameter whose means were all zero.
+                    torch.where(usual > 0, share.mul_(root), one, out=out)
         made.scale = scale
 
     def _take_all(self) -> None:
