@@ -142,13 +142,20 @@ impl JobState {
                 roster.turn_to(now, Phase::Stopping(begun));
                 self.tell_all()
             }
-            Phase::Stopping(calls) if !all.iter().all(|p| p.has_stopped_at(calls)) => Vec::new(),
-            // Not at the same boundary: the others follow the one that is farthest.
-            Phase::Stopping(_) if all.iter().any(|p| p.begun != begun) => {
+            Phase::Stopping(calls) => {
+                let stopped = all.iter().all(|p| p.has_stopped_at(calls));
+                // Who was asked behind the boundary at which another has stopped begins its call whatever it is told.
+                let left_behind = all.iter().any(|p| p.stand == Stand::Stopped && p.begun != begun);
+                if stopped && !left_behind {
+                    return self.let_in(now, random);
+                }
+                if !stopped && (!left_behind || later(calls, begun) == calls) {
+                    return Vec::new();
+                }
+                // Not at the same boundary: the others follow the one that is farthest.
                 roster.turn_to(now, Phase::Stopping(begun));
                 self.tell_all()
             }
-            Phase::Stopping(_) => self.let_in(now, random),
             Phase::Holding(left) => {
                 let finished = all.iter().map(|p| p.finished).chain(left).reduce(later).unwrap_or(0);
                 if all.iter().all(|p| p.finished == finished) {

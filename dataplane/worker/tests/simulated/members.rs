@@ -677,6 +677,74 @@ fn who_has_stopped_before_the_others_goes_on_to_where_they_are() {
 }
 
 #[test]
+fn who_hears_of_a_newcomer_between_a_boundary_and_its_call_takes_the_others_along() {
+    let mut party = Party::new(&job(2, 3), quiet());
+    let old = [party.start(0, 0), party.start(2, 0)];
+    party.until("joining", |party| old.iter().all(|&process| party.is_member(process)));
+    let data = gradients(2, 5_000, 1);
+    party.reduce(&old, &data);
+    // The second passes the boundary and computes, as training does, when it hears that somebody waits. The first stops at that boundary.
+    assert!(!party.processes[old[1]].engine.as_mut().unwrap().stop_at_boundary());
+    let new = party.start(1, 0);
+    let computed = party.net.now() + Duration::from_millis(500);
+    while party.net.now() < computed {
+        party.turn();
+        party.processes[old[0]].stops = true;
+    }
+    party.call(old[1], data[1].clone());
+    party.until("to go on", |party| !party.processes[old[0]].stops);
+    party.call(old[0], data[0].clone());
+    party.finish(&old);
+    let end = party.net.now() + Duration::from_secs(60);
+    while !party.is_member(new) {
+        old.iter().for_each(|&process| party.processes[process].stops = true);
+        party.turn();
+        assert!(party.net.now() < end);
+    }
+    let all = [old[0], new, old[1]];
+    let means = party.reduce(&all, &gradients(3, 5_000, 2));
+    assert!(means.iter().all(|mean| *mean == means[0]));
+}
+
+#[test]
+fn who_is_let_in_while_yet_another_waits_begins_its_call_with_those_who_wait_at_the_boundary() {
+    let mut party = Party::new(&job(2, 4), quiet());
+    let old = [party.start(0, 0), party.start(3, 0)];
+    party.until("joining", |party| old.iter().all(|&process| party.is_member(process)));
+    party.reduce(&old, &gradients(2, 5_000, 1));
+    let third = party.start(1, 0);
+    let end = party.net.now() + Duration::from_secs(60);
+    while !party.is_member(third) {
+        old.iter().for_each(|&process| party.processes[process].stops = true);
+        party.turn();
+        assert!(party.net.now() < end);
+    }
+    // The fourth asks while the first two still are at the boundary, and the third has not begun its call.
+    let fourth = party.start(2, 0);
+    let asked = party.net.now() + Duration::from_millis(500);
+    while party.net.now() < asked {
+        party.turn();
+        old.iter().for_each(|&process| party.processes[process].stops = true);
+    }
+    let data = gradients(3, 5_000, 2);
+    party.call(third, data[1].clone());
+    party.until("to go on", |party| old.iter().all(|&process| !party.processes[process].stops));
+    let three = [old[0], third, old[1]];
+    party.call(old[0], data[0].clone());
+    party.call(old[1], data[2].clone());
+    party.finish(&three);
+    let end = party.net.now() + Duration::from_secs(60);
+    while !party.is_member(fourth) {
+        three.iter().for_each(|&process| party.processes[process].stops = true);
+        party.turn();
+        assert!(party.net.now() < end);
+    }
+    let all = [old[0], third, fourth, old[1]];
+    let means = party.reduce(&all, &gradients(4, 5_000, 3));
+    assert!(means.iter().all(|mean| *mean == means[0]));
+}
+
+#[test]
 fn a_next_session_and_that_somebody_is_gone_from_it_may_come_together() {
     let mut party = Party::new(&job(2, 4), quiet());
     let old = [party.start(0, 0), party.start(2, 0)];

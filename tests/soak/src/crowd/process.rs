@@ -307,6 +307,11 @@ impl Process {
                 }
                 self.passed = Some(next);
                 self.lost = engine.take_change().is_some_and(|change| change.newcomers);
+                if self.rng.bool() {
+                    // As training does, which computes a gradient between a boundary and the call for it.
+                    self.busy_until = now + self.dawdle.mul_f64(self.rng.f64());
+                    return true;
+                }
                 continue;
             }
             if !self.submit(next, book) {
