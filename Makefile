@@ -43,7 +43,7 @@ help: ## List these targets
 	@echo 'Variables: ARGS (for thc demo, bench-torch, bench-allreduce, bench-async, bench-adapt and disturbed), IO=dpdk and SWITCH=bmv2 (for demo), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS, OF (soak), COUNT (kills), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
 demo: toolchain $(filter dpdk,$(IO)) ## Build, then train a small model through THC and compare with exact averaging
-	cargo build --profile demo --package thc-testbed --package thc-ps --package thc-worker \
+	cargo build --profile demo --package thc-demo --package thc-ps --package thc-worker \
 	    $(if $(SWITCH)$(filter --controller,$(ARGS)),--package thc-controller) --bins $(if $(filter dpdk,$(IO)),--features dpdk)
 	@"$(CARGO_TARGET_DIR)"/demo/thc demo --io $(IO) $(if $(SWITCH),--switch $(SWITCH)) $(ARGS)
 
@@ -95,7 +95,7 @@ bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's
 bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 1 Gb/s, colocated, against gloo (ARGS=--help)
 	@case '$(or $(ARGS),gloo)' in *gloo*) [ -n "$$THC_PYTHON" ] || .ci/torch-environment newest ahead ;; esac
 	THC_PYTHON="$${THC_PYTHON:-$(CARGO_TARGET_DIR)/python-venv-newest/bin/python}" \
-	    cargo run --quiet --release --package thc-testbed -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
+	    cargo run --quiet --release --package thc-studies -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
 
 disturbed: toolchain ## Train while ranks are killed and added and the aggregator dies, on links that lose packets (12 minutes; ARGS=--help)
 	python/bench/run disturbed $(ARGS)

@@ -29,7 +29,7 @@ class Network:
 
     def __init__(self, hosts: int) -> None:
         self.hosts = hosts
-        # Of this form they go with the networks that a killed test has left, see testbed/netns.
+        # Of this form they go with the networks that a killed test has left, see demo/netns.
         self._base = f"thc-{os.getpid()}-py{next(_networks)}"
         self._made: list[str] = []
 

@@ -1,0 +1,403 @@
+//! The command line of `thc`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+use thc_transport::IoName;
+
+use crate::adapt::AdaptArgs;
+use crate::demo::plan::{Plan, WorkerPlan};
+use crate::demo::{exact, model, processes, run, server, shared};
+use crate::distribution::Distribution;
+use crate::error::{Error, Result};
+use crate::fraction::Fraction;
+use crate::nmse::{Experiment, Vectors};
+use crate::sweep;
+use crate::table::TableReport;
+
+/// The text that every Debian machine has.
+const TEXT: &str = "/usr/share/common-licenses/GPL-3";
+
+#[derive(Parser)]
+#[command(
+    name = "thc",
+    version,
+    about = "Compressed all-reduce for training: see it work, and see its tables and errors",
+    after_help = "Start with `thc demo`: it trains a small language model on four workers whose gradients\n\
+                  are averaged in compressed form, and compares with exact averaging.\n\n\
+                  Examples:\n  \
+                  thc demo\n  \
+                  thc table -b 4 -g 30 -p 1/32\n  \
+                  thc table -b 4 --workers 4\n  \
+                  thc nmse -b 4 -g 30 -p 1/32 -n 4\n\n\
+                  Exit status: 0 success, 1 failure, 2 wrong arguments, 130 interrupted."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+#[derive(Subcommand)]
+enum Subcommands {
+    /// Train a small language model through THC and compare with exact averaging
+    Demo(DemoArgs),
+    /// Compute an optimal lookup table, or choose the best one for a number of workers
+    Table(TableArgs),
+    /// Measure the error of the mean through codec and aggregator model, against theory
+    Nmse(NmseArgs),
+    /// Draw the error of THC and of other schemes: SVG files, numbers, one page with all
+    #[command(disable_help_flag = true)]
+    Figures(StudyArgs),
+    /// Choose each layer's compression from its gradient: the fewest bytes at a bounded error
+    Adapt(AdaptArgs),
+    /// Measure an all-reduce in real processes, on links of a given rate, against others
+    #[command(disable_help_flag = true)]
+    Bench(StudyArgs),
+    /// All-reduces in virtual time: up to 64 workers, any link, who wins where
+    #[command(disable_help_flag = true)]
+    Simulate(StudyArgs),
+    /// Train asynchronously with double quantization, and compare with full precision
+    #[command(disable_help_flag = true)]
+    Async(StudyArgs),
+    /// A worker process of the demo
+    #[command(hide = true)]
+    DemoWorker(ChildArgs),
+    /// The exact run of the demo
+    #[command(hide = true)]
+    DemoExact(ChildArgs),
+    /// The parameter server of the demo, or its controller: becomes the program given
+    #[command(hide = true)]
+    DemoServer(ServerArgs),
+}
+
+/// What the program thc-studies takes.
+#[derive(Args)]
+struct StudyArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Switches that the demo can run.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SwitchName {
+    /// The p4lang project's software switch; takes root, for network namespaces
+    Bmv2,
+}
+
+#[derive(Args)]
+#[command(after_help = "Starts a parameter server (thc-ps) and worker processes on this machine, trains a \
+                        character-level\nlanguage model of about half a million parameters data-parallel through \
+                        THC, then repeats the run with\nexact averaging: same initial parameters, same batches.\n\n\
+                        Examples:\n  \
+                        thc demo\n  \
+                        thc demo --workers 8 --steps 200 --plot loss.svg\n  \
+                        thc demo --steps 50 --loss 0.01                 (same result, more packets)\n  \
+                        thc demo --io dpdk                              (same result, past the kernel)\n  \
+                        thc demo --switch bmv2                          (a P4 switch adds up)\n  \
+                        thc demo --controller                           (same result, and a page to look at)\n  \
+                        thc demo --colocated                            (same result, no server but the workers' hosts)\n  \
+                        thc demo --text book.txt --json > report.json\n  \
+                        thc demo --save-gradients gradients/     (.npy files, for error studies)")]
+struct DemoArgs {
+    /// Worker processes
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+    workers: u8,
+    /// Optimizer steps [default: 400, through a switch 60]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    steps: Option<u32>,
+    /// Text to learn: any file of at least 2 KiB
+    #[arg(long, value_name = "FILE", default_value = TEXT)]
+    text: PathBuf,
+    /// Seed of initial parameters and batches
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Bit budget b: bits per coordinate on the way up that carry information
+    #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
+    bits: u8,
+    /// What carries the packets: sockets of the loopback, or DPDK over shared memory
+    #[arg(long, value_enum, value_name = "BACKEND", default_value = "udp")]
+    io: IoName,
+    /// Let thc-controller make the job, and show the run on its status page
+    #[arg(long)]
+    controller: bool,
+    /// No server of its own: each worker's process adds up a share of the slots, as by default with PyTorch on several hosts
+    #[arg(long)]
+    colocated: bool,
+    /// Aggregate in this switch in place of thc-ps, with a smaller model: BMv2 takes milliseconds for a packet
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    switch: Option<SwitchName>,
+    /// Lose this share of all packets, in each direction, to see them sent again
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = loss)]
+    loss: f64,
+    /// Don't carry what quantization loses over to the next step
+    #[arg(long)]
+    no_feedback: bool,
+    /// Draw both loss curves into this SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Keep the gradients of sampled steps in this folder, as .npy files
+    #[arg(long, value_name = "DIR")]
+    save_gradients: Option<PathBuf>,
+    /// Print the report as JSON, and no progress
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "A table maps the 2^b indices that workers send to values 0..g that the aggregator adds up.\n\
+                  The one computed here is provably optimal for normally distributed coordinates.\n\n\
+                  Examples:\n  \
+                  thc table -b 4 -g 30 -p 1/32          the table of the paper's testbed\n  \
+                  thc table -b 4 --workers 10           best g and p for sums of 10 workers in 8 bits\n  \
+                  thc table -b 4 --workers 10 --lane 16 --json\n  \
+                  thc table --workers 4 --lane 6 --complete   for sums through a process group\n  \
+                  thc table sweep                       thousands of tables, timed"
+)]
+struct TableArgs {
+    #[command(subcommand)]
+    sweep: Option<TableSubcommands>,
+    /// Bit budget b, 1 to 8
+    #[arg(short, long, default_value_t = 4)]
+    bits: u8,
+    /// Granularity g, the largest value: 2^b - 1 to 255
+    #[arg(short, long, requires = "fraction")]
+    granularity: Option<u16>,
+    /// Fraction p of coordinates that is truncated, such as 1/32
+    #[arg(short = 'p', long, requires = "granularity")]
+    fraction: Option<Fraction>,
+    /// Choose g and p with the least error for the mean of this many workers
+    #[arg(short = 'n', long, conflicts_with_all = ["granularity", "fraction"])]
+    workers: Option<u32>,
+    /// Bits of a summed coordinate, 4 to 16
+    #[arg(long, default_value_t = 8, requires = "workers")]
+    lane: u8,
+    /// Every point of the grid is a value: where sums travel and not indices, more of them cost nothing (docs/without-a-server.md)
+    #[arg(long, requires = "workers", conflicts_with = "bits")]
+    complete: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum TableSubcommands {
+    /// Solve all tables of 2 to 4 bits, g up to 60, 40 fractions from 1/4096 to 1/8
+    Sweep {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Every worker transforms, quantizes and packs its vector; real packets go through the \
+                        aggregator model;\nthe decoded mean is compared with the exact one. Sums that exceed 8 bits \
+                        use 16-bit lanes.\nWith copies, theory says quantization error / n + truncation error.\n\n\
+                        Examples:\n  \
+                        thc nmse -b 4 -g 30 -p 1/32 -n 4\n  \
+                        thc nmse -b 4 -g 30 -p 1/32 -n 8 --independent --dist normal\n  \
+                        thc nmse -b 2 -g 34 -p 1/512 -n 10 --trials 100 --json"
+)]
+struct NmseArgs {
+    /// Bit budget b, 1 to 4
+    #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
+    bits: u8,
+    /// Granularity g
+    #[arg(short, long, default_value_t = 30)]
+    granularity: u16,
+    /// Fraction p of coordinates that is truncated
+    #[arg(short = 'p', long, default_value = "1/32")]
+    fraction: Fraction,
+    /// Workers
+    #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    workers: u8,
+    /// Coordinates of a vector
+    #[arg(short, long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 28))]
+    dimension: u32,
+    /// Distribution of the coordinates
+    #[arg(long = "dist", value_enum, default_value_t = Distribution::Lognormal)]
+    distribution: Distribution,
+    /// All workers hold the same vector (the default, as in the paper)
+    #[arg(long, conflicts_with = "independent")]
+    copies: bool,
+    /// Every worker holds its own vector
+    #[arg(long)]
+    independent: bool,
+    /// Coordinates that are transformed together, as a power of two
+    #[arg(long, value_name = "LOG2", default_value_t = 20, value_parser = clap::value_parser!(u8).range(10..=20))]
+    block: u8,
+    /// Repetitions, each with new vectors, signs and roundings
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    trials: u32,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct ChildArgs {
+    #[arg(long)]
+    parent: u32,
+    order: String,
+}
+
+#[derive(Args)]
+struct ServerArgs {
+    #[arg(long)]
+    parent: u32,
+    program: PathBuf,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+fn loss(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=0.5).contains(&share) => Ok(share),
+        _ => Err("give a number from 0 to 0.5".to_owned()),
+    }
+}
+
+/// Parses the arguments, does what they ask, and reports an error as one line.
+pub fn main() -> ExitCode {
+    finish(Cli::try_parse().map(|cli| execute(cli.command)))
+}
+
+/// The exit status of what was done, once its arguments were read; an error as one line.
+pub fn finish(done: std::result::Result<Result<()>, clap::Error>) -> ExitCode {
+    match done {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            eprintln!("thc: {error}");
+            ExitCode::from(error.exit_status())
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Becomes the program thc-studies.
+fn study(command: &str, args: &StudyArgs) -> Result<()> {
+    let program = server::find("thc-studies")?;
+    let source = Command::new(&program).arg(command).args(&args.arguments).exec();
+    Err(Error::Start { name: program.display().to_string(), source })
+}
+
+/// Shows help as it is, and anything else as one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let shown = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if shown {
+        // A reader that closes the pipe early has seen enough.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    let text = error.to_string();
+    let lines: Vec<&str> = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let line = lines.join(" ");
+    eprintln!("thc: {} (see --help)", line.strip_prefix("error: ").unwrap_or(&line));
+    ExitCode::from(2)
+}
+
+fn print(report: &(impl Serialize + std::fmt::Display), json: bool) -> Result<()> {
+    let text =
+        if json { serde_json::to_string_pretty(report).map_err(Error::Event)? } else { report.to_string() };
+    writeln!(std::io::stdout(), "{text}").map_err(Error::Output)
+}
+
+fn execute(command: Subcommands) -> Result<()> {
+    match command {
+        Subcommands::Table(TableArgs { sweep: Some(TableSubcommands::Sweep { json }), .. }) => {
+            print(&sweep::run()?, json)
+        }
+        Subcommands::Table(args) => print(&table(&args)?, args.json),
+        Subcommands::Adapt(args) => print(&args.run()?, args.json),
+        Subcommands::Nmse(args) => {
+            let experiment = Experiment {
+                bits: args.bits,
+                granularity: args.granularity,
+                fraction: args.fraction,
+                workers: args.workers,
+                dimension: args.dimension as usize,
+                distribution: args.distribution,
+                vectors: if args.independent { Vectors::Independent } else { Vectors::Copies },
+                trials: args.trials,
+                block: args.block,
+                seed: args.seed,
+            };
+            print(&experiment.run()?, args.json)
+        }
+        Subcommands::Bench(args) => study("bench", &args),
+        Subcommands::Simulate(args) => study("simulate", &args),
+        Subcommands::Async(args) => study("async", &args),
+        Subcommands::Figures(args) => study("figures", &args),
+        Subcommands::Demo(args) => {
+            let plan = Plan {
+                text: args.text,
+                workers: args.workers,
+                steps: args.steps.unwrap_or(if args.switch.is_some() { 60 } else { 400 }),
+                batch: 128,
+                hidden: if args.switch.is_some() { model::NARROW } else { model::WIDE },
+                seed: args.seed,
+                learning_rate: 0.002,
+            };
+            let options = run::Options {
+                plan,
+                bits: args.bits,
+                io: args.io,
+                controller: args.controller,
+                colocated: args.colocated,
+                switch: args.switch.is_some(),
+                loss: args.loss,
+                feedback: !args.no_feedback,
+                plot: args.plot,
+                save_gradients: args.save_gradients,
+                quiet: args.json,
+            };
+            print(&run::run(&options)?, args.json)
+        }
+        Subcommands::DemoWorker(args) => {
+            processes::tie_to_parent(args.parent)?;
+            let order: WorkerPlan = serde_json::from_str(&args.order).map_err(Error::Event)?;
+            shared::run(&order)
+        }
+        Subcommands::DemoExact(args) => {
+            processes::tie_to_parent(args.parent)?;
+            let order: Plan = serde_json::from_str(&args.order).map_err(Error::Event)?;
+            exact::run(&order)
+        }
+        Subcommands::DemoServer(args) => {
+            processes::tie_to_parent(args.parent)?;
+            let source = Command::new(&args.program).args(args.arguments).exec();
+            Err(Error::Start { name: args.program.display().to_string(), source })
+        }
+    }
+}
+
+fn table(args: &TableArgs) -> Result<TableReport> {
+    match (args.workers, args.granularity, args.fraction) {
+        (Some(workers), ..) if args.complete => TableReport::complete(args.lane, workers),
+        (Some(workers), ..) => TableReport::choose(args.bits, args.lane, workers),
+        (None, Some(granularity), Some(fraction)) => TableReport::solve(args.bits, granularity, fraction),
+        _ => Err(Error::WhichTable),
+    }
+}

@@ -1,0 +1,12 @@
+//! The program `thc`: the demo, lookup tables, the error of the mean, a compression for each layer.
+
+mod adapt;
+pub mod cli;
+pub mod demo;
+pub mod distribution;
+pub mod error;
+pub mod fraction;
+pub mod loopback;
+pub mod nmse;
+pub mod sweep;
+pub mod table;

@@ -1,0 +1,325 @@
+//! The program `thc` as users call it: tables, errors of the mean, wrong arguments.
+
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use npyz::WriterBuilder;
+use serde_json::Value;
+
+fn thc(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_thc")).args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn json(arguments: &str) -> Value {
+    let output = thc(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "thc {arguments}: {errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn near(value: &Value, expected: f64, tolerance: f64) {
+    let value = value.as_f64().unwrap();
+    assert!((value - expected).abs() <= tolerance, "{value}, not {expected}");
+}
+
+#[test]
+fn the_known_optimal_table() {
+    let table = json("table -b 4 -g 30 -p 1/32 --json");
+    assert_eq!(table["bits"], 4);
+    assert_eq!(table["granularity"], 30);
+    assert_eq!(table["fraction"], 0.03125);
+    near(&table["t_p"], 2.15387, 5e-6);
+    let values: Vec<u64> =
+        table["table"].as_array().unwrap().iter().map(|value| value.as_u64().unwrap()).collect();
+    assert_eq!(values, [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30]);
+    near(&table["quantization_error"], 0.013063, 5e-7);
+    // 2·((1 + t²)·(1 − Φ(t)) − t·φ(t)) at t = 2.15387.
+    near(&table["truncation_error"], 0.007267, 5e-7);
+    assert_eq!(table, json("table -b 4 -g 30 -p 0.03125 --json"));
+    let text = String::from_utf8(thc("table -b 4 -g 30 -p 1/32").stdout).unwrap();
+    assert!(text.contains("0 3 5 7 9 11 13 14 15 17 19 21 23 25 27 30"), "{text}");
+    assert!(text.contains("1/32"), "{text}");
+}
+
+#[test]
+fn the_chosen_table_fits_the_lane_and_beats_its_neighbours() {
+    for (workers, lane) in [(1u64, 8u64), (4, 8), (10, 8), (10, 16)] {
+        let chosen = json(&format!("table -b 4 --workers {workers} --lane {lane} --json"));
+        let granularity = chosen["granularity"].as_u64().unwrap();
+        let fraction = chosen["fraction"].as_f64().unwrap();
+        assert!(granularity * workers < 1 << lane && granularity <= 255);
+        assert_eq!((&chosen["workers"], &chosen["lane"]), (&workers.into(), &lane.into()));
+        let expected = chosen["expected_nmse"].as_f64().unwrap();
+        let error = |granularity: u64, fraction: f64| {
+            let table = json(&format!("table -b 4 -g {granularity} -p {fraction} --json"));
+            table["quantization_error"].as_f64().unwrap() / workers as f64
+                + table["truncation_error"].as_f64().unwrap()
+        };
+        assert!((error(granularity, fraction) / expected - 1.0).abs() < 1e-9);
+        for (other_granularity, other_fraction) in [
+            (granularity - 1, fraction),
+            (granularity, fraction * 1.5),
+            (granularity, fraction / 1.5),
+            (15, 1.0 / 32.0),
+        ] {
+            assert!(error(other_granularity, other_fraction) >= expected * (1.0 - 1e-9));
+        }
+    }
+}
+
+#[test]
+fn the_sweep_solves_thousands_of_tables() {
+    let sweep = json("table sweep --json");
+    // (58 + 54 + 46) granularities times 40 fractions.
+    assert_eq!(sweep["tables"], 6320);
+    assert!(sweep["seconds"].as_f64().unwrap() > 0.0);
+    let text = String::from_utf8(thc("table sweep").stdout).unwrap();
+    assert!(text.starts_with("6320 optimal tables in "), "{text}");
+}
+
+#[test]
+fn the_error_of_the_mean_follows_theory() {
+    let arguments = "nmse -b 4 -g 30 -p 1/32 -n 4 -d 65536 --dist lognormal --trials 10 --json";
+    let found = json(&format!("{arguments} --copies"));
+    let theory =
+        found["quantization_error"].as_f64().unwrap() / 4.0 + found["truncation_error"].as_f64().unwrap();
+    near(&found["theory"], theory, 1e-12);
+    near(&found["nmse"], theory, 0.03 * theory);
+    assert!(found["standard_error"].as_f64().unwrap() < 0.02 * theory);
+    for (key, value) in [
+        ("bits", 4),
+        ("granularity", 30),
+        ("workers", 4),
+        ("dimension", 65536),
+        ("trials", 10),
+        ("seed", 1),
+        ("lane", 8),
+    ] {
+        assert_eq!(found[key], value, "{key}");
+    }
+    assert_eq!((&found["vectors"], &found["distribution"]), (&"copies".into(), &"lognormal".into()));
+    // Copies are the default, and a seed decides everything.
+    assert_eq!(found, json(arguments));
+    assert_ne!(found["nmse"], json(&format!("{arguments} --seed 2"))["nmse"]);
+    // Sums beyond 255 take wide lanes.
+    let wide = json("nmse -b 4 -g 60 -p 1/512 -n 10 -d 4096 --trials 1 --independent --dist normal --json");
+    assert_eq!((&wide["lane"], &wide["standard_error"]), (&16.into(), &Value::Null));
+}
+
+#[test]
+fn wrong_arguments_are_one_clear_line_and_status_2() {
+    for (arguments, expected) in [
+        ("table", "--workers"),
+        ("table -g 30", "--fraction"),
+        ("table -b 4 -g 14 -p 1/32", "granularity 14"),
+        ("table -b 4 -g 256 -p 1/32", "granularity 256"),
+        ("table -b 9 -g 30 -p 1/32", "bit budget 9"),
+        ("table -b 4 -g 30 -p 2", "fraction between 0 and 1"),
+        ("table -b 4 -g 30 -p x/y", "fraction between 0 and 1"),
+        ("table -n 300", "300 workers"),
+        ("table -n 4 --lane 17", "17"),
+        ("table -n 4 -g 30 -p 1/32", "--workers"),
+        ("nmse -b 4 -g 3", "granularity 3"),
+        ("nmse -b 5", "--bits"),
+        ("nmse -n 0", "--workers"),
+        ("nmse -d 0", "--dimension"),
+        ("nmse --dist cauchy", "lognormal"),
+        ("nmse --copies --independent", "--independent"),
+        ("demo --workers 0", "--workers"),
+        ("demo --steps none", "--steps"),
+        ("frob", "frob"),
+    ] {
+        let output = thc(arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "thc {arguments}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "thc {arguments}: {errors}");
+        assert!(errors.starts_with("thc: ") && errors.contains(expected), "thc {arguments}: {errors}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn unusable_texts_are_one_clear_line_and_status_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = folder.path().join("short");
+    std::fs::write(&short, "too short").unwrap();
+    let same = folder.path().join("same");
+    std::fs::write(&same, vec![b'a'; 5000]).unwrap();
+    for (path, expected) in [
+        (folder.path().join("missing"), "cannot read the text"),
+        (folder.path().to_owned(), "cannot read the text"),
+        (short, "has 9 bytes, at least 2048"),
+        (same, "repeats a single byte"),
+    ] {
+        let output = thc(&format!("demo --text {}", path.display()));
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert!(errors.contains(expected) && errors.contains("--text"), "{errors}");
+    }
+}
+
+#[test]
+fn an_unusable_plot_file_is_found_out_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "some text, ".repeat(400)).unwrap();
+    let plot = folder.path().join("missing/loss.svg");
+    let output = thc(&format!("demo --text {} --plot {}", text.display(), plot.display()));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.contains("loss.svg"), "{errors}");
+}
+
+#[test]
+fn help_teaches_by_examples() {
+    for arguments in ["--help", "demo --help", "table --help", "nmse --help", "adapt --help"] {
+        let output = thc(arguments);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("Examples:"), "thc {arguments}: {text}");
+        assert!(!text.contains("demo-worker"), "hidden subcommands are shown: {text}");
+    }
+}
+
+#[test]
+fn studies_are_commands_of_a_program_beside_this_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("thc");
+    std::fs::copy(env!("CARGO_BIN_EXE_thc"), &alone).unwrap();
+    let study = |arguments: &[&str]| {
+        Command::new(&alone).args(arguments).env_remove("CARGO_MANIFEST_DIR").output().unwrap()
+    };
+    let output = study(&["bench", "allreduce", "--help"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("build it with: cargo build --release -p thc-studies"), "{said}");
+    let program = folder.path().join("thc-studies");
+    std::fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 2\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = study(&["simulate", "check", "--help", "--workers", "4"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "simulate check --help --workers 4\n");
+}
+
+#[test]
+fn hidden_subcommands_refuse_to_run_alone() {
+    let output = thc("demo-worker --parent 1 {}");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("thc demo"));
+}
+
+/// Layers of very different sizes and norms.
+const PROFILE: &str = r#"
+[[layer]]
+name = "small and loud"
+size = 2000
+norm = 3.0
+
+[[layer]]
+name = "large and quiet"
+size = 400000
+norm = 0.3
+
+[[layer]]
+name = "middling"
+size = 30000
+norm = 1.0
+"#;
+
+/// Arrays as `numpy.savez` stores them.
+fn npz(path: &std::path::Path, arrays: &[(&str, Vec<f32>)]) {
+    let mut archive = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
+    for (name, values) in arrays {
+        archive.start_file(format!("{name}.npy"), zip::write::SimpleFileOptions::default()).unwrap();
+        let mut npy = Vec::new();
+        let mut writer = npyz::WriteOptions::new()
+            .default_dtype()
+            .shape(&[values.len() as u64])
+            .writer(&mut npy)
+            .begin_nd()
+            .unwrap();
+        writer.extend(values.iter().copied()).unwrap();
+        writer.finish().unwrap();
+        std::io::Write::write_all(&mut archive, &npy).unwrap();
+    }
+    archive.finish().unwrap();
+}
+
+#[test]
+fn layers_get_choices_from_profiles_and_gradients() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("profile.toml");
+    std::fs::write(&profile, PROFILE).unwrap();
+    let found = json(&format!("adapt {} -n 4 --json", profile.display()));
+    let (cost, default) = (found["cost"].as_f64().unwrap(), found["default_cost"].as_f64().unwrap());
+    assert!(cost < 0.9 * default, "{cost} {default}");
+    assert!(found["error"].as_f64().unwrap() <= found["bound"].as_f64().unwrap());
+    let bits = |at: usize| found["rows"][at]["choice"].as_str().unwrap()[..1].parse::<u8>().unwrap();
+    assert!(bits(0) > bits(1), "{found}");
+    let exact = json(&format!("adapt {} -n 4 --exact --json", profile.display()));
+    near(&exact["cost"], exact["least_cost"].as_f64().unwrap(), 1e-6 * cost);
+    assert!(exact["cost"].as_f64().unwrap() <= cost);
+    let text = String::from_utf8(thc(&format!("adapt {} --default 3", profile.display())).stdout).unwrap();
+    assert!(text.contains("large and quiet") && text.contains("with 3/8 for all"), "{text}");
+
+    // The same from gradients of those norms.
+    let gradients = folder.path().join("gradients.npz");
+    let array = |size: usize, norm: f32| vec![norm / (size as f32).sqrt(); size];
+    let arrays = [("a", array(2000, 3.0)), ("b", array(400_000, 0.3)), ("c", array(30_000, 1.0))];
+    npz(&gradients, &arrays);
+    let same = json(&format!("adapt {} -n 4 --json", gradients.display()));
+    near(&same["cost"], cost, 0.0);
+    near(&same["rows"][1]["norm"], 0.3, 1e-4);
+
+    // Another compressor's costs and errors.
+    let ranks = folder.path().join("ranks.json");
+    let text = r#"{"choices": ["rank 1", "rank 4"], "layer": [
+        {"name": "x", "size": 100, "costs": [10, 40], "errors": [5, 1]},
+        {"name": "y", "size": 100, "costs": [10, 40], "errors": [2, 1]}]}"#;
+    std::fs::write(&ranks, text).unwrap();
+    let found = json(&format!("adapt {} --bound 3.1 --json", ranks.display()));
+    assert_eq!(
+        (&found["rows"][0]["choice"], &found["rows"][1]["choice"]),
+        (&"rank 4".into(), &"rank 1".into())
+    );
+}
+
+#[test]
+fn layers_that_cannot_be_chosen_for_are_one_clear_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let good = write("good.toml", PROFILE);
+    let nan = folder.path().join("nan.npz");
+    npz(&nan, &[("w", vec![1.0, f32::NAN])]);
+    for (arguments, status, expected) in [
+        ("missing.npz".to_owned(), 1, "missing.npz"),
+        (write("a.txt", "x"), 1, ".npz"),
+        (write("b.npz", "no zip"), 1, "no .npz file"),
+        (nan.display().to_string(), 1, "\"w\": it has a NaN"),
+        (write("c.toml", "[[layer]]\nname = 'x'\nsize = 3\nnorms = 1.0"), 1, "line 4"),
+        (write("d.toml", "[[layer]]\nname = 'x'\nsize = 3"), 1, "layer \"x\" needs its norm"),
+        (write("e.json", "{\"layer\": []}"), 1, "no layers"),
+        (write("f.toml", "[[layer]]\nname = 'x'\nsize = 3\nnorm = -1.0"), 1, "layer \"x\" has a norm of -1"),
+        (format!("{good} --choices 2,5"), 2, "\"5\""),
+        (format!("{good} --choices 8/8"), 2, "\"8/8\""),
+        (format!("{good} --choices 3/4"), 2, "4 workers with bit budget 3 overflow"),
+        (format!("{good} --choices 2,3,raw"), 2, "none of the choices 2/8, 3/8, raw"),
+        (format!("{good} --choices 2,3 --default 3 --bound 1e-9"), 1, "above the bound"),
+        (format!("{good} --workers 65"), 2, "--workers"),
+        (format!("{good} --exact --steps 5"), 2, "--steps"),
+        (format!("{good} --steps 0"), 1, "number of steps"),
+    ] {
+        let output = thc(&format!("adapt {arguments}"));
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "thc adapt {arguments}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert!(errors.starts_with("thc: ") && errors.contains(expected), "{arguments}: {errors}");
+    }
+}

@@ -1,0 +1,77 @@
+//! The command line of `thc-studies`: those commands of `thc` that only measure.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use thc_demo::cli;
+use thc_demo::demo::processes;
+
+use crate::asynchronous;
+use crate::asynchronous::arguments::{AsyncArgs, ORDER};
+use crate::bench::{self, BenchArgs};
+use crate::error::{Error, Result};
+use crate::figures::arguments::FiguresArgs;
+use crate::simulate::SimulateArgs;
+
+#[derive(Parser)]
+#[command(
+    name = "thc",
+    bin_name = "thc",
+    version,
+    about = "Studies of THC: figures, benchmarks of processes, simulations",
+    after_help = "The program thc has the same commands, and more: thc --help"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+#[derive(Subcommand)]
+enum Subcommands {
+    /// Draw the error of THC and of other schemes: SVG files, numbers, one page with all
+    Figures(FiguresArgs),
+    /// Measure an all-reduce in real processes, on links of a given rate, against others
+    Bench(BenchArgs),
+    /// All-reduces in virtual time: up to 64 workers, any link, who wins where
+    Simulate(Box<SimulateArgs>),
+    /// Train asynchronously with double quantization, and compare with full precision
+    Async(AsyncArgs),
+    /// A worker process of `thc async demo`
+    #[command(hide = true)]
+    AsyncWorker(AsyncWorkerArgs),
+    /// A process of `thc bench`
+    #[command(hide = true)]
+    BenchPart,
+}
+
+#[derive(Args)]
+struct AsyncWorkerArgs {
+    /// The process that started this one
+    #[arg(long)]
+    parent: u32,
+}
+
+/// Parses the arguments, does what they ask, and reports an error as one line.
+pub fn main() -> ExitCode {
+    cli::finish(Cli::try_parse().map(|cli| execute(cli.command)))
+}
+
+fn execute(command: Subcommands) -> Result<()> {
+    match command {
+        Subcommands::Bench(args) => args.run(),
+        Subcommands::Simulate(args) => args.run(),
+        Subcommands::BenchPart => bench::part::run(),
+        Subcommands::Async(args) => args.run(),
+        Subcommands::AsyncWorker(args) => {
+            processes::tie_to_parent(args.parent)?;
+            let order = std::env::var(ORDER).unwrap_or_default();
+            let order: asynchronous::Order = serde_json::from_str(&order).map_err(Error::Event)?;
+            asynchronous::work(&order)
+        }
+        Subcommands::Figures(args) => {
+            let made = args.run()?;
+            writeln!(std::io::stdout(), "{made}").map_err(Error::Output)
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `thc simulate`: all-reduces in virtual time, by the code that does them in earnest.
+//!
+//! Workers are thc-worker's engine with the real codec, aggregators the protocol's with thc-ps's kernels, packets those of the wire,
+//! on thc-transport's simulated network. What is simulated besides is time: links, cores, a switch's passes.
+
+mod actor;
+mod arguments;
+mod calibrate;
+mod chart;
+mod check;
+mod cores;
+mod error;
+mod job;
+mod loss;
+mod port;
+mod ring;
+mod row;
+mod settings;
+mod study;
+mod world;
+
+pub use arguments::SimulateArgs;

@@ -1,0 +1,130 @@
+//! The command line of `thc simulate`.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::calibrate::{CalibrateArgs, calibrate};
+use super::check::CheckArgs;
+use super::loss::LossArgs;
+use super::row::RowArgs;
+use super::settings::Keys;
+use super::{chart, study};
+use crate::error::{Error, Result};
+use crate::figures::progress::Progress;
+
+/// `thc simulate`
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Workers are thc-worker's engine with the real codec, aggregators the protocol's own, packets those of the wire; \
+                  virtual\nare the clock, links, cores and a switch's passes. The same settings give the same figures. Rings \
+                  are the schedule of\ntheir messages on the same links and cores. Keys of a file are the flags' names with _ \
+                  for -; what a flag says goes\nbefore the file. studies/thc-simulate.example.toml has them all.\n\n\
+                  Examples:\n  \
+                  thc simulate                                       who wins where: 16 Mi coordinates, four rates\n  \
+                  thc simulate calibrate > here.toml                 what computing and packets cost on this machine\n  \
+                  thc simulate --config here.toml --html page.html   with those: tables and curves on one page\n  \
+                  thc simulate --workers 4,64 --rate 25gbit --layout switch,ring-fp32 --coordinates 350000000\n  \
+                  thc simulate --workers 16 --compute-ms 50 --stragglers 0.05 --slowdown 3 --rounds 20\n  \
+                  sudo thc simulate check --config here.toml         against `thc bench allreduce` on this machine\n\n\
+                  docs/simulate.md says what is simulated, how well it agrees, and what is left out."
+)]
+pub struct SimulateArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    curves: Curves,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Measure what computing and packets cost on this machine, and print it as a file of settings
+    Calibrate(CalibrateArgs),
+    /// Compare with real processes on links of a given rate (thc bench allreduce; as root)
+    Check(CheckArgs),
+    /// What is left of the goodput when packets are lost, by number of workers
+    Loss(Box<LossArgs>),
+    /// How well schemes hide gradients behind computing: AQGB's simulator
+    Row(RowArgs),
+}
+
+/// Where settings come from.
+#[derive(Args, Clone, Debug)]
+pub struct Source {
+    /// A file of settings, such as `thc simulate calibrate` prints; of several, the later go first
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    #[command(flatten)]
+    keys: Keys,
+}
+
+impl Source {
+    /// Flags, then files from the last to the first.
+    pub fn keys(&self) -> Result<Keys> {
+        let mut keys = self.keys.clone();
+        for path in self.config.iter().rev() {
+            keys = keys.or(Keys::read(path)?);
+        }
+        Ok(keys)
+    }
+}
+
+#[derive(Args)]
+struct Curves {
+    #[command(flatten)]
+    source: Source,
+    /// Print settings and all figures as JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw the curves, a chart for each rate, into this SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write a page with curves, table and numbers that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl SimulateArgs {
+    /// Does it, and prints what was found.
+    pub fn run(&self) -> Result<()> {
+        let text = match &self.what {
+            Some(What::Calibrate(args)) => calibrate(args)?,
+            Some(What::Check(args)) => return args.run(),
+            Some(What::Loss(args)) => args.run()?,
+            Some(What::Row(args)) => args.run()?,
+            None => self.curves.run()?,
+        };
+        writeln!(std::io::stdout(), "{}", text.trim_end()).map_err(Error::Output)
+    }
+}
+
+impl Curves {
+    fn run(&self) -> Result<String> {
+        let settings = self.source.keys()?.validate()?;
+        let began = Instant::now();
+        let points = study::run(&settings, &Progress::new(self.json))?;
+        let write = |path: &PathBuf, text: String| {
+            std::fs::write(path, text).map_err(|source| Error::File { path: path.clone(), source })
+        };
+        if let Some(path) = &self.svg {
+            write(path, chart::svg(&points)?)?;
+        }
+        if let Some(path) = &self.html {
+            let words: Vec<String> = std::env::args().skip(1).collect();
+            write(path, chart::html(&settings, &points, &format!("thc {}", words.join(" ")))?)?;
+        }
+        if self.json {
+            let all = json!({ "settings": settings, "points": points });
+            return serde_json::to_string_pretty(&all).map_err(Error::Event);
+        }
+        let packets: u64 = points.iter().filter(|p| !p.case.layout.is_ring()).map(|p| p.took.packets).sum();
+        if std::io::stderr().is_terminal() {
+            eprintln!("{packets} packets in {:.1} s", began.elapsed().as_secs_f64());
+        }
+        Ok(chart::table(&points).to_text())
+    }
+}

@@ -1,0 +1,95 @@
+//! `thc bench allreduce`: real processes, on the loopback interface and on hosts of their own.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn bench(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_thc-studies")).args(["bench", "allreduce"]).args(args).output().unwrap()
+}
+
+/// The settings that were measured.
+fn measured(output: &Output) -> Vec<Value> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    for setting in &found {
+        for key in ["seconds", "cpu_seconds_per_gib", "nmse"] {
+            assert!(setting[key].as_f64().unwrap() > 0.0, "{key}: {setting}");
+        }
+    }
+    found
+}
+
+#[test]
+fn all_places_on_the_loopback_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("sizes.svg");
+    let plot = plot.to_str().unwrap();
+    let run = |key: &str| {
+        let common = "--rate loopback --workers 3 --size 64KiB,1MiB --repeat 1 --place switch,colocated,server,racks --json --plot";
+        bench(&common.split(' ').chain([plot, "--server", key]).collect::<Vec<_>>())
+    };
+    // The key of a file, not of a flag.
+    let output = run("slots=256");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("slots"), "{said}");
+    let output = run("data_slots=256,seed=7");
+    let found = measured(&output);
+    let places: Vec<&str> = found.iter().map(|setting| setting["place"].as_str().unwrap()).collect();
+    assert_eq!(places, ["switch", "colocated", "server", "racks", "switch", "colocated", "server", "racks"]);
+    // One server, shares and racks average to the same bits: the same error, to the last digit.
+    for size in found.chunks(4) {
+        assert!(size.iter().all(|setting| setting["nmse"] == size[0]["nmse"]), "{size:?}");
+    }
+    assert!(found.iter().all(|setting| setting["limit_seconds"].is_null()));
+    assert!(std::fs::read_to_string(plot).unwrap().contains("<svg"));
+}
+
+#[test]
+fn shaped_hosts_have_a_limit_and_leave_nothing() {
+    let output =
+        bench(&["--workers", "2", "--size", "256KiB", "--repeat", "1", "--rate", "100mbit", "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("no hosts for the workers") {
+        println!("not run: {said}");
+        return;
+    }
+    let found = measured(&output);
+    assert!((found[0]["limit_seconds"].as_f64().unwrap() - 0.00422).abs() < 0.00001, "{}", found[0]);
+}
+
+#[test]
+fn two_jobs_at_the_same_time_have_a_mean_each() {
+    let output = bench(
+        &"--rate loopback --workers 2 --size 256KiB --repeat 1 --jobs 1,2 --place switch,colocated --json"
+            .split(' ')
+            .collect::<Vec<_>>(),
+    );
+    let found = measured(&output);
+    let jobs: Vec<u64> = found.iter().map(|setting| setting["jobs"].as_u64().unwrap()).collect();
+    assert_eq!(jobs, [1, 2, 1, 2]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2 jobs of 2 workers"), "{output:?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_a_line_and_exit_status_2() {
+    for (args, says) in [
+        (&["--workers", "1"][..], "one worker has nobody to share a server with"),
+        (&["--workers", "65"], "65 is not in 1..=64"),
+        (&["--size", "64MB"], "write a size like"),
+        (&["--size", "3"], "write a size like"),
+        (&["--rate", "fast"], "write a rate like"),
+        (&["--place", "moon"], "moon"),
+        (&["--server", "slots"], "KEY=VALUE"),
+        (&["--repeat", "0"], "0 is not in"),
+        (&["--jobs", "0"], "0 is not in"),
+        (&["--place", "racks", "--workers", "2", "--racks", "3"], "2 workers are fewer than 3 racks"),
+    ] {
+        let output = bench(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{args:?}: {said}");
+        assert!(said.contains(says), "{args:?}: {said}");
+    }
+}
