@@ -3,7 +3,7 @@
 //! Each worker does what `thc-worker` does for one all-reduce (P4, P5), the packets go
 //! straight into [`thc_protocol::aggregator::Aggregator`], and the RESULTs are decoded.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use thc_codec::partition::DEFAULT_BLOCK;
 use thc_codec::quantizer::{Quantizer, dequantize8, dequantize16};
@@ -52,7 +52,7 @@ impl Sink for LastAnswer {
 }
 
 fn endpoint(worker: u8) -> Endpoint {
-    Endpoint::udp(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 10_000 + u16::from(worker)))
+    Endpoint::udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 10_000 + u16::from(worker))))
 }
 
 impl Loopback {

@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
 use thc_protocol::wire::{Choice, Form, Header, Norm, Table, Tables};
@@ -84,7 +84,7 @@ struct Down<'a>(&'a mut Wire);
 
 impl Sink for Down<'_> {
     fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
-        self.0.push(to.addr.ip().octets()[3], packet);
+        self.0.push(octets(to.addr)[3], packet);
     }
 
     fn multicast(&mut self, _: JobId, _: &[Endpoint], _: Ecn, packet: &[u8]) {
@@ -123,7 +123,7 @@ impl Events for Seen {
 const WORKERS: u8 = 4;
 
 fn at(worker: u8) -> Endpoint {
-    Endpoint::udp(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, worker), 5000))
+    Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker), 5000)))
 }
 
 struct Group {
@@ -329,4 +329,10 @@ fn a_job_takes_the_memory_that_it_is_said_to_take() {
         }
         assert_eq!(HELD.get(), before);
     }
+}
+
+/// The bytes of an IPv4 address.
+fn octets(at: SocketAddr) -> [u8; 4] {
+    let std::net::IpAddr::V4(ip) = at.ip() else { panic!("{at}") };
+    ip.octets()
 }

@@ -2,7 +2,7 @@
 //! panics, none holds more than before, and what is dropped changes nothing (P7).
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::{
     Aggregator, DropReason, Endpoint, Event, JobConfig, Level, Lookup, Outcome, Scalar, Shard, Sink,
@@ -215,8 +215,8 @@ fn config(quorum: u8) -> JobConfig {
     }
 }
 
-fn at(worker: u64) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, worker as u8), 7000)
+fn at(worker: u64) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker as u8), 7000))
 }
 
 /// Checks each answer, and counts them.

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::wire::{
     Ask, Change, FEATURE_MEMBERS, FEATURE_RACKS, Form, HEADER_LEN, Header, HeaderError, Join, Kind, Leave,
@@ -12,7 +12,7 @@ use thc_protocol::wire::{
 use thc_protocol::{Cookie, JobId, Lane, Policy, Rank, Round, SlotId, TableId, WorkerId};
 
 fn any_shares() -> impl Strategy<Value = Shares> {
-    let row = (1u32..0xE000_0000, 1u16..).prop_map(|(ip, port)| SocketAddrV4::new(ip.into(), port));
+    let row = (1u32..0xE000_0000, 1u16..).prop_map(|(ip, port)| SocketAddr::from((Ipv4Addr::from(ip), port)));
     let rows = prop::collection::btree_set(row, 2..=64);
     let list = rows.prop_map(|rows| Shares::new(&rows.into_iter().collect::<Vec<_>>(), 1).unwrap());
     prop_oneof![Just(Shares::NONE), list]
@@ -643,7 +643,7 @@ fn a_workers_number_and_the_epoch_are_not_part_of_the_fingerprint() {
 
 #[test]
 fn shares_that_overlap_or_that_nobody_can_have_are_refused() {
-    let list = |text: &str| text.split(' ').map(|at| at.parse().unwrap()).collect::<Vec<SocketAddrV4>>();
+    let list = |text: &str| text.split(' ').map(|at| at.parse().unwrap()).collect::<Vec<SocketAddr>>();
     for (text, shards, says) in [
         (
             "10.0.0.1:9000",

@@ -177,7 +177,7 @@ impl Group {
             let controller = controller(ps, worker, controller_ca, controller_cert, controller_key)?;
             let bind = bind.map_or(Ok(defaults.bind), |text| parse("bind", text))?;
             Ok(GroupConfig {
-                io: backend(io, dpdk, *bind.ip())?,
+                io: backend(io, dpdk, bind.ip())?,
                 ps: match &controller {
                     Some(_) => defaults.ps,
                     None => py.detach(|| address("ps", ps))?,

@@ -3,10 +3,10 @@
 use pyo3::FromPyObject;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
-use thc_transport::{Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError};
+use thc_transport::{Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError, resolve};
 
 /// A time: seconds, or text with a unit like "200ms".
 #[derive(Clone, Debug, Deserialize, Serialize, FromPyObject)]
@@ -70,16 +70,11 @@ pub fn parse<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<T, Strin
     text.parse().map_err(|error| format!("{key} = {text:?}: {error}"))
 }
 
-/// The parameter server's address: IPv4, by number or name.
-pub fn address(key: &str, text: &str) -> Result<SocketAddrV4, String> {
-    let found = text
-        .to_socket_addrs()
-        .map_err(|error| format!("{key} = {text:?}: {error}; write it like \"10.0.0.1:9000\""))?;
-    let mut v4 = found.filter_map(|address| match address {
-        SocketAddr::V4(v4) => Some(v4),
-        SocketAddr::V6(_) => None,
-    });
-    v4.next().ok_or_else(|| format!("{key} = {text:?} has no IPv4 address, and THC speaks IPv4"))
+/// The parameter server's address, by number or name.
+pub fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
+    resolve(text).map_err(|error| {
+        format!("{key} = {text:?}: {error}; write it like \"10.0.0.1:9000\" or \"[fd00::1]:9000\"")
+    })
 }
 
 /// What a package says that was built without DPDK.
@@ -88,7 +83,7 @@ const NO_DPDK: &str = "this package was built without DPDK: install it by \
     (on Debian: apt-get install libdpdk-dev libclang-dev)";
 
 /// What carries the packets: `io` by name, and the keys of the `[dpdk]` section as JSON. `own` is what is bound.
-pub fn backend(io: Option<&str>, dpdk: Option<&str>, own: Ipv4Addr) -> Result<Backend, String> {
+pub fn backend(io: Option<&str>, dpdk: Option<&str>, own: IpAddr) -> Result<Backend, String> {
     let io = match io {
         None => None,
         Some("udp") => Some(IoName::Udp),

@@ -19,7 +19,7 @@ pub use thc_netns::{Host, Network, PREFIX_LEN};
 
 use ready::Ready;
 use std::io::Read;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -109,19 +109,19 @@ fn command(host: Option<&Host>, name: &str) -> Command {
 pub struct Ps {
     process: Ready,
     /// Where workers join.
-    pub addr: SocketAddrV4,
+    pub addr: SocketAddr,
 }
 
 impl Ps {
     /// Starts one for job 1 with a fixed table, on a free port, and waits until it is ready.
     #[must_use]
     pub fn start(workers: u8, more: &[&str]) -> Ps {
-        Ps::start_on(None, SocketAddrV4::new([127, 0, 0, 1].into(), free_port()), workers, more)
+        Ps::start_on(None, SocketAddr::from(([127, 0, 0, 1], free_port())), workers, more)
     }
 
     /// The same on a host and at an address.
     #[must_use]
-    pub fn start_on(host: Option<&Host>, addr: SocketAddrV4, workers: u8, more: &[&str]) -> Ps {
+    pub fn start_on(host: Option<&Host>, addr: SocketAddr, workers: u8, more: &[&str]) -> Ps {
         let mut command = command(host, "thc-ps");
         command.args(["--job", "1", "--cookie", COOKIE, "--workers", &workers.to_string()]);
         command.args(["--listen", &addr.to_string()]);
@@ -134,7 +134,7 @@ impl Ps {
 
     /// Starts one for job 1 at an address, with these flags alone.
     #[must_use]
-    pub fn of(addr: SocketAddrV4, flags: &[&str]) -> Ps {
+    pub fn of(addr: SocketAddr, flags: &[&str]) -> Ps {
         let mut command = command(None, "thc-ps");
         command.args(["--job", "1", "--cookie", COOKIE, "--listen", &addr.to_string()]).args(flags);
         Ps { process: Ready::start(command), addr }
@@ -171,13 +171,13 @@ pub struct WorkerProcess(Option<Child>);
 impl WorkerProcess {
     /// Starts worker `number` of job 1 at `ps`.
     #[must_use]
-    pub fn start(ps: SocketAddrV4, number: u8, more: &[&str]) -> WorkerProcess {
+    pub fn start(ps: SocketAddr, number: u8, more: &[&str]) -> WorkerProcess {
         WorkerProcess::start_on(None, ps, number, more)
     }
 
     /// The same on a host.
     #[must_use]
-    pub fn start_on(host: Option<&Host>, ps: SocketAddrV4, number: u8, more: &[&str]) -> WorkerProcess {
+    pub fn start_on(host: Option<&Host>, ps: SocketAddr, number: u8, more: &[&str]) -> WorkerProcess {
         let mut command = command(host, "thc-worker");
         command.args(["--ps", &ps.to_string(), "--worker", &number.to_string()]);
         if !more.contains(&"--cookie") {

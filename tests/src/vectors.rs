@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::Duration;
 use thc_codec::partition;
@@ -22,7 +22,7 @@ use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
 const JOB: JobId = JobId(0x0102);
 const CONFIGURED: Cookie = Cookie(0x0BAD_CAFE);
 const SESSION: Cookie = Cookie(0x5E55_1011);
-const PS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000);
+const PS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000));
 
 /// The vectors as they are in `tests/vectors/all_reduce.json`.
 #[must_use]
@@ -180,8 +180,8 @@ struct Session {
     welcomes: Vec<String>,
 }
 
-fn at(worker: u8) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, worker + 1), 5000)
+fn at(worker: u8) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker + 1), 5000))
 }
 
 fn nonce(worker: u8) -> u64 {

@@ -2,7 +2,7 @@
 //! workers take them for somebody else's.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const WORKERS: u8 = 3;
 fn start(inputs: &[PathBuf], port: u16, repeat: &str) -> Vec<Followed> {
     let one = |(number, input): (u8, &PathBuf)| {
         let output = input.with_extension("out");
-        let ps = SocketAddrV4::new([127, 0, 0, 2 + number].into(), port);
+        let ps = SocketAddr::from(([127, 0, 0, 2 + number], port));
         let flags = [
             format!("--ps={ps}"),
             format!("--worker={number}"),
@@ -39,7 +39,7 @@ fn outputs(inputs: &[PathBuf]) -> Vec<Vec<u8>> {
 fn on_every_address(dir: &Path, kills: usize, flags: &[&str], repeat: &str) -> Vec<Vec<u8>> {
     let inputs = write_gradients(dir, WORKERS, 700_001);
     let port = free_ports(2);
-    let mut ps = Ps::start_on(None, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), WORKERS, flags);
+    let mut ps = Ps::start_on(None, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), WORKERS, flags);
     let workers = start(&inputs, port, repeat);
     // All of them must know of the session, or there is nothing to resume.
     workers.iter().for_each(Followed::until_first_step);
@@ -92,8 +92,8 @@ fn also_after_a_restart_and_with_faults_and_a_capture() {
 #[test]
 fn a_refusal_comes_from_there_too() {
     let port = free_ports(1);
-    let _ps = Ps::start_on(None, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), 2, &[]);
-    let ps = SocketAddrV4::new([127, 0, 0, 2].into(), port);
+    let _ps = Ps::start_on(None, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), 2, &[]);
+    let ps = SocketAddr::from(([127, 0, 0, 2], port));
     let args = ["--coordinates", "10", "--cookie", "0x99", "--join-timeout", "5s"];
     let end = WorkerProcess::start(ps, 0, &args).finish();
     assert!(end.last_error().contains("wrong cookie"), "{end:?}");

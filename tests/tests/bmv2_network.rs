@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -136,7 +136,7 @@ fn workers_on_hosts_behind_the_switch_get_what_thc_ps_gives() {
     let p4runtime = free_port();
     let _switch = switch(&program, &network, p4runtime, folder.path());
     let _controller = controller(&network, p4runtime, folder.path(), &format!("workers = {WORKERS}\n"));
-    let at = SocketAddrV4::new(OWN, 9000);
+    let at = SocketAddr::from((OWN, 9000));
 
     for host in network.hosts() {
         host.assign().unwrap();
@@ -188,7 +188,7 @@ fn a_switch_with_its_controller_is_a_rack() {
     }
     let p4runtime = free_port();
     let _switch = switch(&program, &network, p4runtime, folder.path());
-    let at = |host: usize| SocketAddrV4::new(network.host(host).address, 9000);
+    let at = |host: usize| SocketAddr::from((network.host(host).address, 9000));
     let root = at(2).to_string();
     let job = format!(
         "norm_slots = 64\nracks = [2, 2]\nrack = 0\nroot = \"{root}\"\nroot_mac = \"{}\"\n",
@@ -205,7 +205,7 @@ fn a_switch_with_its_controller_is_a_rack() {
     let got = all_reduce(&inputs, |number, flags| match number {
         0 | 1 => WorkerProcess::start_on(
             Some(network.host(number.into())),
-            SocketAddrV4::new(OWN, 9000),
+            SocketAddr::from((OWN, 9000)),
             number,
             flags,
         ),

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use serde_json::Value;
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 use thc_tests::{COOKIE, Host, Network, Ps, WorkerProcess, binary, free_port, run};
@@ -143,7 +143,7 @@ fn links_of_a_network() {
         }
     };
     let (server, client) = (network.host(0), network.host(1));
-    let addr = SocketAddrV4::new(server.address, 9000);
+    let addr = SocketAddr::from((server.address, 9000));
     let text = addr.to_string();
     let args = ["--ps", &text, "--cookie", COOKIE, "--patience", "400ms"];
     is(&doctor(Some(client), "link", &args).0, "wrong", "no route");
@@ -174,7 +174,7 @@ fn a_server_of_several_addresses() {
     let (server, client) = (network.host(0), network.host(1));
     network.hosts().iter().for_each(|host| host.assign().unwrap());
     server.ip("addr add 10.77.0.200/24 dev eth0").unwrap();
-    let any = SocketAddrV4::new([0, 0, 0, 0].into(), 9000);
+    let any = SocketAddr::from(([0, 0, 0, 0], 9000));
     let ps = Ps::start_on(Some(server), any, 2, &[]);
     for address in ["10.77.0.200", &server.address.to_string()] {
         let args = ["--ps", &format!("{address}:9000"), "--cookie", COOKIE, "--patience", "2s"];

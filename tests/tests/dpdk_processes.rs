@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use serde_json::Value;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_tests::{
@@ -78,7 +78,7 @@ impl Carrier {
         let flags = self.flags(0, workers);
         let mut all: Vec<&str> = flags.iter().map(String::as_str).collect();
         all.extend(more);
-        Ps::start_on(self.host(0), SocketAddrV4::new(self.address(0), 9000), workers, &all)
+        Ps::start_on(self.host(0), SocketAddr::from((self.address(0), 9000)), workers, &all)
     }
 
     fn worker(&self, ps: &Ps, number: u8, more: &[&str]) -> WorkerProcess {
@@ -244,7 +244,7 @@ fn kernel_workers_and_a_dpdk_server_and_the_other_way_round() {
     (1..3).for_each(|end| carrier.host(end).unwrap().release().unwrap());
     let host = carrier.host(0).unwrap();
     host.assign().unwrap();
-    let ps = Ps::start_on(Some(host), SocketAddrV4::new(host.address, 9000), WORKERS, &[]);
+    let ps = Ps::start_on(Some(host), SocketAddr::from((host.address, 9000)), WORKERS, &[]);
     let (outputs, _) = carrier.all_reduce(&ps, &inputs, &[]);
     assert!(outputs.iter().all(|output| *output == expected));
 }

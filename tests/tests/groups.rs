@@ -1,7 +1,7 @@
 //! The library in one process: several groups and a parameter server on threads.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn server(jobs: &[(u16, u64)]) -> Server {
     Server::start(options.validate().unwrap()).unwrap()
 }
 
-fn config(ps: SocketAddrV4, job: u16, worker: u8) -> GroupConfig {
+fn config(ps: SocketAddr, job: u16, worker: u8) -> GroupConfig {
     GroupConfig {
         ps,
         job,
@@ -42,7 +42,7 @@ fn config(ps: SocketAddrV4, job: u16, worker: u8) -> GroupConfig {
 
 /// Runs `work` on a thread for each worker of a job and returns what each gives.
 fn on_all<T: Send + 'static>(
-    ps: SocketAddrV4,
+    ps: SocketAddr,
     job: u16,
     workers: u8,
     work: impl Fn(u8, Group) -> T + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! A short form of `make hostile`, and what must not end a session whose workers have nothing to send.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thc_protocol::session::Joiner;
@@ -53,7 +53,7 @@ fn all_reduce(group: &Group) -> Vec<f32> {
 }
 
 /// JOINs with the job's cookie and the workers' numbers, and LEAVEs, from many ports.
-fn strays(ps: SocketAddrV4, stop: &AtomicBool) {
+fn strays(ps: SocketAddr, stop: &AtomicBool) {
     let sockets: Vec<UdpSocket> =
         (0..16).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
     let started = Instant::now();

@@ -1,7 +1,7 @@
 //! Workers that come and go in a running job (P42, P43): `thc-ps --min-workers --max-workers`, and processes that are killed.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use thc_tests::followed::{Followed, Step};
@@ -10,7 +10,7 @@ use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, free_port, write_gradients}
 const MOST: u8 = 4;
 
 fn server(least: &str, more: &[&str]) -> Ps {
-    let addr = SocketAddrV4::new([127, 0, 0, 1].into(), free_port());
+    let addr = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let flags = ["--min-workers", least, "--max-workers", "4", "--gone-after", "1500ms"];
     Ps::of(addr, &[&flags[..], more].concat())
 }
@@ -124,12 +124,12 @@ fn a_spare_stands_by_for_sessions_of_every_size_and_completes_what_the_first_ser
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), MOST, 200_000);
     let first = thc_tests::free_ports(2);
-    let [at, spare] = [first, first + 1].map(|port| SocketAddrV4::new([127, 0, 0, 1].into(), port));
+    let [at, spare] = [first, first + 1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     let (of, stands_by) = (at.to_string(), spare.to_string());
     let shares = |share| ["--share", share, "--shares", &of, "--spares", &stands_by].map(str::to_owned);
     let sizes =
         ["--min-workers", "1", "--max-workers", "4", "--gone-after", "1500ms", "--inject-loss", "0.005"];
-    let start = |at: SocketAddrV4, share| {
+    let start = |at: SocketAddr, share| {
         let shares = shares(share);
         let flags: Vec<&str> = shares.iter().map(String::as_str).chain(sizes).collect();
         Ps::of(at, &flags)

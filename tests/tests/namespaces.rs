@@ -1,7 +1,7 @@
 //! Worker processes and a parameter server process on hosts of their own, over kernel UDP.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use thc_tests::{Network, Ps, WorkerProcess, write_gradient};
 
 const WORKERS: u8 = 3;
@@ -36,6 +36,6 @@ fn hosts_of_a_network_of_its_own_get_what_the_loopback_gets() {
     };
     let loopback = run(&Ps::start(WORKERS, &[]), false);
     let host = network.host(0);
-    let ps = Ps::start_on(Some(host), SocketAddrV4::new(host.address, 9000), WORKERS, &[]);
+    let ps = Ps::start_on(Some(host), SocketAddr::from((host.address, 9000)), WORKERS, &[]);
     assert!(run(&ps, true) == loopback);
 }

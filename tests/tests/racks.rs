@@ -1,7 +1,7 @@
 //! Workers in racks below a root, as real processes (P34 to P39).
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_tests::followed::Followed;
@@ -16,7 +16,7 @@ const TABLE: [&str; 4] = ["--granularity", "30", "--fraction", "1/32"];
 fn tree(sizes: &str, more: &[&str], faults: &[&str]) -> Vec<Ps> {
     let racks = sizes.split(',').count() as u16;
     let first = free_ports(racks + 1);
-    let at = |server: u16| SocketAddrV4::new([127, 0, 0, 1].into(), first + server);
+    let at = |server: u16| SocketAddr::from(([127, 0, 0, 1], first + server));
     let root = at(0).to_string();
     let table = if more.contains(&"--granularity") { &[][..] } else { &TABLE[..] };
     let common = [table, &["--racks", sizes], more, faults].concat();
@@ -30,7 +30,7 @@ fn tree(sizes: &str, more: &[&str], faults: &[&str]) -> Vec<Ps> {
 }
 
 /// What a worker does: means with error feedback.
-fn work(ps: SocketAddrV4, number: usize, input: &Path, more: &[&str]) -> Vec<String> {
+fn work(ps: SocketAddr, number: usize, input: &Path, more: &[&str]) -> Vec<String> {
     let output = input.with_extension("out");
     let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
     let (ps, number) = (ps.to_string(), number.to_string());
@@ -74,7 +74,7 @@ fn colocated(inputs: &[PathBuf], more: &[&str]) -> Vec<Vec<u8>> {
     let at = places.collect::<Vec<_>>().join(",");
     let start = |(number, input): (usize, &PathBuf)| {
         let workers = inputs.len().to_string();
-        let work = work(SocketAddrV4::new([127, 0, 0, 1].into(), 1), number, input, more);
+        let work = work(SocketAddr::from(([127, 0, 0, 1], 1)), number, input, more);
         let flags =
             [&["--colocated".to_owned(), at.clone(), "--workers".to_owned(), workers], &work[2..]].concat();
         WorkerProcess::with(None, &flags.iter().map(String::as_str).collect::<Vec<_>>())
@@ -168,7 +168,7 @@ fn a_rack_that_is_gone_is_named_to_the_workers_of_the_others() {
 #[test]
 fn a_rack_whose_root_has_another_job_says_what_differs() {
     let first = free_ports(2);
-    let at = |server: u16| SocketAddrV4::new([127, 0, 0, 1].into(), first + server);
+    let at = |server: u16| SocketAddr::from(([127, 0, 0, 1], first + server));
     let racks = ["--racks", "1"];
     let _root = Ps::of(at(0), &[&["--granularity", "20", "--fraction", "1/32"], &racks[..]].concat());
     let root = at(0).to_string();

@@ -1,7 +1,7 @@
 //! A server in shares: beside the workers (`thc-worker --colocated`), or in processes of their own (`thc-ps --share`).
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_codec::table::choose;
@@ -12,12 +12,12 @@ const WORKERS: u8 = 4;
 const REPEAT: &str = "12";
 
 /// Where so many shares are on this machine.
-fn places(count: u16) -> Vec<SocketAddrV4> {
+fn places(count: u16) -> Vec<SocketAddr> {
     let first = free_ports(count);
-    (first..first + count).map(|port| SocketAddrV4::new([127, 0, 0, 1].into(), port)).collect()
+    (first..first + count).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect()
 }
 
-fn list(places: &[SocketAddrV4]) -> String {
+fn list(places: &[SocketAddr]) -> String {
     places.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
@@ -114,7 +114,7 @@ fn sums_told_in_4_bits_are_the_same_whoever_tells_them() {
     // One is killed and forgets, another for good.
     let places = places(3);
     let at = list(&places);
-    let start = |(share, &place): (usize, &SocketAddrV4)| {
+    let start = |(share, &place): (usize, &SocketAddr)| {
         let share = format!("{share}/3");
         Ps::start_on(None, place, WORKERS, &[&["--share", &share, "--shares", &at], &told[..]].concat())
     };
@@ -139,9 +139,9 @@ fn servers_beside_the_workers_change_no_bit_whatever_is_lost() {
     }
 }
 
-fn shares(places: &[SocketAddrV4]) -> Vec<Ps> {
+fn shares(places: &[SocketAddr]) -> Vec<Ps> {
     let (at, table) = (list(places), table());
-    let start = |(share, &place): (usize, &SocketAddrV4)| {
+    let start = |(share, &place): (usize, &SocketAddr)| {
         let share = format!("{share}/{}", places.len());
         let mut flags = vec!["--share", &share, "--shares", &at];
         flags.extend(table.iter().map(String::as_str));
@@ -178,7 +178,7 @@ fn a_killed_and_restarted_share_changes_no_bit() {
 }
 
 /// Workers that have begun to reduce at shares of a server, with these flags.
-fn begun(inputs: &[PathBuf], places: &[SocketAddrV4], more: &[&str]) -> Vec<Followed> {
+fn begun(inputs: &[PathBuf], places: &[SocketAddr], more: &[&str]) -> Vec<Followed> {
     let start = |(number, input): (u8, &PathBuf)| {
         let at = places[0].to_string();
         let to = ["--ps", &at].iter().chain(more).map(|&flag| flag.to_owned()).collect();
@@ -235,9 +235,9 @@ fn a_worker_that_asks_the_wrong_share_is_told() {
 }
 
 /// A server and its spare, with the table of one that has none.
-fn pair(places: &[SocketAddrV4]) -> Vec<Ps> {
+fn pair(places: &[SocketAddr]) -> Vec<Ps> {
     let table = table();
-    let start = |(share, &place): (usize, &SocketAddrV4)| {
+    let start = |(share, &place): (usize, &SocketAddr)| {
         let (share, shares, spares) = (format!("{share}/2"), places[0].to_string(), places[1].to_string());
         let mut flags = vec!["--share", &share, "--shares", &shares, "--spares", &spares];
         flags.extend(table.iter().map(String::as_str));

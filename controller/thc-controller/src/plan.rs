@@ -11,7 +11,7 @@ use crate::tables::{
 };
 use crate::wanted::{FLOOD, Group, Wanted};
 use std::collections::BTreeSet;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::{Form, Kind};
@@ -46,8 +46,10 @@ pub fn wanted(target: &TargetConfig, book: &Book) -> Result<Wanted, ControllerEr
 pub fn wanted_but(target: &TargetConfig, book: &Book, but: &Exclusions) -> Result<Wanted, ControllerError> {
     let schema = &target.schema;
     let mut wanted = Wanted::default();
-    wanted.row(schema, &OwnAddress { mac: target.mac, address: *target.at.ip() })?;
-    wanted.row(schema, &OwnArp { address: *target.at.ip(), mac: target.mac })?;
+    wanted.row(schema, &OwnAddress { mac: target.mac, address: target.at.ip() })?;
+    if target.at.is_ipv4() {
+        wanted.row(schema, &OwnArp { address: target.at.ip(), mac: target.mac })?;
+    }
     // What is for the aggregator but unknown to it must not be flooded.
     wanted.row(schema, &Station { mac: Some(target.mac), action: StationAction::Drop })?;
     wanted.row(schema, &Station { mac: None, action: StationAction::Flood(FLOOD) })?;
@@ -78,7 +80,7 @@ pub fn wanted_but(target: &TargetConfig, book: &Book, but: &Exclusions) -> Resul
         }
     }
     if target.program.source {
-        wanted.row(schema, &Source { mac: target.mac, address: *target.at.ip() })?;
+        wanted.row(schema, &Source { mac: target.mac, address: target.at.ip() })?;
     }
     if target.program.loopback {
         for &port in &target.pass_ports {
@@ -194,7 +196,7 @@ fn rows_of_rack(
     // Without one the job has not been made.
     let port = station.map_or(0, |&(_, port)| port);
     wanted.row(schema, &RackRow { job: number, rack: rack.number, racks: rack.sizes.len() as u8, port })?;
-    let at = |place: u8| SocketAddrV4::new(*rack.root.ip(), rack.root.port().wrapping_add(place.into()));
+    let at = |place: u8| SocketAddr::from((rack.root.ip(), rack.root.port().wrapping_add(place.into())));
     for place in 0..ports {
         let worker = FIRST_ROOT + place;
         wanted.row(schema, &Address { job: number, worker, mac: rack.mac, at: at(place) })?;

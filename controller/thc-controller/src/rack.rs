@@ -4,7 +4,7 @@ use crate::config::mac;
 use crate::refusal::Refusal;
 use crate::tables::Mac;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use thc_control_proto::v1;
 use thc_options::RackSize;
 use thc_protocol::WorkerId;
@@ -19,7 +19,7 @@ pub struct Rack {
     /// Workers of each rack, and how many of them complete a sum.
     pub sizes: Vec<(u8, u8)>,
     /// The root's first port.
-    pub root: SocketAddrV4,
+    pub root: SocketAddr,
     /// The root's Ethernet address.
     pub mac: Mac,
 }

@@ -5,7 +5,7 @@ use crate::rack::Rack;
 use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use thc_control_proto::v1;
@@ -114,7 +114,7 @@ pub struct Further {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareServers {
     /// By share.
-    pub at: Vec<SocketAddrV4>,
+    pub at: Vec<SocketAddr>,
     /// How many of them, the last ones, stand by.
     pub spares: u8,
     /// Ports of each.
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn servers_have_slots_each_and_all_workers_in_every_sum() {
-        let at = |count: u16| (0..count).map(|i| SocketAddrV4::new([10, 0, 0, 1].into(), 9000 + i)).collect();
+        let at = |count: u16| (0..count).map(|i| SocketAddr::from(([10, 0, 0, 1], 9000 + i))).collect();
         let of = |count, change: fn(&mut v1::JobSpec)| {
             let servers = (0..count).map(|i| format!("h{i}")).collect();
             let mut asked = v1::JobSpec { servers, ..asked() };

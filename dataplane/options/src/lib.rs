@@ -23,7 +23,7 @@ pub use tables::TableOptions;
 pub use text::{Fraction, Interval, Secret, Size};
 pub use tls::{Tls, TlsOptions};
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
@@ -37,7 +37,7 @@ use thc_protocol::aggregator::{JobConfig, Level, Shard};
 use thc_protocol::session::{Root, Sizes, StaticJob};
 use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Members, Shares, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
-use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig};
+use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig, is_link_local};
 
 /// Where a server listens unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
@@ -65,7 +65,7 @@ pub struct ServerConfig {
     /// What carries the packets.
     pub io: Backend,
     /// Address and port of the first shard; port 0 lets the system choose.
-    pub listen: SocketAddrV4,
+    pub listen: SocketAddr,
     /// Threads and ports, at least 1.
     pub shards: u8,
     /// Which share of the slots this server has, and where all are; 0 and none if it has them all.
@@ -140,15 +140,17 @@ impl ServerOptions {
         let own = shares.get(usize::from(share)).copied();
         let own_text = own.map(|at| at.to_string());
         let listen_text = self.listen.as_deref().or(own_text.as_deref()).unwrap_or(default);
-        let mut listen: SocketAddrV4 = listen_text.parse().map_err(|_| {
-            let mend = "give an IPv4 address and a port, such as 0.0.0.0:9000".to_owned();
+        let parsed = listen_text.parse().ok().filter(|at: &SocketAddr| !is_link_local(at.ip()));
+        let mut listen = parsed.ok_or_else(|| {
+            let mend = "give an address (no link-local one) and a port, such as 0.0.0.0:9000 or [::]:9000"
+                .to_owned();
             ConfigError::Value { section, key: "listen", value: format!("{listen_text:?}"), mend }
         })?;
-        let io = self.dpdk.backend(self.io, *listen.ip())?;
+        let io = self.dpdk.backend(self.io, listen.ip())?;
         if let Backend::Dpdk(dpdk) = &io {
             if listen.ip().is_unspecified() {
-                listen.set_ip(dpdk.address);
-            } else if *listen.ip() != dpdk.address {
+                listen.set_ip(dpdk.address.into());
+            } else if listen.ip() != dpdk.address {
                 let mend =
                     format!("over DPDK this end has the address {} only, give that or 0.0.0.0", dpdk.address);
                 return Err(ConfigError::Value { section, key: "listen", value: listen.to_string(), mend });

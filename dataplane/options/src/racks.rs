@@ -1,11 +1,12 @@
 //! The keys `rack`, `root` and `racks`: a server as a rack below a root, or as the root of racks (P34 to P38).
 
-use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 
 use thc_protocol::aggregator::{Endpoint, Level, Racks};
 use thc_protocol::session::Root;
 use thc_protocol::wire::{FEATURE_ROOT, Rack, Welcome, rack_layout};
 use thc_protocol::{MAX_WORKERS, Rank, WorkerId};
+use thc_transport::resolve;
 
 use crate::rack_size::RackSize;
 use crate::{ConfigError, JobOptions, Section, ServerOptions};
@@ -16,7 +17,7 @@ pub(crate) enum Standing {
     /// Alone, or as the root of jobs that have racks.
     Top,
     /// As a rack of this number, below this root.
-    Rack(u8, SocketAddrV4),
+    Rack(u8, SocketAddr),
 }
 
 /// The racks of a job.
@@ -29,7 +30,7 @@ pub(crate) struct Layout {
 
 impl ServerOptions {
     /// What `rack` and `root` say; `listen` is where this server is.
-    pub(crate) fn standing(&self, listen: SocketAddrV4) -> Result<Standing, ConfigError> {
+    pub(crate) fn standing(&self, listen: SocketAddr) -> Result<Standing, ConfigError> {
         let section = Section::Server;
         let (rack, root) = match (self.rack, &self.root) {
             (None, None) => return Ok(Standing::Top),
@@ -59,20 +60,14 @@ impl ServerOptions {
         if self.shares.is_some() {
             return wrong("rack", rack.to_string(), "racks have no shares, leave out rack or shares");
         }
-        let found = root.to_socket_addrs().ok().and_then(|mut found| {
-            found.find_map(|at| match at {
-                SocketAddr::V4(at) => Some(at),
-                SocketAddr::V6(_) => None,
-            })
-        });
-        let Some(at) = found.filter(|at| at.port() != 0 && !at.ip().is_unspecified()) else {
+        let Some(at) = resolve(root).ok().filter(|at| at.port() != 0 && !at.ip().is_unspecified()) else {
             return wrong(
                 "root",
                 format!("{root:?}"),
-                "write an IPv4 address or a name with a port, such as 10.0.0.1:9000",
+                "write an address (no link-local one) or a name with a port, such as 10.0.0.1:9000 or [fd00::1]:9000",
             );
         };
-        let here = *at.ip() == *listen.ip() || (listen.ip().is_unspecified() && is_own(at));
+        let here = at.ip() == listen.ip() || (listen.ip().is_unspecified() && is_own(at));
         if here && at.port() == listen.port() {
             return wrong(
                 "root",
@@ -89,8 +84,8 @@ impl ServerOptions {
 }
 
 /// Whether an address is this host's.
-fn is_own(at: SocketAddrV4) -> bool {
-    UdpSocket::bind((*at.ip(), 0)).is_ok()
+fn is_own(at: SocketAddr) -> bool {
+    UdpSocket::bind((at.ip(), 0)).is_ok()
 }
 
 impl JobOptions {

@@ -1,12 +1,12 @@
 //! The keys `share`, `shares` and `spares`: which part of the slots a server has, and where the others are (P21).
 
-use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::SocketAddr;
 
 use crate::{ConfigError, Section, ServerOptions};
 
 impl ServerOptions {
     /// The share's number, where all are, and how many of them, the last ones, are spares; 0 and none for a server that has all slots.
-    pub(crate) fn shares(&self) -> Result<(u8, Vec<SocketAddrV4>, u8), ConfigError> {
+    pub(crate) fn shares(&self) -> Result<(u8, Vec<SocketAddr>, u8), ConfigError> {
         let section = Section::Server;
         let (text, list) = match (&self.share, &self.shares) {
             (None, None) if self.spares.is_none() => return Ok((0, Vec::new(), 0)),
@@ -49,17 +49,12 @@ impl ServerOptions {
             return Err(ConfigError::Missing { section, key: "shares", mend });
         }
         let resolve = |key: &'static str, text: &String| {
-            let found = text.to_socket_addrs().ok().and_then(|mut found| {
-                found.find_map(|at| match at {
-                    SocketAddr::V4(at) => Some(at),
-                    SocketAddr::V6(_) => None,
-                })
-            });
-            found.ok_or_else(|| ConfigError::Value {
+            thc_transport::resolve(text).map_err(|_| ConfigError::Value {
                 section,
                 key,
                 value: format!("{text:?}"),
-                mend: "write IPv4 addresses or names with ports, such as 10.0.0.1:9000".to_owned(),
+                mend: "write addresses (no link-local ones) or names with ports, such as 10.0.0.1:9000 or [fd00::1]:9000"
+                    .to_owned(),
             })
         };
         let mut at = list.iter().map(|text| resolve("shares", text)).collect::<Result<Vec<_>, _>>()?;

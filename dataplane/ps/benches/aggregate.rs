@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ const CASES: [Case; 7] = [
 const FLOOR: f64 = 0.9;
 
 fn endpoint(worker: u8) -> Endpoint {
-    Endpoint::udp(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5000 + u16::from(worker)))
+    Endpoint::udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 5000 + u16::from(worker))))
 }
 
 /// Adds up what is sent, so that nothing can be left out.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -47,13 +47,13 @@ const SERVER_MIB: u32 = 256;
 const TESTPMD_MIB: u32 = 128;
 /// Has the benchmark run in hugepages, and print its results alone.
 const IN_HUGEPAGES: &str = "--in-hugepages";
-const PS: Peer = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
+const PS: Peer = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000));
 const PS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
 fn worker(number: u8) -> Peer {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 10 + number), 50_000)
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, 10 + number), 50_000))
 }
 
 /// Ones' complement sum of a run of bytes.
@@ -78,8 +78,8 @@ fn frame(from: Peer, payload: &[u8]) -> Vec<u8> {
     ip[0] = 0x45;
     ip[2..4].copy_from_slice(&((28 + payload.len()) as u16).to_be_bytes());
     (ip[8], ip[9]) = (64, 17);
-    ip[12..16].copy_from_slice(&from.ip().octets());
-    ip[16..20].copy_from_slice(&PS.ip().octets());
+    ip[12..16].copy_from_slice(&v4(from).octets());
+    ip[16..20].copy_from_slice(&v4(PS).octets());
     let header_sum = !fold(sum(&ip[..20]));
     ip[10..12].copy_from_slice(&header_sum.to_be_bytes());
     let pseudo = sum(&ip[12..20]) + 17 + 8 + payload.len() as u32;
@@ -90,6 +90,13 @@ fn frame(from: Peer, payload: &[u8]) -> Vec<u8> {
     ip[26..28].copy_from_slice(&checksum.to_be_bytes());
     frame.extend_from_slice(payload);
     frame
+}
+
+fn v4(peer: Peer) -> Ipv4Addr {
+    match peer.ip() {
+        IpAddr::V4(ip) => ip,
+        IpAddr::V6(ip) => unreachable!("{ip}"),
+    }
 }
 
 fn aggregator<K: Kernels>() -> Fallible<Aggregator<K>> {
@@ -133,11 +140,11 @@ impl Handler for AtDevice {
 
 /// What the model sends: receivers and packets, sorted.
 #[derive(Default)]
-struct Recorder(Vec<(Ipv4Addr, Vec<u8>)>);
+struct Recorder(Vec<(IpAddr, Vec<u8>)>);
 
 impl Sink for Recorder {
     fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
-        self.0.push((*to.addr.ip(), packet.to_vec()));
+        self.0.push((to.addr.ip(), packet.to_vec()));
     }
 
     fn multicast(&mut self, _: JobId, members: &[Endpoint], _: Ecn, packet: &[u8]) {
@@ -161,7 +168,7 @@ impl Rig {
     fn new(eal: &Eal, hugepages: bool, checksums: bool) -> Fallible<Rig> {
         let [ours, theirs] = RingPair::new(eal, 1024)?.names;
         let neighbours = (0..WORKERS).map(|number| Neighbour {
-            address: *worker(number).ip(),
+            address: v4(worker(number)),
             mac: MacAddr([2, 0, 0, 0, 1, number]),
             device: 0,
         });
@@ -172,7 +179,7 @@ impl Rig {
             mac: Some(MacAddr(PS_MAC)),
             idle: Idle::BusyPoll,
             checksums,
-            ..DpdkConfig::new(*PS.ip())
+            ..DpdkConfig::new(v4(PS))
         };
         let io = Dpdk::open(&config, PS.port(), 1)?.into_endpoints().pop().ok_or("no endpoint")?;
         let pool = Mempool::new(eal, 4096, 1514)?;
@@ -283,7 +290,7 @@ impl Rig {
         self.drain(|frame| {
             // Not its announcement of itself.
             if frame.get(12..14) == Some(&[8, 0]) {
-                let to = Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
+                let to = IpAddr::from([frame[30], frame[31], frame[32], frame[33]]);
                 got.push((to, frame[HEADERS..].to_vec()));
             }
         });

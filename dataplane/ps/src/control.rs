@@ -1,7 +1,7 @@
 //! The control thread: JOINs and LEAVEs come in, sessions begin and end (P22–P25).
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -262,7 +262,7 @@ impl Control {
         forwarding.commit()
     }
 
-    fn send(&mut self, now: Duration, from: Option<Ipv4Addr>, to: Peer, bytes: Vec<u8>) {
+    fn send(&mut self, now: Duration, from: Option<IpAddr>, to: Peer, bytes: Vec<u8>) {
         if let Ok((header, payload)) = Header::parse(&bytes)
             && header.kind == Kind::Refused
             && let Some(refused) = Refused::parse(payload)

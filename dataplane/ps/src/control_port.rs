@@ -1,12 +1,12 @@
 //! Where the first shard hands packets of the control plane in.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use thc_protocol::wire::{Form, Header, MAX_PACKET};
-use thc_transport::Peer;
+use thc_transport::{Peer, is_link_local};
 
 use crate::kinds::kind_bit;
 use crate::state::ServerState;
@@ -19,7 +19,7 @@ const MAX_CONTROL: usize = MAX_PACKET;
 pub struct ControlPacket {
     from: Peer,
     /// This host's address that it was sent to, if that is known.
-    at: Option<Ipv4Addr>,
+    at: Option<IpAddr>,
     len: usize,
     bytes: [u8; MAX_CONTROL],
 }
@@ -27,7 +27,7 @@ pub struct ControlPacket {
 impl ControlPacket {
     /// A copy; `None` if it is longer than any control packet.
     #[must_use]
-    pub fn new(from: Peer, at: Option<Ipv4Addr>, packet: &[u8]) -> Option<ControlPacket> {
+    pub fn new(from: Peer, at: Option<IpAddr>, packet: &[u8]) -> Option<ControlPacket> {
         let mut bytes = [0; MAX_CONTROL];
         bytes.get_mut(..packet.len())?.copy_from_slice(packet);
         Some(ControlPacket { from, at, len: packet.len(), bytes })
@@ -41,7 +41,7 @@ impl ControlPacket {
 
     /// This host's address that it was sent to, if that is known.
     #[must_use]
-    pub fn at(&self) -> Option<Ipv4Addr> {
+    pub fn at(&self) -> Option<IpAddr> {
         self.at
     }
 
@@ -70,7 +70,7 @@ impl ControlPort {
     /// The packet, if it is one that the control plane takes (P2); all others are the aggregator's.
     #[inline]
     #[must_use]
-    pub fn recognise(&self, from: Peer, at: Option<Ipv4Addr>, packet: &[u8]) -> Option<ControlPacket> {
+    pub fn recognise(&self, from: Peer, at: Option<IpAddr>, packet: &[u8]) -> Option<ControlPacket> {
         // JOIN and LEAVE; looked at first because nearly no packet is one.
         let bit = kind_bit(*packet.get(1)?);
         if bit == 0 && self.shared.root == Some(from) {
@@ -79,6 +79,10 @@ impl ControlPort {
             return header.kind.is_control().then(|| ControlPacket::new(from, at, packet)).flatten();
         }
         if bit == 0 || self.shared.control_kinds.load(Ordering::Relaxed) & bit == 0 {
+            return None;
+        }
+        if is_link_local(from.ip()) {
+            // No row says which link.
             return None;
         }
         let (header, payload) = Header::parse(packet).ok()?;
@@ -99,9 +103,9 @@ impl ControlPort {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::net::SocketAddrV4;
+    use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-    const FROM: Peer = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5);
+    const FROM: Peer = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5));
 
     #[test]
     fn a_full_port_refuses_instead_of_blocking() {

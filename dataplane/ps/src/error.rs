@@ -18,7 +18,7 @@ pub enum PsError {
         /// Ports asked for.
         shards: u8,
         /// The address.
-        ip: std::net::Ipv4Addr,
+        ip: std::net::IpAddr,
     },
     /// A core to pin to does not exist or is not ours.
     #[error("cannot pin to core {core}: this process may use {allowed}")]

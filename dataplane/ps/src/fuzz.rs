@@ -1,6 +1,6 @@
 //! What the fuzzer reaches of this crate and no user does: P4Runtime's writes, without a network.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::bounded;
@@ -41,7 +41,7 @@ impl Rows {
         });
         let shards = Shards::new(vec![commands], Arc::new(ServerState::new(Vec::new(), 1, None)));
         let forwarding = SharedForwarding::new(shards.clone(), memory_limit);
-        let own = SocketAddrV4::new([127, 0, 0, 1].into(), 9000);
+        let own = SocketAddr::from(([127, 0, 0, 1], 9000));
         Rows { device: Device::new(0, own, forwarding, shards, true), aggregator }
     }
 

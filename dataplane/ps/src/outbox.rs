@@ -6,7 +6,7 @@
 //! run per length and receivers once the burst is handled (`UDP_SEGMENT` takes a run in one piece).
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use thc_protocol::aggregator::{Endpoint, Sink};
 use thc_protocol::wire::MAX_PACKET;
@@ -18,7 +18,7 @@ const RUN_CAPACITY: usize = 64 * MAX_PACKET;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receivers {
-    One(SocketAddrV4),
+    One(SocketAddr),
     Members(JobId),
 }
 
@@ -140,7 +140,7 @@ mod tests {
     use thc_transport::IoStats;
 
     fn at(port: u16) -> Endpoint {
-        Endpoint::udp(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+        Endpoint::udp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     }
 
     /// Records runs; sending to port 13 fails.
@@ -167,7 +167,7 @@ mod tests {
             Duration::ZERO
         }
         fn local(&self) -> Peer {
-            SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 1))
         }
         fn stats(&self) -> IoStats {
             IoStats::default()

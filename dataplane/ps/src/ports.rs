@@ -1,6 +1,6 @@
 //! The ports that shards have, one behind the other (P21).
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use thc_protocol::wire::MAX_PACKET;
 use thc_transport::{Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo};
@@ -22,7 +22,7 @@ impl Reserved {
     /// # Errors
     /// [`PsError::Transport`].
     pub fn open(
-        listen: SocketAddrV4,
+        listen: SocketAddr,
         recv_buffer: Option<usize>,
         send_buffer: Option<usize>,
     ) -> Result<Reserved, PsError> {
@@ -33,7 +33,7 @@ impl Reserved {
 
     /// Where it is.
     #[must_use]
-    pub fn local(&self) -> SocketAddrV4 {
+    pub fn local(&self) -> SocketAddr {
         self.0.local()
     }
 }
@@ -118,29 +118,29 @@ fn open_udp(config: &ServerConfig) -> Result<Vec<UdpIo>, PsError> {
             other => return Ok(other?),
         }
     }
-    Err(PsError::NoPorts { shards: config.shards, ip: *config.listen.ip() })
+    Err(PsError::NoPorts { shards: config.shards, ip: config.listen.ip() })
 }
 
-fn open_udp_from(config: &ServerConfig, base: SocketAddrV4) -> Result<Vec<UdpIo>, TransportError> {
+fn open_udp_from(config: &ServerConfig, base: SocketAddr) -> Result<Vec<UdpIo>, TransportError> {
     let bind = |addr| open_port(addr, config.recv_buffer, config.send_buffer);
     let first = bind(base)?;
     let local = first.local();
     let mut ports = vec![first];
     for shard in 1..u16::from(config.shards) {
         // Past the last port there is none that is free.
-        let addr = SocketAddrV4::new(*base.ip(), local.port().saturating_add(shard));
+        let addr = SocketAddr::from((base.ip(), local.port().saturating_add(shard)));
         ports.push(bind(addr)?);
     }
     Ok(ports)
 }
 
-fn open_port(at: SocketAddrV4, recv_buffer: usize, send_buffer: usize) -> Result<UdpIo, TransportError> {
+fn open_port(at: SocketAddr, recv_buffer: usize, send_buffer: usize) -> Result<UdpIo, TransportError> {
     UdpIo::bind(UdpConfig { recv_buffer, send_buffer, answer_as_asked: true, ..UdpConfig::new(at) })
 }
 
 /// No other process shares the address, so every port is free and 0 becomes the usual one.
 fn open_dpdk(config: &ServerConfig, dpdk: &DpdkConfig) -> Result<Vec<DpdkIo>, TransportError> {
-    if !config.listen.ip().is_unspecified() && *config.listen.ip() != dpdk.address {
+    if !config.listen.ip().is_unspecified() && config.listen.ip() != dpdk.address {
         return Err(TransportError::AddressNotAvailable { addr: config.listen });
     }
     let first = if config.listen.port() == 0 { USUAL_PORT } else { config.listen.port() };

@@ -13,7 +13,7 @@ use thc_options::{JobSetup, ServerConfig};
 /// What a server tells when it starts, on one line: "thc-ps listening on …, job 1: 4 workers, …".
 /// With several shards, the last one's port follows the first.
 #[must_use]
-pub fn greeting(config: &ServerConfig, listen: std::net::SocketAddrV4) -> String {
+pub fn greeting(config: &ServerConfig, listen: std::net::SocketAddr) -> String {
     let mut line = format!("thc-ps listening on {listen}");
     if config.shards > 1 {
         let _ = write!(line, " to {}", listen.port() + u16::from(config.shards) - 1);

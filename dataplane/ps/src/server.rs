@@ -1,6 +1,6 @@
 //! The server: its threads, from start to shutdown.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -203,7 +203,7 @@ impl Server {
 
     /// The address and port that workers join at; further shards have the ports behind it.
     #[must_use]
-    pub fn local(&self) -> SocketAddrV4 {
+    pub fn local(&self) -> SocketAddr {
         self.local
     }
 

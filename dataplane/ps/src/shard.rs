@@ -4,7 +4,7 @@
 //! whether the control thread wants something. Nothing in a burst blocks, allocates, locks or logs.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,9 +37,9 @@ pub enum Command {
     /// Change tables and jobs, all before the next packet; the answer says whether that worked.
     Follow(Arc<Changes>, Sender<Result<(), ConfigError>>),
     /// Send a packet of the control plane, from this one of the host's addresses if one is named.
-    Send(Option<Ipv4Addr>, Peer, Vec<u8>),
+    Send(Option<IpAddr>, Peer, Vec<u8>),
     /// Have everything to a peer leave from this address from now on.
-    AnswerFrom(Ipv4Addr, Peer),
+    AnswerFrom(IpAddr, Peer),
     /// Report counters.
     Report(Sender<ShardReport>),
 }
@@ -250,7 +250,7 @@ impl<T: ShardIo> State<T> {
         }
     }
 
-    fn send(&mut self, from: Option<Ipv4Addr>, to: Peer, packet: &[u8]) {
+    fn send(&mut self, from: Option<IpAddr>, to: Peer, packet: &[u8]) {
         let io = &mut self.thread.io;
         // For this packet alone: anybody may ask, but only members are remembered.
         let before = from.map(|from| io.answer_from(to, Some(from)));

@@ -1,6 +1,6 @@
 //! All shards of a server, as the threads that command them see them.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Shards {
 
     /// Lets the first shard send a packet, waiting for room. It leaves `from` this one of the host's addresses, if
     /// one is named; where it lets a worker in, so does from then on whatever a shard sends there.
-    pub fn send(&self, from: Option<Ipv4Addr>, to: Peer, packet: Vec<u8>) {
+    pub fn send(&self, from: Option<IpAddr>, to: Peer, packet: Vec<u8>) {
         if let Some(from) = from.filter(|_| lets_in(&packet)) {
             for shard in &self.commands {
                 let _ = shard.send(Command::AnswerFrom(from, to));
@@ -95,7 +95,7 @@ impl Shards {
 
     /// The same unless there is no room. Whether there was.
     #[must_use]
-    pub fn try_send(&self, from: Option<Ipv4Addr>, to: Peer, packet: Vec<u8>) -> bool {
+    pub fn try_send(&self, from: Option<IpAddr>, to: Peer, packet: Vec<u8>) -> bool {
         if let Some(from) = from.filter(|_| lets_in(&packet)) {
             let told = |shard: &Sender<Command>| shard.try_send(Command::AnswerFrom(from, to)).is_ok();
             if !self.commands.iter().all(told) {

@@ -1,7 +1,7 @@
 //! What a server reports.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const GLOBAL_REASONS: usize = 4;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStats {
     /// Where it listens.
-    pub listen: SocketAddrV4,
+    pub listen: SocketAddr,
     /// Its shards.
     pub shards: u8,
     /// Seconds since its start.
@@ -161,7 +161,7 @@ fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, 
 impl ServerStats {
     pub(crate) fn gather(
         config: &ServerConfig,
-        listen: SocketAddrV4,
+        listen: SocketAddr,
         elapsed: Duration,
         shards: &[ShardReport],
         summaries: &[JobSummary],

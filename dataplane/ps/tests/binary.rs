@@ -4,7 +4,7 @@
 mod session;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ struct Running {
     out: BufReader<ChildStdout>,
     /// What it printed before it was ready.
     greeting: Vec<String>,
-    address: SocketAddrV4,
+    address: SocketAddr,
 }
 
 impl Running {
@@ -45,7 +45,7 @@ impl Running {
     fn with(command: &mut Command, flags: &[&str]) -> Running {
         let mut child = command.args(flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let unknown = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let mut running = Running { child, out, greeting: Vec::new(), address: unknown };
         loop {
             let mut line = String::new();

@@ -4,7 +4,7 @@
 
 mod session;
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -140,7 +140,7 @@ fn run(case: &Case) {
             let step = step(&mut random, &workers, round);
             // One in forty comes from another worker's address.
             let from = if random.u8(..40) == 0 { random.usize(..workers.len()) } else { step.sender };
-            let to = SocketAddrV4::new(*base.ip(), base.port() + u16::from(step.shard));
+            let to = SocketAddr::from((base.ip(), base.port() + u16::from(step.shard)));
             workers[from].socket.send_to(&step.bytes, to).unwrap();
             model.handle(usize::from(step.shard), workers[from].address(), &step.bytes);
             sent += 1;

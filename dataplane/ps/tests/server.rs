@@ -316,7 +316,7 @@ fn control_packets_elsewhere_or_malformed_are_drops() {
     let mut joiner = RawWorker::new(0, server.local(), 1).joiner;
     let mut buffer = [0; 256];
     let join = joiner.poll(Duration::ZERO, &mut buffer).unwrap().to_vec();
-    let second = (*server.local().ip(), server.local().port() + 1);
+    let second = (server.local().ip(), server.local().port() + 1);
     // The second shard has no control plane; and JOINs have one length.
     socket.send_to(&join, second).unwrap();
     socket.send_to(&join[..join.len() - 1], server.local()).unwrap();

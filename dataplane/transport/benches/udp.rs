@@ -12,14 +12,14 @@
 use std::{
     error::Error,
     fs,
-    net::{Ipv4Addr, SocketAddrV4, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket},
     path::Path,
     time::{Duration, Instant},
 };
 
 use thc_transport::{PacketIo, UdpConfig, UdpIo};
 
-const LOOPBACK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+const LOOPBACK: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 /// Datagrams per turn; they fit into the receive buffer, so none is lost.
 const TURN: usize = 1000;
 

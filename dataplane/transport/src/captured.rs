@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -24,8 +24,8 @@ pub struct CapturedIo<T> {
     batch: Batch,
     /// Time since 1970 when the backend's clock began.
     epoch: Duration,
-    /// The addresses that a backend on 0.0.0.0 sends from, by receiver.
-    sources: HashMap<Ipv4Addr, Ipv4Addr>,
+    /// The addresses that a backend on 0.0.0.0 or [::] sends from, by receiver.
+    sources: HashMap<IpAddr, IpAddr>,
 }
 
 impl<T: PacketIo> CapturedIo<T> {
@@ -61,30 +61,24 @@ impl<T: PacketIo> CapturedIo<T> {
 }
 
 /// The local endpoint as `peer` sees it: at `known`, or else where the kernel's route starts.
-fn towards(
-    sources: &mut HashMap<Ipv4Addr, Ipv4Addr>,
-    local: Peer,
-    known: Option<Ipv4Addr>,
-    peer: Peer,
-) -> Peer {
+fn towards(sources: &mut HashMap<IpAddr, IpAddr>, local: Peer, known: Option<IpAddr>, peer: Peer) -> Peer {
     if !local.ip().is_unspecified() {
         return local;
     }
     if let Some(known) = known {
-        return SocketAddrV4::new(known, local.port());
+        return SocketAddr::from((known, local.port()));
     }
-    let source = sources.entry(*peer.ip()).or_insert_with(|| source_of_route(peer).unwrap_or(*local.ip()));
-    SocketAddrV4::new(*source, local.port())
+    let source = sources.entry(peer.ip()).or_insert_with(|| source_of_route(peer).unwrap_or(local.ip()));
+    SocketAddr::from((*source, local.port()))
 }
 
 /// The address that the kernel's route to `peer` starts from. Connecting a UDP socket sends nothing.
-fn source_of_route(peer: Peer) -> Option<Ipv4Addr> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+fn source_of_route(peer: Peer) -> Option<IpAddr> {
+    let any: IpAddr =
+        if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(peer).ok()?;
-    match socket.local_addr().ok()? {
-        SocketAddr::V4(addr) => Some(*addr.ip()),
-        SocketAddr::V6(_) => None,
-    }
+    Some(socket.local_addr().ok()?.ip())
 }
 
 impl<T: PacketIo> PacketIo for CapturedIo<T> {
@@ -100,11 +94,11 @@ impl<T: PacketIo> PacketIo for CapturedIo<T> {
         self.inner.reads_ecn()
     }
 
-    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         self.inner.answer_from(peer, local)
     }
 
-    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
         self.inner.answers_from(peer)
     }
 

@@ -1,6 +1,8 @@
 //! The Internet checksum of a UDP datagram (RFC 768): the ones' complement of the ones'
 //! complement sum over a pseudo header, the UDP header and the payload.
 
+use std::net::IpAddr;
+
 use crate::Peer;
 
 /// IP protocol number of UDP, part of the pseudo header.
@@ -46,8 +48,11 @@ fn sum(from: Peer, to: Peer, payload: &[u8]) -> u64 {
 pub(crate) fn sum_of_ends(from: Peer, to: Peer) -> u64 {
     let mut sum = u64::from(UDP) + u64::from(from.port()) + u64::from(to.port());
     for ip in [from.ip(), to.ip()] {
-        let bits = ip.to_bits();
-        sum += u64::from(bits >> 16) + u64::from(bits & 0xffff);
+        let bits = match ip {
+            IpAddr::V4(ip) => u128::from(ip.to_bits()),
+            IpAddr::V6(ip) => ip.to_bits(),
+        };
+        sum += (0..8).map(|word| u64::from((bits >> (16 * word)) as u16)).sum::<u64>();
     }
     sum
 }

@@ -16,8 +16,8 @@ pub enum TransportError {
     },
     /// No interface of this host has the address.
     #[error(
-        "{} is not an address of this host: use one that `ip -4 addr` lists, or 0.0.0.0 for all",
-        addr.ip()
+        "{} is not an address of this host: use one that `ip addr` lists, or {} for all",
+        addr.ip(), if addr.is_ipv4() { "0.0.0.0" } else { "[::]" }
     )]
     AddressNotAvailable {
         /// The address asked for.
@@ -57,7 +57,7 @@ pub enum TransportError {
     /// datagrams are never fragmented.
     #[error(
         "a datagram of {len} bytes to {to} exceeds the MTU on the way: raise the interface's MTU to at least {need}",
-        need = len + crate::IPV4_UDP_HEADER_LEN
+        need = len + crate::datagram::header_len(*to)
     )]
     DatagramTooLarge {
         /// The receiver.

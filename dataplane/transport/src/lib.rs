@@ -33,7 +33,9 @@ mod udp;
 
 pub use capture::{Capture, CaptureConfig, CaptureStats};
 pub use captured::CapturedIo;
-pub use datagram::{IPV4_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer};
+pub use datagram::{
+    IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer, header_len, is_link_local, resolve,
+};
 pub use dpdk::{
     Answers, Backend, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, FrameCounts, Idle, MacAddr, MacSyntax,
     Neighbour, Steering,

@@ -1,6 +1,6 @@
 //! Faults injected into a real backend.
 
-use std::{collections::VecDeque, io, net::Ipv4Addr, time::Duration};
+use std::{collections::VecDeque, io, net::IpAddr, time::Duration};
 
 use fastrand::Rng;
 
@@ -224,11 +224,11 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
         self.inner.reads_ecn()
     }
 
-    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         self.inner.answer_from(peer, local)
     }
 
-    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
         self.inner.answers_from(peer)
     }
 

@@ -3,7 +3,10 @@
 //! As written, every key may be absent and nothing is checked; [`DpdkOptions::backend`] makes the checked
 //! [`Backend`] of them.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -89,7 +92,7 @@ impl DpdkOptions {
     /// # Errors
     /// [`TransportError::DpdkSetting`] for the first key that is wrong, [`TransportError::NoDpdk`] if this
     /// program was built without DPDK.
-    pub fn backend(&self, io: Option<IoName>, own: Ipv4Addr) -> Result<Backend, TransportError> {
+    pub fn backend(&self, io: Option<IoName>, own: IpAddr) -> Result<Backend, TransportError> {
         match io {
             Some(IoName::Dpdk) => {}
             Some(IoName::Udp) => return Ok(Backend::Udp),
@@ -110,13 +113,13 @@ impl DpdkOptions {
     ///
     /// # Errors
     /// [`TransportError::DpdkSetting`] for the first key that is wrong.
-    pub fn config(&self, own: Ipv4Addr) -> Result<DpdkConfig, TransportError> {
+    pub fn config(&self, own: IpAddr) -> Result<DpdkConfig, TransportError> {
         let config = self.read(own)?;
         config.check()?;
         Ok(config)
     }
 
-    fn read(&self, own: Ipv4Addr) -> Result<DpdkConfig, TransportError> {
+    fn read(&self, own: IpAddr) -> Result<DpdkConfig, TransportError> {
         let (address, prefix) = match &self.address {
             Some(text) => network(text)?,
             None if own.is_unspecified() || own.is_loopback() => {
@@ -126,7 +129,14 @@ impl DpdkOptions {
                     "give this end an IPv4 address of its own, such as 10.0.0.1/24",
                 ));
             }
-            None => (own, None),
+            None => match own {
+                IpAddr::V4(own) => (own, None),
+                IpAddr::V6(_) => {
+                    let mend =
+                        "DPDK devices speak IPv4 here, give this end an IPv4 address, such as 10.0.0.1/24";
+                    return Err(wrong("address", &own, mend));
+                }
+            },
         };
         let mut config = DpdkConfig::new(address);
         config.prefix = prefix.unwrap_or(config.prefix);
@@ -242,7 +252,7 @@ mod tests {
             eal: Some(vec!["--log-level=8".into()]),
             ..options()
         };
-        let config = options.config(Ipv4Addr::UNSPECIFIED).unwrap();
+        let config = options.config(Ipv4Addr::UNSPECIFIED.into()).unwrap();
         config.check().unwrap();
         let mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
         let neighbour = |last, device| Neighbour { address: [10, 1, 2, last].into(), mac: mac(last), device };
@@ -270,7 +280,7 @@ mod tests {
         let config = options.config([10, 0, 0, 7].into()).unwrap();
         assert_eq!((config.address, config.prefix), ([10, 0, 0, 7].into(), 24));
         for own in [Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST] {
-            let error = options.config(own).unwrap_err().to_string();
+            let error = options.config(own.into()).unwrap_err().to_string();
             assert!(error.starts_with("dpdk: address is missing: "), "{error}");
         }
     }
@@ -295,14 +305,15 @@ mod tests {
         for (change, says) in cases {
             let mut options = options();
             change(&mut options);
-            let error = options.backend(Some(IoName::Dpdk), Ipv4Addr::UNSPECIFIED).unwrap_err().to_string();
+            let error =
+                options.backend(Some(IoName::Dpdk), Ipv4Addr::UNSPECIFIED.into()).unwrap_err().to_string();
             assert!(error.starts_with(says), "{error}");
         }
     }
 
     #[test]
     fn a_backend_needs_to_be_named() {
-        let own = Ipv4Addr::UNSPECIFIED;
+        let own = IpAddr::from(Ipv4Addr::UNSPECIFIED);
         assert_eq!(DpdkOptions::default().backend(None, own).unwrap(), Backend::Udp);
         assert_eq!(options().backend(Some(IoName::Udp), own).unwrap(), Backend::Udp);
         let error = options().backend(None, own).unwrap_err().to_string();

@@ -1,8 +1,8 @@
 //! The interface between THC and a network: datagrams in bursts.
 
-use std::{io, net::Ipv4Addr, time::Duration};
+use std::{io, net::IpAddr, time::Duration};
 
-use crate::{IPV4_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer, TransportError};
+use crate::{MAX_DATAGRAM, Origin, Peer, TransportError, datagram::header_len};
 
 /// What takes datagrams received.
 pub(crate) type Receiver<'a> = dyn FnMut(Origin, &[u8]) + 'a;
@@ -41,13 +41,13 @@ pub trait PacketIo {
 
     /// Has what goes to `peer` leave from this one of the host's addresses from now on; `None` leaves it to the route.
     /// Returns what it was before. An address that is not this host's is not taken, nor any where there is only one.
-    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         let _ = (peer, local);
         None
     }
 
     /// The address that [`answer_from`](Self::answer_from) chose for `peer`.
-    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
         let _ = peer;
         None
     }
@@ -126,7 +126,7 @@ pub trait PacketIo {
     /// Monotonic time since a fixed start of this backend (virtual in the simulator).
     fn now(&self) -> Duration;
 
-    /// The local endpoint. The address is 0.0.0.0 when the backend listens on every address.
+    /// The local endpoint. The address is 0.0.0.0 or [::] when the backend listens on every address.
     fn local(&self) -> Peer;
 
     /// Counters since the backend was made.
@@ -146,11 +146,11 @@ impl<T: PacketIo> PacketIo for &mut T {
         (**self).reads_ecn()
     }
 
-    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         (**self).answer_from(peer, local)
     }
 
-    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
         (**self).answers_from(peer)
     }
 
@@ -199,17 +199,17 @@ impl<T: PacketIo> PacketIo for &mut T {
     }
 }
 
-/// What a backend sent and received. Bytes are counted from the IPv4 header upwards, that is the
-/// payload plus [`IPV4_UDP_HEADER_LEN`] per datagram.
+/// What a backend sent and received. Bytes are counted from the IP header upwards, that is the payload plus
+/// [`header_len`] per datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStats {
     /// Datagrams received.
     pub packets_in: u64,
-    /// Bytes received, IPv4 and UDP headers included.
+    /// Bytes received, IP and UDP headers included.
     pub bytes_in: u64,
     /// Datagrams handed to the network.
     pub packets_out: u64,
-    /// Bytes handed to the network, IPv4 and UDP headers included.
+    /// Bytes handed to the network, IP and UDP headers included.
     pub bytes_out: u64,
     /// Datagrams that the network refused for a passing reason and that were therefore not sent,
     /// and refusals that it reported later (ICMP).
@@ -223,16 +223,16 @@ pub struct IoStats {
 }
 
 impl IoStats {
-    /// Counts `packets` datagrams with `payload` bytes in all as received.
-    pub(crate) fn count_in(&mut self, packets: usize, payload: usize) {
+    /// Counts `packets` datagrams with `payload` bytes in all as received from there.
+    pub(crate) fn count_in(&mut self, from: Peer, packets: usize, payload: usize) {
         self.packets_in += packets as u64;
-        self.bytes_in += (payload + packets * IPV4_UDP_HEADER_LEN) as u64;
+        self.bytes_in += (payload + packets * header_len(from)) as u64;
     }
 
-    /// Counts `packets` datagrams with `payload` bytes in all as sent by one call.
-    pub(crate) fn count_out(&mut self, packets: usize, payload: usize) {
+    /// Counts `packets` datagrams with `payload` bytes in all as sent there by one call.
+    pub(crate) fn count_out(&mut self, to: Peer, packets: usize, payload: usize) {
         self.packets_out += packets as u64;
-        self.bytes_out += (payload + packets * IPV4_UDP_HEADER_LEN) as u64;
+        self.bytes_out += (payload + packets * header_len(to)) as u64;
         self.send_calls += 1;
     }
 }

@@ -9,7 +9,7 @@
 //! written.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ const D: usize = 1 << 20;
 const N: usize = 1024;
 const SLOTS: u32 = 1024;
 const WORKERS: u8 = 4;
-const PS: Peer = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
+const PS: Peer = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000));
 
 /// Sends to the device, and keeps what the check needs.
 struct Out {
@@ -95,7 +95,8 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        let neighbour = Neighbour { address: *PS.ip(), mac: MacAddr([2, 0, 0, 0, 0, 1]), device: 0 };
+        let neighbour =
+            Neighbour { address: Ipv4Addr::new(10, 0, 0, 1), mac: MacAddr([2, 0, 0, 0, 0, 1]), device: 0 };
         let config = DpdkConfig {
             devices: vec!["net_null0".to_owned()],
             hugepages: false,

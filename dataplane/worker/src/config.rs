@@ -2,7 +2,7 @@
 
 use crate::Controller;
 use crate::seat::Seat;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{Backend, Capture, LossyConfig};
 
@@ -12,7 +12,7 @@ pub struct GroupConfig {
     /// Asked for server, job, worker and cookie, whatever stands below. Default: none.
     pub controller: Option<Controller>,
     /// The parameter server. Default 127.0.0.1:9000.
-    pub ps: SocketAddrV4,
+    pub ps: SocketAddr,
     /// The job's number. Default 1.
     pub job: u16,
     /// This worker's number, 0 to n − 1. Default 0.
@@ -25,7 +25,7 @@ pub struct GroupConfig {
     /// What carries the packets. Default: kernel UDP sockets.
     pub io: Backend,
     /// Address and port to send from. Default: any address, a free port.
-    pub bind: SocketAddrV4,
+    pub bind: SocketAddr,
     /// How long to wait for the others. Default 60 s.
     pub join_timeout: Duration,
     /// How long an all-reduce may stand still before it fails. Default 60 s.
@@ -60,13 +60,13 @@ impl Default for GroupConfig {
     fn default() -> Self {
         GroupConfig {
             controller: None,
-            ps: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9000),
+            ps: SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)),
             job: 1,
             worker: 0,
             workers: 0,
             cookie: 0,
             io: Backend::Udp,
-            bind: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+            bind: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             join_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(60),
             patience: Duration::ZERO,

@@ -177,7 +177,7 @@ mod tests {
     use crate::{CallOptions, EngineConfig};
     use crossbeam_channel::bounded;
     use std::io;
-    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::net::{Ipv4Addr, SocketAddr};
     use std::sync::Arc;
     use std::time::Instant;
     use thc_codec::table::LookupTable;
@@ -212,7 +212,7 @@ mod tests {
         }
 
         fn local(&self) -> Peer {
-            SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 1))
         }
 
         fn stats(&self) -> IoStats {
@@ -252,7 +252,7 @@ mod tests {
             members: None,
         };
         let config = EngineConfig {
-            ps: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9),
+            ps: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
             job: JobId(1),
             worker: WorkerId(0),
             timeout: Duration::from_secs(60),

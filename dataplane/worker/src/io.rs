@@ -3,6 +3,7 @@
 use crate::GroupConfig;
 use crate::random::random;
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{
     Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, Origin, PacketIo, Peer, TransportError,
@@ -36,6 +37,16 @@ macro_rules! each {
     };
 }
 
+/// Where a socket is bound that is to reach the server: any address is one of the server's kind.
+fn end_towards(ps: SocketAddr, bind: SocketAddr) -> SocketAddr {
+    match ps {
+        SocketAddr::V6(_) if bind.ip() == Ipv4Addr::UNSPECIFIED => {
+            (Ipv6Addr::UNSPECIFIED, bind.port()).into()
+        }
+        _ => bind,
+    }
+}
+
 impl AnyIo {
     /// Opens what the configuration asks for.
     pub(crate) fn open(config: &GroupConfig) -> Result<AnyIo, TransportError> {
@@ -56,12 +67,12 @@ impl AnyIo {
                 let udp = UdpIo::bind(UdpConfig {
                     recv_buffer: config.recv_buffer,
                     send_buffer: config.send_buffer,
-                    ..UdpConfig::new(config.bind)
+                    ..UdpConfig::new(end_towards(config.ps, config.bind))
                 })?;
                 Ok(AnyIo::Udp(udp))
             }
             Backend::Dpdk(dpdk) => {
-                if !config.bind.ip().is_unspecified() && *config.bind.ip() != dpdk.address {
+                if !config.bind.ip().is_unspecified() && config.bind.ip() != dpdk.address {
                     return Err(TransportError::AddressNotAvailable { addr: config.bind });
                 }
                 let port = match config.bind.port() {

@@ -1,7 +1,7 @@
 //! Asks a parameter server whether it is there, without taking a place in a job.
 
 use crate::{AnyIo, GroupConfig, WorkerError, engine};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 use thc_codec::definitions;
 use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, RefuseReason, Refused, Welcome, WelcomeError};
@@ -39,7 +39,7 @@ pub struct Probe {
     /// The shortest time from a probe to its answer.
     pub best: Duration,
     /// Another address from which the answer came.
-    pub strangers: Option<SocketAddrV4>,
+    pub strangers: Option<SocketAddr>,
     /// The parameter server's address on the link could not be found out (DPDK).
     pub unresolved: bool,
     /// The devices that the probes went through (DPDK).

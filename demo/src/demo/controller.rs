@@ -2,7 +2,7 @@
 //! the run on a page.
 
 use std::fmt;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use super::server::Job;
@@ -46,12 +46,7 @@ impl fmt::Display for Addresses {
 }
 
 /// Writes the configuration of a controller for one parameter server and the job, and says how to start it.
-pub fn arguments(
-    folder: &Path,
-    job: &Job,
-    p4runtime: SocketAddr,
-    server: SocketAddrV4,
-) -> Result<Vec<String>> {
+pub fn arguments(folder: &Path, job: &Job, p4runtime: SocketAddr, server: SocketAddr) -> Result<Vec<String>> {
     let path = folder.join("thc-controller.toml");
     let text = format!(
         "[[target]]\nname = \"ps\"\naddress = \"{p4runtime}\"\nip = \"{}\"\nudp_port = {}\n\

@@ -1,6 +1,6 @@
 //! DPDK without a NIC: the demo's processes joined by shared memory, one net_memif link per worker.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -45,8 +45,8 @@ impl Links {
     }
 
     /// What the server listens on.
-    pub fn listen(&self) -> SocketAddrV4 {
-        SERVER
+    pub fn listen(&self) -> SocketAddr {
+        SERVER.into()
     }
 
     /// The server's flags: a device for each worker, memory without hugepages.
@@ -95,7 +95,7 @@ mod tests {
             assert_eq!(link.address, Ipv4Addr::new(10, 84, 72, 10 + worker));
             let Backend::Dpdk(config) = link.backend() else { panic!() };
             config.check().unwrap();
-            assert!(config.on_link(*links.listen().ip()));
+            assert!(config.on_link(links.listen().ip()));
         }
     }
 }

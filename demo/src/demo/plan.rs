@@ -1,7 +1,7 @@
 //! What a demo run does: the same for the exact run and for every worker process, handed to
 //! child processes as one JSON argument.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub struct WorkerPlan {
     /// This worker's number.
     pub worker: u8,
     /// The parameter server.
-    pub server: SocketAddrV4,
+    pub server: SocketAddr,
     /// The share of the server that is beside this worker; else the server is a process of its own.
     pub share: Option<Share>,
     /// The job at a controller, which knows the rest; else everything is told here.

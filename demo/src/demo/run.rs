@@ -1,6 +1,6 @@
 //! The demo from start to end: both runs, their child processes, and the report.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ pub struct Heard {
 /// Where the shares are, one beside each worker of this machine.
 fn shares(job: &Job) -> Result<Share> {
     let first = ports::free(job.workers.into()).map_err(Error::Process)?;
-    let at = (first..).take(job.workers.into()).map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+    let at = (first..).take(job.workers.into()).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     Ok(Share { job: *job, at: at.collect() })
 }
 

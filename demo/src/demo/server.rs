@@ -1,6 +1,6 @@
 //! The demo's parameter server: where its program and the controller's are, and how it is started.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub struct Share {
     /// The job.
     pub job: Job,
     /// Where all shares are, by worker.
-    pub at: Vec<SocketAddrV4>,
+    pub at: Vec<SocketAddr>,
 }
 
 impl Share {
@@ -162,12 +162,12 @@ pub fn cookie_from_environment() -> Result<u32> {
 }
 
 /// The address in a server's `ready` line, if the line is one.
-pub fn ready(line: &str) -> Option<SocketAddrV4> {
+pub fn ready(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("ready ")?.trim().parse().ok()
 }
 
 /// Listens for the address of P4Runtime and that for workers, line by line.
-pub fn ready_for_controller() -> impl FnMut(&str) -> Option<(SocketAddr, SocketAddrV4)> {
+pub fn ready_for_controller() -> impl FnMut(&str) -> Option<(SocketAddr, SocketAddr)> {
     let mut p4runtime = None;
     move |line| {
         if let Some(address) = line.strip_prefix("p4runtime ") {

@@ -17,7 +17,7 @@ pub const PROGRAM: &str = "simple_switch_grpc";
 /// What p4c made of `p4/v1model`.
 const SWITCH_PROGRAM: &[u8] = thc_p4::BMV2;
 /// The aggregator's address among the hosts.
-const OWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 254), 9000);
+const OWN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 254), 9000));
 /// How long the switch may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// BMv2 takes milliseconds for a packet: how long a worker waits at least until it sends one again.
@@ -57,7 +57,7 @@ impl Site {
     }
 
     /// Where workers reach the aggregator.
-    pub fn address(&self) -> SocketAddrV4 {
+    pub fn address(&self) -> SocketAddr {
         OWN
     }
 

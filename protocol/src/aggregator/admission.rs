@@ -4,6 +4,8 @@
 //! 12 bytes of the header, on the length, on where a packet comes from, and on what the aggregator was told. So a packet that
 //! is in these like the last of its worker that was let in needs no look at jobs, members and tables.
 
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
 use super::job::UNUSED;
 use super::{Endpoint, Lookup};
 use crate::wire::{BEFORE_ROUND, Form, HEADER_LEN, Header, Kind};
@@ -15,7 +17,7 @@ pub(super) struct Admission {
     head: [u8; BEFORE_ROUND],
     /// No packet is as long as what stands for none.
     len: usize,
-    from: u64,
+    from: Endpoint,
     /// The job's place.
     pub place: u32,
     header: Header,
@@ -35,7 +37,7 @@ impl Admission {
     const NONE: Admission = Admission {
         head: [0; BEFORE_ROUND],
         len: usize::MAX,
-        from: 0,
+        from: Endpoint { ingress: 0, addr: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)) },
         place: UNUSED,
         header: Header {
             kind: Kind::Norm,
@@ -71,7 +73,7 @@ impl Admission {
         Admission {
             head,
             len: packet.len(),
-            from: from.bits(),
+            from,
             place,
             header: *header,
             bit: header.worker.bit(),
@@ -85,7 +87,7 @@ impl Admission {
     /// Whether a packet is like this one but for slot, round and payload.
     #[inline(always)]
     pub fn fits(&self, from: Endpoint, head: &[u8; HEADER_LEN], len: usize) -> bool {
-        self.head == head[..BEFORE_ROUND] && self.from == from.bits() && self.len == len
+        self.head == head[..BEFORE_ROUND] && self.from == from && self.len == len
     }
 
     /// The header of a packet that is like this one.

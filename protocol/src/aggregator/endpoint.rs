@@ -1,27 +1,21 @@
 //! Where members are.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 /// Where packets of a member come from and go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// Port of the switch; 0 is any (in a member entry) or none (software).
     pub ingress: u16,
-    /// IPv4 address and UDP port.
-    pub addr: SocketAddrV4,
+    /// IP address and UDP port.
+    pub addr: SocketAddr,
 }
 
 impl Endpoint {
     /// An endpoint of a software PS, which has no ingress ports.
     #[must_use]
-    pub const fn udp(addr: SocketAddrV4) -> Endpoint {
+    pub const fn udp(addr: SocketAddr) -> Endpoint {
         Endpoint { ingress: 0, addr }
-    }
-
-    /// All of it as a number.
-    #[inline(always)]
-    pub(super) const fn bits(&self) -> u64 {
-        (self.ingress as u64) << 48 | (self.addr.ip().to_bits() as u64) << 16 | self.addr.port() as u64
     }
 
     /// Whether a packet from `from` comes from this member (P7.7).

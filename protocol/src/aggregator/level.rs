@@ -5,7 +5,7 @@ use super::endpoint::Endpoint;
 use super::error::ConfigError;
 use super::shard::Shard;
 use crate::{JobId, Lane, MAX_WORKERS, SlotId, WorkerId};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 /// The racks of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Racks {
 }
 
 /// Where a slot's packets go at the root.
-pub(super) const fn port_of(root: Endpoint, ports: u8, slot: SlotId) -> Endpoint {
-    let port = root.addr.port().wrapping_add(Shard::index_of(slot, ports) as u16);
-    Endpoint { ingress: root.ingress, addr: SocketAddrV4::new(*root.addr.ip(), port) }
+pub(super) fn port_of(root: Endpoint, ports: u8, slot: SlotId) -> Endpoint {
+    let port = root.addr.port().wrapping_add(Shard::index_of(slot, ports).into());
+    Endpoint { ingress: root.ingress, addr: SocketAddr::from((root.addr.ip(), port)) }
 }

@@ -3,7 +3,7 @@
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Change, RefuseReason};
 use crate::{JobId, WorkerId};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 /// What the PS must do.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub enum Action {
     /// Remove the job: nobody is in it.
     Remove(JobId),
     /// Send a packet.
-    Send(SocketAddrV4, Vec<u8>),
+    Send(SocketAddr, Vec<u8>),
     /// Tell the operator of a rack that its root has another job: how that differs.
     RootDiffers(JobId, Change),
     /// Tell the operator of a rack that its root does not let it in.

@@ -6,7 +6,7 @@ use super::present::Present;
 use super::roster::{Member, Phase, Roster, Waiting};
 use crate::wire::{Boundary, Header, Kind, Position, Stand, What};
 use crate::{Cookie, WorkerId};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The later of two numbers of calls, which wrap.
@@ -97,7 +97,7 @@ impl JobState {
     pub(super) fn position(
         &mut self,
         now: Duration,
-        from: SocketAddrV4,
+        from: SocketAddr,
         header: &Header,
         position: &Position,
         random: &mut impl FnMut() -> u32,

@@ -8,7 +8,7 @@ use super::static_job::StaticJob;
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Header, Join, Kind, Leave, Members, Pending, RefuseReason, Refused, Welcome};
 use crate::{Cookie, WorkerId};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A worker that waits and repeats no JOIN for so long is forgotten.
@@ -35,7 +35,7 @@ impl JobState {
     }
 
     /// WELCOME to a member that has not heard of the session.
-    pub(super) fn welcome_again(&self, seat: WorkerId, from: SocketAddrV4, nonce: u64) -> Option<Action> {
+    pub(super) fn welcome_again(&self, seat: WorkerId, from: SocketAddr, nonce: u64) -> Option<Action> {
         let member = self.member_by_nonce(seat, from, nonce)?;
         self.session.map(|_| self.welcome_member(seat.0, &member))
     }
@@ -56,7 +56,7 @@ impl JobState {
     pub(super) fn join_roster(
         &mut self,
         now: Duration,
-        from: SocketAddrV4,
+        from: SocketAddr,
         (header, join): (&Header, &Join),
         alive: impl Fn(WorkerId) -> Option<Duration>,
         random: &mut impl FnMut() -> u32,
@@ -154,7 +154,7 @@ impl JobState {
         actions
     }
 
-    pub(super) fn member_by_nonce(&self, seat: WorkerId, from: SocketAddrV4, nonce: u64) -> Option<Member> {
+    pub(super) fn member_by_nonce(&self, seat: WorkerId, from: SocketAddr, nonce: u64) -> Option<Member> {
         let member = self.roster.as_ref()?.members.get(&seat.0)?;
         (member.present.nonce == nonce && member.present.addr == from).then_some(*member)
     }
@@ -339,7 +339,7 @@ impl JobState {
     pub(super) fn leave_roster(
         &mut self,
         now: Duration,
-        from: SocketAddrV4,
+        from: SocketAddr,
         header: &Header,
         leave: Leave,
     ) -> Vec<Action> {

@@ -6,7 +6,7 @@ use super::present::Present;
 use crate::aggregator::{Endpoint, JobConfig};
 use crate::wire::{Header, Join, Kind, Pending, RefuseReason, Refused};
 use crate::{Cookie, WorkerId};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A claim that is not repeated for so long is forgotten.
@@ -18,7 +18,7 @@ impl JobState {
     pub(super) fn follow(
         &mut self,
         now: Duration,
-        from: SocketAddrV4,
+        from: SocketAddr,
         header: &Header,
         join: &Join,
     ) -> Vec<Action> {

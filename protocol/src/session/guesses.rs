@@ -1,7 +1,7 @@
 //! How many wrong cookies are answered (P22): so few that guessing one takes years.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// Wrong JOINs of one address that are answered at once, and then a second.
@@ -38,7 +38,15 @@ impl Bucket {
 #[derive(Default)]
 pub(super) struct Guesses {
     all: Bucket,
-    by_address: Vec<(Ipv4Addr, Bucket)>,
+    by_address: Vec<(IpAddr, Bucket)>,
+}
+
+/// What counts as one address (P22): of IPv6 the first 64 bits, for a host has as many addresses behind them as it likes.
+fn counted(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
 }
 
 impl fmt::Debug for Guesses {
@@ -49,13 +57,15 @@ impl fmt::Debug for Guesses {
 
 impl Guesses {
     /// Whether JOINs from there are not even looked at for now: a right guess among too many would be one, too.
-    pub fn exhausted(&self, now: Duration, from: Ipv4Addr) -> bool {
+    pub fn exhausted(&self, now: Duration, from: IpAddr) -> bool {
+        let from = counted(from);
         let of_one = self.by_address.iter().find(|(address, _)| *address == from);
         self.all.is_empty(now, OF_ALL) || of_one.is_some_and(|(_, bucket)| bucket.is_empty(now, OF_ONE))
     }
 
     /// A JOIN from there had a wrong cookie or job.
-    pub fn note(&mut self, now: Duration, from: Ipv4Addr) {
+    pub fn note(&mut self, now: Duration, from: IpAddr) {
+        let from = counted(from);
         self.all.take(now, OF_ALL);
         if let Some((_, bucket)) = self.by_address.iter_mut().find(|(address, _)| *address == from) {
             bucket.take(now, OF_ONE);
@@ -78,11 +88,12 @@ impl Guesses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn one_address_has_twenty_guesses_and_then_ten_a_second() {
         let mut guesses = Guesses::default();
-        let (one, other) = (Ipv4Addr::LOCALHOST, Ipv4Addr::BROADCAST);
+        let (one, other) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::BROADCAST.into());
         let mut looked_at = 0;
         // A guess each millisecond, for ten seconds.
         for now in (0..10_000).map(Duration::from_millis) {
@@ -97,11 +108,20 @@ mod tests {
     }
 
     #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let mut guesses = Guesses::default();
+        let at = |network: u128, host: u128| Ipv6Addr::from_bits(network << 64 | host).into();
+        (0..20).for_each(|host| guesses.note(Duration::ZERO, at(7, host)));
+        assert!(guesses.exhausted(Duration::ZERO, at(7, 99)));
+        assert!(!guesses.exhausted(Duration::ZERO, at(8, 99)));
+    }
+
+    #[test]
     fn many_addresses_share_an_allowance_and_bounded_memory() {
         let mut guesses = Guesses::default();
         let mut looked_at = 0;
         for i in 0..100_000u32 {
-            let (now, from) = (Duration::from_micros(100) * i, Ipv4Addr::from(i));
+            let (now, from) = (Duration::from_micros(100) * i, Ipv4Addr::from(i).into());
             if !guesses.exhausted(now, from) {
                 guesses.note(now, from);
                 looked_at += 1;

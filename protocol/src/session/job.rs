@@ -8,7 +8,7 @@ use super::upper::Upper;
 use crate::aggregator::JobConfig;
 use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Members, RefuseReason, Refused, Welcome};
 use crate::{Cookie, Round, SlotId, TableId, WorkerId};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct JobState {
 pub(super) struct Ended {
     pub(super) session: Cookie,
     pub(super) because_of: WorkerId,
-    pub(super) members: Vec<(WorkerId, SocketAddrV4)>,
+    pub(super) members: Vec<(WorkerId, SocketAddr)>,
 }
 
 impl JobState {
@@ -77,7 +77,7 @@ impl JobState {
     pub(super) fn reforming(
         &self,
         worker: WorkerId,
-        addr: SocketAddrV4,
+        addr: SocketAddr,
         session: Cookie,
         because_of: WorkerId,
     ) -> Action {
@@ -149,7 +149,7 @@ impl JobState {
     }
 
     /// How the job is configured, to whoever asks, or claims a session of a job configured otherwise (P22, P24).
-    pub(super) fn description(&self, to: SocketAddrV4, asked: &Header, join: &Join) -> Action {
+    pub(super) fn description(&self, to: SocketAddr, asked: &Header, join: &Join) -> Action {
         let now_is = self.welcome_of(asked.num_workers);
         let body = Welcome { session: Cookie(0), nonce: join.nonce, ..*now_is }.to_bytes();
         let (round, slot) = (asked.round, asked.slot);
@@ -164,7 +164,7 @@ impl JobState {
     }
 
     /// ASK to a worker that leaves a session which is not known here: whether others need it, their claims will show (P25).
-    pub(super) fn ask_leaver(&self, leave: &Header, to: SocketAddrV4, nonce: u64) -> Action {
+    pub(super) fn ask_leaver(&self, leave: &Header, to: SocketAddr, nonce: u64) -> Action {
         packet(to, &self.header(Kind::Ask, leave.worker, leave.cookie), &Ask { nonce }.to_bytes())
     }
 
@@ -182,7 +182,7 @@ impl JobState {
     }
 
     /// Whether somebody who is here sends from there.
-    pub(super) fn knows(&self, from: SocketAddrV4) -> bool {
+    pub(super) fn knows(&self, from: SocketAddr) -> bool {
         self.present.iter().flatten().any(|p| p.addr == from)
             || self.roster.as_ref().is_some_and(|roster| roster.knows(from))
     }
@@ -223,7 +223,7 @@ impl JobState {
     }
 }
 
-pub(super) fn packet(to: SocketAddrV4, header: &Header, body: &[u8]) -> Action {
+pub(super) fn packet(to: SocketAddr, header: &Header, body: &[u8]) -> Action {
     let mut bytes = vec![0; HEADER_LEN + body.len()];
     header.emit_packet(&mut bytes, body);
     Action::Send(to, bytes)

@@ -3,7 +3,7 @@
 use super::{JoinError, JoinEvent, Joiner};
 use crate::Cookie;
 use crate::wire::{MAX_SHARES, Position, Shares, Welcome};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The worker's side of joining and leaving, towards every share.
@@ -35,7 +35,7 @@ impl Joiners {
 
     /// Where the shares are, as the first one has told; empty where there is one server, or before.
     #[must_use]
-    pub fn shares(&self) -> &[SocketAddrV4] {
+    pub fn shares(&self) -> &[SocketAddr] {
         self.shares.as_slice()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::wire::{Header, Join};
 use crate::{Cookie, Round};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long a member is asked before its number goes to somebody else, and how often.
@@ -20,7 +20,7 @@ pub(super) struct Present {
     /// The session it claims, before one runs.
     pub session: Cookie,
     pub definitions: u64,
-    pub addr: SocketAddrV4,
+    pub addr: SocketAddr,
     /// What its JOINs are told by.
     pub attempt: Round,
     /// When it first sent JOIN.
@@ -33,7 +33,7 @@ pub(super) struct Present {
 
 impl Present {
     /// Who sent a JOIN, now and for the first time.
-    pub fn arrived(now: Duration, from: SocketAddrV4, header: &Header, join: &Join) -> Present {
+    pub fn arrived(now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Present {
         Present {
             nonce: join.nonce,
             attempt: header.round,

@@ -8,7 +8,7 @@ use super::upper::Upper;
 use crate::aggregator::{Endpoint, JobConfig, Level};
 use crate::wire::{Change, FLAG_ROOT, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome, finalize};
 use crate::{Cookie, WorkerId};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long between two packets that tell the root that a session is over.
@@ -25,7 +25,7 @@ impl JobState {
         &mut self,
         now: Duration,
         worker: WorkerId,
-        to: SocketAddrV4,
+        to: SocketAddr,
         claim: Cookie,
     ) -> Vec<Action> {
         let members: Vec<Present> = self.present.iter().flatten().copied().collect();
@@ -78,7 +78,7 @@ impl JobState {
     }
 
     /// Takes a control packet that the root has sent.
-    pub(super) fn handle_root(&mut self, now: Duration, from: SocketAddrV4, bytes: &[u8]) -> Vec<Action> {
+    pub(super) fn handle_root(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Vec<Action> {
         let Some(upper) = self.upper.as_mut().filter(|upper| upper.root.at == from) else {
             return Vec::new();
         };
@@ -212,7 +212,7 @@ impl JobState {
     }
 
     /// At a root: a rack says that the session is over. Whoever else sends that, or of another session, is just answered.
-    pub(super) fn ended_below(&mut self, worker: WorkerId, from: SocketAddrV4, join: &Join) -> Vec<Action> {
+    pub(super) fn ended_below(&mut self, worker: WorkerId, from: SocketAddr, join: &Join) -> Vec<Action> {
         let place = usize::from(worker.0);
         let own = |member: &Present| member.nonce == join.nonce && member.addr == from;
         let mut actions = Vec::new();

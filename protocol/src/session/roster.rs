@@ -4,7 +4,7 @@ use super::present::Present;
 use crate::WorkerId;
 use crate::wire::Position;
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A member of the session.
@@ -92,7 +92,7 @@ impl Roster {
     }
 
     /// Whether somebody who is here sends from there.
-    pub fn knows(&self, addr: SocketAddrV4) -> bool {
+    pub fn knows(&self, addr: SocketAddr) -> bool {
         self.all().any(|(_, present)| present.addr == addr)
     }
 

@@ -3,7 +3,7 @@
 use crate::WorkerId;
 use crate::aggregator::JobConfig;
 use crate::wire::Welcome;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl StaticJob {
 #[derive(Clone, Copy, Debug)]
 pub struct Root {
     /// Where its base port is.
-    pub at: SocketAddrV4,
+    pub at: SocketAddr,
     /// The rack's number.
     pub rack: WorkerId,
     /// What it must say; how many ports it has, it says itself.

@@ -34,7 +34,7 @@ pub use norm::{Choice, Mode, NORM_LEN, Norm};
 pub use nudge::{NUDGE_LEN, Nudge};
 pub use rack::{FEATURE_RACKS, FEATURE_ROOT, Rack, rack_layout};
 pub use refused::{REFUSED_LEN, RefuseReason, Refused};
-pub use shares::{MAX_SHARES, Shares, SharesError};
+pub use shares::{FEATURE_IPV6, MAX_SHARES, Shares, SharesError};
 pub use straggler::{STRAGGLER_LEN, Straggler};
 pub use tables::{MAX_TABLES, Table, Tables, TablesError};
 pub use unusable::WelcomeError;

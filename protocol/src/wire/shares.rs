@@ -2,18 +2,21 @@
 
 use super::{bytes, put, u16_at};
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// Most shares of a server, and most ports that all shares have together: more would find no slots.
 pub const MAX_SHARES: usize = 64;
-/// Bytes of a row.
-pub(super) const ROW_LEN: usize = 8;
+/// Feature of a WELCOME whose list of shares has IPv6 addresses (P23).
+pub const FEATURE_IPV6: u32 = 32;
+/// Bytes of a row with an IPv4 address, and with an IPv6 address.
+const ROW_LEN: usize = 8;
+const ROW_LEN_V6: usize = 18;
 
 /// Where the shares of a job's server are, in order: a share's address and base port. Empty where one server has all slots.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     count: u8,
-    at: [SocketAddrV4; MAX_SHARES],
+    at: [SocketAddr; MAX_SHARES],
 }
 
 /// Why addresses are no list of shares.
@@ -37,7 +40,19 @@ pub enum SharesError {
         /// The share.
         share: usize,
         /// Its address.
-        at: SocketAddrV4,
+        at: SocketAddr,
+    },
+    /// Some have IPv4 addresses, others IPv6 addresses: one list has rows of one kind.
+    #[error(
+        "share {share} is at {at}, and share 0 at {first_at}: give all shares IPv4 addresses, or all of them IPv6 addresses"
+    )]
+    Mixed {
+        /// A share.
+        share: usize,
+        /// Its address.
+        at: SocketAddr,
+        /// That of the first.
+        first_at: SocketAddr,
     },
     /// Two shares in one place.
     #[error(
@@ -49,9 +64,9 @@ pub enum SharesError {
         /// Another.
         second: usize,
         /// Where the first is.
-        first_at: SocketAddrV4,
+        first_at: SocketAddr,
         /// Where the second is.
-        second_at: SocketAddrV4,
+        second_at: SocketAddr,
         /// Ports of each.
         shards: u8,
     },
@@ -60,30 +75,37 @@ pub enum SharesError {
 impl Shares {
     /// No shares: one server.
     pub const NONE: Shares =
-        Shares { count: 0, at: [SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0); MAX_SHARES] };
+        Shares { count: 0, at: [SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)); MAX_SHARES] };
 
     /// A list of shares that have so many ports each, at least 2 of them.
     ///
     /// # Errors
     /// [`SharesError`].
-    pub fn new(at: &[SocketAddrV4], shards: u8) -> Result<Shares, SharesError> {
+    pub fn new(at: &[SocketAddr], shards: u8) -> Result<Shares, SharesError> {
         let count = at.len();
         if count < 2 || count.saturating_mul(usize::from(shards)) > MAX_SHARES {
             return Err(SharesError::Count { count, shards });
         }
-        let bad = |at: &SocketAddrV4| {
-            let ip = at.ip();
-            ip.is_unspecified()
-                || ip.is_broadcast()
-                || ip.is_multicast()
+        let bad = |at: &SocketAddr| {
+            let of_no_host = match at.ip() {
+                IpAddr::V4(ip) => ip.is_broadcast(),
+                // The one is of a link alone, the other is an IPv4 address in disguise.
+                IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+            };
+            of_no_host
+                || at.ip().is_unspecified()
+                || at.ip().is_multicast()
                 || at.port() == 0
                 || at.port().checked_add(u16::from(shards) - 1).is_none()
         };
         if let Some(share) = at.iter().position(bad) {
             return Err(SharesError::Address { share, at: at[share] });
         }
+        if let Some(share) = at.iter().position(|share| share.is_ipv6() != at[0].is_ipv6()) {
+            return Err(SharesError::Mixed { share, at: at[share], first_at: at[0] });
+        }
         for (second, &second_at) in at.iter().enumerate() {
-            let near = |other: &SocketAddrV4| {
+            let near = |other: &SocketAddr| {
                 other.ip() == second_at.ip() && other.port().abs_diff(second_at.port()) < u16::from(shards)
             };
             if let Some(first) = at[..second].iter().position(near) {
@@ -98,7 +120,7 @@ impl Shares {
 
     /// In order; empty for one server.
     #[must_use]
-    pub fn as_slice(&self) -> &[SocketAddrV4] {
+    pub fn as_slice(&self) -> &[SocketAddr] {
         &self.at[..usize::from(self.count)]
     }
 
@@ -110,39 +132,65 @@ impl Shares {
 
     /// The port of each shard of all shares, share by share. The first share is where `first` says: where this worker has joined.
     #[must_use]
-    pub fn ports(&self, first: SocketAddrV4, shards: u8) -> Vec<SocketAddrV4> {
+    pub fn ports(&self, first: SocketAddr, shards: u8) -> Vec<SocketAddr> {
         let (servers, shards) = (usize::from(self.servers()), usize::from(shards.max(1)));
         let base = |share: usize| self.as_slice().get(share).copied().filter(|_| share > 0).unwrap_or(first);
         let port = |shard: usize| {
             let base = base(shard / shards);
-            SocketAddrV4::new(*base.ip(), base.port().wrapping_add((shard % shards) as u16))
+            SocketAddr::from((base.ip(), base.port().wrapping_add((shard % shards) as u16)))
         };
         (0..servers * shards).map(port).collect()
     }
 
-    pub(super) fn parse(rows: &[u8], shards: u8) -> Result<Shares, SharesError> {
-        if rows.is_empty() {
-            return Ok(Shares::NONE);
-        }
-        let row = |row: &[u8]| SocketAddrV4::new(Ipv4Addr::from(bytes::<4>(row, 0)), u16_at(row, 4));
-        let at: Vec<_> = rows.chunks_exact(ROW_LEN).map(row).collect();
-        Shares::new(&at, shards)
+    /// Whether its rows have IPv6 addresses, which a worker must know (P23).
+    pub(super) fn features(&self) -> u32 {
+        let ipv6 = self.as_slice().first().is_some_and(SocketAddr::is_ipv6);
+        if ipv6 { FEATURE_IPV6 } else { 0 }
     }
 
-    /// Writes the rows.
-    pub(super) fn emit(&self, rows: &mut [u8]) {
-        for (row, at) in rows.chunks_exact_mut(ROW_LEN).zip(self.as_slice()) {
-            put(row, 0, &at.ip().octets());
-            put(row, 4, &at.port().to_be_bytes());
-            put(row, 6, &[0; 2]);
+    /// Bytes of a list of so many rows in a WELCOME with these features: whole words, of which the fingerprint is.
+    pub(super) fn len_of_list(count: usize, features: u32) -> usize {
+        let row = if features & FEATURE_IPV6 == 0 { ROW_LEN } else { ROW_LEN_V6 };
+        (count * row).next_multiple_of(8)
+    }
+
+    /// Reads a list of so many rows.
+    pub(super) fn parse(list: &[u8], count: usize, features: u32, shards: u8) -> Result<Shares, SharesError> {
+        if count == 0 {
+            return Ok(Shares::NONE);
+        }
+        let v4 = |row: &[u8]| SocketAddr::from((bytes::<4>(row, 0), u16_at(row, 4)));
+        let v6 = |row: &[u8]| SocketAddr::from((bytes::<16>(row, 0), u16_at(row, 16)));
+        let at: Vec<_> = match features & FEATURE_IPV6 {
+            0 => list.chunks_exact(ROW_LEN).map(v4).collect(),
+            _ => list.chunks_exact(ROW_LEN_V6).map(v6).collect(),
+        };
+        // What fills the last word is no row, whatever it is.
+        Shares::new(at.get(..count).unwrap_or(&at), shards)
+    }
+
+    /// Writes the list.
+    pub(super) fn emit(&self, list: &mut [u8]) {
+        let mut at = 0;
+        for share in self.as_slice() {
+            let (address, pad): (&[u8], usize) = match share.ip() {
+                IpAddr::V4(ip) => (&ip.octets(), 2),
+                IpAddr::V6(ip) => (&ip.octets(), 0),
+            };
+            put(list, at, address);
+            put(list, at + address.len(), &share.port().to_be_bytes());
+            at += address.len() + 2 + pad;
         }
     }
 
     /// What two lists differ in, as a number; 0 for none.
     pub(super) fn digest(&self) -> u64 {
         self.as_slice().iter().fold(0, |hash, at| {
-            let row = u64::from(at.ip().to_bits()) << 16 | u64::from(at.port());
-            super::norm::finalize(hash ^ row).wrapping_add(1)
+            let ip = match at.ip() {
+                IpAddr::V4(ip) => u64::from(ip.to_bits()),
+                IpAddr::V6(ip) => ip.to_bits() as u64 ^ super::norm::finalize((ip.to_bits() >> 64) as u64),
+            };
+            super::norm::finalize(hash ^ ip.rotate_left(16) ^ u64::from(at.port())).wrapping_add(1)
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::members::{FEATURE_MEMBERS, MEMBERS_OWN, MEMBERS_WORD, Members};
 use super::norm::finalize;
 use super::rack::{FEATURE_RACKS, Rack};
-use super::shares::{ROW_LEN, Shares};
+use super::shares::{FEATURE_IPV6, Shares};
 use super::tables::{TABLE_LEN, Table, Tables};
 use super::unusable::WelcomeError;
 use super::{Form, bytes, put, u16_at, u32_at, u64_at};
@@ -55,8 +55,8 @@ pub struct Welcome {
     pub max_workers: u8,
     /// Most data packets that a worker may have outstanding; 0 leaves it to the window (P18).
     pub credit: u32,
-    /// What a worker must understand or else refuse the job, [`FEATURE_RACKS`] and [`FEATURE_MEMBERS`] aside: those are in `rack`
-    /// and `members`.
+    /// What a worker must understand or else refuse the job, but for [`FEATURE_RACKS`], [`FEATURE_MEMBERS`] and
+    /// [`FEATURE_IPV6`]: those are in `rack`, `members` and `shares`.
     pub features: u32,
     /// Where the shares are that the slots are dealt to, if it is not one server that has them all (P21).
     pub shares: Shares,
@@ -88,7 +88,8 @@ impl Welcome {
         let damaged = WelcomeError::Damaged;
         let (p, lists) = payload.split_first_chunk::<WELCOME_LEN>().ok_or(damaged)?;
         // What is behind the lists, a worker does not know, and so it refuses the job.
-        let (shares, tables) = lists.split_at_checked(usize::from(p[92]) * ROW_LEN).ok_or(damaged)?;
+        let (features, count) = (u32_at(p, 88), usize::from(p[92]));
+        let (shares, tables) = lists.split_at_checked(Shares::len_of_list(count, features)).ok_or(damaged)?;
         if tables.len() != usize::from(p[93]) * TABLE_LEN || u64_at(p, 72) != digest(payload) {
             return Err(damaged);
         }
@@ -109,7 +110,6 @@ impl Welcome {
         unless(p[14] <= 1, "loss policy", p[14].into(), "0 and 1")?;
         unless(p[15] != 0, "shards", p[15].into(), "1 to 64")?;
         unless(BLOCKS.contains(&p[80]), "block", p[80].into(), "10 to 20")?;
-        let features = u32_at(p, 88);
         let rack = (features & FEATURE_RACKS != 0).then(|| Rack::parse(p));
         unless(rack != Some(None), "racks", p[94].into(), "such with as many workers and ranks as they say")?;
         let members = (features & FEATURE_MEMBERS != 0).then(|| Members::parse(p));
@@ -138,8 +138,8 @@ impl Welcome {
             min_workers: p[81],
             max_workers: p[82],
             credit: u32_at(p, 84),
-            features: features & !(FEATURE_RACKS | FEATURE_MEMBERS),
-            shares: Shares::parse(shares, p[15]).map_err(WelcomeError::Shares)?,
+            features: features & !(FEATURE_RACKS | FEATURE_MEMBERS | FEATURE_IPV6),
+            shares: Shares::parse(shares, count, features, p[15]).map_err(WelcomeError::Shares)?,
             rack: rack.flatten(),
             members: members.flatten(),
             marks: p[MARKS_AT] & MARKS != 0,
@@ -158,7 +158,8 @@ impl Welcome {
     pub fn to_bytes(&self) -> Vec<u8> {
         let first = self.tables.first();
         let (shares, more) = (self.shares.as_slice().len(), self.tables.len() - 1);
-        let mut out = vec![0; WELCOME_LEN + shares * ROW_LEN + more * TABLE_LEN];
+        let len_of_shares = Shares::len_of_list(shares, self.shares.features());
+        let mut out = vec![0; WELCOME_LEN + len_of_shares + more * TABLE_LEN];
         put(&mut out, 0, &self.session.0.to_be_bytes());
         put(&mut out, 4, &self.data_slots.to_be_bytes());
         put(&mut out, 8, &self.norm_slots.to_be_bytes());
@@ -186,7 +187,7 @@ impl Welcome {
         put(&mut out, 84, &self.credit.to_be_bytes());
         let racks = if self.rack.is_some() { FEATURE_RACKS } else { 0 };
         let members = if self.members.is_some() { FEATURE_MEMBERS } else { 0 };
-        put(&mut out, 88, &(self.features | racks | members).to_be_bytes());
+        put(&mut out, 88, &(self.features | racks | members | self.shares.features()).to_be_bytes());
         out[92] = shares as u8;
         out[93] = more as u8;
         if let Some(rack) = &self.rack {
@@ -196,7 +197,7 @@ impl Welcome {
             members.emit(&mut out);
         }
         out[MARKS_AT] = u8::from(self.marks) * MARKS;
-        let (to_shares, to_tables) = out[WELCOME_LEN..].split_at_mut(shares * ROW_LEN);
+        let (to_shares, to_tables) = out[WELCOME_LEN..].split_at_mut(len_of_shares);
         self.shares.emit(to_shares);
         self.tables.emit_rest(to_tables);
         let fingerprint = digest(&out);

@@ -3,7 +3,7 @@
 use crate::wire::{Change, Norm};
 use crate::{Rank, Round, SlotId, TableId, WorkerId};
 use std::fmt;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A call fails on all workers alike; the session goes on.
@@ -94,7 +94,7 @@ pub enum SessionError {
         /// The share.
         share: usize,
         /// Where it is.
-        at: SocketAddrV4,
+        at: SocketAddr,
         /// How long.
         waited: Duration,
     },

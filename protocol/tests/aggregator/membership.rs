@@ -1,7 +1,7 @@
 //! P7: who is let in, in which order the checks come, and that a dropped packet changes nothing.
 
 use super::setup::{COOKIE, JOB, Setup, TABLE, at, bytes, config, lookup, norm, wide};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::aggregator::{DropReason, Endpoint, Event, JobConfig, Lookup, Outcome, Shard};
 use thc_protocol::wire::{Form, Header, Kind};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
@@ -207,8 +207,8 @@ fn a_member_entry_says_from_where() {
     let mut setup = Setup::new(2);
     let packet = bytes(setup.header(Kind::Data, 0, 0, 0), &[0; 512]);
     let good = at(0);
-    let other_port = Endpoint::udp(SocketAddrV4::new(*good.addr.ip(), good.addr.port() + 1));
-    let other_address = Endpoint::udp(SocketAddrV4::new(Ipv4Addr::new(10, 9, 9, 9), good.addr.port()));
+    let other_port = Endpoint::udp(SocketAddr::from((good.addr.ip(), good.addr.port() + 1)));
+    let other_address = Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, 9, 9, 9), good.addr.port())));
     for from in [other_port, other_address, at(1)] {
         assert_eq!(setup.raw(from, &packet).0, Outcome::Dropped(DropReason::Source));
     }

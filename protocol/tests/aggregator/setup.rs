@@ -1,6 +1,6 @@
 //! An aggregator with one job, and what it sends.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::aggregator::{
     Aggregator, Endpoint, Event, JobConfig, Level, Lookup, Outcome, Shard, Sink, SlotView,
 };
@@ -77,7 +77,7 @@ pub fn config(workers: u8) -> JobConfig {
 
 /// The place a worker sends from.
 pub fn at(worker: u8) -> Endpoint {
-    Endpoint::udp(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, worker + 1), 4000 + u16::from(worker)))
+    Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker + 1), 4000 + u16::from(worker))))
 }
 
 pub struct Setup {

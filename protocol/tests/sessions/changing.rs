@@ -2,7 +2,7 @@
 
 use super::parties::{COOKIE, JOB, ms, static_job};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use thc_protocol::session::{Action, Registry, Sizes, StaticJob};
@@ -42,8 +42,8 @@ struct Server {
 }
 
 /// Where a worker with this seat sends from.
-fn address(seat: u8) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 1, 0, seat), 6000)
+fn address(seat: u8) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 1, 0, seat), 6000))
 }
 
 fn nonce(seat: u8) -> u64 {
@@ -97,7 +97,7 @@ impl Server {
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
             let Action::Send(to, bytes) = action else { continue };
-            let seat = to.ip().octets()[3];
+            let seat = octets(to)[3];
             let (header, payload) = Header::parse(&bytes).unwrap();
             assert_eq!(header.worker, WorkerId(seat));
             match header.kind {
@@ -450,4 +450,10 @@ fn a_world_that_is_started_anew_ends_no_session_whose_members_answer() {
             assert_eq!(server.refused[&0], RefuseReason::Reforming);
         }
     }
+}
+
+/// The bytes of an IPv4 address.
+fn octets(at: SocketAddr) -> [u8; 4] {
+    let std::net::IpAddr::V4(ip) = at.ip() else { panic!("{at}") };
+    ip.octets()
 }

@@ -1,7 +1,7 @@
 //! A registry, workers that join, and what passes between them.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
@@ -12,7 +12,7 @@ pub const JOB: JobId = JobId(42);
 pub const COOKIE: Cookie = Cookie(0x1CED_CAFE);
 
 /// Packets and where they go.
-pub type Packets = Vec<(SocketAddrV4, Vec<u8>)>;
+pub type Packets = Vec<(SocketAddr, Vec<u8>)>;
 
 pub const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -66,8 +66,8 @@ pub fn static_job(workers: u8) -> StaticJob {
 }
 
 /// The address of a worker's process.
-pub fn address(worker: u8, process: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 1, 0, worker), 6000 + process)
+pub fn address(worker: u8, process: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 1, 0, worker), 6000 + process))
 }
 
 /// A parameter server's control plane.
@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Takes a packet; returns what is sent.
-    pub fn take(&mut self, now: Duration, from: SocketAddrV4, bytes: &[u8]) -> Vec<(SocketAddrV4, Vec<u8>)> {
+    pub fn take(&mut self, now: Duration, from: SocketAddr, bytes: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
         let alive = self.alive.clone();
         let cookies = &mut self.cookies;
         let random = || {
@@ -157,7 +157,7 @@ pub fn usurp(mut now: Duration, server: &mut Server, process: &mut Process) -> O
 /// A worker's process.
 pub struct Process {
     pub worker: u8,
-    pub address: SocketAddrV4,
+    pub address: SocketAddr,
     pub joiner: Joiner,
     pub events: Vec<JoinEvent>,
 }

@@ -164,7 +164,7 @@ fn a_lost_notice_of_re_forming_comes_again_until_its_receiver_has_joined() {
     let mut fresh = Process::new(2, 5, ms(1000));
     let (when, _) = usurp(ms(1000), &mut server, &mut fresh).unwrap();
     assert!(when < ms(1800));
-    let told = |answers: &[(std::net::SocketAddrV4, Vec<u8>)]| {
+    let told = |answers: &[(std::net::SocketAddr, Vec<u8>)]| {
         let refused = answers.iter().filter(|(_, bytes)| bytes[1] == Kind::Refused as u8);
         refused.map(|(to, _)| *to).collect::<Vec<_>>()
     };

@@ -1,7 +1,7 @@
 //! A job whose slots several servers share: its session is the first one's (P24).
 
 use super::parties::{COOKIE, JOB, Packets, Server, address, ms, static_job};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::session::{JoinError, JoinEvent, Joiner, Joiners, Registry, StaticJob};
 use thc_protocol::wire::{Field, Header, Kind, RefuseReason, Shares, Welcome};
@@ -9,8 +9,8 @@ use thc_protocol::{Cookie, WorkerId};
 
 const SHARES: usize = 3;
 
-fn at(share: usize) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 2, 0, share as u8), 9000)
+fn at(share: usize) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 2, 0, share as u8), 9000))
 }
 
 fn job(workers: u8) -> StaticJob {
@@ -21,7 +21,7 @@ fn job(workers: u8) -> StaticJob {
 }
 
 struct ShareMember {
-    at: SocketAddrV4,
+    at: SocketAddr,
     joiners: Joiners,
     events: Vec<JoinEvent>,
 }

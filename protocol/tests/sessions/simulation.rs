@@ -3,7 +3,7 @@
 use super::parties::{Process, Server, ms, static_job};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 use thc_protocol::Cookie;
 use thc_protocol::session::JoinEvent;
@@ -42,7 +42,7 @@ struct Member {
 }
 
 /// A packet under way: when it arrives, an order number, whence or whither (the other is the server), bytes.
-type Flight = (Duration, u64, Option<SocketAddrV4>, Option<SocketAddrV4>, Vec<u8>);
+type Flight = (Duration, u64, Option<SocketAddr>, Option<SocketAddr>, Vec<u8>);
 
 struct World {
     rng: Rng,
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// To the server from somebody, or from the server to somebody.
-    fn send(&mut self, from: Option<SocketAddrV4>, to: Option<SocketAddrV4>, bytes: &[u8]) {
+    fn send(&mut self, from: Option<SocketAddr>, to: Option<SocketAddr>, bytes: &[u8]) {
         let copies = if self.faults { [0, 1, 1, 1, 2][self.rng.below(5) as usize] } else { 1 };
         for _ in 0..copies {
             let slow = self.faults && self.rng.below(10) == 0;
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    fn at_server(&mut self, from: SocketAddrV4, bytes: &[u8]) {
+    fn at_server(&mut self, from: SocketAddr, bytes: &[u8]) {
         let before = self.server.installed.as_ref().map(|installed| installed.0);
         for (to, answer) in self.server.take(self.now, from, bytes) {
             self.send(None, Some(to), &answer);
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    fn at_worker(&mut self, to: SocketAddrV4, bytes: &[u8]) {
+    fn at_worker(&mut self, to: SocketAddr, bytes: &[u8]) {
         let Some(i) = self.members.iter().position(|member| member.process.address == to) else { return };
         self.members[i].process.take(self.now, bytes);
         let Some(event) = self.members[i].process.events.pop() else { return };
@@ -228,7 +228,7 @@ fn whatever_happens_all_end_up_in_one_session() {
                     let worker = world.rng.below(u64::from(workers)) as usize;
                     let port = 20_000 + world.rng.below(10_000) as u16;
                     let address = &mut world.members[worker].process.address;
-                    *address = SocketAddrV4::new(*address.ip(), port);
+                    *address = SocketAddr::from((address.ip(), port));
                 }
                 _ => {}
             }

@@ -7,7 +7,7 @@ use thc_protocol::wire::{
 };
 use thc_protocol::{Cookie, Policy, WorkerId};
 
-fn kinds(packets: &Packets) -> Vec<(std::net::SocketAddrV4, Kind)> {
+fn kinds(packets: &Packets) -> Vec<(std::net::SocketAddr, Kind)> {
     packets.iter().map(|(to, bytes)| (*to, Header::parse(bytes).unwrap().0.kind)).collect()
 }
 

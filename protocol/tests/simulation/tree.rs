@@ -6,7 +6,7 @@ use crate::rng::Rng;
 use crate::world::{Answers, Network};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::WorkerId;
@@ -43,7 +43,7 @@ enum Event {
 /// Level (0 root, 1 racks, 2 workers) and number.
 fn endpoint(level: u8, number: u16) -> Endpoint {
     let [high, low] = number.to_be_bytes();
-    Endpoint::udp(SocketAddrV4::new(Ipv4Addr::new(10, level, high, low), 4000))
+    Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, level, high, low), 4000)))
 }
 
 pub struct Tree {
@@ -249,7 +249,7 @@ impl Tree {
                 assert!(*first == answer, "copies of a result differ: {header:?}");
             }
             for to in receivers {
-                let [_, level, high, low] = to.addr.ip().octets();
+                let [_, level, high, low] = octets(to.addr);
                 let number = u16::from_be_bytes([high, low]);
                 self.send(&answer, |packet| match level {
                     0 => Event::At { node: Node::Root, from: own, packet },
@@ -266,4 +266,10 @@ impl Tree {
             self.schedule(self.now + self.network.wire_time + delay, event(packet));
         }
     }
+}
+
+/// The bytes of an IPv4 address.
+fn octets(at: SocketAddr) -> [u8; 4] {
+    let std::net::IpAddr::V4(ip) = at.ip() else { panic!("{at}") };
+    ip.octets()
 }

@@ -5,7 +5,7 @@ use crate::plan::{JobPlan, Truth};
 use crate::rng::Rng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, DropReason, Endpoint, JobConfig, Lookup, Outcome, Shard, Sink};
@@ -116,7 +116,7 @@ pub struct World {
 }
 
 fn endpoint(job: u16, worker: u8) -> Endpoint {
-    Endpoint::udp(SocketAddrV4::new(Ipv4Addr::new(10, (job >> 8) as u8, job as u8, worker), 4000))
+    Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, (job >> 8) as u8, job as u8, worker), 4000)))
 }
 
 impl World {

@@ -1,6 +1,6 @@
 //! How jobs share a link: each with a server of its own behind the same link, which has a shallow queue.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -127,7 +127,7 @@ impl FairnessArgs {
         let mut servers = Crew::new(Arc::clone(interrupted));
         let mut crew = Crew::new(Arc::clone(interrupted));
         for job in 1..=u16::from(self.jobs) {
-            let at = SocketAddrV4::new(network.host(workers).address, PORT + job);
+            let at = SocketAddr::from((network.host(workers).address, PORT + job));
             let n = self.workers;
             let file = format!("listen = \"{at}\"\n[[job]]\njob = {job}\ncookie = {cookie}\nworkers = {n}\n");
             let mut command = network.host(workers).command(&program);
@@ -145,7 +145,7 @@ impl FairnessArgs {
                     number,
                     rank: number,
                     workers: self.workers,
-                    ps: SocketAddrV4::new(network.host(workers).address, PORT + job),
+                    ps: SocketAddr::from((network.host(workers).address, PORT + job)),
                     cookie,
                     coordinates: (self.size / 4) as usize,
                     calls: self.calls,

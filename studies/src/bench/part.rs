@@ -1,7 +1,7 @@
 //! One process of a measurement: a worker, with its share of the server if it has one, or a server.
 
 use std::io::{BufRead, Write};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -41,7 +41,7 @@ pub struct WorkerPart {
     /// n.
     pub workers: u8,
     /// Where it joins.
-    pub ps: SocketAddrV4,
+    pub ps: SocketAddr,
     /// The job's secret.
     pub cookie: u32,
     /// Of the tensor.

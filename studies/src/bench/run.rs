@@ -1,7 +1,7 @@
 //! Measurements one after the other: hosts, processes, turns.
 
 use std::io::IsTerminal;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -162,12 +162,12 @@ impl Site {
     }
 
     /// Where these servers are: on the same port of each host, or on ports in a row of the loopback interface.
-    fn places(&self, hosts: std::ops::Range<usize>) -> Result<Vec<SocketAddrV4>> {
+    fn places(&self, hosts: std::ops::Range<usize>) -> Result<Vec<SocketAddr>> {
         let port = self.port(hosts.len() as u16, PORT)?;
         let step = u16::from(self.0.is_none());
         Ok((0u16..)
             .zip(hosts)
-            .map(|(i, host)| SocketAddrV4::new(self.address(host), port + i * step))
+            .map(|(i, host)| SocketAddr::from((self.address(host), port + i * step)))
             .collect())
     }
 }
@@ -178,13 +178,13 @@ enum Role<'a> {
     /// The only one, or the root of racks.
     Top,
     /// A share, and where all are.
-    Share(usize, &'a [SocketAddrV4]),
+    Share(usize, &'a [SocketAddr]),
     /// A rack, and where its root is.
-    Rack(usize, SocketAddrV4),
+    Rack(usize, SocketAddr),
 }
 
 /// A server's file.
-fn server(args: &AllreduceArgs, setting: &Setting, cookie: u32, at: SocketAddrV4, role: Role<'_>) -> String {
+fn server(args: &AllreduceArgs, setting: &Setting, cookie: u32, at: SocketAddr, role: Role<'_>) -> String {
     let mut own = format!("listen = \"{at}\"\n");
     match role {
         Role::Top => {}
@@ -243,7 +243,7 @@ fn one(
         return Err(Error::OneWorker { instead: "--place switch" });
     };
     // Where each worker joins, and its number there.
-    let joins: Vec<(SocketAddrV4, u8)> = match setting.place {
+    let joins: Vec<(SocketAddr, u8)> = match setting.place {
         Place::Racks => {
             let racks = own_hosts[1..].iter().zip(setting.sizes());
             racks.flat_map(|(&rack, size)| (0..size).map(move |number| (rack, number))).collect()

@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -213,7 +213,7 @@ impl Sink for Count {
 
 /// Sockets, and what is done with what they bring.
 fn packets(keys: &mut Keys) -> Result<()> {
-    let open = || UdpIo::bind(UdpConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))).map_err(failed);
+    let open = || UdpIo::bind(UdpConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).map_err(failed);
     let (mut one, mut other) = (open()?, open()?);
     let to = other.local();
     let mut exchange = |length: usize| -> Result<(f64, f64)> {
@@ -312,7 +312,7 @@ fn adding() -> Result<f64> {
         level: Level::Only,
     };
     aggregator.install_job(config)?;
-    let at = |worker: u8| Peer::new(Ipv4Addr::new(10, 0, 0, worker + 1), 5000);
+    let at = |worker: u8| Peer::from((Ipv4Addr::new(10, 0, 0, worker + 1), 5000));
     for worker in 0..WORKERS {
         aggregator.set_member(JobId(1), WorkerId(worker), Endpoint::udp(at(worker)))?;
     }
@@ -336,7 +336,7 @@ fn adding() -> Result<f64> {
 
 /// Half of a round trip between two threads that sleep meanwhile, beside what their packets cost, in microseconds.
 fn wake(packet_ns: f64) -> Result<f64> {
-    let open = || UdpIo::bind(UdpConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))).map_err(failed);
+    let open = || UdpIo::bind(UdpConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).map_err(failed);
     let (mut one, mut other) = (open()?, open()?);
     let (here, there) = (one.local(), other.local());
     let echo = thread::spawn(move || {

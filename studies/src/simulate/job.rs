@@ -1,6 +1,6 @@
 //! One job of a setting: its hosts, its workers, its aggregators, and what they took.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
@@ -135,9 +135,9 @@ fn configured(settings: &Settings, case: &Case, own: &str, members: &str) -> Res
 
 /// An aggregator: a server, a share of one, a switch, a rack, a root.
 struct Aggregating {
-    at: SocketAddrV4,
+    at: SocketAddr,
     /// Of a rack, its end of the link to the root, and where that is.
-    up: Option<(SocketAddrV4, SocketAddrV4)>,
+    up: Option<(SocketAddr, SocketAddr)>,
     setup: JobSetup,
     /// Who sends to it: workers, or racks.
     members: Vec<Peer>,
@@ -154,13 +154,13 @@ struct Plan {
 }
 
 fn worker_at(rank: u16) -> Peer {
-    SocketAddrV4::new(address(rank), WORKER_PORT)
+    SocketAddr::from((address(rank), WORKER_PORT))
 }
 
 /// Where servers are, their links, and what they are told.
 fn plan(settings: &Settings, case: &Case, world: &World) -> Result<Plan, SimulateError> {
     let n = case.workers;
-    let server = |host: u16| SocketAddrV4::new(address(host), SERVER_PORT);
+    let server = |host: u16| SocketAddr::from((address(host), SERVER_PORT));
     let all: Vec<Peer> = (0..n).map(worker_at).collect();
     let workers = format!("workers = {n}\n");
     let one = |at, own: &str, is_p4, host| -> Result<Aggregating, SimulateError> {
@@ -203,17 +203,17 @@ fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan, Simula
     // A rack's host towards its workers, and the one towards the root.
     let (down, up) = (|number: u16| n + 2 * number, |number: u16| n + 2 * number + 1);
     let root_host = n + 2 * count;
-    let root = SocketAddrV4::new(address(root_host), SERVER_PORT);
+    let root = SocketAddr::from((address(root_host), SERVER_PORT));
     let mut aggregators = Vec::new();
     for number in 0..count {
         world.host(address(down(number)), None);
         world.host(address(up(number)), Some(settings.uplink.unwrap_or(case.rate).0));
-        let at = SocketAddrV4::new(address(down(number)), SERVER_PORT);
+        let at = SocketAddr::from((address(down(number)), SERVER_PORT));
         let own = format!("listen = \"{at}\"\nrack = {number}\nroot = \"{root}\"\n");
         let first = number * rack;
         aggregators.push(Aggregating {
             at,
-            up: Some((SocketAddrV4::new(address(up(number)), SERVER_PORT), root)),
+            up: Some((SocketAddr::from((address(up(number)), SERVER_PORT)), root)),
             setup: configured(settings, case, &own, &members)?,
             members: (first..first + groups[usize::from(number)]).map(worker_at).collect(),
             is_p4: settings.switch == SwitchKind::P4,
@@ -225,7 +225,7 @@ fn racks(settings: &Settings, case: &Case, world: &World) -> Result<Plan, Simula
         at: root,
         up: None,
         setup: configured(settings, case, &format!("listen = \"{root}\"\n"), &members)?,
-        members: (0..count).map(|number| SocketAddrV4::new(address(up(number)), SERVER_PORT)).collect(),
+        members: (0..count).map(|number| SocketAddr::from((address(up(number)), SERVER_PORT))).collect(),
         is_p4: settings.root == SwitchKind::P4,
         host: root_host,
     });
@@ -346,7 +346,7 @@ fn aggregators(
         for (number, &member) in (0u8..).zip(members) {
             aggregator.set_member(config.job, WorkerId(number), Endpoint::udp(member)).map_err(refuse)?;
         }
-        let at = SocketAddrV4::new(*base.ip(), base.port() + port as u16);
+        let at = SocketAddr::from((base.ip(), base.port() + port as u16));
         let up = up.map(|(end, root)| (net.endpoint(end), root));
         aggregators.push(SimAggregator::new(net.endpoint(at), up, aggregator, packet_costs));
     }

@@ -5,7 +5,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::aggregator::{
     Aggregator, DropReason, Endpoint, Event, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
@@ -72,7 +72,7 @@ struct Plant {
 }
 
 fn at(number: u8) -> Endpoint {
-    Endpoint::udp(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, number), 4000))
+    Endpoint::udp(SocketAddr::from((Ipv4Addr::new(10, 0, 0, number), 4000)))
 }
 
 fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {

@@ -3,7 +3,7 @@
 //! one whose workers are alive.
 
 use arbitrary::Unstructured;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, JoinEvent, Joiner, Registry, StaticJob};
@@ -68,7 +68,7 @@ fn job(workers: u8, quorum: u8) -> StaticJob {
 /// A worker's process.
 struct Process {
     joiner: Joiner,
-    at: SocketAddrV4,
+    at: SocketAddr,
     nonce: u64,
     /// The session that it is in, by its own account.
     session: Option<Cookie>,
@@ -78,7 +78,7 @@ struct Process {
 impl Process {
     fn new(worker: u8, life: u16, now: Duration) -> Process {
         let nonce = (u64::from(worker) << 32 | u64::from(life)) + 1;
-        let at = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, worker), 4000 + life);
+        let at = SocketAddr::from((Ipv4Addr::new(10, 0, 0, worker), 4000 + life));
         let joiner = Joiner::new(JOB, WorkerId(worker), COOKIE, nonce, 5, now);
         Process { joiner, at, nonce, session: None, leaving: false }
     }
@@ -94,7 +94,7 @@ struct World {
     lives: u16,
     cookies: u32,
     /// Packets that were sent at some time, to come again.
-    heard: Vec<(SocketAddrV4, Vec<u8>)>,
+    heard: Vec<(SocketAddr, Vec<u8>)>,
     /// Whether nobody but strangers has done anything since the session began.
     calm: bool,
     /// Whether members send data, or compute for long.
@@ -191,7 +191,7 @@ impl World {
     /// Somebody who knows the job and its cookie, but no session's and no nonce.
     fn stranger(&mut self, input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         // From its own address.
-        let from = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, input.int_in_range(0..=3)?), 4000);
+        let from = SocketAddr::from((Ipv4Addr::new(10, 9, 0, input.int_in_range(0..=3)?), 4000));
         if input.ratio(1, 8)? {
             let packet = input.bytes(input.len().min(64))?.to_vec();
             self.at_server(from, &packet, false);
@@ -231,7 +231,7 @@ impl World {
         Ok(())
     }
 
-    fn at_server(&mut self, from: SocketAddrV4, packet: &[u8], honest: bool) {
+    fn at_server(&mut self, from: SocketAddr, packet: &[u8], honest: bool) {
         let cookies = &mut self.cookies;
         let random = || {
             *cookies += 1;
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, to: SocketAddrV4, packet: &[u8]) {
+    fn answer(&mut self, to: SocketAddr, packet: &[u8]) {
         let (header, payload) = Header::parse(packet).expect("what is sent is a packet");
         if header.kind == Kind::Welcome {
             let welcome = Welcome::parse(payload).expect("a WELCOME is one");

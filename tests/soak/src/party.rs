@@ -8,7 +8,7 @@ use crate::server::address;
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use fastrand::Rng;
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_codec::definitions;
 use thc_codec::feedback::ErrorFeedback;
@@ -54,7 +54,7 @@ enum Stage {
 pub struct Party {
     net: SimNet,
     pub number: u8,
-    pub address: SocketAddrV4,
+    pub address: SocketAddr,
     stage: Stage,
     engine: Option<Engine<SimIo>>,
     session: Option<Cookie>,
@@ -85,7 +85,7 @@ impl Party {
         Party {
             net: net.clone(),
             number,
-            address: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, number + 1), 5000),
+            address: SocketAddr::from((Ipv4Addr::new(10, 0, 0, number + 1), 5000)),
             stage: Stage::Down,
             engine: None,
             session: None,

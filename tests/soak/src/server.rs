@@ -2,7 +2,7 @@
 
 use crate::plan::{COOKIE, JOB};
 use fastrand::Rng;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, Kernels, Outcome, Shard, Sink};
 use thc_protocol::session::{Action, Registry, StaticJob};
@@ -14,8 +14,8 @@ use thc_transport::{Origin, PacketIo, SimIo, SimNet};
 const MEMORY: usize = 64 << 20;
 
 /// Where a shard listens.
-pub fn address(shard: u8) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000 + u16::from(shard))
+pub fn address(shard: u8) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, 100), 9000 + u16::from(shard)))
 }
 
 /// Where an aggregator's packets go.
@@ -140,7 +140,7 @@ impl<K: Kernels> Server<K> {
         any
     }
 
-    fn control(&mut self, now: Duration, from: SocketAddrV4, packet: &[u8]) {
+    fn control(&mut self, now: Duration, from: SocketAddr, packet: &[u8]) {
         let (heard, cookies) = (&self.heard, &mut self.cookies);
         let alive = |_, worker: WorkerId| {
             heard.get(usize::from(worker.0)).copied().flatten().map(|at| now.saturating_sub(at))

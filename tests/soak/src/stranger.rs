@@ -3,13 +3,13 @@
 use crate::plan::{COOKIE, JOB};
 use crate::server::address;
 use fastrand::Rng;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave};
 use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
 use thc_transport::{PacketIo, SimIo};
 
 /// Sends something to the server or to a worker.
-pub fn send(rng: &mut Rng, io: &mut SimIo, workers: &[SocketAddrV4], fingerprint: u64) {
+pub fn send(rng: &mut Rng, io: &mut SimIo, workers: &[SocketAddr], fingerprint: u64) {
     let mut packet = [0; 128];
     let header = Header {
         kind: if rng.u8(..3) > 0 { Kind::Join } else { Kind::ALL[rng.usize(..Kind::ALL.len())] },

@@ -7,7 +7,7 @@ use crate::plan;
 use crate::server::{Server, address};
 use crate::stranger;
 use fastrand::Rng;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::Kernels;
 use thc_transport::{SimConfig, SimIo, SimNet};
@@ -89,7 +89,7 @@ impl<K: Kernels> World<K> {
         for party in &mut parties {
             party.dawdle = Duration::from_micros([0, 0, 100, 2000][rng.usize(..4)]);
         }
-        let stranger = net.endpoint(SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 1), 6000));
+        let stranger = net.endpoint(SocketAddr::from((Ipv4Addr::new(10, 9, 0, 1), 6000)));
         let (ledger, report) = (Ledger::default(), Report::default());
         World {
             seed,

@@ -2,7 +2,7 @@
 
 use crate::COOKIE_NUMBER;
 use fastrand::Rng;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use thc_protocol::session::Joiner;
@@ -17,9 +17,9 @@ const LONGEST: usize = 1500;
 #[derive(Clone, Debug)]
 pub struct Known {
     /// Where the server is.
-    pub server: SocketAddrV4,
+    pub server: SocketAddr,
     /// Where workers are.
-    pub workers: Vec<SocketAddrV4>,
+    pub workers: Vec<SocketAddr>,
     /// Their number.
     pub count: u8,
     /// WELCOME, but for the nonce.
@@ -33,7 +33,7 @@ impl Known {
     ///
     /// # Errors
     /// If it has no WELCOME.
-    pub fn captured(pcap: &Path, server: SocketAddrV4) -> Result<Known, String> {
+    pub fn captured(pcap: &Path, server: SocketAddr) -> Result<Known, String> {
         let bytes = std::fs::read(pcap).map_err(|error| format!("{}: {error}", pcap.display()))?;
         let mut rest = bytes.get(24..).unwrap_or_default();
         let mut known: Option<Known> = None;
@@ -84,7 +84,7 @@ impl Packets {
     }
 
     /// The next packet, and to whom.
-    pub fn next(&mut self, packet: &mut Vec<u8>) -> SocketAddrV4 {
+    pub fn next(&mut self, packet: &mut Vec<u8>) -> SocketAddr {
         packet.clear();
         self.made += 1;
         let server = self.known.server;

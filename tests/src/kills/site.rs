@@ -4,7 +4,7 @@ use super::Plan;
 use crate::followed::Followed;
 use crate::ready::Ready;
 use crate::{COOKIE, Host, Network, command, free_port};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// The longest that the controller may take to have written the job.
@@ -34,8 +34,8 @@ impl Site {
         }
         let hosts = network.as_ref().ok();
         let at = |place: usize, usual: u16, free: fn() -> u16| match hosts {
-            Some(network) => SocketAddrV4::new(network.host(place).address, usual),
-            None => SocketAddrV4::new(Ipv4Addr::LOCALHOST, free()),
+            Some(network) => SocketAddr::from((network.host(place).address, usual)),
+            None => SocketAddr::from((Ipv4Addr::LOCALHOST, free())),
         };
         let listen = at(0, 9000, free_port);
         let mut server = command(hosts.map(|network| network.host(0)), "thc-ps");
@@ -75,7 +75,7 @@ impl Site {
         Ok(site)
     }
 
-    fn create_job(&self, controller: SocketAddrV4) -> Result<(), String> {
+    fn create_job(&self, controller: SocketAddr) -> Result<(), String> {
         let started = Instant::now();
         loop {
             let host = self.network.as_ref().ok().map(|network| network.host(1));

@@ -1,6 +1,6 @@
 //! Packets with every set of the faults that P7 asks for, so that the order in which they are asked for shows.
 
-use super::frame::Datagram;
+use super::frame::{bytes_of, Datagram};
 use super::plant::{OWN, OWN_MAC, PORTS, PlacedJob};
 use thc_protocol::aggregator::Level;
 use thc_protocol::wire::{Header, Kind, MAX_PACKET};
@@ -64,7 +64,8 @@ pub fn packet(job: &PlacedJob, kind: Kind, faults: u32) -> (u16, Datagram) {
     }
     let (mac, mut addr) = (sender.mac, sender.endpoint.addr);
     if has(5) {
-        addr.set_ip((addr.ip().to_bits() ^ 0x100).into());
+        let [a, b, c, d] = bytes_of(addr);
+        addr.set_ip([a, b, c ^ 1, d].into());
     }
     if has(6) {
         addr.set_port(addr.port() ^ 0x100);

@@ -1,6 +1,6 @@
 //! Ethernet, ARP, IPv4 and UDP around the protocol's packets.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::Ecn;
 
 /// An Ethernet address.
@@ -13,9 +13,9 @@ pub const CARRIER: usize = 14 + 20 + 8;
 #[derive(Clone)]
 pub struct Datagram {
     /// The sender.
-    pub from: (Mac, SocketAddrV4),
+    pub from: (Mac, SocketAddr),
     /// The receiver.
-    pub to: (Mac, SocketAddrV4),
+    pub to: (Mac, SocketAddr),
     /// What queues on its way may do, and have done.
     pub ecn: Ecn,
     /// Behind UDP's header.
@@ -31,8 +31,8 @@ impl Datagram {
         frame.extend([0x45, self.ecn.bits()]);
         frame.extend((20 + udp_len).to_be_bytes());
         frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-        frame.extend(self.from.1.ip().octets());
-        frame.extend(self.to.1.ip().octets());
+        frame.extend(bytes_of(self.from.1));
+        frame.extend(bytes_of(self.to.1));
         frame.extend(self.from.1.port().to_be_bytes());
         frame.extend(self.to.1.port().to_be_bytes());
         frame.extend(udp_len.to_be_bytes());
@@ -70,4 +70,13 @@ pub fn arp(to: Mac, operation: u8, sender: (Mac, Ipv4Addr), target: (Mac, Ipv4Ad
     frame.extend(target.0);
     frame.extend(target.1.octets());
     frame
+}
+
+/// The bytes of an IPv4 address.
+///
+/// # Panics
+/// If it is another.
+pub fn bytes_of(at: SocketAddr) -> [u8; 4] {
+    let std::net::IpAddr::V4(ip) = at.ip() else { panic!("{at} is no IPv4 address") };
+    ip.octets()
 }

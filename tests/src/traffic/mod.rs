@@ -11,7 +11,7 @@ pub mod random;
 use fastrand::Rng;
 use plant::{Member, PlacedJob, Plant};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level, Lookup};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, Ecn, JobId, Lane, TableId};
@@ -23,7 +23,7 @@ pub fn member(job: u8, worker: u8, port: u16, any: bool) -> Member {
         mac: [0x02, 0, 0, 0, job, worker],
         endpoint: Endpoint {
             ingress: if any { 0 } else { port },
-            addr: SocketAddrV4::new(Ipv4Addr::new(10, 9, job, worker + 1), 5000 + u16::from(worker)),
+            addr: SocketAddr::from((Ipv4Addr::new(10, 9, job, worker + 1), 5000 + u16::from(worker))),
         },
         port,
     }

@@ -2,7 +2,7 @@
 
 use super::frame::{Datagram, Mac};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use thc_protocol::aggregator::{
     Aggregator, Endpoint, JobConfig, Kernels, Level, Lookup, Outcome, Scalar, Shard, Sink,
 };
@@ -17,7 +17,7 @@ pub const CONTROL_PORT: u16 = 5;
 /// The aggregator's Ethernet address.
 pub const OWN_MAC: Mac = [0x02, 0xAA, 0, 0, 0, 1];
 /// The aggregator's address.
-pub const OWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 254), 9000);
+pub const OWN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 254), 9000));
 
 /// A member of a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    fn put(&mut self, port: u16, mac: Mac, to: SocketAddrV4, ecn: Ecn, packet: &[u8]) {
+    fn put(&mut self, port: u16, mac: Mac, to: SocketAddr, ecn: Ecn, packet: &[u8]) {
         let datagram = Datagram { from: (OWN_MAC, OWN), to: (mac, to), ecn, payload: packet.to_vec() };
         self.out.entry(port).or_default().push(datagram.frame());
     }

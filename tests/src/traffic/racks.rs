@@ -5,7 +5,7 @@ use super::plant::{Member, OWN, OWN_MAC, PlacedJob, Plant};
 use super::{config, ecn, member};
 use fastrand::Rng;
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level, Lookup, Racks};
 use thc_protocol::wire::{FLAG_MARK, FLAG_NUDGE, Form, Header, Kind, MAX_PACKET, Norm};
 use thc_protocol::{Cookie, Lane, Round, SlotId, TableId, WorkerId};
@@ -16,7 +16,7 @@ pub const RACKS: Racks = Racks { count: 3, largest: 3, total: 8 };
 /// The root.
 #[must_use]
 pub fn root() -> Member {
-    let addr = SocketAddrV4::new([10, 9, 77, 1].into(), 9000);
+    let addr = SocketAddr::from(([10, 9, 77, 1], 9000));
     Member { mac: [0x02, 0, 0, 0, 77, 1], endpoint: Endpoint::udp(addr), port: 4 }
 }
 

@@ -1,10 +1,10 @@
 //! Random traffic: mostly rounds that complete, and everything that P7 to P17 have an answer for.
 
 use super::ecn;
-use super::frame::{CARRIER, Datagram, Mac, arp, ethernet, seal};
+use super::frame::{CARRIER, Datagram, Mac, arp, bytes_of, ethernet, seal};
 use super::plant::{CONTROL_PORT, OWN, OWN_MAC, PORTS, PlacedJob, Plant};
 use fastrand::Rng;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::wire::{FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Norm, VERSION};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 
@@ -132,7 +132,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         7 => header.table = TableId(random.u8(..)),
         8 => header.kind = *random.choice(Kind::ALL).unwrap(),
         9 => cut = random.usize(..20),
-        10 => place.1.set_ip(Ipv4Addr::from_bits(place.1.ip().to_bits() ^ 1)),
+        10 => place.1.set_ip(Ipv4Addr::from_bits(u32::from_be_bytes(bytes_of(place.1)) ^ 1).into()),
         11 => place.1.set_port(place.1.port() ^ 1),
         12 => port = random.choice(PORTS).unwrap(),
         _ => {}
@@ -178,7 +178,7 @@ fn carried(random: &mut Rng, plant: &Plant, kind: Kind, mut datagram: Datagram) 
             return (datagram.frame(), Meaning::Ignored);
         }
         1 => {
-            datagram.to.1.set_ip(Ipv4Addr::new(10, 9, 0, 253));
+            datagram.to.1.set_ip(Ipv4Addr::new(10, 9, 0, 253).into());
             return (datagram.frame(), Meaning::Ignored);
         }
         // The aggregator's address at another MAC.
@@ -226,15 +226,18 @@ fn beside(random: &mut Rng, stations: &[(Mac, u16)]) -> Step {
     let address = Ipv4Addr::new(10, 9, 9, random.u8(..));
     let (to, to_port) = random.choice(stations.iter().copied()).unwrap();
     let text: Vec<u8> = (0..random.usize(20..200)).map(|_| random.u8(..)).collect();
-    let other = SocketAddrV4::new(address, if random.bool() { 9000 } else { 53 });
+    let other = SocketAddr::from((address, if random.bool() { 9000 } else { 53 }));
     let (frame, meaning) = match random.u8(..6) {
         0 => {
-            let asked = arp([0xFF; 6], 1, (from, address), ([0; 6], *OWN.ip()));
-            (asked, Meaning::Answered(arp(from, 2, (OWN_MAC, *OWN.ip()), (from, address))))
+            let asked = arp([0xFF; 6], 1, (from, address), ([0; 6], bytes_of(OWN).into()));
+            (asked, Meaning::Answered(arp(from, 2, (OWN_MAC, bytes_of(OWN).into()), (from, address))))
         }
         1 => (arp([0xFF; 6], 1, (from, address), ([0; 6], address)), Meaning::Flooded),
         // A reply, even about the aggregator's address, is somebody else's.
-        2 => (arp(to, 2, (from, *OWN.ip()), (to, *OWN.ip())), Meaning::Forwarded(to_port)),
+        2 => (
+            arp(to, 2, (from, bytes_of(OWN).into()), (to, bytes_of(OWN).into())),
+            Meaning::Forwarded(to_port),
+        ),
         3 => ([ethernet(to, from, 0x88B5), text].concat(), Meaning::Forwarded(to_port)),
         4 => ([ethernet([0x03, 0, 0, 0, 0, 9], from, 0x86DD), text].concat(), Meaning::Flooded),
         // UDP between hosts, sometimes to the aggregator's port: it must pass as it is.

@@ -194,7 +194,7 @@ pub fn passes(kind: Kind, table: TableId, tables: &BTreeMap<u8, Lookup>, level: 
 
 /// How many passes a frame went through before it was sent.
 fn passes_of(sent: &[u8], tables: &BTreeMap<u8, Lookup>) -> usize {
-    if sent[12..14] != [8, 0] || sent[26..30] != OWN.ip().octets() {
+    if sent[12..14] != [8, 0] || sent[26..30] != frame::bytes_of(OWN) {
         return 1;
     }
     let about = match sent.get(frame::CARRIER + 1) {

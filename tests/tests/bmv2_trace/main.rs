@@ -16,7 +16,7 @@ mod workers;
 
 use fastrand::Rng;
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use switch::Switch;
 use thc_protocol::aggregator::{DropReason, Endpoint, Outcome};
@@ -86,7 +86,7 @@ fn segment(
             Meaning::Packet(bytes) => {
                 let ip: [u8; 4] = step.frame[26..30].try_into().unwrap();
                 let udp = u16::from_be_bytes([step.frame[34], step.frame[35]]);
-                let from = Endpoint { ingress: step.port, addr: SocketAddrV4::new(ip.into(), udp) };
+                let from = Endpoint { ingress: step.port, addr: SocketAddr::from((ip, udp)) };
                 match plant.handle(from, &bytes, &step.frame) {
                     Outcome::Handled(event) => event.name(),
                     Outcome::Dropped(reason) => reason.name(),

@@ -7,7 +7,7 @@ use super::{compare, number, rows};
 use clap::Parser;
 use fastrand::Rng;
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -96,9 +96,9 @@ fn job(flags: &[&str]) -> StaticJob {
 }
 
 /// What workers at these servers, with these numbers, get.
-fn means(places: &[(SocketAddrV4, u8)], inputs: &[PathBuf]) -> Vec<Vec<u8>> {
+fn means(places: &[(SocketAddr, u8)], inputs: &[PathBuf]) -> Vec<Vec<u8>> {
     let outputs: Vec<PathBuf> = inputs.iter().map(|input| input.with_extension("out")).collect();
-    let start = |(&(at, number), (input, output)): (&(SocketAddrV4, u8), (&PathBuf, &PathBuf))| {
+    let start = |(&(at, number), (input, output)): (&(SocketAddr, u8), (&PathBuf, &PathBuf))| {
         let files = ["--input", input.to_str().unwrap(), "--output", output.to_str().unwrap()];
         WorkerProcess::start(at, number, &[&files[..], &["--repeat", "2", "--error-feedback=true"]].concat())
     };
@@ -129,7 +129,7 @@ fn a_switch_and_a_thc_ps_are_racks_below_a_thc_ps() {
         drop(ps);
         let first = free_ports(3);
         // The root may have two ports.
-        let [top, rack] = [0, 2].map(|n| SocketAddrV4::new([127, 0, 0, 1].into(), first + n));
+        let [top, rack] = [0, 2].map(|n| SocketAddr::from(([127, 0, 0, 1], first + n)));
         let common = [&table[..], &["--lane", lane, "--racks", "2,2"]].concat();
         let lossy = ["--shards", shards, "--inject-loss", "0.002"];
         let _root = Ps::of(top, &[&common[..], &lossy].concat());

@@ -5,7 +5,7 @@
 use super::rows;
 use super::switch::Switch;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -97,14 +97,14 @@ impl Host {
         Host { socket, switch, registry: Registry::new([job]), plant, started: Instant::now(), sessions: 0 }
     }
 
-    pub fn addr(&self) -> SocketAddrV4 {
+    pub fn addr(&self) -> SocketAddr {
         match self.socket.local_addr().unwrap() {
             SocketAddr::V4(addr) => addr,
             SocketAddr::V6(_) => unreachable!(),
         }
     }
 
-    fn control(&mut self, from: SocketAddrV4, packet: &[u8]) {
+    fn control(&mut self, from: SocketAddr, packet: &[u8]) {
         let random = || fastrand::u32(..);
         let actions = self.registry.handle(self.started.elapsed(), from, packet, |_, _| None, random);
         self.act(actions);
@@ -157,7 +157,7 @@ impl Host {
     fn deliver(&mut self) {
         for frame in self.switch.take().remove(&PORT).unwrap() {
             let to: [u8; 4] = frame[30..34].try_into().unwrap();
-            let to = SocketAddrV4::new(to.into(), u16::from_be_bytes([frame[36], frame[37]]));
+            let to = SocketAddr::from((to, u16::from_be_bytes([frame[36], frame[37]])));
             self.socket.send_to(&frame[CARRIER..], to).unwrap();
         }
     }
@@ -173,7 +173,7 @@ impl Drop for Ending<'_> {
 }
 
 fn placed(config: JobConfig, session: u32, members: &[(WorkerId, Endpoint)]) -> PlacedJob {
-    let nowhere = Endpoint { ingress: PORT, addr: SocketAddrV4::new([0, 0, 0, 0].into(), 0) };
+    let nowhere = Endpoint { ingress: PORT, addr: SocketAddr::from(([0, 0, 0, 0], 0)) };
     let mut all: BTreeMap<u8, Member> = (0..config.workers)
         .map(|worker| (worker, Member { mac: mac(worker), endpoint: nowhere, port: PORT }))
         .collect();
@@ -188,7 +188,7 @@ fn placed(config: JobConfig, session: u32, members: &[(WorkerId, Endpoint)]) -> 
 }
 
 /// One worker per input; what each wrote.
-fn all_reduce(at: SocketAddrV4, inputs: &[PathBuf], mode: &str) -> Vec<Vec<u8>> {
+fn all_reduce(at: SocketAddr, inputs: &[PathBuf], mode: &str) -> Vec<Vec<u8>> {
     let workers: Vec<WorkerProcess> = (0..)
         .zip(inputs)
         .map(|(number, input)| {

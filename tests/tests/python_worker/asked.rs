@@ -1,7 +1,7 @@
 //! What the worker in Python does when others ask it, with a server that the test plays.
 
 use super::{python, script, text};
-use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Shard, Sink};
 use thc_protocol::wire::{Ask, FLAG_NUDGE, HEADER_LEN, Header, Join, Kind, Welcome};
@@ -28,7 +28,7 @@ impl Sink for ToPython<'_> {
 
 /// Where worker 1 is, which the test plays: it sends what the worker in Python sends.
 fn other() -> Endpoint {
-    Endpoint::udp(SocketAddrV4::new([127, 0, 0, 1].into(), 9))
+    Endpoint::udp(SocketAddr::from(([127, 0, 0, 1], 9)))
 }
 
 /// A server of two workers, with the session that is the first of the vectors.
@@ -71,7 +71,7 @@ impl Server {
         WorkerProcess::of(command)
     }
 
-    fn receive(&self) -> (Header, Vec<u8>, SocketAddrV4) {
+    fn receive(&self) -> (Header, Vec<u8>, SocketAddr) {
         let mut buffer = [0; 2048];
         let (len, from) = self.socket.recv_from(&mut buffer).unwrap();
         let SocketAddr::V4(from) = from else { panic!("{from} is not IPv4") };
@@ -102,7 +102,7 @@ impl Server {
     }
 
     /// Answers JOIN.
-    fn admit(&mut self, packet: &[u8], from: SocketAddrV4) -> Join {
+    fn admit(&mut self, packet: &[u8], from: SocketAddr) -> Join {
         let (header, payload) = Header::parse(packet).unwrap();
         assert_eq!(header.cookie, CONFIGURED);
         let join = Join::parse(payload).unwrap();

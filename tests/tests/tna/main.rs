@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use thc_controller::{TargetConfig, Wanted};
 use thc_protocol::aggregator::{Endpoint, Outcome};
 use thc_tests::p4::{Chip, Order};
-use thc_tests::traffic::frame::{CARRIER, Datagram, Mac};
+use thc_tests::traffic::frame::{CARRIER, Datagram, Mac, bytes_of};
 use thc_tests::traffic::plant::{Frames, OWN, Plant};
 
 /// A chip, and over which ports its passes go.
@@ -96,7 +96,7 @@ impl Site {
 /// Cuts off what lies behind the end of the aggregator's datagrams: indices that no pass has taken, and what a host had put
 /// behind its own.
 fn trim(frame: &mut Vec<u8>) {
-    if frame.len() > CARRIER && frame[12..14] == [8, 0] && frame[26..30] == OWN.ip().octets() {
+    if frame.len() > CARRIER && frame[12..14] == [8, 0] && frame[26..30] == bytes_of(OWN) {
         frame.truncate(14 + usize::from(u16::from_be_bytes([frame[16], frame[17]])));
     }
 }

@@ -294,7 +294,7 @@ fn a_real_all_reduce_is_decoded() {
     let packets = pcap::read(&own);
     let kinds = check_fields(&own, &packets);
     assert!(kinds.contains(&Kind::Data) && kinds.contains(&Kind::Bye), "{kinds:?}");
-    let sources: HashSet<_> = packets.iter().map(|packet| *packet.from.ip()).collect();
+    let sources: HashSet<_> = packets.iter().map(|packet| packet.from.ip()).collect();
     assert_eq!(sources, HashSet::from([[127, 0, 0, 1].into()]), "the address that packets leave from");
 }
 
@@ -328,7 +328,7 @@ fn racks_and_their_root_are_decoded() {
     let dir = tempfile::tempdir().unwrap();
     let files = ["root.pcap", "rack.pcap"].map(|name| dir.path().join(name));
     let first = thc_tests::free_ports(2);
-    let [root, rack] = [0, 1].map(|n| std::net::SocketAddrV4::new([127, 0, 0, 1].into(), first + n));
+    let [root, rack] = [0, 1].map(|n| std::net::SocketAddr::from(([127, 0, 0, 1], first + n)));
     let table = ["--racks", "1", "--granularity", "30", "--fraction", "1/32", "--lane", "16", "--pcap"];
     let _root = Ps::of(root, &[&table[..], &[files[0].to_str().unwrap()]].concat());
     let (at, file) = (root.to_string(), files[1].to_str().unwrap());

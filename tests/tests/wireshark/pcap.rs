@@ -1,12 +1,12 @@
 //! Reads captures of `--pcap`.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// A datagram of a capture.
 pub struct Packet {
     /// Its sender.
-    pub from: SocketAddrV4,
+    pub from: SocketAddr,
     /// Its UDP payload.
     pub payload: Vec<u8>,
 }
@@ -22,7 +22,7 @@ pub fn read(path: &Path) -> Vec<Packet> {
         let frame = &rest[16..16 + length];
         let ip: [u8; 4] = frame[26..30].try_into().unwrap();
         let port = u16::from_be_bytes([frame[34], frame[35]]);
-        packets.push(Packet { from: SocketAddrV4::new(ip.into(), port), payload: frame[42..].to_vec() });
+        packets.push(Packet { from: SocketAddr::from((ip, port)), payload: frame[42..].to_vec() });
         rest = &rest[16 + length..];
     }
     packets

@@ -19,7 +19,7 @@ use crate::target::{Event, Target};
 use crate::wanted::Wanted;
 use rows::RefusedJob;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thc_options::credit::Room;
@@ -67,7 +67,7 @@ pub struct Agent {
     /// When members' packets were read last.
     listened: Option<Instant>,
     /// Ethernet addresses of those who joined.
-    macs: BTreeMap<SocketAddrV4, Mac>,
+    macs: BTreeMap<SocketAddr, Mac>,
     /// What the target holds, as far as is known.
     held: Option<Wanted>,
     /// Jobs of which the target has refused rows: it has none of them until they are tried again. By number.

@@ -7,7 +7,7 @@ use crate::live::Heard;
 use crate::tables::Mac;
 use crate::target::Target;
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Instant;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::{Action, Happening};
@@ -19,7 +19,7 @@ use thc_transport::frame::Datagram;
 const MAX_ADDRESSES: usize = 1 << 14;
 
 /// Packets to workers and roots.
-pub(super) type Packets = Vec<(SocketAddrV4, Vec<u8>)>;
+pub(super) type Packets = Vec<(SocketAddr, Vec<u8>)>;
 
 impl Agent {
     /// Takes a frame of the control plane.
@@ -64,9 +64,9 @@ impl Agent {
     }
 
     /// Notes where a worker is, who has shown a cookie. A root is where its job says.
-    fn keep_address(&mut self, at: SocketAddrV4, mac: Mac) {
+    fn keep_address(&mut self, at: SocketAddr, mac: Mac) {
         let root_of = |job: &Job| job.spec.rack.as_ref().map(|rack| rack.root);
-        let roots: Vec<SocketAddrV4> = self.shared.book().jobs.values().filter_map(root_of).collect();
+        let roots: Vec<SocketAddr> = self.shared.book().jobs.values().filter_map(root_of).collect();
         if roots.contains(&at) {
             return;
         }
@@ -92,7 +92,7 @@ impl Agent {
         &mut self,
         target: &mut Target,
         actions: Vec<Action>,
-        asker: Option<(SocketAddrV4, Mac)>,
+        asker: Option<(SocketAddr, Mac)>,
     ) -> Result<(), ControllerError> {
         let settled = self.settle();
         let (mut packets, changed) = self.note(actions);
@@ -153,7 +153,7 @@ impl Agent {
         &self,
         target: &Target,
         packets: Packets,
-        asker: Option<(SocketAddrV4, Mac)>,
+        asker: Option<(SocketAddr, Mac)>,
     ) -> Result<(), ControllerError> {
         let own = (self.config.mac, self.config.at);
         for (to, bytes) in packets {

@@ -6,14 +6,14 @@ use crate::spec::{Hidden, Spec};
 use crate::tables::Mac;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use thc_options::credit::{Taken, fills};
 
 /// A member of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Where it sends from.
-    pub at: SocketAddrV4,
+    pub at: SocketAddr,
     /// Its Ethernet address.
     pub mac: Mac,
     /// The port that it is behind; 0 is any.

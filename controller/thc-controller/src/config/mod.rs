@@ -17,7 +17,7 @@ use p4runtime_proto::config::P4Info;
 use p4runtime_proto::p4info;
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -121,7 +121,7 @@ pub struct TargetConfig {
     /// The aggregator's Ethernet address.
     pub mac: Mac,
     /// The aggregator's address.
-    pub at: SocketAddrV4,
+    pub at: SocketAddr,
     /// UDP ports from there on.
     pub shards: u8,
     /// Ports of the passes.
@@ -332,7 +332,7 @@ impl TargetOptions {
             loads,
             cpu_port,
             mac: mac("target.mac", self.mac.as_deref().unwrap_or("02:aa:00:00:00:01"))?,
-            at: SocketAddrV4::new(self.ip, self.udp_port.unwrap_or(UDP_PORT)),
+            at: SocketAddr::from((self.ip, self.udp_port.unwrap_or(UDP_PORT))),
             shards,
             pass_ports,
             patience,

@@ -1,7 +1,7 @@
 //! The file of a controller, as it is written.
 
 use serde::Deserialize;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use thc_options::{Interval, JobOptions};
 
@@ -110,8 +110,8 @@ pub struct TargetOptions {
     pub cpu_port: Option<u16>,
     /// The aggregator's Ethernet address. Default 02:aa:00:00:00:01.
     pub mac: Option<String>,
-    /// The aggregator's IPv4 address.
-    pub ip: Ipv4Addr,
+    /// The aggregator's IP address.
+    pub ip: IpAddr,
     /// The aggregator's UDP port. Default 9000; a switch has it compiled in.
     pub udp_port: Option<u16>,
     /// Threads of a thc-ps, each with a port of its own. Default 1, as a switch.

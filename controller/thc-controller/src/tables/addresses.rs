@@ -1,7 +1,8 @@
 //! Table `addresses`: where a worker's copies of RESULTs go.
 
 use super::{Mac, Row, mac_number};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
+use thc_transport::frame::address_number;
 
 /// A worker's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +13,8 @@ pub struct Address {
     pub worker: u8,
     /// Its Ethernet address.
     pub mac: Mac,
-    /// Its IPv4 address and UDP port.
-    pub at: SocketAddrV4,
+    /// Its IP address and UDP port.
+    pub at: SocketAddr,
 }
 
 impl Row for Address {
@@ -26,7 +27,7 @@ impl Row for Address {
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
         let params = vec![
             ("mac", mac_number(self.mac)),
-            ("address", u32::from(*self.at.ip()).into()),
+            ("address", address_number(self.at.ip())),
             ("udp_port", self.at.port().into()),
         ];
         ("set_address", params)

@@ -1,7 +1,8 @@
 //! Table `members`: from where a worker's packets must come (P7).
 
 use super::Row;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
+use thc_transport::frame::address_number;
 
 /// A member and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +13,8 @@ pub struct Member {
     pub worker: u8,
     /// The port it is behind; 0 is any.
     pub ingress_port: u16,
-    /// Its IPv4 address and UDP port.
-    pub at: SocketAddrV4,
+    /// Its IP address and UDP port.
+    pub at: SocketAddr,
 }
 
 impl Row for Member {
@@ -26,7 +27,7 @@ impl Row for Member {
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
         let params = vec![
             ("ingress_port", self.ingress_port.into()),
-            ("address", u32::from(*self.at.ip()).into()),
+            ("address", address_number(self.at.ip())),
             ("udp_port", self.at.port().into()),
         ];
         ("set_member", params)

@@ -1,7 +1,8 @@
 //! Table `roots`: the root's UDP port for 64 slots each (P21).
 
 use super::Row;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
+use thc_transport::frame::address_number;
 
 /// The root, as it is for the slots of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub struct Root {
     /// The number of this port of the root in `addresses`.
     pub receiver: u8,
     /// The address and the port.
-    pub at: SocketAddrV4,
+    pub at: SocketAddr,
 }
 
 impl Row for Root {
@@ -26,7 +27,7 @@ impl Row for Root {
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
         let params = vec![
             ("receiver", self.receiver.into()),
-            ("address", u32::from(*self.at.ip()).into()),
+            ("address", address_number(self.at.ip())),
             ("udp_port", self.at.port().into()),
         ];
         ("set_root", params)

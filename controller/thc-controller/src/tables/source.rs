@@ -1,15 +1,16 @@
 //! Table `source`: the aggregator's own addresses, which answers come from.
 
 use super::{Mac, Row, mac_number};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
+use thc_transport::frame::address_number;
 
 /// The table's default; it has no other rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The Ethernet address.
     pub mac: Mac,
-    /// The IPv4 address.
-    pub address: Ipv4Addr,
+    /// The IP address.
+    pub address: IpAddr,
 }
 
 impl Row for Source {
@@ -20,6 +21,6 @@ impl Row for Source {
     }
 
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        ("set_source", vec![("mac", mac_number(self.mac)), ("address", u32::from(self.address).into())])
+        ("set_source", vec![("mac", mac_number(self.mac)), ("address", address_number(self.address))])
     }
 }

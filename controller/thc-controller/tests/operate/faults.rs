@@ -4,7 +4,7 @@ use crate::controller::{Controller, PROGRAM};
 use crate::programs::{COOKIE, Site, TOFINO2, V1MODEL};
 use crate::strict::Strict;
 use p4runtime_proto::p4info;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use thc_protocol::Cookie;
@@ -288,7 +288,7 @@ fn strangers_make_a_rack_forget_nobody() {
     site.controller().told(&[&made[..], &racks].concat());
     let join = Join { nonce: 1, session: Cookie(0), ends: false, fingerprint: 0, definitions: 0 }.to_bytes();
     for stranger in 0..5000_u32 {
-        let from = SocketAddrV4::new(Ipv4Addr::from_bits(0x0A50_0000 + stranger), 5000);
+        let from = SocketAddr::from((Ipv4Addr::from_bits(0x0A50_0000 + stranger), 5000));
         site.send(from, 7, 0, Kind::Join, 1, &join);
     }
     let to_root =

@@ -3,14 +3,14 @@
 use crate::controller::Controller;
 use crate::strict::Strict;
 use p4runtime_proto::p4info;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use thc_protocol::wire::{Header, Join, Kind, Leave, MAX_PACKET};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_transport::frame::Datagram;
 
-const OWN: ([u8; 6], SocketAddrV4) =
-    ([2, 0xaa, 0, 0, 0, 1], SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 254), 9000));
+const OWN: ([u8; 6], SocketAddr) =
+    ([2, 0xaa, 0, 0, 0, 1], SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 254), 9000)));
 pub const COOKIE: u32 = 0xC0FFEE;
 
 /// A program: its P4Info, ports of passes, rows of `passes`, tables of lookups with rows for one, room for tables and jobs.
@@ -110,12 +110,12 @@ impl Site {
     }
 
     fn says_to(&self, job: u16, worker: u8, kind: Kind, cookie: u32, payload: &[u8]) {
-        let from = SocketAddrV4::new(Ipv4Addr::new(10, 9, job as u8, worker + 1), 5000);
+        let from = SocketAddr::from((Ipv4Addr::new(10, 9, job as u8, worker + 1), 5000));
         self.send(from, job, worker, kind, cookie, payload);
     }
 
     /// A packet from anywhere behind a worker's port.
-    pub fn send(&self, from: SocketAddrV4, job: u16, worker: u8, kind: Kind, cookie: u32, payload: &[u8]) {
+    pub fn send(&self, from: SocketAddr, job: u16, worker: u8, kind: Kind, cookie: u32, payload: &[u8]) {
         let header = Header {
             kind,
             flags: 0,

@@ -1,14 +1,14 @@
 //! The controllers that are connected, and which of them is primary.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use p4runtime_proto::rpc;
 use p4runtime_proto::v1::{
     MasterArbitrationUpdate, PacketIn, StreamMessageResponse, Uint128, stream_message_response,
 };
-use thc_transport::frame::{Datagram, Mac, mac_of};
+use thc_transport::frame::{Datagram, Mac, address_of_number, mac_of};
 use tokio::sync::{Notify, mpsc};
 use tonic::{Code, Status};
 
@@ -30,7 +30,7 @@ pub type Sink = mpsc::Sender<Result<StreamMessageResponse, Status>>;
 pub struct Clients {
     device_id: u64,
     /// Where workers reach this server.
-    own: SocketAddrV4,
+    own: SocketAddr,
     forwarding: SharedForwarding,
     pub shards: Shards,
     inner: Mutex<Inner>,
@@ -66,8 +66,7 @@ impl PacketsIn {
     pub fn packet(&self, packet: &ControlPacket) {
         let own = self.0.own_place();
         let from = packet.from();
-        let datagram =
-            Datagram { from: (mac_of(*from.ip()), from), to: own, ecn: 0, payload: packet.bytes() };
+        let datagram = Datagram { from: (mac_of(from.ip()), from), to: own, ecn: 0, payload: packet.bytes() };
         let message = PacketIn { payload: datagram.frame(), metadata: Vec::new() };
         if !self.0.to_primary(stream_message_response::Update::Packet(message)) {
             tracing::debug!("no controller takes the packet of {from}");
@@ -78,7 +77,7 @@ impl PacketsIn {
 impl Clients {
     /// None yet.
     #[must_use]
-    pub fn new(device_id: u64, own: SocketAddrV4, forwarding: SharedForwarding, shards: Shards) -> Clients {
+    pub fn new(device_id: u64, own: SocketAddr, forwarding: SharedForwarding, shards: Shards) -> Clients {
         Clients { device_id, own, forwarding, shards, inner: Mutex::default() }
     }
 
@@ -93,16 +92,16 @@ impl Clients {
     }
 
     /// What workers' packets are addressed to: the first row of own_address, or else where this server listens.
-    fn own_place(&self) -> (Mac, SocketAddrV4) {
+    fn own_place(&self) -> (Mac, SocketAddr) {
         let store = self.forwarding.lock().snapshot();
         let row = store.rows(Program::get().known.own_address).next();
         match row.map(|(key, _)| &key[..]) {
             Some(&[mac, address]) => {
                 let [.., a, b, c, d, e, f] = mac.to_be_bytes();
-                let address = SocketAddrV4::new((address as u32).into(), self.own.port());
+                let address = SocketAddr::from((address_of_number(address), self.own.port()));
                 ([a, b, c, d, e, f], address)
             }
-            _ => (mac_of(*self.own.ip()), self.own),
+            _ => (mac_of(self.own.ip()), self.own),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What requests work on, and the checks that they have in common.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use p4runtime_proto::v1::{
@@ -52,7 +52,7 @@ impl Device {
     #[must_use]
     pub fn new(
         id: u64,
-        own: SocketAddrV4,
+        own: SocketAddr,
         forwarding: SharedForwarding,
         shards: Shards,
         fixed: bool,

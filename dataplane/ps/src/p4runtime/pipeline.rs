@@ -5,7 +5,7 @@ use p4runtime_proto::v1::ForwardingPipelineConfig;
 use tonic::Code;
 
 use super::refusal::{Refusal, refuse};
-use crate::rows::{Program, set_forms, set_room};
+use crate::rows::{Program, set_addresses, set_forms, set_room};
 
 /// A configuration that was found good.
 #[derive(Clone, Debug)]
@@ -56,12 +56,13 @@ pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<Verified, Refu
 }
 
 /// The first thing in which a P4Info differs from ours as far as it matters for requests: tables, actions,
-/// counters; not the forms, nor the room.
+/// counters; not the forms, nor the room, nor how wide addresses are.
 fn difference(ours: &P4Info, theirs: &P4Info) -> Option<String> {
     let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
     for info in [&mut ours, &mut theirs] {
         set_forms(info, "");
         set_room(info, "");
+        set_addresses(info);
     }
     fn compare<T: PartialEq>(
         kind: &str,

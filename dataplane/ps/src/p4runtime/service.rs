@@ -1,6 +1,6 @@
 //! The service's requests.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use p4runtime_proto::API_VERSION;
@@ -30,7 +30,7 @@ impl Service {
     #[must_use]
     pub fn new(
         config: &ServerConfig,
-        own: SocketAddrV4,
+        own: SocketAddr,
         forwarding: SharedForwarding,
         shards: Shards,
         room: usize,

@@ -102,7 +102,8 @@ impl Device {
         if payload.is_empty() || payload.len() > MAX_PACKET {
             return refuse(Code::InvalidArgument, format!("the payload must have 1 to {MAX_PACKET} bytes"));
         }
-        if !self.clients.shards.try_send(Some(*from.ip()), to, payload.to_vec()) {
+        let source = Some(from.ip()).filter(|source| source.is_ipv4() == to.is_ipv4());
+        if !self.clients.shards.try_send(source, to, payload.to_vec()) {
             return refuse(Code::ResourceExhausted, "too many packets wait to be sent: send this one again");
         }
         Ok(())

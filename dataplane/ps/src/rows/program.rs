@@ -133,6 +133,25 @@ pub fn set_forms(info: &mut P4Info, forms: &str) {
     lookup.into_iter().for_each(|table| table.annotate(FORMS, forms));
 }
 
+/// Gives members, and the server itself, addresses of IPv6 as well: those of switches have 32 bits.
+pub fn set_addresses(info: &mut P4Info) {
+    const ADDRESS: &str = "address";
+    const BITS: i32 = 128;
+    for action in
+        info.actions.iter_mut().filter(|action| ["set_member", "set_address"].contains(&action.name()))
+    {
+        action
+            .params
+            .iter_mut()
+            .filter(|param| param.name == ADDRESS)
+            .for_each(|param| param.bitwidth = BITS);
+    }
+    for table in info.tables.iter_mut().filter(|table| table.name() == "own_address") {
+        let fields = table.match_fields.iter_mut().filter(|field| field.name == ADDRESS);
+        fields.for_each(|field| field.bitwidth = BITS);
+    }
+}
+
 /// Says what this server's ports have room for (P41), or nothing by an empty text.
 pub fn set_room(info: &mut P4Info, room: &str) {
     let jobs = info.tables.iter_mut().find(|table| table.name() == JOBS);
@@ -154,6 +173,7 @@ impl Program {
     fn load(text: &[u8]) -> Result<Program, P4InfoError> {
         let mut info = p4info::parse(text)?;
         set_forms(&mut info, &Form::ALL.map(|form| form.to_string()).join(" "));
+        set_addresses(&mut info);
         let missing = |kind, name: &str| P4InfoError::Missing { kind, name: name.to_owned() };
         let mut actions = BTreeMap::new();
         for action in &info.actions {

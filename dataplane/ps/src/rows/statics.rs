@@ -1,10 +1,11 @@
 //! The rows of static jobs: what the session registry wants, written as a controller writes it.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use thc_protocol::aggregator::{Endpoint, JobConfig, Lookup};
 use thc_protocol::wire::Kind;
 use thc_protocol::{JobId, TableId, WorkerId};
+use thc_transport::frame::address_number;
 
 use super::program::Program;
 use super::store::{MulticastGroup, Replica, RowChange};
@@ -81,9 +82,9 @@ impl StaticRows {
 
     /// A member is at this address.
     #[must_use]
-    pub fn member(self, job: JobId, worker: WorkerId, at: SocketAddrV4) -> [RowChange; 2] {
+    pub fn member(self, job: JobId, worker: WorkerId, at: SocketAddr) -> [RowChange; 2] {
         let key = vec![job.0.into(), worker.0.into()];
-        let values = [("address", u32::from(*at.ip()).into()), ("udp_port", at.port().into())];
+        let values = [("address", address_number(at.ip())), ("udp_port", at.port().into())];
         [
             RowChange::Row(self.0.known.members, key.clone(), Some(self.0.entry("set_member", &values))),
             RowChange::Row(self.0.known.addresses, key, Some(self.0.entry("set_address", &values))),

@@ -28,7 +28,7 @@ fn config(workers: u8) -> JobConfig {
 }
 
 fn at(worker: u8) -> Endpoint {
-    Endpoint::udp(std::net::SocketAddrV4::new([10, 0, 0, worker + 1].into(), 4000))
+    Endpoint::udp(std::net::SocketAddr::from(([10, 0, 0, worker + 1], 4000)))
 }
 
 /// A store with a session of two workers under index 2.

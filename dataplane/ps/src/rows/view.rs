@@ -1,11 +1,12 @@
 //! What the shards hold, as a function of the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddr;
 
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobConfig, Kernels, Level, Lookup};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, JobId, TableId, WorkerId};
+use thc_transport::frame::address_of_number;
 
 use super::entry::Entry;
 use super::program::Program;
@@ -19,9 +20,9 @@ pub type Levels = BTreeMap<JobId, Level>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberView {
     /// Where its packets must come from; without it, they are dropped.
-    pub from: Option<SocketAddrV4>,
+    pub from: Option<SocketAddr>,
     /// Where answers to it go.
-    pub to: Option<SocketAddrV4>,
+    pub to: Option<SocketAddr>,
     /// Whether it gets copies of what goes to all.
     pub copies: bool,
 }
@@ -282,9 +283,9 @@ pub fn lookup(program: &Program, entry: &Entry) -> Option<Lookup> {
     Some(Lookup { form, values: program.param(entry, "values").to_be_bytes() })
 }
 
-fn address(program: &Program, entry: &Entry) -> SocketAddrV4 {
-    let ip = Ipv4Addr::from(program.param(entry, "address") as u32);
-    SocketAddrV4::new(ip, program.param(entry, "udp_port") as u16)
+fn address(program: &Program, entry: &Entry) -> SocketAddr {
+    let ip = address_of_number(program.param(entry, "address"));
+    SocketAddr::from((ip, program.param(entry, "udp_port") as u16))
 }
 
 /// Kinds of packets that rows send to the control plane, as bits of [`kind_bit`].

@@ -1,6 +1,6 @@
 //! Which of several controllers may write.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use p4runtime_proto::v1::update::Type::Insert;
 use p4runtime_proto::v1::{MasterArbitrationUpdate, Role, Uint128, stream_message_response};
@@ -23,9 +23,7 @@ async fn two_controllers_compete() {
     assert_eq!((denied.code(), denied.details().len()), (Code::PermissionDenied, 0));
     // Everybody may read.
     assert_eq!(second.read(vec![all_rows(0)]).await.unwrap().len(), 0);
-    second
-        .send(frame(SocketAddrV4::new([0; 4].into(), 1), SocketAddrV4::new([127, 0, 0, 1].into(), 1), b"x"))
-        .await;
+    second.send(frame(SocketAddr::from(([0; 4], 1)), SocketAddr::from(([127, 0, 0, 1], 1)), b"x")).await;
     match second.update().await {
         stream_message_response::Update::Error(error) => {
             assert_eq!(error.canonical_code, Code::PermissionDenied as i32);

@@ -1,6 +1,7 @@
 //! A server without jobs, the rows of a job, and its workers.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
+use thc_transport::frame::address_number;
 
 use p4runtime_proto::v1::entity;
 use thc_protocol::TableId;
@@ -51,12 +52,12 @@ pub fn job_params(cookie: u32, epoch: u32, workers: u8) -> [(&'static str, u128)
     ]
 }
 
-pub fn place(at: SocketAddrV4) -> [(&'static str, u128); 2] {
-    [("address", u32::from(*at.ip()).into()), ("udp_port", at.port().into())]
+pub fn place(at: SocketAddr) -> [(&'static str, u128); 2] {
+    [("address", address_number(at.ip())), ("udp_port", at.port().into())]
 }
 
 /// All rows of a job with these members, the job's own last.
-pub fn rows(it: &Controller, cookie: u32, epoch: u32, members: &[SocketAddrV4]) -> Vec<entity::Entity> {
+pub fn rows(it: &Controller, cookie: u32, epoch: u32, members: &[SocketAddr]) -> Vec<entity::Entity> {
     let mut rows = vec![
         it.row(
             "lookup",

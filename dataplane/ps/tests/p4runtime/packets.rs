@@ -1,6 +1,7 @@
 //! Frames of the controller.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
+use thc_transport::frame::address_number;
 
 use p4runtime_proto::v1::stream_message_response;
 use tonic::Code;
@@ -10,13 +11,13 @@ use crate::job_rows::plain;
 use crate::session::PATIENCE;
 
 /// A frame with a datagram, as a controller makes it.
-pub fn frame(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
+pub fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let udp = 8 + payload.len() as u16;
     let mut ip = vec![0x45, 0];
     ip.extend((20 + udp).to_be_bytes());
     ip.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-    ip.extend(from.ip().octets());
-    ip.extend(to.ip().octets());
+    ip.extend((address_number(from.ip()) as u32).to_be_bytes());
+    ip.extend((address_number(to.ip()) as u32).to_be_bytes());
     let sum: u32 = ip.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
     let sum = !((sum & 0xFFFF) + (sum >> 16)) as u16;
     ip[10..12].copy_from_slice(&sum.to_be_bytes());
@@ -34,7 +35,7 @@ pub fn frame(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
 async fn packets_out_that_cannot_be_sent_are_answered() {
     let (_server, at) = plain();
     let mut it = Controller::primary(at).await;
-    let to = SocketAddrV4::new([127, 0, 0, 1].into(), 9);
+    let to = SocketAddr::from(([127, 0, 0, 1], 9));
     let mut broken = frame(to, to, b"hello");
     broken[24] ^= 1;
     for payload in [vec![0; 20], broken, frame(to, to, &[]), frame(to, to, &[0; 1045])] {

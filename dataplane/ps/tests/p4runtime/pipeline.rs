@@ -1,6 +1,6 @@
 //! The program that a controller sets.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use p4runtime_proto::v1::update::Type::Insert;
 use p4runtime_proto::v1::{
@@ -63,14 +63,14 @@ async fn the_pipeline_is_checked_set_and_read() {
     assert_eq!((held.p4info, held.p4_device_config.len()), (None, 0));
 
     // To reconcile keeps all rows.
-    let members = vec![SocketAddrV4::new([127, 0, 0, 1].into(), 9); 8];
+    let members = vec![SocketAddr::from(([127, 0, 0, 1], 9)); 8];
     it.write(Insert, rows(&it, 1, 1, &members)).await;
     assert_eq!(code(it.set_pipeline(PipelineAction::ReconcileAndCommit, b"{}").await), Code::Ok);
     assert!(it.read(vec![all_rows(0)]).await.unwrap().len() > 16);
     // A commit empties everything, and more workers do not fit.
     assert_eq!(code(it.set_pipeline(PipelineAction::VerifyAndCommit, b"").await), Code::Ok);
     assert_eq!(it.read(vec![all_rows(0), group(0, &[])]).await.unwrap().len(), 0);
-    let members = vec![SocketAddrV4::new([127, 0, 0, 1].into(), 9); 10];
+    let members = vec![SocketAddr::from(([127, 0, 0, 1], 9)); 10];
     let wanted = rows(&it, 1, 1, &members).into_iter().map(|row| update(Insert, row)).collect();
     let refused = it.try_write(wanted).await.unwrap_err();
     let failed: Vec<_> = errors(&refused).into_iter().filter(|(code, _)| *code != Code::Ok).collect();

@@ -1,7 +1,7 @@
 //! Jobs that a controller writes add up what their workers send.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use p4runtime_proto::v1::update::Type::{Delete, Insert, Modify};
@@ -111,7 +111,7 @@ async fn workers_join_through_the_controller() {
     setup.config.tables = vec![TableId(TABLE as u8)];
     let welcome = Welcome { session: thc_protocol::Cookie(0), ..welcome_of(0, 2, 1) };
     let mut registry = Registry::new([StaticJob { config: setup.config, welcome, root: None, sizes: None }]);
-    let mut members: BTreeMap<u8, SocketAddrV4> = BTreeMap::new();
+    let mut members: BTreeMap<u8, SocketAddr> = BTreeMap::new();
     let begun = Instant::now();
     let (mut reduced, mut left) = (false, false);
     while !left {
@@ -135,7 +135,7 @@ async fn workers_join_through_the_controller() {
         assert_eq!(message[30..34], [10, 9, 0, 254]);
         assert_eq!(message[36..38], server.local().port().to_be_bytes());
         let port = u16::from_be_bytes([message[34], message[35]]);
-        let from = SocketAddrV4::new([127, 0, 0, 1].into(), port);
+        let from = SocketAddr::from(([127, 0, 0, 1], port));
         assert_eq!(message[26..30], [127, 0, 0, 1]);
         let actions = registry.handle(begun.elapsed(), from, &message[42..], |_, _| None, || 0x7777);
         for action in &actions {

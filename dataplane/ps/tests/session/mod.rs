@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use thc_protocol::aggregator::{
@@ -43,7 +43,7 @@ pub fn options(workers: u8, shards: u64) -> ServerOptions {
 pub struct RawWorker {
     pub number: WorkerId,
     pub socket: UdpSocket,
-    pub server: SocketAddrV4,
+    pub server: SocketAddr,
     pub joiner: Joiner,
     pub welcome: Option<Welcome>,
     pub workers: u8,
@@ -51,7 +51,7 @@ pub struct RawWorker {
 }
 
 impl RawWorker {
-    pub fn new(number: u8, server: SocketAddrV4, nonce: u64) -> RawWorker {
+    pub fn new(number: u8, server: SocketAddr, nonce: u64) -> RawWorker {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let number = WorkerId(number);
@@ -59,7 +59,7 @@ impl RawWorker {
         RawWorker { number, socket, server, joiner, welcome: None, workers: 0, started: Instant::now() }
     }
 
-    pub fn address(&self) -> SocketAddrV4 {
+    pub fn address(&self) -> SocketAddr {
         match self.socket.local_addr().unwrap() {
             std::net::SocketAddr::V4(address) => address,
             address => panic!("{address}"),
@@ -160,9 +160,9 @@ impl RawWorker {
     }
 
     /// The port that serves a slot.
-    pub fn port_of(&self, slot: u16) -> SocketAddrV4 {
+    pub fn port_of(&self, slot: u16) -> SocketAddr {
         let shard = Shard::index_of(SlotId(slot), self.welcome.unwrap().shards);
-        SocketAddrV4::new(*self.server.ip(), self.server.port() + u16::from(shard))
+        SocketAddr::from((self.server.ip(), self.server.port() + u16::from(shard)))
     }
 
     pub fn send(&self, packet: &[u8], slot: u16) {
@@ -212,7 +212,7 @@ pub fn keep_order() {
 }
 
 /// New workers 0 to n − 1 in a session.
-pub fn session(workers: u8, server: SocketAddrV4) -> Vec<RawWorker> {
+pub fn session(workers: u8, server: SocketAddr) -> Vec<RawWorker> {
     let mut all: Vec<RawWorker> =
         (0..workers).map(|number| RawWorker::new(number, server, 100 + u64::from(number))).collect();
     join_all(&mut all);
@@ -221,7 +221,7 @@ pub fn session(workers: u8, server: SocketAddrV4) -> Vec<RawWorker> {
 
 /// What the model sends, by receiver.
 #[derive(Default)]
-pub struct Sent(pub BTreeMap<SocketAddrV4, Vec<Vec<u8>>>);
+pub struct Sent(pub BTreeMap<SocketAddr, Vec<Vec<u8>>>);
 
 impl Sink for Sent {
     fn unicast(&mut self, to: Endpoint, _: Ecn, packet: &[u8]) {
@@ -270,12 +270,12 @@ impl Model {
         Model { shards: shards.collect(), sent: Sent::default() }
     }
 
-    pub fn handle(&mut self, shard: usize, from: SocketAddrV4, packet: &[u8]) {
+    pub fn handle(&mut self, shard: usize, from: SocketAddr, packet: &[u8]) {
         self.shards[shard].handle(Endpoint::udp(from), packet, &mut self.sent);
     }
 
     /// What it has sent to an address since it was last asked, sorted.
-    pub fn take(&mut self, to: SocketAddrV4) -> Vec<Vec<u8>> {
+    pub fn take(&mut self, to: SocketAddr) -> Vec<Vec<u8>> {
         let mut packets = self.sent.0.remove(&to).unwrap_or_default();
         packets.sort();
         packets

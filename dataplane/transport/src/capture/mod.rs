@@ -19,7 +19,7 @@ use std::{
 
 use crate::{
     Peer, TransportError,
-    frame::{Datagram, HEADERS_LEN, mac_of},
+    frame::{Datagram, mac_of},
 };
 
 /// Identifies a pcap file in the writer's byte order whose times are in nanoseconds.
@@ -204,14 +204,18 @@ pub(crate) struct Batch {
 impl Batch {
     /// Adds a datagram with these ECN bits that went by at `time` since 1970.
     pub fn push(&mut self, time: Duration, from: Peer, to: Peer, ecn: u8, payload: &[u8]) {
-        let length = (HEADERS_LEN + payload.len()) as u32;
         // Seconds are unsigned 32 bits in this format: good until 2106.
-        for word in [time.as_secs() as u32, time.subsec_nanos(), length, length] {
+        for word in [time.as_secs() as u32, time.subsec_nanos(), 0, 0] {
             self.records.extend_from_slice(&word.to_le_bytes());
         }
-        let (from, to) = ((mac_of(*from.ip()), from), (mac_of(*to.ip()), to));
-        self.records.extend_from_slice(&Datagram { from, to, ecn, payload }.headers());
+        let begin = self.records.len();
+        let (from, to) = ((mac_of(from.ip()), from), (mac_of(to.ip()), to));
+        Datagram { from, to, ecn, payload }.append_headers(&mut self.records);
         self.records.extend_from_slice(payload);
+        // How much of it is in the file, and how long it was.
+        let length = ((self.records.len() - begin) as u32).to_le_bytes();
+        self.records[begin - 8..begin - 4].copy_from_slice(&length);
+        self.records[begin - 4..begin].copy_from_slice(&length);
         self.packets += 1;
     }
 

@@ -33,7 +33,7 @@ fn read(path: &Path) -> Vec<Seen> {
         assert_eq!((usize::from(short(16)), usize::from(short(38))), (len - 14, len - 34), "lengths");
         let peer = |ip: usize, port: usize| {
             let ip: [u8; 4] = frame[ip..ip + 4].try_into().unwrap();
-            Peer::new(ip.into(), short(port))
+            Peer::from((ip, short(port)))
         };
         let seen_now = Seen {
             time: Duration::new(u64::from(secs), nanos),
@@ -64,7 +64,7 @@ fn what_goes_in_and_out_is_in_the_file() {
     // On every address: the one that packets really leave from must be found out.
     let mut a = CapturedIo::new(UdpIo::bind(UdpConfig::default()).unwrap(), capture.clone());
     let mut b = UdpIo::bind(UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
-    let a_addr = Peer::new(Ipv4Addr::LOCALHOST, a.local().port());
+    let a_addr = Peer::from((Ipv4Addr::LOCALHOST, a.local().port()));
     let b_addr = b.local();
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     a.send_run(b_addr, &[1, 2, 3, 4, 5], 2).unwrap();
@@ -115,9 +115,9 @@ fn threads_do_not_tear_records() {
             let capture = capture.clone();
             scope.spawn(move || {
                 let net = SimNet::new(SimConfig::default());
-                let mut io = CapturedIo::new(net.endpoint(Peer::new([10, 0, 0, 1].into(), port)), capture);
+                let mut io = CapturedIo::new(net.endpoint(Peer::from(([10, 0, 0, 1], port))), capture);
                 for run in 0..200 {
-                    let to = Peer::new([10, 0, 0, 2].into(), 9);
+                    let to = Peer::from(([10, 0, 0, 2], 9));
                     io.send_run(to, &vec![port as u8; 40 + run], 40).unwrap();
                 }
             });

@@ -2,11 +2,11 @@
 //!
 //! Whatever comes from a device is looked at here and nowhere else; nothing in it is believed.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use super::MacAddr;
 use crate::{
-    FrameCounts, IPV4_UDP_HEADER_LEN, Origin, Peer,
+    FrameCounts, IPV4_UDP_HEADER_LEN, Origin,
     checksum::{fold, sum_of_bytes, sum_of_ends, verify_header, verify_in_place},
 };
 
@@ -30,7 +30,7 @@ pub struct Local {
     /// The device's address.
     pub mac: MacAddr,
     /// Address and UDP port.
-    pub peer: Peer,
+    pub peer: SocketAddrV4,
     /// Whether UDP checksums are checked.
     pub checksums: bool,
 }
@@ -116,7 +116,7 @@ pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(
         return Err(Foreign::OtherPort);
     }
     let (length, checksum) = (usize::from(u16_at(udp, 4)), u16_at(udp, 6));
-    let from = SocketAddrV4::new(address_at(ip, 12), u16_at(udp, 0));
+    let from = SocketAddr::from((address_at(ip, 12), u16_at(udp, 0)));
     let Some(payload) = datagram.get(8..).filter(|payload| payload.len() + 8 == length) else {
         return Err(Foreign::Udp);
     };
@@ -277,7 +277,12 @@ pub enum Checksums {
 }
 
 impl Template {
-    pub fn new(mac: (MacAddr, MacAddr), from: Peer, to: Peer, checksums: Checksums) -> Template {
+    pub fn new(
+        mac: (MacAddr, MacAddr),
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        checksums: Checksums,
+    ) -> Template {
         let mut bytes = [0; HEADERS_LEN];
         bytes[..6].copy_from_slice(&mac.1.0);
         bytes[6..12].copy_from_slice(&mac.0.0);
@@ -293,7 +298,7 @@ impl Template {
         ip[20..22].copy_from_slice(&from.port().to_be_bytes());
         ip[22..24].copy_from_slice(&to.port().to_be_bytes());
         let ip_sum = sum_of_bytes(&ip[..20]);
-        let ends_sum = sum_of_ends(from, to);
+        let ends_sum = sum_of_ends(from.into(), to.into());
         let mut template = Template { bytes, len: 0, ecn: 0, checksums, ip_sum, ends_sum, udp_sum: 0 };
         template.set(0, 0);
         template

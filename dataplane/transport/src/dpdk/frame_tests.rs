@@ -1,16 +1,17 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::Peer;
 use proptest::{collection::vec, prelude::*};
 
 const OURS: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const THEIRS: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
-fn us() -> Peer {
+fn us() -> SocketAddrV4 {
     "10.0.0.1:9000".parse().unwrap()
 }
 
-fn them() -> Peer {
+fn them() -> SocketAddrV4 {
     "10.0.0.2:50000".parse().unwrap()
 }
 
@@ -61,18 +62,18 @@ fn what_is_written_is_read() {
         let payload: Vec<u8> = (0..len).map(|i| i as u8).collect();
         for checksums in [Checksums::Software, Checksums::None] {
             let mut frame = datagram(&payload, checksums);
-            assert_eq!(parsed(&frame), Ok((them(), payload.as_slice())));
+            assert_eq!(parsed(&frame), Ok((them().into(), payload.as_slice())));
             // Ethernet pads short frames.
             frame.extend([0xaa; 46]);
-            assert_eq!(parsed(&frame), Ok((them(), payload.as_slice())));
+            assert_eq!(parsed(&frame), Ok((them().into(), payload.as_slice())));
         }
         // What the device is to finish is not right yet, unless it says so.
         let frame = datagram(&payload, Checksums::Device);
         assert_eq!(parsed(&frame), Err(Foreign::IpHeader));
-        assert_eq!(found(parse(&frame, &local(), (true, true))), Ok((them(), payload.as_slice())));
+        assert_eq!(found(parse(&frame, &local(), (true, true))), Ok((them().into(), payload.as_slice())));
         assert_eq!(parse(&frame, &local(), (true, false)), Err(Foreign::Udp));
         let careless = Local { checksums: false, ..local() };
-        assert_eq!(found(parse(&frame, &careless, (true, false))), Ok((them(), payload.as_slice())));
+        assert_eq!(found(parse(&frame, &careless, (true, false))), Ok((them().into(), payload.as_slice())));
     }
 }
 
@@ -85,7 +86,7 @@ fn the_bits_of_congestion_go_out_and_come_in() {
             let mut headers = [0xee; HEADERS_LEN];
             template.write(&mut headers, payload.len(), sum_of_bytes(payload), ecn);
             let frame = [&headers[..], payload].concat();
-            let expected = Origin { ecn, ..them().into() };
+            let expected = Origin { ecn, ..Peer::from(them()).into() };
             assert_eq!(parse(&frame, &local(), (false, false)), Ok((expected, payload)));
         }
     }

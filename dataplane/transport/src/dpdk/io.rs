@@ -1,6 +1,7 @@
 //! One endpoint on DPDK devices: a queue of each, for one thread at a time.
 
 use std::io;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ const PAYLOADS_AHEAD: usize = 2;
 /// What an endpoint is made of.
 pub(super) struct QueueParts {
     pub endpoint: Arc<OpenDpdk>,
-    pub local: Peer,
+    pub local: SocketAddrV4,
     pub queue: u16,
     /// Of whole packets and of headers.
     pub pools: (Mempool, Mempool),
@@ -56,7 +57,7 @@ struct In {
 /// are answered, while packets are received: an endpoint that nobody polls is silent.
 pub struct DpdkIo {
     endpoint: Arc<OpenDpdk>,
-    local: Peer,
+    local: SocketAddrV4,
     /// The first queue looks after links and neighbours.
     first: bool,
     inputs: Vec<In>,
@@ -349,7 +350,7 @@ impl PacketIo for DpdkIo {
     }
 
     fn local(&self) -> Peer {
-        self.local
+        self.local.into()
     }
 
     fn stats(&self) -> IoStats {

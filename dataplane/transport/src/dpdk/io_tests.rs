@@ -1,7 +1,7 @@
 //! Endpoints joined by rings within one process, in ordinary pages.
 #![allow(clippy::unwrap_used)]
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use thc_dpdk::{Eal, EalConfig, Mbuf, Port, PortConfig, RingPair};
 
@@ -38,7 +38,11 @@ fn endpoint(config: &DpdkConfig) -> DpdkIo {
 }
 
 fn at(host: u8) -> Peer {
-    Peer::new(Ipv4Addr::new(10, 9, 8, host), 9000)
+    end(host, 9000).into()
+}
+
+fn end(host: u8, port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 9, 8, host), port)
 }
 
 /// Everything that has come.
@@ -110,7 +114,7 @@ fn answers_go_out_with_the_burst() {
     let answered = b.answer_burst(&mut |Origin { from, .. }: Origin, payload: &[u8], tx: &mut DpdkTx| {
         tx.send(from, payload, 0).unwrap();
         let mut refused = Vec::new();
-        let to = [from, Peer::new(*from.ip(), 0), from];
+        let to = [from, Peer::from((from.ip(), 0)), from];
         tx.send_to_all(to.into_iter(), &[payload, b"!"].concat(), 2, &mut |peer, _| refused.push(peer));
         assert_eq!(refused, [to[1]]);
     });
@@ -196,8 +200,8 @@ fn what_cannot_be_sent_is_refused() {
     assert!(error.to_string().contains("raise the interface's MTU to at least 1501"), "{error}");
     a.send_run(at(2), &long[..1472], 1472).unwrap();
     assert!(a.send_run(at(2), b"x", 0).is_err());
-    assert!(a.send_run(Peer::new(*at(2).ip(), 0), b"x", 1).is_err());
-    assert!(a.send_run_to_all(&[at(2), Peer::new(*at(2).ip(), 0)], b"x", 1, 0).is_err());
+    assert!(a.send_run(Peer::from((at(2).ip(), 0)), b"x", 1).is_err());
+    assert!(a.send_run_to_all(&[at(2), Peer::from((at(2).ip(), 0))], b"x", 1, 0).is_err());
 }
 
 #[test]
@@ -258,7 +262,8 @@ fn foreign_frames_are_counted_and_nothing_more() {
     let mut io = endpoint(&config(1, &[one]));
     let mut raw = Raw::open(&other);
     let mut headers = [0; HEADERS_LEN];
-    let mut template = frame::Template::new((mac(2), mac(1)), at(2), at(1), frame::Checksums::Software);
+    let mut template =
+        frame::Template::new((mac(2), mac(1)), end(2, 9000), end(1, 9000), frame::Checksums::Software);
     template.write(&mut headers, 4, crate::checksum::sum_of_bytes(b"good"), 0);
     let good = [&headers[..], b"good"].concat();
     raw.send(&good);
@@ -288,7 +293,7 @@ fn foreign_frames_are_counted_and_nothing_more() {
     // Its announcement of itself, and nothing in answer.
     let sent = raw.received();
     assert_eq!(sent.len(), 1);
-    assert_eq!(Arp::parse(&sent[0]).unwrap().sender, (mac(1), *at(1).ip()));
+    assert_eq!(Arp::parse(&sent[0]).unwrap().sender, (mac(1), *end(1, 9000).ip()));
 }
 
 /// What a device brings to the wrong queue is dropped there: however it steers, a shard sees its own port's datagrams
@@ -299,10 +304,11 @@ fn a_shard_takes_nothing_that_is_another_shards() {
     let mut io = endpoint(&config(1, &[one]));
     let mut raw = Raw::open(&other);
     for port in [9000, 9001, 8999, 9000] {
-        let to = Peer::new(*at(1).ip(), port);
+        let to = end(1, port);
         let mut headers = [0; HEADERS_LEN];
         let payload = port.to_be_bytes();
-        let mut template = frame::Template::new((mac(2), mac(1)), at(2), to, frame::Checksums::Software);
+        let mut template =
+            frame::Template::new((mac(2), mac(1)), end(2, 9000), to, frame::Checksums::Software);
         template.write(&mut headers, 2, crate::checksum::sum_of_bytes(&payload), 0);
         raw.send(&[&headers[..], &payload].concat());
     }

@@ -1,5 +1,6 @@
 //! Opening devices.
 
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use super::frame::{ETHERNET_LEN, HEADERS_LEN};
 use super::io::{DpdkIo, QueueParts};
 use super::neighbours::Neighbours;
 use super::{DeviceInfo, DpdkConfig, MacAddr};
-use crate::{Peer, TransportError};
+use crate::TransportError;
 
 /// MiB without hugepages, at least: it is only taken when used, and further endpoints of the process share it.
 const ORDINARY_MEMORY: u32 = 512;
@@ -96,7 +97,7 @@ impl Dpdk {
             .zip(queues)
             .map(|(queue, (pools, queues))| {
                 // Past the last port there is none; a server has checked its range.
-                let local = Peer::new(address, first_port.saturating_add(queue));
+                let local = SocketAddrV4::new(address, first_port.saturating_add(queue));
                 DpdkIo::new(QueueParts { endpoint: Arc::clone(&endpoint), local, queue, pools, queues })
             })
             .collect()

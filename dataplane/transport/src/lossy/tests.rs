@@ -2,14 +2,14 @@
 
 use std::{
     collections::HashMap,
-    net::{Ipv4Addr, SocketAddrV4},
+    net::{Ipv4Addr, SocketAddr},
 };
 
 use super::*;
 use crate::{Capture, CaptureConfig, CapturedIo, SimConfig, SimIo, SimNet, UdpConfig, UdpIo};
 
 fn peer(number: u8) -> Peer {
-    Peer::new([10, 0, 0, number].into(), 4000)
+    Peer::from(([10, 0, 0, number], 4000))
 }
 
 fn rates(loss: f64, duplicate: f64, reorder: f64) -> FaultRates {
@@ -231,7 +231,7 @@ fn a_lone_datagram_held_back_goes_on_after_the_hold() {
 
 #[test]
 fn real_sockets_with_faults() {
-    let bind = || UdpIo::bind(UdpConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let bind = || UdpIo::bind(UdpConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).unwrap();
     let faults = rates(0.02, 0.02, 0.05);
     let config = |outgoing, incoming| LossyConfig { seed: 9, outgoing, incoming, ..LossyConfig::default() };
     let mut a = LossyIo::new(bind(), config(faults, FaultRates::NONE)).unwrap();

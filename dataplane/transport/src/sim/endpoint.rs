@@ -74,7 +74,7 @@ impl PacketIo for SimIo {
             return Ok(());
         };
         if datagrams > 0 {
-            endpoint.stats.count_out(datagrams, contents.len());
+            endpoint.stats.count_out(to, datagrams, contents.len());
         }
         for payload in contents.chunks(segment) {
             net.send(self.local, to, ecn & 3, payload);

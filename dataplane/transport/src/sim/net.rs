@@ -1,6 +1,6 @@
 //! The handle of a simulated network.
 
-use std::{cell::RefCell, net::Ipv4Addr, rc::Rc, time::Duration};
+use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
 
 use super::{LinkConfig, SimConfig, state::NetState, stats::SimStats};
 use crate::Peer;
@@ -79,8 +79,8 @@ impl SimNet {
     /// Makes an address a host: all endpoints with it share one wire of so many bits per second out of it and one into it
     /// (`None`: without bound), in place of a bandwidth of their own; what they send each other crosses neither, takes no
     /// time and meets no faults.
-    pub fn set_host(&self, address: Ipv4Addr, bandwidth: Option<u64>) {
-        self.state.borrow_mut().set_host(address, bandwidth);
+    pub fn set_host(&self, address: impl Into<IpAddr>, bandwidth: Option<u64>) {
+        self.state.borrow_mut().set_host(address.into(), bandwidth);
     }
 
     /// Moves to `found` the endpoints that had nothing to read and to which something has come, since this was asked last, in the

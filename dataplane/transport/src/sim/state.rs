@@ -3,7 +3,7 @@
 use std::{
     cmp::{Ordering, Reverse},
     collections::{BinaryHeap, HashMap, HashSet, VecDeque},
-    net::Ipv4Addr,
+    net::IpAddr,
     time::Duration,
 };
 
@@ -33,7 +33,7 @@ pub(super) struct NetState {
     attached: u64,
     endpoints: HashMap<Peer, SimPort>,
     bandwidths: HashMap<Peer, Option<u64>>,
-    hosts: HashMap<Ipv4Addr, Host>,
+    hosts: HashMap<IpAddr, Host>,
     links: HashMap<(Peer, Peer), Link>,
     pub partitioned: HashSet<Peer>,
     /// Endpoints whose inbox was empty and is not any more, if somebody wants to know.
@@ -143,8 +143,10 @@ impl SimPort {
         if count == 0 {
             return;
         }
-        let bytes = self.inbox.iter().take(count).map(|(_, bytes)| bytes.len());
-        self.stats.count_in(count, bytes.sum());
+        self.inbox
+            .iter()
+            .take(count)
+            .for_each(|(origin, bytes)| self.stats.count_in(origin.from, 1, bytes.len()));
         self.stats.recv_bursts += 1;
         self.waiting -= count;
         burst.extend(self.inbox.drain(..count));
@@ -207,7 +209,7 @@ impl NetState {
         self.bandwidths.insert(peer, bandwidth);
     }
 
-    pub fn set_host(&mut self, address: Ipv4Addr, bandwidth: Option<u64>) {
+    pub fn set_host(&mut self, address: IpAddr, bandwidth: Option<u64>) {
         let new = || Host {
             bandwidth,
             uplink: Wire::default(),
@@ -261,7 +263,7 @@ impl NetState {
     pub fn send(&mut self, from: Peer, to: Peer, mut ecn: u8, payload: &[u8]) {
         self.stats.sent += 1;
         let length = self.length(payload);
-        let departs = match self.hosts.get_mut(from.ip()) {
+        let departs = match self.hosts.get_mut(&from.ip()) {
             Some(_) if from.ip() == to.ip() => return self.stay(from, to, ecn, payload),
             Some(host) => {
                 while host.leaving.front().is_some_and(|&left| left <= self.now) {
@@ -393,7 +395,7 @@ impl NetState {
             self.stats.marked += 1;
         }
         receiver.waiting += 1;
-        let done = match self.hosts.get_mut(datagram.to.ip()) {
+        let done = match self.hosts.get_mut(&datagram.to.ip()) {
             Some(host) => host.downlink.carry(self.now, length, host.bandwidth),
             None => receiver.downlink.carry(self.now, length, bandwidth),
         };

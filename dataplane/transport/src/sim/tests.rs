@@ -9,7 +9,7 @@ use super::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
 use crate::{PacketIo, Peer, TransportError};
 
 fn peer(number: u8) -> Peer {
-    Peer::new([10, 0, 0, number].into(), 4000 + u16::from(number))
+    Peer::from(([10, 0, 0, number], 4000 + u16::from(number)))
 }
 
 /// One delivery: when, to whom, from whom, what.
@@ -440,7 +440,7 @@ fn wrong_rates_are_named() {
 fn endpoints_of_a_host_share_its_wires() {
     // 1000 bits of a datagram with all that is around it take a microsecond.
     let net = SimNet::new(SimConfig { latency: Duration::ZERO, framing: 38, ..SimConfig::default() });
-    let at = |host: u8, port: u16| Peer::new([10, 0, 0, host].into(), port);
+    let at = |host: u8, port: u16| Peer::from(([10, 0, 0, host], port));
     for host in 1..=3 {
         net.set_host([10, 0, 0, host].into(), Some(1_000_000_000));
     }

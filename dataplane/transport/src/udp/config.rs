@@ -1,7 +1,7 @@
 //! What a kernel UDP socket is opened with.
 
 use std::{
-    net::{Ipv4Addr, SocketAddrV4},
+    net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
@@ -9,8 +9,9 @@ use std::{
 /// what differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpConfig {
-    /// Address and port to listen on; port 0 lets the kernel choose one.
-    pub addr: SocketAddrV4,
+    /// Address and port to listen on; port 0 lets the kernel choose one. [`Ipv6Addr::UNSPECIFIED`](std::net::Ipv6Addr)
+    /// is every address of the host, those of IPv4 included.
+    pub addr: SocketAddr,
     /// Receive buffer wanted, in bytes as the kernel accounts them (datagrams with their
     /// overhead). Above `net.core.rmem_max` × 2 it takes CAP_NET_ADMIN;
     /// [`UdpIo::recv_buffer`](crate::UdpIo::recv_buffer) says what was obtained.
@@ -25,7 +26,7 @@ pub struct UdpConfig {
     pub gso: bool,
     /// Let the kernel hand over runs of received datagrams in one piece (UDP_GRO).
     pub gro: bool,
-    /// On [`Ipv4Addr::UNSPECIFIED`], look which address of the host datagrams were sent to (IP_PKTINFO), and send from
+    /// On 0.0.0.0 or [::], look which address of the host datagrams were sent to (IP_PKTINFO), and send from
     /// the one that [`PacketIo::answer_from`](crate::PacketIo::answer_from) names. Bound to one address, nothing changes.
     pub answer_as_asked: bool,
 }
@@ -33,7 +34,7 @@ pub struct UdpConfig {
 impl UdpConfig {
     /// The defaults on `addr`: 8 MiB to receive, 4 MiB to send, offloads on, no busy polling, sources by route.
     #[must_use]
-    pub const fn new(addr: SocketAddrV4) -> Self {
+    pub const fn new(addr: SocketAddr) -> Self {
         Self {
             addr,
             recv_buffer: 8 << 20,
@@ -49,6 +50,6 @@ impl UdpConfig {
 impl Default for UdpConfig {
     /// [`UdpConfig::new`] on every address of the host and a port that the kernel chooses.
     fn default() -> Self {
-        Self::new(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))
+        Self::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
     }
 }

@@ -13,7 +13,7 @@ mod sources;
 
 use std::{
     io::{self, IoSliceMut},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
@@ -24,7 +24,10 @@ pub use run::Run;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
 
-use crate::{IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, TransportError, packet_io::check_segment};
+use crate::{
+    IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, TransportError, datagram::canonical,
+    packet_io::check_segment,
+};
 
 /// Room for one received piece: the kernel merges at most 64 KiB.
 const PIECE: usize = 64 << 10;
@@ -98,24 +101,17 @@ impl UdpIo {
                 };
             }
         };
-        let mut datagrams = 0;
-        let mut bytes = 0;
+        let before = self.stats.packets_in;
         for (meta, piece) in self.meta[..received].iter().zip(self.pieces.chunks_exact(PIECE_STRIDE)) {
-            let SocketAddr::V4(from) = meta.addr else {
-                continue;
-            };
-            let at = match meta.dst_ip {
-                Some(IpAddr::V4(address)) => Some(address),
-                _ => None,
-            };
+            let from = canonical(meta.addr);
+            let at = meta.dst_ip.map(|address| address.to_canonical());
             let segment = if meta.stride == 0 { meta.len.max(1) } else { meta.stride };
             let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
             let run = Run { from, at, ecn, contents: &piece[..meta.len], segment };
-            bytes += meta.len;
-            datagrams += run.len();
+            self.stats.count_in(from, run.len(), meta.len);
             f(run);
         }
-        self.stats.count_in(datagrams, bytes);
+        let datagrams = (self.stats.packets_in - before) as usize;
         self.stats.recv_bursts += u64::from(datagrams > 0);
         Ok(datagrams)
     }
@@ -146,7 +142,7 @@ impl UdpIo {
         const SHARED_INFO: usize = 320;
         const DESCRIPTOR: usize = 256;
         let block = datagram_len
-            .saturating_add(crate::IPV4_UDP_HEADER_LEN)
+            .saturating_add(crate::datagram::header_len(self.socket.local))
             .saturating_add(LINK_HEADERS_AND_HEADROOM + SHARED_INFO)
             .max(2048)
             .checked_next_power_of_two()
@@ -242,11 +238,11 @@ impl PacketIo for UdpIo {
         self.socket.reads_ecn
     }
 
-    fn answer_from(&mut self, peer: Peer, local: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         self.sources.as_mut().and_then(|sources| sources.set(peer, local))
     }
 
-    fn answers_from(&self, peer: Peer) -> Option<Ipv4Addr> {
+    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
         self.sources.as_ref().and_then(|sources| sources.of(peer))
     }
 
@@ -260,6 +256,11 @@ impl PacketIo for UdpIo {
             let cause = io::Error::new(io::ErrorKind::InvalidInput, "port 0 is nobody's port");
             return Err(TransportError::Send { to, cause }.into());
         }
+        let Some(destination) = self.socket.reaches(to) else {
+            let text = format!("this end is at {}; bind it to [::] for IPv6", self.socket.local);
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, text);
+            return Err(TransportError::Send { to, cause }.into());
+        };
         let mut rest = contents;
         let mut earlier_errors = 0;
         let mut full_since: Option<Instant> = None;
@@ -271,15 +272,15 @@ impl PacketIo for UdpIo {
             let sent = self.socket.state.try_send(
                 self.socket.as_quinn(),
                 &Transmit {
-                    destination: SocketAddr::V4(to),
+                    destination,
                     ecn: EcnCodepoint::from_bits(ecn),
                     contents: &rest[..len],
                     segment_size: in_one_piece.then_some(segment),
-                    src_ip: source.map(IpAddr::V4),
+                    src_ip: source,
                 },
             );
             let Err(cause) = sent else {
-                self.stats.count_out(datagrams, len);
+                self.stats.count_out(to, datagrams, len);
                 rest = &rest[len..];
                 earlier_errors = 0;
                 continue;
@@ -339,8 +340,10 @@ impl PacketIo for UdpIo {
                     0
                 };
                 if sent > 0 {
-                    let datagrams = sent * piece.len().div_ceil(segment);
-                    self.stats.count_out(datagrams, sent * piece.len());
+                    let datagrams = piece.len().div_ceil(segment);
+                    let calls = self.stats.send_calls + 1;
+                    rest[..sent].iter().for_each(|&peer| self.stats.count_out(peer, datagrams, piece.len()));
+                    self.stats.send_calls = calls;
                     rest = &rest[sent..];
                 } else {
                     // Whatever keeps it from the next one is dealt with there.

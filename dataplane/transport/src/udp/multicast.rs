@@ -1,14 +1,49 @@
 //! The same datagrams to several receivers by one system call: all messages refer to one payload.
 
-use std::{io, mem, net::Ipv4Addr, ptr};
+use std::{io, mem, net::IpAddr, ptr};
 
 use super::socket::UdpSocket;
 use crate::Peer;
 
 /// Receivers of one call. Jobs with more workers take several calls.
 const MOST: usize = 16;
-/// Room for three control messages of 2, 12 and 4 bytes.
-const CONTROL: usize = 80;
+/// Room for three control messages of 2, 20 and 4 bytes.
+const CONTROL: usize = 88;
+
+/// An address as the kernel takes it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+union Name {
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+impl Name {
+    /// Of an endpoint, and its length.
+    fn new(peer: Peer) -> (Name, usize) {
+        match peer {
+            Peer::V4(peer) => {
+                let v4 = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: peer.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: peer.ip().to_bits().to_be() },
+                    sin_zero: [0; 8],
+                };
+                (Name { v4 }, size_of_val(&v4))
+            }
+            Peer::V6(peer) => {
+                let v6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: peer.port().to_be(),
+                    sin6_flowinfo: 0,
+                    sin6_addr: libc::in6_addr { s6_addr: peer.ip().octets() },
+                    sin6_scope_id: peer.scope_id(),
+                };
+                (Name { v6 }, size_of_val(&v6))
+            }
+        }
+    }
+}
 
 /// What goes along with a message: how it is cut into datagrams, and where it leaves from.
 #[derive(Clone, Copy)]
@@ -18,7 +53,7 @@ struct Control([u8; CONTROL]);
 const _: () = {
     // SAFETY: these only compute.
     let needed = unsafe {
-        libc::CMSG_SPACE(2) + libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as u32) + libc::CMSG_SPACE(4)
+        libc::CMSG_SPACE(2) + libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) + libc::CMSG_SPACE(4)
     };
     assert!(needed as usize <= CONTROL && align_of::<Control>() >= align_of::<libc::cmsghdr>());
 };
@@ -56,7 +91,7 @@ impl UdpSocket {
     pub fn send_to_each(
         &self,
         to: &[Peer],
-        source: impl Fn(Peer) -> Option<Ipv4Addr>,
+        source: impl Fn(Peer) -> Option<IpAddr>,
         contents: &[u8],
         segment: usize,
         ecn: u8,
@@ -64,34 +99,47 @@ impl UdpSocket {
         let mut payload =
             libc::iovec { iov_base: contents.as_ptr().cast_mut().cast(), iov_len: contents.len() };
         let mut controls = [Control([0; CONTROL]); MOST];
-        // SAFETY: all bytes zero are a valid sockaddr_in, and a valid mmsghdr, whose null pointers say that there is nothing.
-        let (mut names, mut messages): ([libc::sockaddr_in; MOST], [libc::mmsghdr; MOST]) =
+        // SAFETY: all bytes zero are a valid address, and a valid mmsghdr, whose null pointers say that there is nothing.
+        let (mut names, mut messages): ([Name; MOST], [libc::mmsghdr; MOST]) =
             unsafe { (mem::zeroed(), mem::zeroed()) };
         let count = to.len().min(MOST);
         let parts = names.iter_mut().zip(&mut controls).zip(&mut messages);
         for (&peer, ((name, control), message)) in to.iter().zip(parts) {
-            name.sin_family = libc::AF_INET as libc::sa_family_t;
-            name.sin_port = peer.port().to_be();
-            name.sin_addr.s_addr = peer.ip().to_bits().to_be();
+            // To one that cannot be reached this way the kernel sends nothing, and says so.
+            let name_len;
+            (*name, name_len) = Name::new(self.reaches(peer).unwrap_or(peer));
             let mut used = 0;
             if contents.len() > segment {
                 used = control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, segment as u16);
             }
-            if let Some(source) = source(peer) {
-                let spec_dst = libc::in_addr { s_addr: source.to_bits().to_be() };
-                let info = libc::in_pktinfo {
-                    ipi_ifindex: 0,
-                    ipi_spec_dst: spec_dst,
-                    ipi_addr: libc::in_addr { s_addr: 0 },
-                };
-                used = control.push(used, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+            match source(peer) {
+                Some(IpAddr::V4(source)) => {
+                    let spec_dst = libc::in_addr { s_addr: source.to_bits().to_be() };
+                    let info = libc::in_pktinfo {
+                        ipi_ifindex: 0,
+                        ipi_spec_dst: spec_dst,
+                        ipi_addr: libc::in_addr { s_addr: 0 },
+                    };
+                    used = control.push(used, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+                }
+                Some(IpAddr::V6(source)) => {
+                    let ipi6_addr = libc::in6_addr { s6_addr: source.octets() };
+                    let info = libc::in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 };
+                    used = control.push(used, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+                }
+                None => {}
             }
             if ecn & 3 != 0 {
-                used = control.push(used, libc::IPPROTO_IP, libc::IP_TOS, libc::c_int::from(ecn & 3));
+                // Of a peer of IPv4, what a socket of IPv6 sends has IPv4's options.
+                let (level, kind) = match peer {
+                    Peer::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+                    Peer::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+                };
+                used = control.push(used, level, kind, libc::c_int::from(ecn & 3));
             }
             let head = &mut message.msg_hdr;
             head.msg_name = ptr::from_mut(name).cast();
-            head.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            head.msg_namelen = name_len as libc::socklen_t;
             head.msg_iov = &raw mut payload;
             head.msg_iovlen = 1;
             if used > 0 {

@@ -1,6 +1,6 @@
 //! What the kernel hands over in one piece.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use crate::{Origin, Peer};
 
@@ -10,7 +10,7 @@ pub struct Run<'a> {
     /// Their sender.
     pub from: Peer,
     /// This host's address that they were sent to, if the socket looks for that.
-    pub at: Option<Ipv4Addr>,
+    pub at: Option<IpAddr>,
     /// Their ECN bits: the kernel merges only what has the same.
     pub ecn: u8,
     /// One behind the other.
@@ -49,6 +49,7 @@ impl<'a> Run<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn runs_have_all_their_datagrams() {
@@ -62,7 +63,7 @@ mod tests {
             (6, 2, vec![2, 2, 2]),
         ] {
             let run = Run {
-                from: Peer::new(Ipv4Addr::LOCALHOST, 1),
+                from: Peer::from((Ipv4Addr::LOCALHOST, 1)),
                 at: None,
                 ecn: 0,
                 contents: &contents[..len],

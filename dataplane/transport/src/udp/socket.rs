@@ -39,7 +39,12 @@ impl UdpSocket {
     pub fn open(config: &UdpConfig) -> Result<Self, TransportError> {
         let addr = config.addr;
         let failed = |cause| TransportError::Bind { addr, cause };
-        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).map_err(failed)?;
+        let socket =
+            Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP)).map_err(failed)?;
+        if addr.is_ipv6() {
+            // Whatever the host's default is: on [::], peers of IPv4 are welcome as well.
+            socket.set_only_v6(false).map_err(failed)?;
+        }
         socket.bind(&addr.into()).map_err(|cause| match cause.kind() {
             io::ErrorKind::AddrInUse => TransportError::AddressInUse { addr },
             io::ErrorKind::AddrNotAvailable => TransportError::AddressNotAvailable { addr },
@@ -49,8 +54,8 @@ impl UdpSocket {
         let local = socket
             .local_addr()
             .map_err(failed)?
-            .as_socket_ipv4()
-            .ok_or_else(|| failed(io::Error::other("the socket has no IPv4 address")))?;
+            .as_socket()
+            .ok_or_else(|| failed(io::Error::other("the socket has no address")))?;
 
         let state = UdpSocketState::new(UdpSockRef::from(&socket)).map_err(failed)?;
         let fd = socket.as_raw_fd();
@@ -59,15 +64,16 @@ impl UdpSocket {
         }
         // quinn-udp asks for metadata that QUIC needs and THC doesn't; each costs time per
         // packet. Keeping them would be no error, so a refusal is not one either.
-        for (level, name, wanted) in [
-            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, false),
-            (libc::IPPROTO_IP, libc::IP_PKTINFO, config.answer_as_asked && local.ip().is_unspecified()),
-        ] {
-            if !wanted {
-                let _ = set_option(fd, level, name, 0);
+        let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
+        if !(config.answer_as_asked && local.ip().is_unspecified()) {
+            let _ = set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 0);
+            if local.is_ipv6() {
+                let _ = set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 0);
             }
         }
-        let reads_ecn = set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1).is_ok();
+        // A socket of IPv6 takes both: peers of IPv4 have the one, its own the other.
+        let reads_ecn = set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1).is_ok()
+            && (local.is_ipv4() || set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1).is_ok());
         if let Some(busy) = config.busy_poll {
             let micros = u32::try_from(busy.as_micros()).unwrap_or(u32::MAX);
             socket.set_busy_poll(micros).map_err(|cause| TransportError::SocketOption {
@@ -106,6 +112,17 @@ impl UdpSocket {
 
     pub(super) fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+
+    /// A receiver as the kernel wants it of this socket, which reaches IPv4 from [::] by addresses mapped into IPv6; `None` if
+    /// it cannot be reached.
+    #[inline]
+    pub fn reaches(&self, to: Peer) -> Option<Peer> {
+        match (self.local, to) {
+            (Peer::V4(_), Peer::V4(_)) | (Peer::V6(_), Peer::V6(_)) => Some(to),
+            (Peer::V6(_), Peer::V4(to)) => Some(Peer::from((to.ip().to_ipv6_mapped(), to.port()))),
+            (Peer::V4(_), Peer::V6(_)) => None,
+        }
     }
 
     pub fn as_quinn(&self) -> UdpSockRef<'_> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::{Ipv4Addr, UdpSocket},
+    net::{IpAddr, UdpSocket},
 };
 
 use crate::Peer;
@@ -20,19 +20,19 @@ pub(super) struct Sources {
 
 #[derive(Clone, Copy, Debug)]
 struct Source {
-    address: Ipv4Addr,
+    address: IpAddr,
     set: u64,
 }
 
 impl Sources {
     /// The address that datagrams to this peer leave from, if that is not left to the route.
     #[inline]
-    pub fn of(&self, peer: Peer) -> Option<Ipv4Addr> {
+    pub fn of(&self, peer: Peer) -> Option<IpAddr> {
         self.by_peer.get(&peer).map(|source| source.address)
     }
 
     /// Chooses it, unless it is not the host's. Returns the one before.
-    pub fn set(&mut self, peer: Peer, address: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+    pub fn set(&mut self, peer: Peer, address: Option<IpAddr>) -> Option<IpAddr> {
         let before = self.of(peer);
         match address {
             None => drop(self.by_peer.remove(&peer)),
@@ -54,7 +54,7 @@ impl Sources {
 
 /// Whether datagrams can leave from there. A datagram may have been sent to a broadcast address, from which none can: the
 /// kernel binds to that as well, but refuses to connect to it. Neither sends anything.
-fn is_own(address: Ipv4Addr) -> bool {
+fn is_own(address: IpAddr) -> bool {
     !address.is_unspecified()
         && !address.is_multicast()
         && UdpSocket::bind((address, 0)).is_ok_and(|socket| socket.connect((address, 9)).is_ok())
@@ -63,9 +63,10 @@ fn is_own(address: Ipv4Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     fn peer(number: u16) -> Peer {
-        Peer::new(Ipv4Addr::LOCALHOST, number)
+        Peer::from((Ipv4Addr::LOCALHOST, number))
     }
 
     #[test]
@@ -74,10 +75,10 @@ mod tests {
         let wrong =
             [[192, 0, 2, 1], [0, 0, 0, 0], [224, 0, 0, 1], [255, 255, 255, 255], [127, 255, 255, 255]];
         for address in wrong {
-            sources.set(peer(1), Some(address.into()));
+            sources.set(peer(1), Some(IpAddr::from(address)));
             assert_eq!(sources.of(peer(1)), None, "{address:?}");
         }
-        let [a, b] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(Ipv4Addr::from);
+        let [a, b] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
         assert_eq!(sources.set(peer(1), Some(a)), None);
         assert_eq!(sources.set(peer(1), Some(b)), Some(a));
         assert_eq!((sources.of(peer(1)), sources.of(peer(2))), (Some(b), None));
@@ -89,7 +90,7 @@ mod tests {
     fn the_oldest_makes_room() {
         let mut sources = Sources::default();
         for number in 1..=MOST as u16 + 2 {
-            sources.set(peer(number), Some(Ipv4Addr::LOCALHOST));
+            sources.set(peer(number), Some(Ipv4Addr::LOCALHOST.into()));
         }
         assert_eq!(sources.by_peer.len(), MOST);
         assert_eq!((sources.of(peer(1)), sources.of(peer(2))), (None, None));

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    net::{Ipv4Addr, SocketAddrV4, UdpSocket as StdSocket},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket as StdSocket},
     time::{Duration, Instant},
 };
 
@@ -13,7 +13,7 @@ use crate::IPV4_UDP_HEADER_LEN;
 
 /// How long nothing may happen until a test counts as hung.
 const HANG: Duration = Duration::from_secs(600);
-const LOOPBACK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+const LOOPBACK: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 fn bind(gso: bool, gro: bool) -> UdpIo {
     UdpIo::bind(UdpConfig { gso, gro, ..UdpConfig::new(LOOPBACK) }).unwrap()
@@ -175,7 +175,7 @@ fn multicast_of_long_runs_reaches_many() {
             let (mut got, mut from) = (Vec::new(), None);
             let count = drain(worker, 150, |peer, datagram| {
                 got.push(datagram.to_vec());
-                from = Some(*peer.ip());
+                from = Some(peer.ip());
             });
             assert_eq!(count, 150);
             assert!(got.iter().map(Vec::as_slice).eq(run.chunks(1044)), "worker {number}");
@@ -195,7 +195,7 @@ fn multicast_deals_with_receivers_one_by_one() {
     let gone = bind(true, true).local();
     server.send_run_to_all(&[gone, here.local(), gone], &[1; 30], 10, 0).unwrap();
     assert_eq!(drain(&mut here, 3, |_, _| ()), 3);
-    let nobody = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     for place in 0..3 {
         let mut to = vec![here.local(); 2];
         to.insert(place, nobody);
@@ -326,7 +326,7 @@ fn impossible_sends_are_errors() {
         let message = a.send_run(to, &[1; 10], segment).unwrap_err().to_string();
         assert!(message.contains("must be 1 to 65507"), "{message}");
     }
-    let nobody = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let message = a.send_run(nobody, &[1; 10], 5).unwrap_err().to_string();
     assert!(message.contains("cannot send to 127.0.0.1:0"), "{message}");
     // A mistaken receiver must not cost the others their offload.
@@ -345,7 +345,7 @@ fn errors_of_bind_name_the_address_and_the_mend() {
     );
     drop(holder);
 
-    let foreign = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 77), 9000);
+    let foreign = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 77), 9000));
     let error = UdpIo::bind(UdpConfig::new(foreign)).err().unwrap();
     assert!(matches!(error, TransportError::AddressNotAvailable { addr } if addr == foreign));
     let error = io::Error::from(error);

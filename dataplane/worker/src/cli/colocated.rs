@@ -1,6 +1,6 @@
 //! A share of the server beside this worker, on threads of this process.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 use thc_ps::{JobOptions, Server, ServerConfig, ServerOptions};
 use thc_worker::GroupConfig;
@@ -16,7 +16,7 @@ const LINGER: Duration = Duration::from_secs(10);
 /// A line that says what is wrong.
 pub fn plan(
     group: &GroupConfig,
-    at: &[SocketAddrV4],
+    at: &[SocketAddr],
     workers: u8,
     (lane, down): (Option<u8>, Option<u8>),
 ) -> Result<Option<ServerConfig>, String> {

@@ -1,6 +1,6 @@
 //! What an engine is made of.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 use thc_protocol::{JobId, WorkerId};
 
@@ -8,7 +8,7 @@ use thc_protocol::{JobId, WorkerId};
 #[derive(Clone, Copy, Debug)]
 pub struct EngineConfig {
     /// The parameter server's base address.
-    pub ps: SocketAddrV4,
+    pub ps: SocketAddr,
     /// The job.
     pub job: JobId,
     /// This worker.

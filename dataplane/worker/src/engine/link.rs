@@ -1,6 +1,6 @@
 //! The way to the parameter server: addresses of its shards (P21), errors, time spent sending.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::{Header, MAX_PACKET, Welcome};
@@ -33,7 +33,7 @@ struct Share {
 #[derive(Clone, Debug)]
 pub(super) struct Ports {
     /// Share by share.
-    all: Vec<SocketAddrV4>,
+    all: Vec<SocketAddr>,
     shares: Vec<Share>,
     /// Ports of each, and how many ports have slots at home: not those of spares.
     shards: usize,
@@ -44,7 +44,7 @@ pub(super) struct Ports {
 
 impl Ports {
     /// Those of a server whose first share is at `ps`.
-    pub fn new(ps: SocketAddrV4, welcome: &Welcome) -> Ports {
+    pub fn new(ps: SocketAddr, welcome: &Welcome) -> Ports {
         let all = welcome.shares.ports(ps, welcome.shards);
         let share = |server| Share { heard: Duration::ZERO, server, since: Duration::ZERO, ask: None };
         let shares: Vec<_> = (0..usize::from(welcome.shares.servers())).map(share).collect();
@@ -58,18 +58,18 @@ impl Ports {
     }
 
     /// Where packets of a shard go.
-    pub fn of(&self, shard: u8) -> SocketAddrV4 {
+    pub fn of(&self, shard: u8) -> SocketAddr {
         let shard = usize::from(shard) % self.all.len();
         self.all[self.shares[shard / self.shards].server * self.shards + shard % self.shards]
     }
 
     /// Where a share has its control plane.
-    pub fn base(&self, share: usize) -> SocketAddrV4 {
+    pub fn base(&self, share: usize) -> SocketAddr {
         self.all[share * self.shards]
     }
 
     /// The port that a packet from there comes from, if it is the parameter server's.
-    pub fn find(&mut self, from: SocketAddrV4) -> Option<usize> {
+    pub fn find(&mut self, from: SocketAddr) -> Option<usize> {
         if self.all[self.last] != from {
             self.last = self.all.iter().position(|&at| at == from)?;
         }
@@ -151,7 +151,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub fn new(ps: SocketAddrV4, welcome: &Welcome) -> Link {
+    pub fn new(ps: SocketAddr, welcome: &Welcome) -> Link {
         Link {
             ps: Ports::new(ps, welcome),
             data: if welcome.marks { Ecn::Ect0 } else { Ecn::NotEct },

@@ -37,7 +37,7 @@ use feedback::Feedback;
 use link::Link;
 use members::Changing;
 use memory::Memory;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
@@ -183,7 +183,7 @@ impl<I: PacketIo> Engine<I> {
     }
 
     /// Turns to another parameter server, before a [`Self::restart`].
-    pub fn set_ps(&mut self, ps: SocketAddrV4) {
+    pub fn set_ps(&mut self, ps: SocketAddr) {
         self.config.ps = ps;
     }
 

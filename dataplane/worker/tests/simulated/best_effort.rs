@@ -1,6 +1,6 @@
 //! `best-effort`: what is given up is not lost.
 
-use crate::world::{LEN, World, exact_mean, gradients, hostile, nmse, quiet, saved, static_job};
+use crate::world::{LEN, World, exact_mean, gradients, host_of, hostile, nmse, quiet, saved, static_job};
 use thc_protocol::wire::{Kind, Mode};
 use thc_protocol::{Lane, Policy};
 use thc_worker::CallOptions;
@@ -13,7 +13,7 @@ fn what_best_effort_gives_up_returns_to_the_error_feedback() {
     // Packets 2 and 5 of the first partition come from nobody, the 1 of the last from worker 0 alone.
     world.ps.admits = Box::new(|from, packet| {
         let slot = u16::from_be_bytes([packet[16], packet[17]]);
-        packet[1] != Kind::Data as u8 || !(slot == 2 || slot == 5 || slot == 9 && from.ip().octets()[3] == 2)
+        packet[1] != Kind::Data as u8 || !(slot == 2 || slot == 5 || slot == 9 && host_of(from) == 2)
     });
     let options = CallOptions { mode: Mode::Compressed, feedback: Some(1) };
     for outcome in world.allreduce(&mut out, &[options; 2], |_, _| {}) {

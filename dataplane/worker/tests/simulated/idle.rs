@@ -1,7 +1,7 @@
 //! Workers that wait for nothing, and a server that needs them because it has forgotten them (P24).
 
 use crate::world::{JOB, World, gradients, quiet, static_job};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::wire::Kind;
 use thc_protocol::{Lane, Policy};
@@ -53,9 +53,9 @@ fn what_is_none_of_the_sessions_is_no_sign_of_life() {
     // Strays from elsewhere, and what is left of another session from the server's own address.
     let mut stranger = None;
     let mut stray = |world: &mut World| {
-        let elsewhere = SocketAddrV4::new(Ipv4Addr::new(10, 9, 9, 9), 9000);
+        let elsewhere = SocketAddr::from((Ipv4Addr::new(10, 9, 9, 9), 9000));
         let io = stranger.get_or_insert_with(|| world.net.endpoint(elsewhere));
-        let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 5000);
+        let to = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 2), 5000));
         io.send_run(to, &[2; 40], 40).unwrap();
         let mut old = [0; 52];
         (old[0], old[1], old[3], old[8]) = (2, Kind::Nudge as u8, 2, 0x77);

@@ -39,7 +39,7 @@ fn share(jobs: u8, seed: u64, mark: Option<usize>) -> Shared {
         framing: 38,
         ..SimConfig::default()
     });
-    net.set_host(*ps_addr().ip(), Some(RATE));
+    net.set_host(ps_addr().ip(), Some(RATE));
     let mut job = static_job(2, Lane::Bits8, 2, Policy::Reliable);
     (job.config.data_slots, job.welcome.data_slots) = (512, 512);
     (job.config.norm_slots, job.welcome.norm_slots) = (64, 64);
@@ -135,7 +135,7 @@ fn a_straggler_makes_no_marks() {
         mark_packets: Some(48),
         ..SimConfig::default()
     });
-    net.set_host(*ps_addr().ip(), Some(100 * RATE));
+    net.set_host(ps_addr().ip(), Some(100 * RATE));
     let mut world = World::beside(&net, static_job(2, Lane::Bits8, 2, Policy::Reliable), 0, 1);
     for call in 0..5 {
         let mut data = gradients(2, 20_000, call);

@@ -1,9 +1,9 @@
 //! Members that come and go (P42, P43).
 
 use super::world::{
-    COOKIE, JOB, Ps, World, gradients, hostile, ps_addr, quiet, seeds, share_addr, static_job,
+    COOKIE, JOB, Ps, World, gradients, host_of, hostile, ps_addr, quiet, seeds, share_addr, static_job,
 };
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
@@ -93,7 +93,7 @@ impl Party {
     /// A new process with this seat.
     fn start(&mut self, seat: u8, wants: u8) -> usize {
         self.lives += 1;
-        let io = self.net.endpoint(SocketAddrV4::new(Ipv4Addr::new(10, 0, self.lives, seat + 1), 5000));
+        let io = self.net.endpoint(SocketAddr::from((Ipv4Addr::new(10, 0, self.lives, seat + 1), 5000)));
         let nonce = 1000 + u64::from(self.lives);
         let joiner = Joiner::new(JOB, WorkerId(seat), COOKIE, nonce, 0, io.now()).wanting(wants);
         let joiners = Some(Joiners::new(joiner));
@@ -171,7 +171,7 @@ impl Process {
             }
             let mut welcomed = None;
             let got = io.recv_burst(&mut |from, packet| {
-                let share = usize::from(from.ip().octets()[3] - 100);
+                let share = usize::from(host_of(from) - 100);
                 if let Some(JoinEvent::Welcome(w, n)) = joiners.handle(now, share, packet) {
                     welcomed = Some((w, n));
                 }

@@ -1,6 +1,6 @@
 //! P19: gradients that are not finite, and maxima that cannot be.
 
-use crate::world::{JOB, Tamper, World, gradients, quiet, saved, static_job};
+use crate::world::{JOB, Tamper, World, gradients, host_of, quiet, saved, static_job};
 use thc_protocol::wire::{HEADER_LEN, Kind, Mode};
 use thc_protocol::worker::CallError;
 use thc_protocol::{Lane, Policy, WorkerId};
@@ -87,7 +87,7 @@ fn a_norm_damaged_on_its_way_to_one_worker_is_asked_for_again() {
         let mut left = 1;
         world.ps.tamper = damage.map(|damage| -> Tamper {
             Box::new(move |to, packet| {
-                if to.ip().octets()[3] == 2
+                if host_of(to) == 2
                     && let Some(bytes) = norm_result(packet)
                     && std::mem::take(&mut left) == 1
                 {

@@ -1,8 +1,10 @@
 //! The slots of a job dealt to several servers (P21, P24).
 
-use super::world::{Ps, World, exact_mean, gradients, hostile, nmse, quiet, seeds, share_addr, static_job};
+use super::world::{
+    Ps, World, exact_mean, gradients, host_of, hostile, nmse, quiet, seeds, share_addr, static_job,
+};
 use std::cell::Cell;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use thc_protocol::session::StaticJob;
@@ -188,7 +190,7 @@ fn a_worker_that_cannot_reach_a_share_stops_nobody() {
     let mut world = world(3, quiet());
     let left = Rc::new(Cell::new(60));
     let cut = Rc::clone(&left);
-    let is_second = |at: SocketAddrV4| at.ip().octets()[3] == 2;
+    let is_second = |at: SocketAddr| host_of(at) == 2;
     world.others[0].admits = Box::new(move |from, packet| {
         left.set(left.get() - i32::from(packet[1] == Kind::Data as u8));
         left.get() > 0 || !is_second(from)
@@ -273,7 +275,7 @@ fn a_share_that_dies_under_best_effort_is_done_without_after_a_second_and_what_w
 #[test]
 fn under_best_effort_a_worker_that_cannot_reach_a_share_stops_nobody() {
     let mut world = World::new(best_effort(3, 20), quiet());
-    let is_second = |at: SocketAddrV4| at.ip().octets()[3] == 2;
+    let is_second = |at: SocketAddr| host_of(at) == 2;
     let left = Rc::new(Cell::new(60));
     let cut = Rc::clone(&left);
     world.others[0].admits = Box::new(move |from, packet| {
@@ -298,7 +300,7 @@ fn under_best_effort_a_slow_worker_moves_no_slots() {
     for share in std::iter::once(&mut world.ps).chain(&mut world.others) {
         let late = Rc::clone(&late);
         share.admits = Box::new(move |from, packet| {
-            packet[1] != Kind::Data as u8 || from.ip().octets()[3] != WORKERS || !late.get()
+            packet[1] != Kind::Data as u8 || host_of(from) != WORKERS || !late.get()
         });
     }
     let bad = best_effort_calls(&mut world, Duration::from_secs(3));

@@ -1,6 +1,6 @@
 //! Engines and an aggregator in a simulated network, in virtual time.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Scalar, Shard, Sink};
@@ -13,28 +13,33 @@ use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, Span, WorkerError}
 pub const JOB: JobId = JobId(7);
 pub const COOKIE: Cookie = Cookie(0xC00C1E);
 
-pub fn ps_addr() -> SocketAddrV4 {
+pub fn ps_addr() -> SocketAddr {
     share_addr(0)
 }
 
+/// The last byte of an address.
+pub fn host_of(at: SocketAddr) -> u8 {
+    thc_transport::frame::address_number(at.ip()) as u8
+}
+
 /// Where a share of the server is.
-pub fn share_addr(share: u8) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100 + share), 9000)
+pub fn share_addr(share: u8) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, 100 + share), 9000))
 }
 
 /// Does something to the shares beside the first, given the number of turns so far.
 pub type Meddle = Box<dyn FnMut(u64, &mut Vec<Ps>)>;
 
 /// Changes a packet, given where it goes; workers are numbered by their address.
-pub type Tamper = Box<dyn FnMut(SocketAddrV4, &mut Vec<u8>)>;
+pub type Tamper = Box<dyn FnMut(SocketAddr, &mut Vec<u8>)>;
 
 /// Whether a packet gets in, given where it is from.
-pub type Admits = Box<dyn FnMut(SocketAddrV4, &[u8]) -> bool>;
+pub type Admits = Box<dyn FnMut(SocketAddr, &[u8]) -> bool>;
 
 struct Out<'a>(&'a mut SimIo, &'a mut Option<Tamper>);
 
 impl Out<'_> {
-    fn send(&mut self, to: SocketAddrV4, ecn: Ecn, packet: &[u8]) {
+    fn send(&mut self, to: SocketAddr, ecn: Ecn, packet: &[u8]) {
         let mut packet = packet.to_vec();
         if let Some(tamper) = self.1 {
             tamper(to, &mut packet);
@@ -81,7 +86,7 @@ impl Ps {
         Ps::at(net, share_addr(share), job, share)
     }
 
-    fn at(net: &SimNet, addr: SocketAddrV4, job: StaticJob, share: u8) -> Ps {
+    fn at(net: &SimNet, addr: SocketAddr, job: StaticJob, share: u8) -> Ps {
         Ps {
             io: net.endpoint(addr),
             aggregator: Ps::aggregator(&job),
@@ -236,13 +241,13 @@ impl World {
     /// One of several of a network, each with a server of its own on the same host.
     pub fn beside(net: &SimNet, job: StaticJob, number: u8, threads: usize) -> World {
         let net = net.clone();
-        let at = SocketAddrV4::new(*ps_addr().ip(), ps_addr().port() + u16::from(number));
+        let at = SocketAddr::from((ps_addr().ip(), ps_addr().port() + u16::from(number)));
         let mut ps = Ps::at(&net, at, job.clone(), 0);
         let mut others: Vec<_> =
             (1..job.welcome.shares.servers()).map(|share| Ps::new(&net, job.clone(), share)).collect();
         let mut joining: Vec<_> = (0..job.config.workers)
             .map(|w| {
-                let addr = SocketAddrV4::new(Ipv4Addr::new(10, 0, number, w + 1), 5000);
+                let addr = SocketAddr::from((Ipv4Addr::new(10, 0, number, w + 1), 5000));
                 let io = net.endpoint(addr);
                 let joiner = Joiner::new(JOB, WorkerId(w), COOKIE, 1000 + u64::from(w), 0, io.now());
                 (io, Joiners::new(joiner), None)
@@ -257,7 +262,7 @@ impl World {
                     io.send_run(to, packet, packet.len()).unwrap();
                 }
                 io.recv_burst(&mut |from, packet| {
-                    let share = usize::from(from.ip().octets()[3] - 100);
+                    let share = usize::from(host_of(from) - 100);
                     if let Some(JoinEvent::Welcome(w, n)) = joiners.handle(now, share, packet) {
                         *welcome = Some((w, n));
                     }

@@ -2,7 +2,7 @@
 
 use crate::wire::{Boundary, Change, RefuseReason, Welcome, WelcomeError};
 use crate::{JobId, WorkerId};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Why a worker cannot join.
@@ -30,7 +30,7 @@ pub enum JoinError {
         /// Its number.
         share: usize,
         /// Where it should be.
-        at: SocketAddrV4,
+        at: SocketAddr,
         /// How long.
         waited: Duration,
     },
@@ -52,7 +52,7 @@ pub enum JoinError {
         /// The share's number.
         share: usize,
         /// Where it is.
-        at: SocketAddrV4,
+        at: SocketAddr,
         /// One bit per worker that is not there.
         missing: u64,
         /// How long.
@@ -66,7 +66,7 @@ pub enum JoinError {
         /// Its number.
         share: usize,
         /// Where it is.
-        at: SocketAddrV4,
+        at: SocketAddr,
         /// How its job differs.
         change: Change,
     },
@@ -78,7 +78,7 @@ pub enum JoinError {
         /// Its number.
         share: usize,
         /// Where it is.
-        at: SocketAddrV4,
+        at: SocketAddr,
         /// Why.
         reason: RefuseReason,
     },

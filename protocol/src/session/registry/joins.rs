@@ -7,14 +7,14 @@ use crate::session::job::{JobState, fresh, packet};
 use crate::session::present::{Claim, Present};
 use crate::wire::{Header, Join, Kind, Leave, Pending, RefuseReason, Refused};
 use crate::{Cookie, JobId, WorkerId};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 impl Registry {
     pub(super) fn join(
         &mut self,
         now: Duration,
-        from: SocketAddrV4,
+        from: SocketAddr,
         header: &Header,
         join: Join,
         alive: impl Fn(JobId, WorkerId) -> Option<Duration>,
@@ -27,15 +27,15 @@ impl Registry {
         let refuse = |reason| refuse_for(reason, header.worker);
         let state = self.jobs.get_mut(&header.job);
         let known = state.as_ref().is_some_and(|state| state.knows(from));
-        if !known && self.guesses.exhausted(now, *from.ip()) {
+        if !known && self.guesses.exhausted(now, from.ip()) {
             return Vec::new();
         }
         let Some(state) = state else {
-            self.guesses.note(now, *from.ip());
+            self.guesses.note(now, from.ip());
             return refuse(RefuseReason::UnknownJob);
         };
         if header.cookie != state.job.config.cookie {
-            self.guesses.note(now, *from.ip());
+            self.guesses.note(now, from.ip());
             return refuse(RefuseReason::WrongCookie);
         }
         let worker = header.worker;
@@ -210,7 +210,7 @@ impl Registry {
     pub(super) fn leave(
         &mut self,
         now: Duration,
-        from: SocketAddrV4,
+        from: SocketAddr,
         header: &Header,
         leave: Leave,
     ) -> Vec<Action> {

@@ -12,7 +12,7 @@ use super::upper::Upper;
 use crate::wire::{Header, Join, Kind, Leave, Position};
 use crate::{Cookie, JobId, Round, WorkerId};
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct SessionMember {
     /// Its incarnation's.
     pub nonce: u64,
     /// Where it is.
-    pub addr: SocketAddrV4,
+    pub addr: SocketAddr,
     /// Whether it has left.
     pub left: bool,
 }
@@ -237,7 +237,7 @@ impl Registry {
 
     /// Whether somebody sends from there who is in a job, waits for one, or is about to bring a session along.
     #[must_use]
-    pub fn knows(&self, from: SocketAddrV4) -> bool {
+    pub fn knows(&self, from: SocketAddr) -> bool {
         self.jobs
             .values()
             .any(|state| state.knows(from) || state.claims.iter().flatten().any(|p| p.addr == from))
@@ -254,7 +254,7 @@ impl Registry {
     pub fn handle(
         &mut self,
         now: Duration,
-        from: SocketAddrV4,
+        from: SocketAddr,
         bytes: &[u8],
         alive: impl Fn(JobId, WorkerId) -> Option<Duration>,
         random: impl FnMut() -> u32,

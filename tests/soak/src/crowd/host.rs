@@ -5,7 +5,7 @@ use super::jobs::Job;
 use crate::plan::COOKIE;
 use fastrand::Rng;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::{Aggregator, Endpoint, Kernels, Outcome, Shard};
 use thc_protocol::session::{Action, Registry};
@@ -18,14 +18,14 @@ use crate::server::Out;
 const MEMORY: usize = 256 << 20;
 
 /// Where a host is.
-pub fn address(share: usize) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100 + share as u8), 9000)
+pub fn address(share: usize) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, 100 + share as u8), 9000))
 }
 
 pub struct Host<K: Kernels> {
     net: SimNet,
     share: usize,
-    pub address: SocketAddrV4,
+    pub address: SocketAddr,
     io: SimIo,
     aggregator: Aggregator<K>,
     registry: Registry,

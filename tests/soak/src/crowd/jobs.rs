@@ -4,7 +4,7 @@ use super::book::Book;
 use super::process::Process;
 use crate::plan;
 use fastrand::Rng;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
@@ -118,7 +118,7 @@ impl Job {
     }
 
     /// Who has this address.
-    pub fn find(&mut self, at: SocketAddrV4) -> Option<&mut Process> {
+    pub fn find(&mut self, at: SocketAddr) -> Option<&mut Process> {
         self.seats.iter_mut().flatten().find(|process| process.address == at)
     }
 

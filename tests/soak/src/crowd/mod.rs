@@ -17,9 +17,10 @@ use fastrand::Rng;
 use host::{Host, address};
 use jobs::Job;
 use process::Process;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 use thc_protocol::aggregator::Kernels;
+use thc_transport::frame::address_number;
 use thc_transport::{SimConfig, SimNet};
 
 /// How long all may take to be members and to end another all-reduce when nothing happens any more.
@@ -283,8 +284,8 @@ impl<K: Kernels> Crowd<K> {
     }
 
     /// Something has come for who is at this address.
-    fn wake(&mut self, at: SocketAddrV4) {
-        let job = match at.ip().octets() {
+    fn wake(&mut self, at: SocketAddr) {
+        let job = match (address_number(at.ip()) as u32).to_be_bytes() {
             [_, 0, ..] => {
                 return self
                     .hosts

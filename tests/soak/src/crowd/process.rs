@@ -8,13 +8,14 @@ use crate::plan::{COOKIE, CallPlan, KEYS};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use fastrand::Rng;
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_codec::definitions;
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Mode, Welcome};
 use thc_protocol::worker::CallError;
 use thc_protocol::{Cookie, JobId, WorkerId};
+use thc_transport::frame::address_number;
 use thc_transport::{PacketIo, SimIo, SimNet};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig, WorkerError};
 
@@ -48,7 +49,7 @@ pub struct Process {
     counts: Counts,
     stretch: u64,
     seat: u8,
-    pub address: SocketAddrV4,
+    pub address: SocketAddr,
     pub nonce: u64,
     stage: Stage,
     engine: Option<Engine<SimIo>>,
@@ -86,7 +87,7 @@ pub struct Process {
 impl Process {
     pub fn new(net: &SimNet, job: &Job, seat: u8, life: u32, mut rng: Rng) -> Process {
         let number = job.number.0 as u8;
-        let address = SocketAddrV4::new(Ipv4Addr::new(10, 1 + seat, number, (life % 250) as u8), 5000);
+        let address = SocketAddr::from((Ipv4Addr::new(10, 1 + seat, number, (life % 250) as u8), 5000));
         let io = net.endpoint(address);
         let nonce = rng.u64(1..);
         let joiners = Box::new(Joiners::new(joiner(job.number, seat, nonce, io.now())));
@@ -206,7 +207,7 @@ impl Process {
         let mut event = None;
         let got = io
             .recv_burst(&mut |from, packet| {
-                let share = usize::from(from.ip().octets()[3] - 100);
+                let share = usize::from((address_number(from.ip()) as u8) - 100);
                 if event.is_none()
                     && let Some(
                         new @ (JoinEvent::Welcome(..) | JoinEvent::Failed(_) | JoinEvent::Reforming(_)),

@@ -1,5 +1,7 @@
 //! Headers to receivers, and the neighbours on the way.
 
+use std::net::SocketAddrV4;
+
 use super::{ASK_PAUSE_MS, DpdkTx, FLOWS, Unsent};
 use crate::Peer;
 use crate::dpdk::frame::Template;
@@ -33,11 +35,13 @@ impl DpdkTx {
     #[cold]
     fn new_flow(&mut self, to: Peer) -> Result<usize, Unsent> {
         let config = &self.endpoint.config;
+        let Peer::V4(address) = to else { return Err(Unsent::NoRoute) };
+        let host = *address.ip();
         let hop = match config.gateway {
-            _ if config.on_link(*to.ip()) => *to.ip(),
+            _ if config.on_link(host) => host,
             Some(gateway) => gateway,
             // A neighbour that was given by hand is reached wherever it is.
-            None if config.neighbours.iter().any(|neighbour| neighbour.address == *to.ip()) => *to.ip(),
+            None if config.neighbours.iter().any(|neighbour| neighbour.address == host) => host,
             None => return Err(Unsent::NoRoute),
         };
         let Some(place) = self.endpoint.neighbours.enter(hop) else { return Err(Unsent::Unresolved) };
@@ -47,7 +51,7 @@ impl DpdkTx {
             // More receivers than places, which no job has: begin again.
             self.flows.clear();
         }
-        let template = self.template(reach, to);
+        let template = self.template(reach, address);
         self.flows.push(Flow { to, place, word, device: reach.device, template });
         self.last = self.flows.len() - 1;
         Ok(self.last)
@@ -56,13 +60,15 @@ impl DpdkTx {
     #[cold]
     fn renew(&mut self, at: usize, word: u64) -> Result<usize, Unsent> {
         let Some(reach) = Neighbours::reach(word) else { return Err(Unsent::Unresolved) };
-        let template = self.template(reach, self.flows[at].to);
+        // No other flow is made.
+        let Peer::V4(to) = self.flows[at].to else { return Err(Unsent::NoRoute) };
+        let template = self.template(reach, to);
         let flow = &mut self.flows[at];
         (flow.word, flow.device, flow.template) = (word, reach.device, template);
         Ok(at)
     }
 
-    pub(super) fn template(&self, reach: Reach, to: Peer) -> Template {
+    pub(super) fn template(&self, reach: Reach, to: SocketAddrV4) -> Template {
         let out = &self.out[reach.device];
         Template::new((out.mac, reach.mac), self.local, to, out.checksums)
     }

@@ -5,6 +5,7 @@ mod flows;
 use flows::Flow;
 
 use std::io;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ struct Out {
 /// The sending half of a [`DpdkIo`](super::DpdkIo).
 pub struct DpdkTx {
     endpoint: Arc<OpenDpdk>,
-    local: Peer,
+    local: SocketAddrV4,
     out: Vec<Out>,
     /// Empty packets at hand, packets kept under numbers, and those for headers of shared payloads. They must go before the
     /// pool does.
@@ -75,7 +76,7 @@ impl DpdkTx {
     /// `pools` are those of whole packets and of headers.
     pub(super) fn new(
         endpoint: Arc<OpenDpdk>,
-        local: Peer,
+        local: SocketAddrV4,
         queues: Vec<TxQueue>,
         pools: (Mempool, Mempool),
     ) -> DpdkTx {
@@ -279,10 +280,15 @@ impl DpdkTx {
                 Ok(None)
             }
             Err(Unsent::NoRoute) => {
-                let cause = io::Error::new(
-                    io::ErrorKind::NetworkUnreachable,
-                    "it lies outside the own network and there is no gateway: give one, or a shorter prefix",
-                );
+                let text = match to {
+                    Peer::V4(_) => {
+                        "it lies outside the own network and there is no gateway: give one, or a shorter prefix"
+                    }
+                    Peer::V6(_) => {
+                        "DPDK devices speak IPv4 here: give its IPv4 address, or take io = \"udp\""
+                    }
+                };
+                let cause = io::Error::new(io::ErrorKind::NetworkUnreachable, text);
                 Err(TransportError::Send { to, cause }.into())
             }
         }

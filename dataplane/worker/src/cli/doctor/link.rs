@@ -2,23 +2,32 @@
 
 use super::check::Check;
 use super::host::Host;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use thc_protocol::wire::MAX_PACKET;
-use thc_transport::{DeviceInfo, IPV4_UDP_HEADER_LEN};
+use thc_transport::{DeviceInfo, IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN};
 
 const NAME: &str = "link";
 /// The longest IPv4 packet of the protocol.
 pub const LONGEST: i64 = (MAX_PACKET + IPV4_UDP_HEADER_LEN) as i64;
+/// The longest IPv6 packet of the protocol.
+const LONGEST_V6: i64 = (MAX_PACKET + IPV6_UDP_HEADER_LEN) as i64;
 /// IFF_UP (linux/if.h)
 const UP: i64 = 1;
 /// Mbit/s; on slower ones a cable or a switch port is at fault more often than not.
 const SLOW: i64 = 1000;
 
 /// The interface that the kernel sends through towards an address.
-pub fn towards(host: &Host, to: Ipv4Addr) -> Option<String> {
+pub fn towards(host: &Host, to: IpAddr) -> Option<String> {
     if to.is_loopback() || is_own(host, to) {
         return Some("lo".to_owned());
     }
+    match to {
+        IpAddr::V4(to) => towards_v4(host, to),
+        IpAddr::V6(to) => towards_v6(host, to),
+    }
+}
+
+fn towards_v4(host: &Host, to: Ipv4Addr) -> Option<String> {
     let table = host.read("/proc/net/route")?;
     let routes = table.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -33,8 +42,30 @@ pub fn towards(host: &Host, to: Ipv4Addr) -> Option<String> {
     best.map(|(interface, ..)| interface)
 }
 
+fn towards_v6(host: &Host, to: Ipv6Addr) -> Option<String> {
+    /// RTF_REJECT (linux/route.h)
+    const REJECT: u32 = 0x200;
+    let table = host.read("/proc/net/ipv6_route")?;
+    let routes = table.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let number = |n: usize| u32::from_str_radix(fields.get(n)?, 16).ok();
+        let network = u128::from_str_radix(fields.first()?, 16).ok()?;
+        Some((fields.get(9)?.to_string(), network, number(1)?, number(5)?, number(8)?))
+    });
+    let same = |network: u128, prefix: u32| (to.to_bits() ^ network).leading_zeros() >= prefix;
+    let fitting =
+        routes.filter(|&(_, network, prefix, _, flags)| flags & REJECT == 0 && same(network, prefix));
+    let best = fitting.max_by_key(|&(_, _, prefix, metric, _)| (prefix, u32::MAX - metric));
+    best.map(|(interface, ..)| interface)
+}
+
 /// Whether an address is one of this host's.
-pub fn is_own(host: &Host, address: Ipv4Addr) -> bool {
+pub fn is_own(host: &Host, address: IpAddr) -> bool {
+    if let IpAddr::V6(address) = address {
+        let mark = format!("{:032x}", address.to_bits());
+        let table = host.read("/proc/net/if_inet6").unwrap_or_default();
+        return table.lines().any(|line| line.starts_with(&mark));
+    }
     let trie = host.read("/proc/net/fib_trie").unwrap_or_default();
     let mark = format!("|-- {address}");
     let mut lines = trie.lines();
@@ -74,7 +105,7 @@ pub fn device(device: &DeviceInfo) -> Check {
 
 /// Whether the kernel would answer in this end's name, on an interface that DPDK and it share.
 pub fn address(host: &Host, own: Ipv4Addr, interfaces: &[String]) -> Option<Check> {
-    let interface = interfaces.first().filter(|_| is_own(host, own))?;
+    let interface = interfaces.first().filter(|_| is_own(host, own.into()))?;
     Some(Check::wrong(
         NAME,
         format!("the kernel has {own} as well, and refuses what comes for DPDK"),
@@ -85,7 +116,7 @@ pub fn address(host: &Host, own: Ipv4Addr, interfaces: &[String]) -> Option<Chec
 }
 
 /// One check per interface.
-pub fn check(host: &Host, interface: &str) -> Check {
+pub fn check(host: &Host, interface: &str, to: IpAddr) -> Check {
     let file = |name: &str| format!("/sys/class/net/{interface}/{name}");
     let Some(flags) = host.read(&file("flags")) else {
         let there = host.names("/sys/class/net").join(", ");
@@ -104,10 +135,11 @@ pub fn check(host: &Host, interface: &str) -> Check {
         );
     }
     let mtu = host.number(&file("mtu")).unwrap_or(1500);
-    if mtu < LONGEST {
+    let longest = if to.is_ipv4() { LONGEST } else { LONGEST_V6 };
+    if mtu < longest {
         return Check::wrong(
             NAME,
-            format!("{interface} takes packets of {mtu} bytes, the longest here have {LONGEST}"),
+            format!("{interface} takes packets of {mtu} bytes, the longest here have {longest}"),
             format!("ip link set dev {interface} mtu 1500, on the whole way"),
         );
     }

@@ -94,7 +94,7 @@ fn examine(visit: &Visit) -> Report {
         checks.push(permissions::udp(&host, config.bind));
         checks.push(buffers::check(&host, config));
         if config.controller.is_none() {
-            interfaces.extend(link::towards(&host, *config.ps.ip()));
+            interfaces.extend(link::towards(&host, config.ps.ip()));
         }
         if interfaces.is_empty() && config.controller.is_none() {
             checks.push(Check::wrong(
@@ -104,7 +104,7 @@ fn examine(visit: &Visit) -> Report {
             ));
         }
     }
-    checks.extend(interfaces.iter().map(|interface| link::check(&host, interface)));
+    checks.extend(interfaces.iter().map(|interface| link::check(&host, interface, config.ps.ip())));
     checks.push(cores::numa(&host, &devices, &interfaces));
     checks.push(cores::isolated(&host, dpdk));
     checks.push(clock::check(&host, visit.root.is_none(), dpdk.is_some()));

@@ -3,7 +3,7 @@
 use super::check::Check;
 use super::device::{self, Device};
 use super::host::{Access, Host};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 const NAME: &str = "permissions";
 
@@ -16,7 +16,7 @@ const SYS_RAWIO: u32 = 17;
 const BPF: u32 = 39;
 
 /// For kernel sockets: the port.
-pub fn udp(host: &Host, bind: SocketAddrV4) -> Check {
+pub fn udp(host: &Host, bind: SocketAddr) -> Check {
     let first = host.number("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or(1024);
     let port = i64::from(bind.port());
     if port != 0 && port < first && !host.capable(NET_BIND_SERVICE) {

@@ -57,7 +57,7 @@ impl DoctorFlags {
             })?,
         };
         let keys = self.keys.over_file(self.config.as_deref())?;
-        let own = *keys.bind()?.ip();
+        let own = keys.bind()?.ip();
         let io = match keys.io {
             Some(IoName::Dpdk) => keys.dpdk.config(own).map(Backend::Dpdk),
             io => keys.dpdk.backend(io, own),

@@ -3,7 +3,7 @@
 use super::texts::{parse, resolve, time};
 use super::{Keys, MOST_THREADS};
 use crate::cli::colocated;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use thc_protocol::MAX_WORKERS;
 use thc_ps::ServerConfig;
 use thc_transport::{Backend, FaultRates, LossyConfig};
@@ -25,7 +25,7 @@ impl Keys {
         let bind = self.bind()?;
         if let Backend::Dpdk(dpdk) = &io
             && !bind.ip().is_unspecified()
-            && *bind.ip() != dpdk.address
+            && bind.ip() != dpdk.address
         {
             return Err(format!(
                 "bind = \"{bind}\": over DPDK this end has the address {} only, give that or 0.0.0.0",
@@ -64,7 +64,7 @@ impl Keys {
     }
 
     /// Where the shares are, of colocated servers; none of another server.
-    pub(super) fn shares(&self) -> Result<Vec<SocketAddrV4>, String> {
+    pub(super) fn shares(&self) -> Result<Vec<SocketAddr>, String> {
         let Some(list) = &self.colocated else {
             return match (self.workers, self.lane, self.down) {
                 (Some(_), ..) => {
@@ -127,7 +127,7 @@ impl Keys {
         Ok(Some(controller))
     }
 
-    pub(super) fn bind(&self) -> Result<SocketAddrV4, String> {
+    pub(super) fn bind(&self) -> Result<SocketAddr, String> {
         self.bind.as_deref().map_or(Ok(GroupConfig::default().bind), |text| parse("bind", text))
     }
 }

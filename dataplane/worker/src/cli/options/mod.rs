@@ -334,7 +334,7 @@ impl Flags {
 
     fn plan(self) -> Result<Plan, String> {
         let keys = self.keys.over_file(self.config.as_deref())?;
-        let io = keys.dpdk.backend(keys.io, *keys.bind()?.ip()).map_err(|e| e.to_string())?;
+        let io = keys.dpdk.backend(keys.io, keys.bind()?.ip()).map_err(|e| e.to_string())?;
         let (worker, cookie) = if keys.ps.as_deref().is_some_and(ControllerUrl::is_meant) {
             // What the controller tells.
             (0, 0)

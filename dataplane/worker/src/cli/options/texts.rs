@@ -3,7 +3,7 @@
 use super::LONGEST;
 use bytesize::ByteSize;
 use std::fmt::Display;
-use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -38,20 +38,16 @@ pub(super) fn cookie(text: Option<&str>) -> Result<Option<u32>, String> {
     number.map(Some).map_err(|_| "cookie is no 32-bit number: write it like 0x1234abcd".into())
 }
 
-pub(super) fn resolve(key: &str, text: &str) -> Result<SocketAddrV4, String> {
-    let addresses =
-        text.to_socket_addrs().map_err(|e| format!("{key} = {text:?}: {e}; write it like 10.0.0.1:9000"))?;
-    let v4 = addresses.filter_map(|a| match a {
-        SocketAddr::V4(v4) => Some(v4),
-        SocketAddr::V6(_) => None,
-    });
-    let mut v4 = v4;
-    let ps = v4.next().ok_or_else(|| format!("{key} = {text:?} has no IPv4 address, and THC speaks IPv4"))?;
+pub(super) fn resolve(key: &str, text: &str) -> Result<SocketAddr, String> {
+    let ps = thc_transport::resolve(text)
+        .map_err(|e| format!("{key} = {text:?}: {e}; write it like 10.0.0.1:9000 or [fd00::1]:9000"))?;
     if ps.port() == 0 {
         return Err(format!("{key} = {text:?}: port 0 is nobody's port; the usual one is 9000"));
     }
-    if ps.ip().is_unspecified() || ps.ip().is_broadcast() || ps.ip().is_multicast() {
-        return Err(format!("{key} = {text:?}: that is no server's address; on this host it is 127.0.0.1"));
+    let broadcast = matches!(ps.ip(), IpAddr::V4(ip) if ip.is_broadcast());
+    if ps.ip().is_unspecified() || broadcast || ps.ip().is_multicast() {
+        let own = if ps.is_ipv4() { "127.0.0.1" } else { "[::1]" };
+        return Err(format!("{key} = {text:?}: that is no server's address; on this host it is {own}"));
     }
     Ok(ps)
 }
