@@ -11,6 +11,7 @@ mod check;
 mod cores;
 mod error;
 mod job;
+mod limits;
 mod loss;
 mod port;
 mod ring;

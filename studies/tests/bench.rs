@@ -63,7 +63,7 @@ fn shaped_hosts_have_a_limit_and_leave_nothing() {
 #[test]
 fn two_jobs_at_the_same_time_have_a_mean_each() {
     let output = bench(
-        &"--rate loopback --workers 2 --size 256KiB --repeat 1 --jobs 1,2 --place switch,colocated --json"
+        &"--rate loopback --workers 2 --size 256KiB --repeat 1 --jobs 1,2 --place switch,colocated --pin --json"
             .split(' ')
             .collect::<Vec<_>>(),
     );

@@ -28,6 +28,7 @@ mod lossy;
 #[cfg(feature = "options")]
 mod options;
 mod packet_io;
+mod run;
 pub mod sim;
 mod udp;
 
@@ -46,5 +47,6 @@ pub use lossy::{LossyConfig, LossyIo, LossyStats};
 #[cfg(feature = "options")]
 pub use options::{DpdkOptions, IoName};
 pub use packet_io::{IoStats, PacketIo};
+pub use run::Run;
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
-pub use udp::{Run, UdpConfig, UdpIo};
+pub use udp::{UdpConfig, UdpIo};

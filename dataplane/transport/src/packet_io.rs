@@ -2,7 +2,7 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
-use crate::{MAX_DATAGRAM, Origin, Peer, TransportError, datagram::header_len};
+use crate::{MAX_DATAGRAM, Origin, Peer, Run, TransportError, datagram::header_len};
 
 /// What takes datagrams received.
 pub(crate) type Receiver<'a> = dyn FnMut(Origin, &[u8]) + 'a;
@@ -32,6 +32,15 @@ pub trait PacketIo {
     /// As [`recv_burst`](Self::recv_burst).
     fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
         self.recv_burst(&mut |from, payload| f(from.into(), payload))
+    }
+
+    /// The same, and calls `f` once for each run of datagrams that came in one piece, where a backend knows of such; else each datagram
+    /// is one.
+    ///
+    /// # Errors
+    /// As [`recv_burst`](Self::recv_burst).
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        self.recv_burst_at(&mut |origin, datagram| f(Run::of_one(origin, datagram)))
     }
 
     /// Whether it tells the ECN bits of what it receives.
@@ -140,6 +149,10 @@ impl<T: PacketIo> PacketIo for &mut T {
 
     fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
         (**self).recv_burst_at(f)
+    }
+
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        (**self).recv_runs(f)
     }
 
     fn reads_ecn(&self) -> bool {

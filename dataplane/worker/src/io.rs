@@ -6,8 +6,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{
-    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, Origin, PacketIo, Peer, TransportError,
-    UdpConfig, UdpIo,
+    Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
+    TransportError, UdpConfig, UdpIo,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -125,6 +125,10 @@ impl PacketIo for AnyIo {
 
     fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
         each!(self, io => io.recv_burst_at(f))
+    }
+
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        each!(self, io => io.recv_runs(f))
     }
 
     fn reads_ecn(&self) -> bool {

@@ -91,6 +91,19 @@ impl Header {
         (Round(u32_at(head, 12)), SlotId(u16_at(head, 16)))
     }
 
+    /// How many packets of `segment` bytes, from the first on, have headers that differ in their slots alone, which follow each other.
+    #[must_use]
+    pub fn slots_in_row(packets: &[u8], segment: usize) -> usize {
+        let Some(first) = packets.first_chunk::<HEADER_LEN>() else { return 0 };
+        let slots = u32::from(u16_at(first, 16))..=u32::from(u16::MAX);
+        let follows = |(packet, slot): &(&[u8], u32)| {
+            packet[..16] == first[..16]
+                && u32::from(u16_at(packet, 16)) == *slot
+                && packet[18..20] == first[18..]
+        };
+        packets.chunks_exact(segment.max(HEADER_LEN)).zip(slots).take_while(follows).count()
+    }
+
     /// How many workers are in a packet with this header.
     #[inline(always)]
     #[must_use]

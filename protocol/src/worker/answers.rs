@@ -82,7 +82,7 @@ impl Worker {
                     if self.data.was_late(slot, round) {
                         events.late(place, self.data.kept_payload(slot, round));
                     }
-                    self.data_done(place);
+                    self.data_done(place, 1);
                 }
             }
             Kind::Straggler => {
@@ -105,6 +105,74 @@ impl Worker {
             }
             _ => self.stats.foreign += 1,
         }
+    }
+
+    /// Takes packets that came in a row from one address with these bits, each of `segment` bytes, but the last, which may be shorter.
+    /// What is the same in RESULTs that follow each other is looked at once; all else is as if [`Self::handle_with`] took them one by one.
+    pub fn handle_run(
+        &mut self,
+        now: Duration,
+        ecn: Ecn,
+        mut packets: &[u8],
+        segment: usize,
+        events: &mut impl Events,
+        tx: &mut impl Tx,
+    ) {
+        loop {
+            let taken = self.take_results(now, ecn, packets, segment, events);
+            let (head, rest) = packets.split_at((taken.max(1) * segment).min(packets.len()));
+            if taken == 0 {
+                self.handle_with(now, ecn, head, events, tx);
+            }
+            packets = rest;
+            if packets.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Takes as many packets from the first on as are RESULTs in a row of what was sent once, and returns how many those are.
+    fn take_results(
+        &mut self,
+        now: Duration,
+        ecn: Ecn,
+        packets: &[u8],
+        segment: usize,
+        events: &mut impl Events,
+    ) -> usize {
+        let Some((first, _)) = packets.split_at_checked(segment) else { return 0 };
+        let Ok((header, payload)) = Header::parse(first) else { return 0 };
+        let Some(place) = self.params.tables.place(header.table) else { return 0 };
+        let form = self.params.tables.get(place).map_or(Form::USUAL, |table| table.form);
+        let (slot, round) = (header.slot, header.round);
+        let plain = header.kind == Kind::Result
+            && header.count == self.params.all_workers()
+            && payload.len() == header.kind.payload_len(form)
+            && self.failure.is_none()
+            && self.is_of_session(&header)
+            && self.params.expects(&header)
+            && self.data.awaits(place as u8, slot, round);
+        if !plain {
+            return 0;
+        }
+        let count = Header::slots_in_row(packets, segment);
+        let marked = ecn == Ecn::Ce || header.flags & FLAG_MARK != 0;
+        let taken = self.data.finish_run(now, place as u8, (slot, round), count, marked);
+        if taken == 0 {
+            return 0;
+        }
+        self.heard = now;
+        (self.missing_data, self.missing_racks) = (0, 0);
+        let mut done = 0;
+        while done < taken {
+            let slot = SlotId(slot.0 + done as u16);
+            let (place, alike) = self.data.run_at(slot.0.into(), taken - done);
+            let those = &packets[done * segment..(done + alike) * segment];
+            events.results(place, &Header { slot, ..header }, those, segment);
+            self.data_done(place, alike as u32);
+            done += alike;
+        }
+        taken
     }
 
     /// Whether this maximum is to be taken (P19). One that cannot be is asked for again the first time: if it was damaged on
@@ -176,9 +244,10 @@ impl Worker {
         self.retire();
     }
 
-    pub(super) fn data_done(&mut self, place: PacketId) {
+    /// So many packets of a partition are done.
+    pub(super) fn data_done(&mut self, place: PacketId, packets: u32) {
         if let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) {
-            call.finish(place.partition as usize, 1);
+            call.finish(place.partition as usize, packets);
         }
         self.retire();
     }
@@ -211,7 +280,7 @@ impl Worker {
         } else if self.params.may_lose() {
             if let Finish::First(place) = self.data.give_up(now, slot, round) {
                 events.lost(place, self.data.kept_payload(slot, round));
-                self.data_done(place);
+                self.data_done(place, 1);
             }
         } else if self.data.outstanding(slot, round).is_some() {
             self.fail(overtaken);

@@ -41,6 +41,16 @@ pub trait Events {
     }
     /// The sums of one packet, of `result.count` workers, as they are in its RESULT.
     fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]);
+    /// The same of several packets, the first of which is `place`, and others those behind it in its partition: `packets` are their
+    /// RESULTs, each of `segment` bytes with its header, `first` that of the first. The others' headers differ from it in the slot,
+    /// which is the next one for each.
+    fn results(&mut self, place: PacketId, first: &Header, packets: &[u8], segment: usize) {
+        for (packet, i) in packets.chunks_exact(segment).zip(0..) {
+            let result = Header { slot: SlotId(first.slot.0 + i), ..*first };
+            let place = PacketId { packet: place.packet + u32::from(i), ..place };
+            self.result(place, &result, &packet[HEADER_LEN..]);
+        }
+    }
     /// This packet's coordinates count as zero. `sent` is its payload, which is in no sum that this worker knows of;
     /// `None` where whoever sends keeps it ([`Tx::pack`]).
     fn lost(&mut self, place: PacketId, sent: Option<&[u8]>);
@@ -402,7 +412,7 @@ impl Worker {
         } else {
             while let Some((place, slot, round)) = self.data.give_up_older(now, self.params.deadline) {
                 events.lost(place, self.data.kept_payload(slot, round));
-                self.data_done(place);
+                self.data_done(place, 1);
             }
             self.data.ask_again(now, self.params.deadline / 4, tx);
         }

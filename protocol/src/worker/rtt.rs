@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Samples that each half of the sliding minimum covers.
+/// Packets that each half of the sliding minimum covers.
 const SPAN: u32 = 512;
 /// The time-out is at most so many times the shortest recent round trip.
 const CAP: u32 = 4;
@@ -51,8 +51,8 @@ impl Rtt {
         }
     }
 
-    /// Takes one round trip of a packet that was sent once.
-    pub fn sample(&mut self, rtt: Duration) {
+    /// Takes one round trip of so many packets that were sent once and answered together.
+    pub fn sample(&mut self, rtt: Duration, packets: u32) {
         match self.smoothed {
             None => {
                 self.smoothed = Some(rtt);
@@ -65,8 +65,8 @@ impl Rtt {
         }
         self.least = self.least.min(rtt);
         let (shortest, count) = self.latest;
-        self.latest = (shortest.min(rtt), count + 1);
-        if self.latest.1 == SPAN {
+        self.latest = (shortest.min(rtt), count + packets);
+        if self.latest.1 >= SPAN {
             self.earlier = self.latest.0;
             self.latest = (Duration::MAX, 0);
         }
@@ -78,7 +78,7 @@ impl Rtt {
         self.smoothed
     }
 
-    /// The shortest round trip of the last 512 to 1,024 samples.
+    /// The shortest round trip of the last 512 to 1,024 packets and a run more.
     #[must_use]
     pub fn shortest(&self) -> Option<Duration> {
         self.smoothed.map(|_| self.latest.0.min(self.earlier))

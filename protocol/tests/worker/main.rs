@@ -5,4 +5,5 @@ mod answers;
 mod driven;
 mod endings;
 mod repeating;
+mod runs;
 mod sending;

@@ -30,18 +30,18 @@ fn the_time_out_of_rfc_6298_within_its_bounds() {
     let mut rtt = Rtt::new(ms(100), ms(20), ms(1000));
     assert_eq!((rtt.smoothed(), rtt.timeout(0), rtt.silence()), (None, ms(100), ms(5)));
     assert_eq!((rtt.timeout(1), rtt.timeout(9), rtt.timeout(u32::MAX)), (ms(200), ms(1000), ms(1000)));
-    rtt.sample(ms(40));
+    rtt.sample(ms(40), 1);
     // SRTT = R, RTTVAR = R / 2.
     assert_eq!((rtt.smoothed(), rtt.timeout(0)), (Some(ms(40)), ms(120)));
-    rtt.sample(ms(80));
+    rtt.sample(ms(80), 1);
     // RTTVAR = 3/4 · 20 + 1/4 · 40, SRTT = 7/8 · 40 + 1/8 · 80.
     assert_eq!((rtt.smoothed(), rtt.timeout(0)), (Some(ms(45)), ms(145)));
     // Not more than four of the shortest recent round trips: others' time-outs are not learnt.
-    rtt.sample(ms(10));
+    rtt.sample(ms(10), 1);
     assert_eq!((rtt.shortest(), rtt.timeout(0)), (Some(ms(10)), ms(40)));
-    (0..1022).for_each(|_| rtt.sample(ms(400)));
+    (0..1022).for_each(|_| rtt.sample(ms(400), 1));
     assert!(rtt.timeout(0) > ms(400) && rtt.timeout(0) <= ms(1000));
-    (0..2000).for_each(|_| rtt.sample(Duration::from_micros(50)));
+    (0..2000).for_each(|_| rtt.sample(Duration::from_micros(50), 1));
     assert_eq!((rtt.timeout(0), rtt.timeout(2)), (ms(20), ms(80)));
     assert_eq!(rtt.silence(), Duration::from_micros(200));
     assert_eq!(Rtt::new(ms(1), ms(1), ms(1)).timeout(5), ms(1));
@@ -295,7 +295,7 @@ fn a_late_packet_is_known_to_be_lost_when_later_results_come() {
 #[test]
 fn the_answer_to_who_asks_is_a_round_trip_without_waiting() {
     let mut rtt = Rtt::new(ms(100), ms(20), ms(1000));
-    (0..2000).for_each(|_| rtt.sample(ms(3)));
+    (0..2000).for_each(|_| rtt.sample(ms(3), 1));
     assert_eq!((rtt.patience(), rtt.silence(), rtt.settling()), (ms(3), ms(12), Duration::from_micros(750)));
     rtt.answered(ms(1));
     assert_eq!((rtt.patience(), rtt.silence()), (Duration::from_micros(1500), ms(4)));

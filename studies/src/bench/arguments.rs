@@ -39,9 +39,9 @@ pub enum Other {
 #[command(
     after_help = "Hosts are network namespaces of this machine, made for the run and removed after it: it takes root. Every \
 repetition\nfills the tensor, waits for all processes, and takes the time until the last of them has the mean; with --against both\n\
-take turns. All processes share this machine's cores: more workers than cores measure these.\n\n\
+take turns. Means are checked when all have ended, and neither time nor CPU counts that. All processes share this machine's cores: more workers than cores measure these.\n\n\
 Examples:\n  thc bench allreduce\n  thc bench allreduce --workers 4,8 --rate 1gbit,10gbit --place switch,colocated,server --against gloo\n  \
-thc bench allreduce --size 64KiB,1MiB,16MiB,256MiB --plot sizes.svg --json > sizes.json\n  \
+thc bench allreduce --size 64KiB,1MiB,16MiB,1GiB --against gloo --plot sizes.svg --json > sizes.json\n  \
 thc bench allreduce --rate loopback --workers 2      (no namespaces, no root)\n  \
 thc bench allreduce --jobs 1,2                       (what two groups on one server cost each other)"
 )]
@@ -77,6 +77,9 @@ pub struct AllreduceArgs {
     /// With error feedback
     #[arg(long)]
     pub feedback: bool,
+    /// Keep each process, with all its threads, on a core of its own; with more processes than cores they share these in turn
+    #[arg(long)]
+    pub pin: bool,
     /// Keys of the server's job or of the server, as in its file: data_slots=2048,shards=2
     #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = pair)]
     pub server: Vec<(String, String)>,

@@ -132,7 +132,7 @@ impl FairnessArgs {
             let file = format!("listen = \"{at}\"\n[[job]]\njob = {job}\ncookie = {cookie}\nworkers = {n}\n");
             let mut command = network.host(workers).command(&program);
             command.arg("bench-part");
-            let part = Part { server: Some(file), worker: None };
+            let part = Part { server: Some(file), worker: None, core: None };
             servers.start(format!("the server of job {job}"), &mut command, &json!(part))?;
         }
         servers.answers()?;
@@ -154,7 +154,7 @@ impl FairnessArgs {
                 };
                 let mut command = host.command(&program);
                 command.arg("bench-part");
-                let part = Part { server: None, worker: Some(worker) };
+                let part = Part { server: None, worker: Some(worker), core: None };
                 crew.start(format!("worker {number} of job {job}"), &mut command, &json!(part))?;
             }
         }

@@ -4,6 +4,7 @@ use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,6 +28,8 @@ pub struct Part {
     pub server: Option<String>,
     /// The worker, if it is one.
     pub worker: Option<WorkerPart>,
+    /// The only core that it may run on; none leaves it all.
+    pub core: Option<usize>,
 }
 
 /// What a worker is to do.
@@ -81,11 +84,19 @@ fn value(worker: u8, index: usize) -> f32 {
     (word >> 40) as f32 / (1 << 23) as f32 - 1.0
 }
 
+/// Keeps this process, and all threads that it starts from now on, on one core.
+fn pin(core: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).map_err(|cause| failed(format!("cannot run on core {core} alone: {cause}")))
+}
+
 /// Does what the lines on stdin say, until they end.
 pub fn run() -> Result<()> {
     let mut lines = std::io::stdin().lock().lines().map_while(std::result::Result::ok);
     let Some(first) = lines.next() else { return Ok(()) };
     let part: Part = serde_json::from_str(&first).map_err(Error::Event)?;
+    part.core.map_or(Ok(()), pin)?;
     let server = match &part.server {
         None => None,
         Some(text) => {
@@ -129,43 +140,54 @@ fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
     let mut data = original.clone();
     say(&json!({}))?;
     for order in lines {
-        if order == "fill" {
-            data.copy_from_slice(&original);
-            say(&json!({}))?;
-            continue;
-        }
-        let mut ends = Vec::new();
-        let (cpu_before, before) = (cpu(), group.stats().map_err(failed)?);
-        let began = clock(ClockId::Monotonic);
-        for _ in 0..part.calls {
-            group.allreduce_with(&mut data, options).map_err(failed)?;
-            ends.push(clock(ClockId::Monotonic));
-        }
-        let ended = clock(ClockId::Monotonic);
-        let after = group.stats().map_err(failed)?;
-        // More than one call is a mean of means, whose error grows: only the first is checked against theory elsewhere.
-        let error: f64 = data.iter().zip(&exact).map(|(x, mean)| (f64::from(*x) - mean).powi(2)).sum();
-        let norm: f64 = exact.iter().map(|mean| mean * mean).sum();
-        let bits =
-            data.iter().fold(0u64, |h, x| (h ^ u64::from(x.to_bits())).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        say(&json!({
-            "began": began,
-            "ended": ended,
-            "ends": ends,
-            "packets": after.packets_up - before.packets_up,
-            "round_trip": after.round_trip.as_secs_f64(),
-            "shortest_round_trip": after.shortest_round_trip.as_secs_f64(),
-            "window": after.window,
-            "decreases": after.decreases - before.decreases,
-            "cpu": cpu() - cpu_before,
-            "again": after.retransmissions - before.retransmissions,
-            "compression": (after.compression - before.compression).as_secs_f64(),
-            "network": (after.network - before.network).as_secs_f64(),
-            "waiting": (after.waiting - before.waiting).as_secs_f64(),
-            "nmse": if norm > 0.0 { error / norm } else { 0.0 },
-            "checksum": format!("{bits:016x}"),
-        }))?;
+        let answer = match order.as_str() {
+            "fill" => {
+                data.copy_from_slice(&original);
+                json!({})
+            }
+            "cpu" => json!({ "cpu": cpu() }),
+            "check" => judge(&data, &exact),
+            _ => reduce(&group, part.calls, &mut data, options)?,
+        };
+        say(&answer)?;
     }
     drop(group);
     Ok(())
+}
+
+/// Reduces `data` so many times in a row. What that took.
+fn reduce(group: &Group, calls: u32, data: &mut [f32], options: CallOptions) -> Result<Value> {
+    let before = group.stats().map_err(failed)?;
+    let began = clock(ClockId::Monotonic);
+    let mut ends = Vec::new();
+    for _ in 0..calls {
+        group.allreduce_with(data, options).map_err(failed)?;
+        ends.push(clock(ClockId::Monotonic));
+    }
+    let ended = clock(ClockId::Monotonic);
+    let after = group.stats().map_err(failed)?;
+    Ok(json!({
+        "began": began,
+        "ended": ended,
+        "ends": ends,
+        "packets": after.packets_up - before.packets_up,
+        "round_trip": after.round_trip.as_secs_f64(),
+        "shortest_round_trip": after.shortest_round_trip.as_secs_f64(),
+        "window": after.window,
+        "decreases": after.decreases - before.decreases,
+        "again": after.retransmissions - before.retransmissions,
+        "compression": (after.compression - before.compression).as_secs_f64(),
+        "network": (after.network - before.network).as_secs_f64(),
+        "waiting": (after.waiting - before.waiting).as_secs_f64(),
+    }))
+}
+
+/// The error and the bits of a mean. More than one call is a mean of means, whose error grows: only the first is checked against
+/// theory elsewhere.
+fn judge(data: &[f32], exact: &[f64]) -> Value {
+    let error: f64 = data.iter().zip(exact).map(|(x, mean)| (f64::from(*x) - mean).powi(2)).sum();
+    let norm: f64 = exact.iter().map(|mean| mean * mean).sum();
+    let bits =
+        data.iter().fold(0u64, |h, x| (h ^ u64::from(x.to_bits())).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    json!({ "nmse": if norm > 0.0 { error / norm } else { 0.0 }, "checksum": format!("{bits:016x}") })
 }

@@ -38,6 +38,8 @@ pub struct Measured {
     pub limit_seconds: Option<f64>,
     /// CPU time of all processes, servers included, for each GiB of one worker's tensor.
     pub cpu_seconds_per_gib: f64,
+    /// The same of what it was compared with.
+    pub against_cpu_seconds_per_gib: Option<f64>,
     /// Packets sent again by all workers, in the mean of the repetitions.
     pub retransmissions: f64,
     /// Of the mean of one all-reduce, the worst.
@@ -68,6 +70,8 @@ impl Measured {
         limit_seconds: Option<f64>,
     ) -> Self {
         let compared = !against.is_empty();
+        let cpu =
+            |turns: &[Turn]| median(turns.iter().map(|turn| turn.cpu)) / bytes as f64 * (1u64 << 30) as f64;
         Self {
             workers,
             bytes,
@@ -80,8 +84,8 @@ impl Measured {
             against_seconds: compared.then(|| median(against.iter().map(|turn| turn.seconds))),
             against_spread: compared.then(|| spread(against)),
             limit_seconds,
-            cpu_seconds_per_gib: median(turns.iter().map(|turn| turn.cpu)) / bytes as f64
-                * (1u64 << 30) as f64,
+            cpu_seconds_per_gib: cpu(turns),
+            against_cpu_seconds_per_gib: compared.then(|| cpu(against)),
             retransmissions: turns.iter().map(|turn| turn.again).sum::<f64>() / turns.len().max(1) as f64,
             nmse: turns.iter().map(|turn| turn.nmse).fold(0.0, f64::max),
         }
@@ -103,6 +107,7 @@ impl Measured {
             self.limit_seconds
                 .map_or(String::new(), |limit| format!("{:.0} %", 100.0 * limit / self.seconds)),
             format!("{:.2}", self.cpu_seconds_per_gib),
+            self.against_cpu_seconds_per_gib.map_or(String::new(), |cpu| format!("{cpu:.2}")),
             format!("{:.0}", self.retransmissions),
         ]
     }
@@ -115,6 +120,9 @@ impl Measured {
             format!("{jobs}{} workers, {}, {}, {}: {} ms", cells[1], cells[2], cells[3], cells[4], cells[5]);
         if self.against_seconds.is_some() {
             line += &format!(", against {} ms: {}", cells[6], cells[7]);
+        }
+        if let Some(against) = self.against_cpu_seconds_per_gib {
+            line += &format!(", CPU {:.2} and {against:.2} s a GiB", self.cpu_seconds_per_gib);
         }
         if self.limit_seconds.is_some() {
             line += &format!(", {} of the link's limit of {} ms", cells[9], cells[8]);
@@ -152,6 +160,7 @@ fn table(found: &[Measured]) -> Table {
         "limit",
         "of it",
         "CPU s/GiB",
+        "against's",
         "sent again",
     ]);
     for measured in found {
@@ -175,8 +184,8 @@ mod tests {
         let measured = Measured::new(4, 64 << 20, rate, Place::Colocated, &turns, &against, Some(0.15));
         assert_eq!(
             measured.line(),
-            "4 workers, 64 MiB, 1 Gb/s, colocated: 200.0 (100.0 to 400.0) ms, against 800.0 ms: 4.00 ×, 75 % of the \
-             link's limit of 150.0 ms"
+            "4 workers, 64 MiB, 1 Gb/s, colocated: 200.0 (100.0 to 400.0) ms, against 800.0 ms: 4.00 ×, CPU 8.00 and 1.60 s a \
+             GiB, 75 % of the link's limit of 150.0 ms"
         );
         let fields = serde_json::to_value(&measured).unwrap();
         for (key, value) in [
@@ -184,6 +193,7 @@ mod tests {
             ("against_seconds", 0.8),
             ("limit_seconds", 0.15),
             ("cpu_seconds_per_gib", 8.0),
+            ("against_cpu_seconds_per_gib", 1.6),
             ("retransmissions", 3.0),
         ] {
             assert!((fields[key].as_f64().unwrap() - value).abs() < 1e-9, "{key}: {fields}");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::{Value, json};
 use thc_netns::{Network, ports};
 
@@ -227,13 +228,15 @@ fn one(
     };
     // The only server or the root, and racks.
     let own_hosts = site.places(n..n + usize::from(setting.place.hosts(setting.racks)))?;
+    let cores = Cores::new(args.pin)?;
     let mut servers = Crew::new(Arc::clone(interrupted));
     for (place, &at) in own_hosts.iter().enumerate() {
         let (name, role) = match place {
             0 => ("the server".to_owned(), Role::Top),
             rack => (format!("rack {}", rack - 1), Role::Rack(rack - 1, own_hosts[0])),
         };
-        let part = Part { server: Some(server(args, setting, cookie, at, role)), worker: None };
+        let core = cores.of(n + place);
+        let part = Part { server: Some(server(args, setting, cookie, at, role)), worker: None, core };
         let mut command = site.command(n + place, &program);
         command.arg("bench-part");
         servers.start(name, &mut command, &json!(part))?;
@@ -270,7 +273,7 @@ fn one(
             threads: args.threads,
             feedback: args.feedback,
         };
-        let part = Part { server: share, worker: Some(worker) };
+        let part = Part { server: share, worker: Some(worker), core: cores.of(own) };
         let mut command = site.command(own, &program);
         command.arg("bench-part");
         let name = if setting.jobs > 1 { format!(" of job {job}") } else { String::new() };
@@ -279,29 +282,20 @@ fn one(
     workers.answers()?;
     let mut other = match args.against {
         None => None,
-        Some(Other::Gloo) => Some(gloo(&site, setting, calls, interrupted)?),
+        Some(Other::Gloo) => Some(gloo(&site, setting, calls, &cores, interrupted)?),
     };
     let (mut turns, mut against) = (Vec::new(), Vec::new());
     // The first turn makes connections and touches all memory.
     for turn in 0..=args.repeat {
-        workers.ask("fill")?;
-        let before = if !own_hosts.is_empty() { servers.ask("cpu")? } else { Vec::new() };
-        let answers = workers.ask("go")?;
-        let after = if !own_hosts.is_empty() { servers.ask("cpu")? } else { Vec::new() };
-        check(setting, &answers, calls)?;
-        let server_cpu: f64 = after
-            .iter()
-            .zip(&before)
-            .map(|(after, before)| number(after, "cpu") - number(before, "cpu"))
-            .sum();
+        let took = repetition(&mut workers, &mut servers, calls)?;
+        let nmse = check(setting, &workers.ask("check")?, calls)?;
         if turn > 0 {
-            turns.push(Turn::of(&answers, calls, server_cpu));
+            turns.push(Turn { nmse, ..took });
         }
         if let Some(other) = &mut other {
-            other.ask("fill")?;
-            let answers = other.ask("go")?;
+            let took = repetition(other, &mut Crew::new(Arc::clone(interrupted)), calls)?;
             if turn > 0 {
-                against.push(Turn::of(&answers, calls, 0.0));
+                against.push(took);
             }
         }
         bar.inc(1);
@@ -327,26 +321,59 @@ pub struct Turn {
     pub nmse: f64,
 }
 
+/// One repetition by a crew and its servers. Nobody does anything else before all have ended: what they do to check their means would
+/// slow down those that still reduce on the same cores, and is no part of the all-reduce.
+fn repetition(crew: &mut Crew, servers: &mut Crew, calls: u32) -> Result<Turn> {
+    crew.ask("fill")?;
+    let before = cpu(crew)? + cpu(servers)?;
+    let answers = crew.ask("go")?;
+    let used = cpu(crew)? + cpu(servers)? - before;
+    Ok(Turn::of(&answers, calls, used))
+}
+
+/// CPU seconds of all processes of a crew so far.
+fn cpu(crew: &mut Crew) -> Result<f64> {
+    Ok(crew.ask("cpu")?.iter().map(|answer| number(answer, "cpu")).sum())
+}
+
+/// The cores that processes are kept on, if they are.
+struct Cores(Vec<usize>);
+
+impl Cores {
+    fn new(pin: bool) -> Result<Self> {
+        if !pin {
+            return Ok(Self(Vec::new()));
+        }
+        let set = sched_getaffinity(None).map_err(|cause| Error::Process(cause.into()))?;
+        Ok(Self((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()))
+    }
+
+    /// That of a host's process.
+    fn of(&self, host: usize) -> Option<usize> {
+        self.0.get(host.checked_rem(self.0.len())?).copied()
+    }
+}
+
 fn number(of: &Value, key: &str) -> f64 {
     of[key].as_f64().unwrap_or(0.0)
 }
 
 impl Turn {
-    fn of(answers: &[Value], calls: u32, server_cpu: f64) -> Self {
+    fn of(answers: &[Value], calls: u32, cpu: f64) -> Self {
         let latest = |key: &str| answers.iter().filter_map(|answer| answer[key].as_u64()).max().unwrap_or(0);
         let sum = |key: &str| answers.iter().map(|answer| number(answer, key)).sum::<f64>();
         let calls = f64::from(calls);
         Self {
             seconds: latest("ended").saturating_sub(latest("began")) as f64 / 1e9 / calls,
-            cpu: (sum("cpu") + server_cpu) / calls,
+            cpu: cpu / calls,
             again: sum("again") / calls,
-            nmse: answers.iter().map(|answer| number(answer, "nmse")).fold(0.0, f64::max),
+            nmse: 0.0,
         }
     }
 }
 
-/// All workers have the same mean, and it is one.
-fn check(setting: &Setting, answers: &[Value], calls: u32) -> Result<()> {
+/// All workers have the same mean, and it is one. Returns its error.
+fn check(setting: &Setting, answers: &[Value], calls: u32) -> Result<f64> {
     let differ = |of_job: &[Value]| of_job.iter().any(|answer| answer["checksum"] != of_job[0]["checksum"]);
     if answers.chunks(setting.workers.into()).any(differ) {
         return Err(Error::Measured(format!("{}: the workers have different means", setting.name())));
@@ -356,10 +383,16 @@ fn check(setting: &Setting, answers: &[Value], calls: u32) -> Result<()> {
     if calls == 1 && error > MOST_ERROR {
         return Err(Error::Measured(format!("{}: the mean is wrong, its NMSE is {error}", setting.name())));
     }
-    Ok(())
+    Ok(error)
 }
 
-fn gloo(site: &Site, setting: &Setting, calls: u32, interrupted: &Arc<AtomicBool>) -> Result<Crew> {
+fn gloo(
+    site: &Site,
+    setting: &Setting,
+    calls: u32,
+    cores: &Cores,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Crew> {
     let python =
         std::env::var_os("THC_PYTHON").map_or_else(|| PathBuf::from("/usr/bin/python3"), PathBuf::from);
     let mut crew = Crew::new(Arc::clone(interrupted));
@@ -372,7 +405,12 @@ fn gloo(site: &Site, setting: &Setting, calls: u32, interrupted: &Arc<AtomicBool
             "WORLD_SIZE": setting.workers,
             "RANK": rank,
         });
-        let order = json!({ "environment": environment, "coordinates": setting.bytes / 4, "calls": calls });
+        let order = json!({
+            "environment": environment,
+            "coordinates": setting.bytes / 4,
+            "calls": calls,
+            "core": cores.of(rank.into()),
+        });
         let mut command = site.command(rank.into(), &python);
         command.args(["-c", GLOO]).env("OMP_NUM_THREADS", "1");
         crew.start(format!("gloo's rank {rank}"), &mut command, &order)?;
@@ -382,6 +420,7 @@ fn gloo(site: &Site, setting: &Setting, calls: u32, interrupted: &Arc<AtomicBool
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -391,13 +430,21 @@ mod tests {
     }
 
     #[test]
+    fn hosts_share_cores_in_turn() {
+        let cores = Cores(vec![2, 5]);
+        assert_eq!([0, 1, 2, 3].map(|host| cores.of(host)), [Some(2), Some(5), Some(2), Some(5)]);
+        assert_eq!(Cores::new(false).unwrap().of(3), None);
+        assert!(Cores::new(true).unwrap().of(0).is_some());
+    }
+
+    #[test]
     fn a_turn_lasts_from_the_last_beginning_to_the_last_end() {
         let answers = [
-            json!({ "began": 1_000, "ended": 9_000, "cpu": 1.0, "again": 2, "nmse": 0.01 }),
-            json!({ "began": 3_000, "ended": 8_000, "cpu": 2.0, "again": 0, "nmse": 0.02 }),
+            json!({ "began": 1_000, "ended": 9_000, "again": 2 }),
+            json!({ "began": 3_000, "ended": 8_000, "again": 0 }),
         ];
-        let turn = Turn::of(&answers, 2, 1.0);
+        let turn = Turn::of(&answers, 2, 4.0);
         assert!((turn.seconds - 3e-6).abs() < 1e-12 && (turn.cpu - 2.0).abs() < 1e-12);
-        assert!((turn.again - 1.0).abs() < 1e-12 && (turn.nmse - 0.02).abs() < 1e-12);
+        assert!((turn.again - 1.0).abs() < 1e-12);
     }
 }

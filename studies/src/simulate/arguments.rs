@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::calibrate::{CalibrateArgs, calibrate};
 use super::check::CheckArgs;
+use super::limits::LimitsArgs;
 use super::loss::LossArgs;
 use super::row::RowArgs;
 use super::settings::Keys;
@@ -46,6 +47,8 @@ enum What {
     Calibrate(CalibrateArgs),
     /// Compare with real processes on links of a given rate (thc bench allreduce; as root)
     Check(CheckArgs),
+    /// Which part of a host is full first, by cores and by the rate of its link
+    Limits(Box<LimitsArgs>),
     /// What is left of the goodput when packets are lost, by number of workers
     Loss(Box<LossArgs>),
     /// How well schemes hide gradients behind computing: AQGB's simulator
@@ -94,6 +97,7 @@ impl SimulateArgs {
         let text = match &self.what {
             Some(What::Calibrate(args)) => calibrate(args)?,
             Some(What::Check(args)) => return args.run(),
+            Some(What::Limits(args)) => args.run()?,
             Some(What::Loss(args)) => args.run()?,
             Some(What::Row(args)) => args.run()?,
             None => self.curves.run()?,

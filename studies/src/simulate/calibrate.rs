@@ -273,6 +273,7 @@ fn processes(keys: &mut Keys, rate: Rate) -> Result<()> {
         repeat: REPEAT as u32,
         threads: Some(1),
         feedback: false,
+        pin: false,
         server: Vec::new(),
         json: true,
         plot: None,

@@ -8,7 +8,7 @@ use thc_protocol::wire::{
     Choice, Form, HEADER_LEN, Header, Kind, Mismatch, Norm, Nudge, Straggler, Table, Tables,
 };
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
-use thc_protocol::{Cookie, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -144,7 +144,7 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let mut sent = Sent::default();
     let mut now = Duration::ZERO;
     while !input.is_empty() {
-        match input.int_in_range(0..=9u8)? {
+        match input.int_in_range(0..=10u8)? {
             0 if record.calls.len() < 6 => submit(input, now, &mut worker, &mut record, &mut sent)?,
             1 | 2 => while worker.fill(now, &mut sent, usize::MAX, |_, payload| payload.fill(0)) > 0 {},
             3 => {
@@ -154,6 +154,22 @@ fn history(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
                 let fills = worker.next_data().is_some();
                 let waits = !fills && worker.pending() > 0 && worker.failure().is_none();
                 assert!(!waits || worker.deadline().is_some(), "a call waits for nothing: {worker:?}");
+            }
+            10 => {
+                // What a kernel may merge: the same for slots in a row, and whatever else is as long.
+                let packet = packet(input, &params, &sent)?;
+                let mut run = packet.clone();
+                for step in 1..input.int_in_range(1..=8u16)? {
+                    let mut next = packet.clone();
+                    if let Some(slot) = next.get_mut(16..18)
+                        && input.ratio(7, 8)?
+                    {
+                        let first = u16::from_be_bytes([slot[0], slot[1]]);
+                        slot.copy_from_slice(&first.wrapping_add(step).to_be_bytes());
+                    }
+                    run.extend(next);
+                }
+                worker.handle_run(now, Ecn::NotEct, &run, packet.len().max(1), &mut record, &mut sent);
             }
             _ => {
                 let packet = packet(input, &params, &sent)?;

@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use super::SimNet;
-use crate::{IoStats, Origin, PacketIo, Peer, packet_io::check_segment};
+use crate::{IoStats, Origin, PacketIo, Peer, Run, packet_io::check_segment};
 
 /// Datagrams per [`PacketIo::recv_burst`], so that callers meet full bursts and remainders.
 const BURST: usize = 64;
@@ -54,6 +54,28 @@ impl PacketIo for SimIo {
         let received = self.burst.len();
         for (origin, payload) in self.burst.drain(..) {
             f(origin, &payload);
+        }
+        Ok(received)
+    }
+
+    /// As a kernel merges them: datagrams of one origin and one length that follow each other, and one shorter one behind them.
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        let (mut run, mut of) = (Vec::new(), None);
+        let mut segment = 1;
+        let received = self.recv_burst_at(&mut |origin, payload| {
+            let fits =
+                of == Some(origin) && run.len() % segment == 0 && (1..=segment).contains(&payload.len());
+            if let Some(Origin { from, at, ecn }) = of.filter(|_| !fits) {
+                f(Run { from, at, ecn, contents: &run, segment });
+            }
+            if !fits {
+                run.clear();
+                (of, segment) = (Some(origin), payload.len().max(1));
+            }
+            run.extend_from_slice(payload);
+        })?;
+        if let Some(Origin { from, at, ecn }) = of {
+            f(Run { from, at, ecn, contents: &run, segment });
         }
         Ok(received)
     }

@@ -7,7 +7,6 @@
 
 mod config;
 mod multicast;
-mod run;
 mod socket;
 mod sources;
 
@@ -20,12 +19,11 @@ use std::{
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit};
 
 pub use config::UdpConfig;
-pub use run::Run;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
 
 use crate::{
-    IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, TransportError, datagram::canonical,
+    IoStats, MAX_DATAGRAM, Origin, PacketIo, Peer, Run, TransportError, datagram::canonical,
     packet_io::check_segment,
 };
 
@@ -74,46 +72,6 @@ impl UdpIo {
             stats: IoStats::default(),
             last_send_error: None,
         })
-    }
-
-    /// Receives one burst as [`PacketIo::recv_burst_at`] does, and calls `f` once for each piece that the kernel hands over.
-    /// Returns how many datagrams there were.
-    ///
-    /// # Errors
-    /// As [`PacketIo::recv_burst`].
-    pub fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
-        let mut pieces = self.pieces.chunks_exact_mut(PIECE_STRIDE);
-        let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] = std::array::from_fn(|_| {
-            IoSliceMut::new(pieces.next().map_or(&mut [][..], |piece| &mut piece[..PIECE]))
-        });
-        let received = self.socket.state.recv(self.socket.as_quinn(), &mut buffers, &mut self.meta);
-        let received = match received {
-            Ok(received) => received,
-            Err(cause) => {
-                let errno = cause.raw_os_error().unwrap_or(0);
-                return match Refusal::of(errno) {
-                    Refusal::Full => Ok(0),
-                    Refusal::Earlier | Refusal::Lost => {
-                        self.count_refused(self.socket.local, errno, 1);
-                        Ok(0)
-                    }
-                    _ => Err(self.receive_failed(cause).into()),
-                };
-            }
-        };
-        let before = self.stats.packets_in;
-        for (meta, piece) in self.meta[..received].iter().zip(self.pieces.chunks_exact(PIECE_STRIDE)) {
-            let from = canonical(meta.addr);
-            let at = meta.dst_ip.map(|address| address.to_canonical());
-            let segment = if meta.stride == 0 { meta.len.max(1) } else { meta.stride };
-            let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
-            let run = Run { from, at, ecn, contents: &piece[..meta.len], segment };
-            self.stats.count_in(from, run.len(), meta.len);
-            f(run);
-        }
-        let datagrams = (self.stats.packets_in - before) as usize;
-        self.stats.recv_bursts += u64::from(datagrams > 0);
-        Ok(datagrams)
     }
 
     /// The receive buffer obtained, in bytes as the kernel accounts them.
@@ -232,6 +190,41 @@ impl PacketIo for UdpIo {
 
     fn recv_burst_at(&mut self, f: &mut impl FnMut(Origin, &[u8])) -> io::Result<usize> {
         self.recv_runs(&mut |run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)))
+    }
+
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        let mut pieces = self.pieces.chunks_exact_mut(PIECE_STRIDE);
+        let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] = std::array::from_fn(|_| {
+            IoSliceMut::new(pieces.next().map_or(&mut [][..], |piece| &mut piece[..PIECE]))
+        });
+        let received = self.socket.state.recv(self.socket.as_quinn(), &mut buffers, &mut self.meta);
+        let received = match received {
+            Ok(received) => received,
+            Err(cause) => {
+                let errno = cause.raw_os_error().unwrap_or(0);
+                return match Refusal::of(errno) {
+                    Refusal::Full => Ok(0),
+                    Refusal::Earlier | Refusal::Lost => {
+                        self.count_refused(self.socket.local, errno, 1);
+                        Ok(0)
+                    }
+                    _ => Err(self.receive_failed(cause).into()),
+                };
+            }
+        };
+        let before = self.stats.packets_in;
+        for (meta, piece) in self.meta[..received].iter().zip(self.pieces.chunks_exact(PIECE_STRIDE)) {
+            let from = canonical(meta.addr);
+            let at = meta.dst_ip.map(|address| address.to_canonical());
+            let segment = if meta.stride == 0 { meta.len.max(1) } else { meta.stride };
+            let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
+            let run = Run { from, at, ecn, contents: &piece[..meta.len], segment };
+            self.stats.count_in(from, run.len(), meta.len);
+            f(run);
+        }
+        let datagrams = (self.stats.packets_in - before) as usize;
+        self.stats.recv_bursts += u64::from(datagrams > 0);
+        Ok(datagrams)
     }
 
     fn reads_ecn(&self) -> bool {

@@ -22,6 +22,8 @@ use thc_transport::PacketIo;
 
 /// Tasks that each helper has before it, so that it finds one when it has done another.
 const EACH: usize = 2;
+/// So many times in a row the engine's thread receives and sends before it computes once.
+const EXCHANGES: u32 = 8;
 /// How long the engine's thread waits for a helper before it looks for packets again.
 const GLANCE: Duration = Duration::from_micros(30);
 
@@ -183,10 +185,13 @@ impl<I: PacketIo> Engine<I> {
             let Some(task) = self.next_task(memory) else { break };
             crew.give(task);
         }
-        if busy {
+        // Packets go first, but however many come, what they bring is to be computed.
+        self.exchanges = if busy { self.exchanges + 1 } else { 0 };
+        if busy && self.exchanges < EXCHANGES {
             return true;
         }
-        let Some(mut task) = self.next_task(memory) else { return false };
+        self.exchanges = 0;
+        let Some(mut task) = self.next_task(memory) else { return busy };
         let result = task.run(&self.compressor);
         self.take_done(memory, (task, Ok(result)));
         true

@@ -88,6 +88,8 @@ pub struct Engine<I: PacketIo> {
     reported: Duration,
     /// Packets that came last time.
     burst: usize,
+    /// How often it has received or sent since it computed last.
+    exchanges: u32,
     /// When a sign of life was asked for.
     asked: Duration,
     /// How many results the receive buffer holds.
@@ -136,6 +138,7 @@ impl<I: PacketIo> Engine<I> {
             failed: None,
             reported: Duration::ZERO,
             burst: 0,
+            exchanges: 0,
             asked: Duration::ZERO,
             capacity,
             members: Changing::from_welcome(welcome),

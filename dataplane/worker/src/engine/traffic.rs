@@ -11,7 +11,15 @@ use thc_protocol::session::JoinEvent;
 use thc_protocol::wire::{Header, Kind};
 use thc_protocol::worker::{PacketId, SessionError};
 use thc_protocol::{Ecn, WorkerId};
-use thc_transport::{Origin, PacketIo};
+use thc_transport::PacketIo;
+
+/// The bit that control kinds have set, and no others (P2).
+const CONTROL: u8 = 0x20;
+
+/// Whether a packet of this kind is for the worker's state machine and nobody else.
+fn is_for_worker(kind: u8) -> bool {
+    kind & CONTROL == 0 && kind != Kind::Nudge as u8
+}
 
 impl<I: PacketIo> Engine<I> {
     /// Receives and sends.
@@ -73,15 +81,28 @@ impl<I: PacketIo> Engine<I> {
         let mut events = CallEvents { calls, compressor, memory };
         let mut control = None;
         let Link { ps, replies, .. } = link;
-        let got = io.recv_burst_at(&mut |Origin { from, ecn, .. }, packet| {
+        let got = io.recv_runs(&mut |run| {
             first.get_or_insert_with(Instant::now);
-            let Some(port) = ps.find(from) else { return };
+            let Some(port) = ps.find(run.from) else { return };
             let (share, is_base) = ps.share(port);
-            let Some(&kind) = packet.get(1) else { return };
-            ps.note_heard(now, share);
-            // Control kinds have bit 5 set (P2).
-            if kind & 0x20 != 0 {
-                if is_base {
+            let ecn = Ecn::of_bits(run.ecn);
+            if run.datagrams().all(|packet| packet.get(1).is_some_and(|&kind| is_for_worker(kind))) {
+                ps.note_heard(now, share);
+                worker.handle_run(now, ecn, run.contents, run.segment, &mut events, replies);
+                return;
+            }
+            for packet in run.datagrams() {
+                let Some(&kind) = packet.get(1) else { continue };
+                ps.note_heard(now, share);
+                if kind & CONTROL == 0 {
+                    if kind == Kind::Nudge as u8
+                        && let Ok((header, _)) = Header::parse(packet)
+                        && worker.is_of_session(&header)
+                    {
+                        ps.follow(now, header.slot, share);
+                    }
+                    worker.handle_with(now, ecn, packet, &mut events, replies);
+                } else if is_base {
                     let was = joiners.has_joined(share);
                     match joiners.handle(now, share, packet) {
                         // The session goes on, and so does what else was said of it.
@@ -101,14 +122,6 @@ impl<I: PacketIo> Engine<I> {
                         ps.welcomed(now, share);
                     }
                 }
-            } else {
-                if kind == Kind::Nudge as u8
-                    && let Ok((header, _)) = Header::parse(packet)
-                    && worker.is_of_session(&header)
-                {
-                    ps.follow(now, header.slot, share);
-                }
-                worker.handle_with(now, Ecn::of_bits(ecn), packet, &mut events, replies);
             }
         })?;
         let ended = Instant::now();
@@ -159,8 +172,14 @@ impl<I: PacketIo> Engine<I> {
             let direct = active.is_direct(group);
             let count = match direct {
                 false => {
+                    // Where the packed indices of a partition begin; most packets are of that of the one before.
+                    let (mut partition, mut begin) = (u32::MAX, 0);
                     let write = |at: PacketId, payload: &mut [u8]| {
-                        let first = active.find(at).map_or(0, |(_, packet)| packet * payload.len());
+                        if at.partition != partition {
+                            let first = active.find(PacketId { packet: 0, ..at });
+                            (partition, begin) = (at.partition, first.map_or(0, |(_, packet)| packet));
+                        }
+                        let first = (begin + at.packet as usize) * payload.len();
                         payload.copy_from_slice(&packed[first..first + payload.len()]);
                     };
                     self.worker.fill(now, &mut tx, left, write)

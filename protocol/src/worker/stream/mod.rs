@@ -14,7 +14,7 @@ use super::rtt::Rtt;
 use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
 use repeat::{Doubted, Queue, Recovery};
-use ring::{Entry, Ring, State};
+use ring::{Entry, Ring, State, Trouble};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::time::Duration;
@@ -93,6 +93,10 @@ pub struct Stream {
     /// Packets without a result.
     outstanding: u64,
     entries: Vec<Entry>,
+    /// Of entries that are `repeated`.
+    troubles: Vec<Trouble>,
+    /// By slot, the round whose sum came before its packet was sent.
+    foreseen: Vec<Option<Round>>,
     /// One for each thing that packets can travel as.
     rings: Vec<Ring>,
     /// By shard.
@@ -147,6 +151,8 @@ impl Stream {
             next: first,
             outstanding: 0,
             entries: vec![Entry::unused(); slots as usize],
+            troubles: vec![Trouble::none(Duration::ZERO); slots as usize],
+            foreseen: vec![None; slots as usize],
             rings: strides.into_iter().map(|stride| Ring { stride, bytes: Vec::new() }).collect(),
             queues: vec![Queue::default(); usize::from(shards.max(1))],
             order: 0,
@@ -252,14 +258,16 @@ impl Stream {
             self.progress = now;
             self.expect(now);
         }
-        let first = (self.next % self.slots) as usize;
-        let shard = Shard::index_of(SlotId(first as u16), self.shards);
+        let (first_slot, round) = self.address(self.next);
+        let first = usize::from(first_slot.0);
+        let shard = Shard::index_of(first_slot, self.shards);
         let stride = self.rings[usize::from(ring)].stride;
+        let sent_before = self.queue(first).sent;
         // Packets from here on lie in the ring and have not been sent.
         let mut unsent = first;
         for i in 0..count {
             let (seq, index, place) = (self.next + i as u64, first + i, place(i));
-            let (slot, round) = self.address(seq);
+            let slot = SlotId(index as u16);
             let mut put = |packet: &mut [u8]| {
                 Header { round, slot, ..*header }.emit(packet);
                 write(place, &mut packet[HEADER_LEN..]);
@@ -276,13 +284,18 @@ impl Stream {
                 None => put(self.rings[usize::from(ring)].packets(self.slots, index..index + 1)),
             }
             self.order += 1;
-            let late = self.entries[index].foreseen == Some(round);
-            let queue = self.queue(index);
-            queue.sent += 1;
-            let number = queue.sent;
-            self.entries[index] =
-                Entry { outside: is_outside, late, number, ..Entry::new(seq, self.order, now, place, ring) };
-            self.push(index as u32);
+            let number = sent_before + i as u64 + 1;
+            self.entries[index] = Entry {
+                outside: is_outside,
+                late: self.foreseen[index] == Some(round),
+                prev: index.wrapping_sub(1) as u32,
+                next: index as u32 + 1,
+                ..Entry::new(seq, self.order, number, now, place, ring)
+            };
+        }
+        if count > 0 {
+            self.queue(first).sent += count as u64;
+            self.push(first, first + count - 1);
         }
         self.send_ring(ring, unsent..first + count, shard, tx);
         tx.flush();
@@ -318,8 +331,10 @@ impl Stream {
     fn find(&self, slot: SlotId, round: Round) -> Option<usize> {
         let index = usize::from(slot.0);
         let entry = self.entries.get(index)?;
-        let kept = entry.state != State::Unused && self.address(entry.seq).1 == round;
-        kept.then_some(index)
+        // Without a division, where rounds have not wrapped.
+        let seq = u64::from(round.0) * self.slots + u64::from(slot.0);
+        let same = entry.seq == seq || self.address(entry.seq).1 == round;
+        (entry.state != State::Unused && same).then_some(index)
     }
 
     /// What (slot, round) carries, if it is outstanding.
@@ -332,9 +347,9 @@ impl Stream {
     /// A sum of (slot, round) is there. If that has not been sent yet, it will come too late.
     pub fn foresee(&mut self, slot: SlotId, round: Round) {
         if self.find(slot, round).is_none()
-            && let Some(entry) = self.entries.get_mut(usize::from(slot.0))
+            && let Some(foreseen) = self.foreseen.get_mut(usize::from(slot.0))
         {
-            entry.foreseen = Some(round);
+            *foreseen = Some(round);
         }
     }
 
@@ -362,6 +377,34 @@ impl Stream {
         Finish::First(self.answer(now, index, marked))
     }
 
+    /// Results for packets of this ring in slots in a row, of which (slot, round) is the first, have come together: of up to `count`.
+    /// Returns how many are finished so; the others, or all, take [`Self::finish`].
+    pub fn finish_run(
+        &mut self,
+        now: Duration,
+        ring: u8,
+        (slot, round): (SlotId, Round),
+        count: usize,
+        marked: bool,
+    ) -> usize {
+        self.find(slot, round).map_or(0, |index| self.answer_run(now, ring, index, count, marked))
+    }
+
+    /// Whether [`Self::finish_run`] would take a result for (slot, round).
+    #[must_use]
+    pub fn awaits(&self, ring: u8, slot: SlotId, round: Round) -> bool {
+        self.find(slot, round).is_some_and(|index| self.entries[index].awaits(ring))
+    }
+
+    /// What the latest packet to a slot carries, and how many of the `most` from there on carry what follows it in its partition.
+    #[must_use]
+    pub fn run_at(&self, index: usize, most: usize) -> (PacketId, usize) {
+        let first = self.entries[index].place;
+        let follows = |(place, packet): (PacketId, u32)| place == PacketId { packet, ..first };
+        let places = self.entries[index..index + most].iter().map(|entry| entry.place);
+        (first, places.zip(first.packet..).take_while(|&pair| follows(pair)).count())
+    }
+
     /// A STRAGGLER for (slot, round) has come: gives that packet up, as finished.
     pub fn give_up(&mut self, now: Duration, slot: SlotId, round: Round) -> Finish {
         let Some(index) = self.find(slot, round) else { return Finish::Nothing };
@@ -387,11 +430,11 @@ impl Stream {
     pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(PacketId, SlotId, Round)> {
         let index = self.eldest()?;
         let entry = self.entries[index];
-        if entry.first + age > now {
+        if self.trouble(index).first + age > now {
             return None;
         }
         self.stats.given_up += 1;
-        self.close(now, index);
+        self.close(now, index, index);
         let (slot, round) = self.address(entry.seq);
         Some((entry.place, slot, round))
     }
@@ -399,16 +442,17 @@ impl Stream {
     /// When a packet is to be given up at this age, or asked for again at a quarter of it.
     #[must_use]
     pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
-        let eldest = self.entries[self.eldest()?].first + age;
+        let eldest = self.trouble(self.eldest()?).first + age;
         let heads = self.queues.iter().filter_map(|queue| self.entries.get(queue.head as usize));
-        let head = heads.map(|entry| entry.sent).min()? + age / 4;
+        let head = heads.map(Entry::sent).min()? + age / 4;
         [Some(eldest), Some(head), self.doubted_until(), self.settled_at()].into_iter().flatten().min()
     }
 
-    fn close(&mut self, now: Duration, index: usize) {
-        self.unlink(index as u32);
-        self.outstanding -= 1;
-        self.entries[index].state = State::Finished;
+    /// Packets that are linked to each other are finished.
+    fn close(&mut self, now: Duration, first: usize, last: usize) {
+        self.unlink(first, last);
+        self.outstanding -= (last - first + 1) as u64;
+        self.entries[first..=last].iter_mut().for_each(|entry| entry.state = State::Finished);
         self.since = now;
         self.progress = now;
         self.advance();

@@ -1,6 +1,5 @@
 //! Where a stream's packets lie, and what is known of each.
 
-use crate::Round;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -53,20 +52,77 @@ pub(super) enum Doubt {
     Own,
 }
 
+/// What is known of a packet that was sent: one line of the cache, read and written for each packet and for its result.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Entry {
     pub seq: u64,
     /// Number of the last transmission.
     pub order: u64,
     /// Number of the first transmission, among those to its shard: the order of seqs.
     pub number: u64,
-    /// When it was sent last, and for the first time.
-    pub sent: Duration,
-    pub first: Duration,
+    /// When it was sent last, in nanoseconds.
+    pub sent_ns: u64,
     pub place: PacketId,
+    pub prev: u32,
+    pub next: u32,
     pub state: State,
-    /// Sent more than once.
+    /// Which of the stream's rings it lies in: what it travels as.
+    pub ring: u8,
+    /// Sent more than once, or about to be: then there is a [`Trouble`].
     pub repeated: bool,
+    /// Kept by whoever sends it, not in the ring.
+    pub outside: bool,
+    /// Sent when its sum was there already.
+    pub late: bool,
+}
+
+const _: () = assert!(size_of::<Entry>() == 64);
+
+impl Entry {
+    /// A packet sent for the first time.
+    pub fn new(seq: u64, order: u64, number: u64, sent: Duration, place: PacketId, ring: u8) -> Entry {
+        Entry {
+            seq,
+            order,
+            number,
+            sent_ns: sent.as_nanos() as u64,
+            place,
+            prev: NIL,
+            next: NIL,
+            state: State::Outstanding,
+            ring,
+            repeated: false,
+            outside: false,
+            late: false,
+        }
+    }
+
+    /// A place without a packet.
+    pub fn unused() -> Entry {
+        Entry { state: State::Unused, ..Entry::new(0, 0, 0, Duration::ZERO, PacketId::default(), 0) }
+    }
+
+    /// Whether it was sent once, in this ring and in time, and has no result yet.
+    pub fn awaits(&self, ring: u8) -> bool {
+        self.state == State::Outstanding && self.ring == ring && !self.repeated && !self.late
+    }
+
+    /// When it was sent last.
+    pub fn sent(&self) -> Duration {
+        Duration::from_nanos(self.sent_ns)
+    }
+
+    pub fn set_sent(&mut self, at: Duration) {
+        self.sent_ns = at.as_nanos() as u64;
+    }
+}
+
+/// What else is known of a packet that did not get its result at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trouble {
+    /// When it was sent for the first time.
+    pub first: Duration,
     pub doubt: Doubt,
     /// When that was so, it is looked at again,
     pub due: Duration,
@@ -80,30 +136,13 @@ pub(super) struct Entry {
     pub overtaken: bool,
     /// The recovery that repeated it, by number.
     pub recovery: u64,
-    /// Which of the stream's rings it lies in: what it travels as.
-    pub ring: u8,
-    /// Kept by whoever sends it, not in the ring.
-    pub outside: bool,
-    /// The round of this slot whose sum came before its packet was sent,
-    pub foreseen: Option<Round>,
-    /// and whether this is that packet.
-    pub late: bool,
-    pub prev: u32,
-    pub next: u32,
 }
 
-impl Entry {
-    /// A packet sent for the first time.
-    pub fn new(seq: u64, order: u64, sent: Duration, place: PacketId, ring: u8) -> Entry {
-        Entry {
-            seq,
-            order,
-            number: 0,
-            sent,
-            first: sent,
-            place,
-            state: State::Outstanding,
-            repeated: false,
+impl Trouble {
+    /// None, of a packet sent then.
+    pub fn none(first: Duration) -> Trouble {
+        Trouble {
+            first,
             doubt: Doubt::None,
             due: Duration::ZERO,
             listed: None,
@@ -111,17 +150,6 @@ impl Entry {
             asked: None,
             overtaken: false,
             recovery: 0,
-            ring,
-            outside: false,
-            foreseen: None,
-            late: false,
-            prev: NIL,
-            next: NIL,
         }
-    }
-
-    /// A place without a packet.
-    pub fn unused() -> Entry {
-        Entry { state: State::Unused, ..Entry::new(0, 0, Duration::ZERO, PacketId::default(), 0) }
     }
 }

@@ -13,8 +13,11 @@ const GAIN: f64 = 1.0 / 16.0;
 const TOLERATED: u32 = 4;
 /// Results that losses are counted over.
 const JUDGED: u32 = 256;
-/// Packets that go out at once, where sending is paced.
-const BURST: f64 = 8.0;
+/// Packets that go out at once, where sending is paced: this part of the window, but no fewer and no more than that. A kernel takes
+/// 64 in one piece, and a queue that holds a window holds an eighth of it.
+const BURST_PART: f64 = 8.0;
+const BURST_LEAST: f64 = 8.0;
+const BURST_MOST: f64 = 64.0;
 /// How much faster than the window over the round trip packets go out.
 const PACE: f64 = 1.25;
 
@@ -65,7 +68,7 @@ impl Window {
             filled: false,
             judged: (0, 0),
             paced: false,
-            tokens: BURST,
+            tokens: BURST_LEAST,
             since: Duration::ZERO,
             decreases: 0,
         }
@@ -104,6 +107,10 @@ impl Window {
         self.filled |= all;
     }
 
+    fn burst(&self) -> f64 {
+        (self.size / BURST_PART).clamp(BURST_LEAST, BURST_MOST)
+    }
+
     fn pace(&self, rtt: &Rtt) -> f64 {
         let round_trip = rtt.smoothed().unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(20));
         PACE * self.size / round_trip.as_secs_f64()
@@ -113,36 +120,42 @@ impl Window {
     pub fn tick(&mut self, now: Duration, rtt: &Rtt) {
         if self.paced {
             let passed = now.saturating_sub(self.since).as_secs_f64();
-            self.tokens = (self.tokens + passed * self.pace(rtt)).min(BURST);
+            self.tokens = (self.tokens + passed * self.pace(rtt)).min(self.burst());
         } else {
-            self.tokens = BURST;
+            self.tokens = self.burst();
         }
         self.since = now;
     }
 
     /// When a quarter of a burst may go out, if pacing keeps packets back.
     pub fn opens_at(&self, rtt: &Rtt) -> Option<Duration> {
-        let lacking = BURST / 4.0 - self.tokens;
+        let lacking = self.burst() / 4.0 - self.tokens;
         (self.paced && self.tokens < 1.0)
             .then(|| self.since + Duration::from_secs_f64(lacking / self.pace(rtt)))
     }
 
-    /// A result of a seq is in, with a mark or without; `next` is the first seq that has not been sent.
-    pub fn note_result(&mut self, seq: u64, next: u64, marked: bool) {
-        if seq >= self.round {
+    /// Results of `count` seqs in a row are in, all with a mark or all without; `next` is the first seq that has not been sent.
+    pub fn note_results(&mut self, first: u64, count: u32, next: u64, marked: bool) {
+        if first >= self.round {
             self.end_round(next);
         }
-        self.results += 1;
-        self.judged.0 += 1;
+        // Those from the next round trip on.
+        let rest = (first + u64::from(count)).saturating_sub(self.round).min(count.into()) as u32;
+        let count = count - rest;
+        self.results += count;
+        self.judged.0 += count;
         if self.judged.0 >= JUDGED {
             self.judged = (0, 0);
         }
         if marked {
-            self.marks += 1;
-            self.marked += 1;
+            self.marks += u64::from(count);
+            self.marked += count;
             if !self.decreased {
                 self.decrease(1.0 - self.share / 2.0);
             }
+        }
+        if rest > 0 {
+            self.note_results(self.round, rest, next, marked);
         }
     }
 
@@ -200,7 +213,7 @@ mod tests {
                 if lost > 0 && seq % lost == 0 {
                     window.note_loss(false);
                 }
-                window.note_result(seq, next, false);
+                window.note_results(seq, 1, next, false);
             }
             sizes.push(window.packets());
         }
@@ -220,10 +233,12 @@ mod tests {
         assert!(grown.windows(2).all(|pair| pair[1] == pair[0] + 1), "{grown:?}");
         // Paced: no more than a burst at a time, and some time later as many again.
         let mut rtt = Rtt::new(us(1000), us(20_000), us(1_000_000));
-        rtt.sample(us(100));
+        rtt.sample(us(100), 1);
         window.tick(us(1_000_000), &rtt);
-        assert_eq!(window.room(0), BURST as u64);
-        window.note_sent(BURST as u64, false);
+        let burst = window.packets() / 8;
+        assert!((8..64).contains(&burst));
+        assert_eq!(window.room(0), burst);
+        window.note_sent(burst, false);
         let opens = window.opens_at(&rtt).unwrap();
         assert!((us(1_000_001)..us(1_000_100)).contains(&opens), "{opens:?}");
         window.tick(opens, &rtt);
@@ -238,7 +253,7 @@ mod tests {
             window.note_sent(packets, true);
             let next = first + packets;
             for seq in first..next {
-                window.note_result(seq, next, ((seq - first) as f64) < packets as f64 * share);
+                window.note_results(seq, 1, next, ((seq - first) as f64) < packets as f64 * share);
             }
             sizes.push(window.packets());
         }
@@ -270,9 +285,9 @@ mod tests {
     #[test]
     fn one_decrease_a_round_trip_whatever_the_sign() {
         let mut window = Window::new(512, 512);
-        window.note_result(0, 512, true);
+        window.note_results(0, 1, 512, true);
         assert_eq!(window.packets(), 256);
-        window.note_result(1, 512, true);
+        window.note_results(1, 1, 512, true);
         window.note_loss(true);
         assert_eq!((window.packets(), window.decreases()), (256, 1));
     }

@@ -1,6 +1,6 @@
 //! A call under way.
 
-use super::{Outcome, cut};
+use super::{Outcome, Shelf, cut};
 use crate::Span;
 use crate::engine::compressor::{Compressor, Measured};
 use crate::engine::loan::{Bytes, Sums};
@@ -278,10 +278,17 @@ impl Active {
         }
     }
 
-    /// One more packet of a group has its result, or will have none.
-    pub(super) fn note_result(&mut self, group: usize) {
+    /// Where the results of a group's packets are gathered.
+    pub(super) fn sums(&mut self, group: usize, shelf: &mut Shelf) -> &mut Sums {
         let state = &mut self.groups[group];
-        state.results += 1;
+        let (all, len) = (state.padded / state.per_packet(), state.sums_len());
+        state.sums.get_or_insert_with(|| shelf.sums(all, len))
+    }
+
+    /// So many more packets of a group have their results, or will have none.
+    pub(super) fn note_results(&mut self, group: usize, packets: usize) {
+        let state = &mut self.groups[group];
+        state.results += packets;
         if state.results == state.packets {
             self.to_finish.push_back(group);
             self.release(group);

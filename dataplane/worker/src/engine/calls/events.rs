@@ -7,7 +7,8 @@ use crate::engine::loan::Sums;
 use crate::engine::memory::Memory;
 use thc_codec::requantize;
 use thc_codec::sums::unpack_sums;
-use thc_protocol::wire::{Choice, Header, RAW_WORDS};
+use thc_protocol::SlotId;
+use thc_protocol::wire::{Choice, HEADER_LEN, Header, RAW_WORDS};
 use thc_protocol::worker::{CallError, Events, PacketId};
 
 /// Applies the protocol's events to the calls.
@@ -20,20 +21,17 @@ pub(in crate::engine) struct CallEvents<'a, 'd> {
 impl CallEvents<'_, '_> {
     /// The results of one packet of indices, with the header of their RESULT, or that there will be none.
     fn absorb(&mut self, place: PacketId, result: Option<&Header>, sums: &[u8]) {
-        let Calls { first, queue, shelf, .. } = &mut *self.calls;
-        let index = place.call.checked_sub(*first).and_then(|index| usize::try_from(index).ok());
-        let Some(active) = index.and_then(|index| queue.get_mut(index)) else { return };
+        let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { return };
         let Some((group, packet)) = active.find(place) else { return };
-        let state = &mut active.groups[group];
-        let (all, len) = (state.padded / state.per_packet(), state.sums_len());
-        let Sums { bytes, counts } = state.sums.get_or_insert_with(|| shelf.sums(all, len));
+        let (len, form) = (active.groups[group].sums_len(), active.groups[group].form);
+        let Sums { bytes, counts } = active.sums(group, shelf);
         let (Some(bytes), Some(known)) =
             (bytes.get_mut(packet * len..(packet + 1) * len), counts.get_mut(packet))
         else {
             return;
         };
         *known = result.map_or(0, |result| result.count);
-        let unpacked = match (result, state.form) {
+        let unpacked = match (result, form) {
             (None, _) => {
                 bytes.fill(0);
                 Ok(())
@@ -52,7 +50,7 @@ impl CallEvents<'_, '_> {
                 Ok(())
             }
         };
-        active.note_result(group);
+        active.note_results(group, 1);
         self.calls.note(unpacked);
     }
 
@@ -69,7 +67,7 @@ impl CallEvents<'_, '_> {
             return;
         };
         with(self.compressor, at, x);
-        active.note_result(group);
+        active.note_results(group, 1);
     }
 
     /// Whether a packet's results go straight to the tensor.
@@ -140,6 +138,32 @@ impl Events for CallEvents<'_, '_> {
         } else {
             self.absorb(place, Some(result), sums);
         }
+    }
+
+    fn results(&mut self, place: PacketId, first: &Header, packets: &[u8], segment: usize) {
+        let len = segment - HEADER_LEN;
+        let payloads = || packets.chunks_exact(segment).map(|packet| &packet[HEADER_LEN..]);
+        let Some((active, shelf)) = self.calls.get_with_shelf(place.call) else { return };
+        let Some((group, packet)) = active.find(place) else { return };
+        let state = &active.groups[group];
+        if !state.form.is_some_and(|form| form.lanes_len() == len && !form.is_packed() && !form.is_told()) {
+            for (payload, i) in payloads().zip(0..) {
+                let result = Header { slot: SlotId(first.slot.0 + i), ..*first };
+                self.result(PacketId { packet: place.packet + u32::from(i), ..place }, &result, payload);
+            }
+            return;
+        }
+        let count = payloads().len();
+        let Sums { bytes, counts } = active.sums(group, shelf);
+        let places = packet..packet + count;
+        let (Some(bytes), Some(known)) =
+            (bytes.get_mut(places.start * len..places.end * len), counts.get_mut(places))
+        else {
+            return;
+        };
+        known.fill(first.count);
+        bytes.chunks_exact_mut(len).zip(payloads()).for_each(|(to, payload)| to.copy_from_slice(payload));
+        active.note_results(group, count);
     }
 
     fn lost(&mut self, place: PacketId, sent: Option<&[u8]>) {

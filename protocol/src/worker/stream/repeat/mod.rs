@@ -11,7 +11,7 @@ mod queue;
 
 pub(super) use queue::Queue;
 
-use super::ring::{Doubt, Entry, PacketId, State};
+use super::ring::{Doubt, Entry, PacketId, State, Trouble};
 use super::{Stream, Tx};
 use crate::aggregator::Shard;
 use crate::wire::{FLAG_NUDGE, Header};
@@ -68,19 +68,19 @@ impl Recovery {
 impl Stream {
     /// The aggregator has answered an outstanding packet for good, with a mark or without (P46).
     pub(super) fn answer(&mut self, now: Duration, index: usize, marked: bool) -> PacketId {
-        let entry = self.entries[index];
-        self.note_order(now, &entry);
+        let (entry, trouble) = (self.entries[index], self.trouble(index));
+        self.note_order(now, &entry, &trouble);
         // An answer to what this worker has repeated alone: there was a result, and it was lost on its way here.
-        let waited = now.saturating_sub(entry.sent);
-        let alone = entry.doubt == Doubt::Own && self.rtt.is_round_trip(waited);
+        let waited = now.saturating_sub(entry.sent());
+        let alone = trouble.doubt == Doubt::Own && self.rtt.is_round_trip(waited);
         // Who asks would have been told if it had been another's; the result may have come of itself to who does not.
         let asks = self.asks(index);
-        if alone && asks && entry.tries <= 1 {
+        if alone && asks && trouble.tries <= 1 {
             self.rtt.answered(waited);
         }
         let crowded = self.rtt.is_crowded();
         if let Some(network) = &mut self.network {
-            network.note_result(entry.seq, self.next, marked);
+            network.note_results(entry.seq, 1, self.next, marked);
             if alone && (asks || crowded) {
                 network.note_loss(crowded);
             }
@@ -93,28 +93,99 @@ impl Stream {
         if entry.repeated {
             self.timeouts = self.timeouts.min(KEPT_DOUBLINGS);
             if let Some(recovery) = &mut self.recovery
-                && entry.recovery == self.recoveries
+                && trouble.recovery == self.recoveries
             {
                 recovery.budget = (recovery.budget + 2).min(BUDGET);
                 recovery.not_before = now + self.rtt.grace();
             }
         } else {
             if entry.order > self.last_timeout {
-                self.rtt.sample(now.saturating_sub(entry.sent));
+                self.rtt.sample(now.saturating_sub(entry.sent()), 1);
             }
-            // Its only transmission got through: what was outstanding then was not lost as a whole.
-            // One sent after the time-out says nothing of those before.
-            if self.recovery.is_none() || entry.order <= self.last_timeout {
-                self.timeouts = 0;
-                self.stop_recovery();
-            }
+            self.note_first_got_through(entry.order);
         }
-        self.close(now, index);
+        self.close(now, index, index);
+        self.go_on(now);
+        entry.place
+    }
+
+    /// The same of up to `count` packets of this ring in slots in a row, whose results have come together, as far as each was sent once
+    /// and they are outstanding in their order. Returns how many those are; the others take [`Self::answer`].
+    ///
+    /// One round trip is measured, that of the last: those before it have waited for it.
+    pub(super) fn answer_run(
+        &mut self,
+        now: Duration,
+        ring: u8,
+        index: usize,
+        count: usize,
+        marked: bool,
+    ) -> usize {
+        let block = usize::from(Shard::BLOCK);
+        let end = (index + count).min(index - index % block + block).min(self.entries.len());
+        let Some(&first) = self.entries.get(index) else { return 0 };
+        let mut last = first;
+        let mut taken = 0;
+        for entry in &self.entries[index..end] {
+            let linked = taken == 0 || last.next as usize == index + taken;
+            let follows = entry.seq == first.seq + taken as u64 && linked;
+            if !follows || !entry.awaits(ring) {
+                break;
+            }
+            last = *entry;
+            taken += 1;
+        }
+        if taken == 0 {
+            return 0;
+        }
+        if let Some(network) = &mut self.network {
+            network.note_results(first.seq, taken as u32, self.next, marked);
+        }
+        let queue = self.queue(index);
+        queue.asked = 0;
+        if last.number > queue.answered {
+            (queue.answered, queue.answered_at) = (last.number, now);
+        }
+        if last.order > self.last_timeout {
+            self.rtt.sample(now.saturating_sub(last.sent()), taken as u32);
+        }
+        self.note_first_got_through(first.order);
+        self.close(now, index, index + taken - 1);
+        self.go_on(now);
+        taken
+    }
+
+    /// The only transmission of a packet got through: what was outstanding then was not lost as a whole. One sent after the time-out
+    /// says nothing of those before.
+    fn note_first_got_through(&mut self, order: u64) {
+        if self.recovery.is_none() || order <= self.last_timeout {
+            self.timeouts = 0;
+            self.stop_recovery();
+        }
+    }
+
+    /// Something has finished.
+    fn go_on(&mut self, now: Duration) {
         if self.recovery.is_some_and(|recovery| self.base >= recovery.end) {
             self.stop_recovery();
         }
         self.expect(now);
-        entry.place
+    }
+
+    /// What is known of a packet beside its entry.
+    pub(super) fn trouble(&self, index: usize) -> Trouble {
+        let entry = &self.entries[index];
+        if entry.repeated { self.troubles[index] } else { Trouble::none(entry.sent()) }
+    }
+
+    /// The same, to be changed. Its result will not tell any more which of the transmissions it answers.
+    pub(super) fn trouble_mut(&mut self, index: usize) -> &mut Trouble {
+        let entry = &mut self.entries[index];
+        if !entry.repeated {
+            entry.repeated = true;
+            self.troubles[index] = Trouble::none(entry.sent());
+        }
+        &mut self.troubles[index]
     }
 
     /// More results should come soon.
@@ -141,7 +212,7 @@ impl Stream {
         if entry.state == State::Outstanding {
             // What has just been sent may still be on its way.
             let crowded = self.rtt.is_crowded();
-            if self.rtt.is_round_trip(now.saturating_sub(entry.sent))
+            if self.rtt.is_round_trip(now.saturating_sub(entry.sent()))
                 && let Some(network) = &mut self.network
             {
                 network.note_loss(crowded);
@@ -157,7 +228,7 @@ impl Stream {
         if let Some(index) = self.find(slot, round)
             && self.entries[index].state == State::Outstanding
         {
-            self.entries[index].doubt = Doubt::Others;
+            self.trouble_mut(index).doubt = Doubt::Others;
             self.requeue(now, index);
             self.tried(index);
             self.look_again(now, index);
@@ -174,14 +245,15 @@ impl Stream {
     /// The NUDGE that this worker asked for has come: a round trip in which nothing was waited for.
     pub fn note_answer(&mut self, now: Duration, slot: SlotId, round: Round) {
         if let Some(index) = self.find(slot, round)
-            && let Some(asked) = self.entries[index].asked.take()
+            && self.entries[index].repeated
+            && let Some(asked) = self.troubles[index].asked.take()
         {
             self.rtt.answered(now.saturating_sub(asked));
         }
     }
 
     fn tried(&mut self, index: usize) {
-        let tries = &mut self.entries[index].tries;
+        let tries = &mut self.trouble_mut(index).tries;
         *tries = (*tries + 1).min(MAX_TRIES);
     }
 
@@ -205,9 +277,9 @@ impl Stream {
 
     /// A result that comes sooner after a doubt than anything can have been done about it shows that nothing was lost: the
     /// network changes the order.
-    fn note_order(&mut self, now: Duration, entry: &Entry) {
-        let at_once = |shortest: Duration| now.saturating_sub(entry.sent) < shortest / 2;
-        if entry.overtaken && entry.tries <= 1 && self.rtt.shortest().is_some_and(at_once) {
+    fn note_order(&mut self, now: Duration, entry: &Entry, trouble: &Trouble) {
+        let at_once = |shortest: Duration| now.saturating_sub(entry.sent()) < shortest / 2;
+        if trouble.overtaken && trouble.tries <= 1 && self.rtt.shortest().is_some_and(at_once) {
             self.reordered = (self.reordered + 1).min(REORDER_DOUBLINGS);
         }
     }
@@ -234,16 +306,21 @@ impl Stream {
         let mut seq = self.queues[shard].checked.max(self.base);
         loop {
             seq = self.in_shard(seq, shard);
-            let entry = (seq < self.next).then(|| self.entries[(seq % self.slots) as usize]);
-            match entry {
-                Some(entry) if entry.seq != seq || entry.state != State::Outstanding || entry.overtaken => {
-                    seq += 1;
-                }
-                _ => break,
+            if seq >= self.next || self.is_unchecked(seq) {
+                break;
             }
+            seq += 1;
         }
         self.queues[shard].checked = seq;
         (seq < self.next).then_some((seq % self.slots) as usize)
+    }
+
+    /// Whether a seq is outstanding and not known to be overtaken.
+    fn is_unchecked(&self, seq: u64) -> bool {
+        let index = (seq % self.slots) as usize;
+        let entry = &self.entries[index];
+        let open = entry.seq == seq && entry.state == State::Outstanding;
+        open && !(entry.repeated && self.troubles[index].overtaken)
     }
 
     /// Lost by order: results have come for packets that were sent after these. All workers send in the same order, so whoever
@@ -259,8 +336,7 @@ impl Stream {
             while let Some(index) = self.unchecked(shard)
                 && self.entries[index].number + margin <= answered
             {
-                self.entries[index].overtaken = true;
-
+                self.trouble_mut(index).overtaken = true;
                 self.doubt(now, index, tx);
             }
         }
@@ -269,12 +345,14 @@ impl Stream {
         {
             self.doubted.pop();
             let index = (seq % self.slots) as usize;
-            let entry = &mut self.entries[index];
-            if entry.seq != seq || entry.state != State::Outstanding || entry.listed != Some(at) {
+            let entry = &self.entries[index];
+            if entry.seq != seq || entry.state != State::Outstanding || self.trouble(index).listed != Some(at)
+            {
                 continue;
             }
-            entry.listed = None;
-            if entry.due <= now {
+            let trouble = self.trouble_mut(index);
+            trouble.listed = None;
+            if trouble.due <= now {
                 self.ask(now, index, tx);
             } else {
                 self.list(index);
@@ -284,14 +362,13 @@ impl Stream {
 
     /// There is a sign that a packet was lost. What may have been done about one that was doubted before has its round trip.
     fn doubt(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
-        let Entry { doubt, sent, .. } = self.entries[index];
-        if doubt != Doubt::None {
-            self.entries[index].tries = 1;
-            self.look_again(sent, index);
+        if self.trouble(index).doubt != Doubt::None {
+            self.trouble_mut(index).tries = 1;
+            self.look_again(self.entries[index].sent(), index);
         } else if self.asks(index) {
             self.ask(now, index, tx);
         } else {
-            self.entries[index].doubt = Doubt::Others;
+            self.trouble_mut(index).doubt = Doubt::Others;
             self.requeue(now, index);
             self.look_again(now, index);
         }
@@ -299,11 +376,11 @@ impl Stream {
 
     /// Repeats a packet; whoever is to ask for it asks all.
     fn ask(&mut self, now: Duration, index: usize, tx: &mut impl Tx) {
-        self.entries[index].doubt = Doubt::Own;
         let flags = if self.asks(index) { FLAG_NUDGE } else { 0 };
-        let entry = &mut self.entries[index];
-        if flags != 0 && entry.tries == 0 {
-            entry.asked = Some(now);
+        let trouble = self.trouble_mut(index);
+        trouble.doubt = Doubt::Own;
+        if flags != 0 && trouble.tries == 0 {
+            trouble.asked = Some(now);
         }
         self.again(now, index, flags, tx);
         self.look_again(now, index);
@@ -315,12 +392,12 @@ impl Stream {
     /// in which nothing came; else, as somebody may just be slow, twice as long after each, and from the shortest time-out on
     /// that is left to time-outs.
     fn look_again(&mut self, now: Duration, index: usize) {
-        let entry = &mut self.entries[index];
-        let doublings = if entry.overtaken { entry.tries / 2 } else { entry.tries };
+        let Trouble { overtaken, tries, .. } = self.trouble(index);
+        let doublings = if overtaken { tries / 2 } else { tries };
         let round = self.rtt.patience();
         let patience = round * (1 << doublings);
         let most = self.rtt.min();
-        entry.due = match entry.overtaken {
+        self.trouble_mut(index).due = match overtaken {
             true => now + patience.min(4 * round.max(most / 16)) * (1 << self.timeouts.min(MAX_TRIES.into())),
             false if patience < most => now + patience,
             false => Duration::MAX,
@@ -332,7 +409,7 @@ impl Stream {
     /// gives up. The first one to a shard asks whether anybody is there (P21).
     pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
         self.repeat_overtaken(now, tx);
-        let due = |entry: &Entry| entry.sent < now && entry.sent + age <= now;
+        let due = |entry: &Entry| entry.sent() < now && entry.sent() + age <= now;
         for shard in 0..self.queues.len() {
             let mut flags = FLAG_NUDGE;
             while self.entries.get(self.queues[shard].head as usize).is_some_and(due) {
@@ -377,7 +454,7 @@ impl Stream {
             recovery.cursor += 1;
             recovery.budget -= u32::from(open);
             if open {
-                self.entries[index].recovery = self.recoveries;
+                self.trouble_mut(index).recovery = self.recoveries;
                 self.again(now, index, 0, tx);
             }
         }
@@ -388,13 +465,14 @@ impl Stream {
     fn probe(&mut self, now: Duration, tx: &mut impl Tx) {
         self.probe = None;
         let lowest = (self.base % self.slots) as usize;
-        if self.recovery.is_some() || self.entries[lowest].doubt != Doubt::None {
+        if self.recovery.is_some() || self.trouble(lowest).doubt != Doubt::None {
             return;
         }
         self.doubt(now, lowest, tx);
         let last = ((self.next - 1) % self.slots) as usize;
-        let Entry { seq, state, doubt, .. } = self.entries[last];
-        if seq + 1 == self.next && state == State::Outstanding && doubt == Doubt::None && self.asks(last) {
+        let Entry { seq, state, .. } = self.entries[last];
+        let untouched = state == State::Outstanding && self.trouble(last).doubt == Doubt::None;
+        if seq + 1 == self.next && untouched && self.asks(last) {
             self.again(now, last, FLAG_NUDGE, tx);
         }
     }
@@ -409,14 +487,13 @@ impl Stream {
     /// Puts a packet behind all that have been sent, as if it had been sent again: what is said of it from now on is about
     /// what is sent from now on.
     fn requeue(&mut self, now: Duration, index: usize) {
-        self.unlink(index as u32);
+        self.trouble_mut(index);
+        self.unlink(index, index);
         self.order += 1;
         let entry = &mut self.entries[index];
         entry.order = self.order;
-        entry.sent = now;
-        // Its result will not tell which of the transmissions it answers.
-        entry.repeated = true;
-        self.push(index as u32);
+        entry.set_sent(now);
+        self.push(index, index);
     }
 
     fn transmit(&mut self, index: usize, flags: u8, tx: &mut impl Tx) {
@@ -447,9 +524,8 @@ impl Stream {
     /// When packets before the last results will be lost, if no later ones come.
     pub(super) fn settled_at(&self) -> Option<Duration> {
         let waits = |queue: &&Queue| {
-            let entry = &self.entries[(queue.checked % self.slots) as usize];
-            let open = entry.seq == queue.checked && entry.state == State::Outstanding && !entry.overtaken;
-            open && entry.number < queue.answered
+            let number = self.entries[(queue.checked % self.slots) as usize].number;
+            self.is_unchecked(queue.checked) && number < queue.answered
         };
         let at = self.queues.iter().filter(waits).map(|queue| queue.answered_at).min()?;
         Some(at + self.settling())

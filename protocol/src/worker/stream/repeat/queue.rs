@@ -3,7 +3,7 @@
 use crate::SlotId;
 use crate::aggregator::Shard;
 use crate::worker::stream::Stream;
-use crate::worker::stream::ring::{Entry, NIL};
+use crate::worker::stream::ring::NIL;
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -43,10 +43,12 @@ impl Default for Queue {
 impl Stream {
     /// Sees to it that a packet is looked at when it is due.
     pub(super) fn list(&mut self, index: usize) {
-        let entry = &mut self.entries[index];
-        if entry.due < Duration::MAX && entry.listed.is_none_or(|at| at > entry.due) {
-            entry.listed = Some(entry.due);
-            self.doubted.push(Reverse((entry.due, entry.seq)));
+        let seq = self.entries[index].seq;
+        let trouble = self.trouble_mut(index);
+        let due = trouble.due;
+        if due < Duration::MAX && trouble.listed.is_none_or(|at| at > due) {
+            trouble.listed = Some(due);
+            self.doubted.push(Reverse((due, seq)));
         }
     }
 
@@ -55,30 +57,30 @@ impl Stream {
         &mut self.queues[usize::from(Shard::index_of(SlotId(index as u16), self.shards))]
     }
 
-    /// An entry has been sent, or sent again.
-    pub(in crate::worker::stream) fn push(&mut self, index: u32) {
-        let queue = self.queue(index as usize);
-        let tail = std::mem::replace(&mut queue.tail, index);
+    /// Entries of one shard, linked to each other, have been sent, or one has been sent again.
+    pub(in crate::worker::stream) fn push(&mut self, first: usize, last: usize) {
+        let queue = self.queue(first);
+        let tail = std::mem::replace(&mut queue.tail, last as u32);
         if tail == NIL {
-            queue.head = index;
+            queue.head = first as u32;
         }
-        let entry = &mut self.entries[index as usize];
-        entry.prev = tail;
-        entry.next = NIL;
-        if let Some(last) = self.entries.get_mut(tail as usize) {
-            last.next = index;
+        self.entries[first].prev = tail;
+        self.entries[last].next = NIL;
+        if let Some(before) = self.entries.get_mut(tail as usize) {
+            before.next = first as u32;
         }
     }
 
-    pub(in crate::worker::stream) fn unlink(&mut self, index: u32) {
-        let Entry { prev, next, .. } = self.entries[index as usize];
+    /// Takes out entries that are linked to each other.
+    pub(in crate::worker::stream) fn unlink(&mut self, first: usize, last: usize) {
+        let (prev, next) = (self.entries[first].prev, self.entries[last].next);
         match self.entries.get_mut(prev as usize) {
             Some(entry) => entry.next = next,
-            None => self.queue(index as usize).head = next,
+            None => self.queue(first).head = next,
         }
         match self.entries.get_mut(next as usize) {
             Some(entry) => entry.prev = prev,
-            None => self.queue(index as usize).tail = prev,
+            None => self.queue(first).tail = prev,
         }
     }
 }

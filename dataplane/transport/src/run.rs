@@ -1,4 +1,4 @@
-//! What the kernel hands over in one piece.
+//! Datagrams that came in one piece.
 
 use std::net::IpAddr;
 
@@ -11,15 +11,22 @@ pub struct Run<'a> {
     pub from: Peer,
     /// This host's address that they were sent to, if the socket looks for that.
     pub at: Option<IpAddr>,
-    /// Their ECN bits: the kernel merges only what has the same.
+    /// Their ECN bits: only what has the same comes in one piece.
     pub ecn: u8,
     /// One behind the other.
-    pub(super) contents: &'a [u8],
+    pub contents: &'a [u8],
     /// Bytes of each; the last may have fewer. At least 1.
-    pub(super) segment: usize,
+    pub segment: usize,
 }
 
 impl<'a> Run<'a> {
+    /// Of one datagram.
+    #[must_use]
+    pub fn of_one(origin: Origin, datagram: &'a [u8]) -> Run<'a> {
+        let Origin { from, at, ecn } = origin;
+        Run { from, at, ecn, contents: datagram, segment: datagram.len().max(1) }
+    }
+
     /// How they came.
     #[must_use]
     pub fn origin(&self) -> Origin {

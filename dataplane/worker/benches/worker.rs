@@ -1,0 +1,510 @@
+//! What a pair of packets, DATA and its RESULT, costs a worker beside the codec: a whole engine reduces a tensor against a server in
+//! memory, and over kernel UDP on the loopback interface, with RESULTs in runs as a kernel merges them and one by one.
+//!
+//! The engine's time is that of all that it does, less that of the server, which works while the engine waits; the codec alone takes its
+//! turns on the same tensor, and the difference, divided by the number of DATA packets, is the cost of a pair. Every way must give the
+//! same mean, bit for bit. Where valgrind is installed, instructions are counted too, which are the same in every run.
+//!
+//! Results go to `bench/worker.json` in the target directory. Without `--bench` there are a few turns and nothing is written.
+#![allow(clippy::unwrap_used, reason = "a benchmark")]
+
+use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{env, fs, io};
+
+use thc_codec::block::Block;
+use thc_codec::norm;
+use thc_codec::quantizer::Quantizer;
+use thc_codec::rounding::Rounding;
+use thc_codec::signs::SignKey;
+use thc_codec::table::LookupTable;
+use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Level, Lookup, Scalar, Shard, Sink};
+use thc_protocol::session::{Joiner, Joiners};
+use thc_protocol::wire::{
+    Form, HEADER_LEN, Header, Kind, MAX_PACKET, RESULT_LEN, Shares, Table, Tables, Welcome,
+};
+use thc_protocol::{Cookie, Ecn, JobId, Policy, Round, SlotId, TableId, WorkerId};
+use thc_transport::{IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo};
+use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
+
+/// Coordinates of the tensor, of a block, and of a packet.
+const D: usize = 1 << 22;
+const BLOCK: usize = 1 << 13;
+const N: usize = 1024;
+const SLOTS: u32 = 1024;
+/// Bytes of indices in a DATA packet.
+const DATA_LEN: usize = N / 2;
+/// RESULTs that a kernel merges at most: 64 KiB.
+const RUN: usize = 62;
+const PS: Peer = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
+const SESSION: Cookie = Cookie(7);
+const JOB: JobId = JobId(1);
+/// What passes when the worker waits, and when it looks for packets in vain.
+const TRIP: Duration = Duration::from_micros(100);
+const LOOK: Duration = Duration::from_micros(1);
+
+/// Answers of one length, back to back.
+#[derive(Default)]
+struct Answers {
+    packets: Vec<u8>,
+    segment: usize,
+}
+
+/// What the aggregator says, in runs of equal lengths.
+#[derive(Default)]
+struct Said(Vec<Answers>);
+
+impl Sink for Said {
+    fn unicast(&mut self, _: Endpoint, _: Ecn, packet: &[u8]) {
+        match self.0.last_mut() {
+            Some(last) if last.segment == packet.len() && last.packets.len() < RUN * packet.len() => {
+                last.packets.extend_from_slice(packet);
+            }
+            _ => self.0.push(Answers { packets: packet.to_vec(), segment: packet.len() }),
+        }
+    }
+
+    fn multicast(&mut self, _: JobId, members: &[Endpoint], ecn: Ecn, packet: &[u8]) {
+        self.unicast(members[0], ecn, packet);
+    }
+}
+
+/// A server of a job of one worker.
+struct Server {
+    aggregator: Aggregator<Scalar>,
+    worker: Endpoint,
+    said: Said,
+}
+
+impl Server {
+    fn new(worker: Peer, table: &LookupTable) -> Server {
+        let mut aggregator = Aggregator::new(Shard::WHOLE, 64 << 20);
+        aggregator.install_table(TableId(1), Lookup { form: Form::USUAL, values: table.values16() }).unwrap();
+        let config = JobConfig {
+            job: JOB,
+            cookie: SESSION,
+            workers: 1,
+            quorum: 1,
+            skip: false,
+            data_slots: SLOTS,
+            norm_slots: SLOTS,
+            tables: vec![TableId(1)],
+            level: Level::Only,
+        };
+        aggregator.install_job(config).unwrap();
+        let worker = Endpoint::udp(worker);
+        aggregator.set_member(JOB, WorkerId(0), worker).unwrap();
+        Server { aggregator, worker, said: Said::default() }
+    }
+
+    fn handle(&mut self, packet: &[u8]) {
+        self.aggregator.handle(self.worker, packet, &mut self.said);
+    }
+}
+
+/// How RESULTs come to the worker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Runs,
+    OneByOne,
+    Udp,
+}
+
+/// The worker's network: while the worker waits, the server answers, and that time does not count.
+struct Net {
+    way: Way,
+    server: Server,
+    /// What the worker has sent, in memory, and what it has not received.
+    sent: Vec<(usize, usize)>,
+    bytes: Vec<u8>,
+    /// Sockets of the worker and of the server.
+    udp: Option<[UdpIo; 2]>,
+    now: Duration,
+    paused: Duration,
+    packets: u64,
+}
+
+impl Net {
+    fn new(way: Way, table: &LookupTable) -> Net {
+        let open = || UdpIo::bind(UdpConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let udp = (way == Way::Udp).then(|| [open(), open()]);
+        Net {
+            way,
+            server: Server::new(PS, table),
+            sent: Vec::new(),
+            bytes: Vec::new(),
+            udp,
+            now: Duration::from_secs(1),
+            paused: Duration::ZERO,
+            packets: 0,
+        }
+    }
+
+    fn ps(&self) -> Peer {
+        self.udp.as_ref().map_or(PS, |[_, server]| server.local())
+    }
+
+    fn answer(&mut self) {
+        let Net { server, sent, bytes, udp, .. } = self;
+        server.said.0.clear();
+        if let Some([worker, socket]) = udp {
+            while socket.recv_burst(&mut |_, packet| server.handle(packet)).unwrap() > 0 {}
+            for answers in &server.said.0 {
+                socket.send_run(worker.local(), &answers.packets, answers.segment).unwrap();
+            }
+            return;
+        }
+        let mut rest = bytes.as_slice();
+        for (len, segment) in sent.drain(..) {
+            let (run, behind) = rest.split_at(len);
+            run.chunks(segment).for_each(|packet| server.handle(packet));
+            rest = behind;
+        }
+        bytes.clear();
+    }
+}
+
+impl PacketIo for Net {
+    fn recv_burst(&mut self, _: &mut impl FnMut(Peer, &[u8])) -> io::Result<usize> {
+        unreachable!("workers receive runs")
+    }
+
+    fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
+        if let Some([worker, _]) = &mut self.udp {
+            let got = worker.recv_runs(f)?;
+            self.now += if got == 0 { LOOK } else { Duration::ZERO };
+            return Ok(got);
+        }
+        let mut got = 0;
+        for Answers { packets, segment } in self.server.said.0.drain(..) {
+            got += packets.len() / segment;
+            let run = Run { from: PS, at: None, ecn: 0, contents: &packets, segment };
+            match self.way {
+                Way::OneByOne => run.datagrams().for_each(|packet| f(Run::of_one(run.origin(), packet))),
+                _ => f(run),
+            }
+        }
+        self.now += if got == 0 { LOOK } else { Duration::ZERO };
+        Ok(got)
+    }
+
+    fn send_run(&mut self, to: Peer, contents: &[u8], segment: usize) -> io::Result<()> {
+        self.packets += (contents.len() / segment) as u64;
+        if let Some([worker, _]) = &mut self.udp {
+            return worker.send_run(to, contents, segment);
+        }
+        self.sent.push((contents.len(), segment));
+        self.bytes.extend_from_slice(contents);
+        Ok(())
+    }
+
+    fn wait(&mut self, _: Duration) -> io::Result<bool> {
+        let began = Instant::now();
+        self.now += TRIP;
+        self.answer();
+        self.paused += began.elapsed();
+        Ok(true)
+    }
+
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn local(&self) -> Peer {
+        Peer::new(Ipv4Addr::new(10, 0, 0, 2), 9000)
+    }
+
+    fn stats(&self) -> IoStats {
+        IoStats::default()
+    }
+}
+
+fn table() -> LookupTable {
+    LookupTable::solve(4, 30, 1.0 / 32.0).unwrap()
+}
+
+fn welcome(table: &LookupTable) -> Welcome {
+    Welcome {
+        session: SESSION,
+        data_slots: SLOTS,
+        norm_slots: SLOTS,
+        quorum: 1,
+        policy: Policy::Reliable,
+        shards: 1,
+        deadline: Duration::ZERO,
+        tables: Tables::one(Table {
+            id: TableId(1),
+            bits: 4,
+            form: Form::USUAL,
+            granularity: 30,
+            fraction: 1.0 / 32.0,
+            t_p: table.t_p(),
+            values: table.values16(),
+        }),
+        job_seed: 1,
+        nonce: 1,
+        block: BLOCK.ilog2() as u8,
+        min_workers: 1,
+        max_workers: 1,
+        credit: 0,
+        features: 0,
+        shares: Shares::NONE,
+        rack: None,
+        marks: false,
+        members: None,
+    }
+}
+
+/// A worker that has been let in, as P22 to P24 would.
+fn engine(way: Way) -> Engine<Net> {
+    let table = table();
+    let (io, welcome) = (Net::new(way, &table), welcome(&table));
+    let mut joiners = Joiners::new(Joiner::new(JOB, WorkerId(0), Cookie(3), 1, 0, Duration::ZERO));
+    let header = Header {
+        kind: Kind::Welcome,
+        flags: 0,
+        num_workers: 1,
+        job: JOB,
+        worker: WorkerId(0),
+        table: TableId(0),
+        cookie: SESSION,
+        round: Round(0),
+        slot: SlotId(0),
+        count: 0,
+    };
+    let body = welcome.to_bytes();
+    let mut packet = vec![0; HEADER_LEN + body.len()];
+    joiners.handle(Duration::ZERO, 0, header.emit_packet(&mut packet, &body)).unwrap();
+    let config = EngineConfig {
+        ps: io.ps(),
+        job: JOB,
+        worker: WorkerId(0),
+        timeout: Duration::from_secs(30),
+        patience: Duration::ZERO,
+        min_rto: Duration::from_millis(20),
+        seed: None,
+        threads: 1,
+    };
+    Engine::new(io, config, joiners, &welcome, 1, SLOTS as usize * 2).unwrap()
+}
+
+fn tensor() -> Vec<f32> {
+    let words = SignKey { job_seed: 1, call: 0, partition: 0 }.signs();
+    (0..D as u64).map(|i| (words.word(i) >> 40) as f32 / (1 << 23) as f32 - 1.0).collect()
+}
+
+struct Rig {
+    engine: Engine<Net>,
+    data: Vec<f32>,
+}
+
+impl Rig {
+    fn new(way: Way) -> Rig {
+        Rig { engine: engine(way), data: vec![0.0; D] }
+    }
+
+    /// Nanoseconds that the worker takes to reduce the tensor.
+    fn reduce(&mut self, x: &[f32]) -> f64 {
+        self.data.copy_from_slice(x);
+        let (paused, packets) = (self.engine.io_mut().paused, self.engine.io_mut().packets);
+        let began = Instant::now();
+        let call = self.engine.submit(CallOptions::default(), None, D, None).unwrap();
+        let outcome = loop {
+            self.engine.run(&mut Borrowed::new(call, &mut self.data), || false);
+            if let Some(outcome) = self.engine.take_outcome(call) {
+                break outcome;
+            }
+        };
+        let took = began.elapsed() - (self.engine.io_mut().paused - paused);
+        outcome.unwrap();
+        assert_eq!(self.engine.io_mut().packets - packets, (D / N + D / BLOCK) as u64, "nothing is lost");
+        took.as_nanos() as f64
+    }
+}
+
+/// All of a worker's arithmetic on the same tensor.
+struct Codec {
+    quantizer: Quantizer,
+    t_p: f64,
+    packed: Vec<u8>,
+    sums: Vec<u8>,
+    work: Vec<f32>,
+    data: Vec<f32>,
+}
+
+impl Codec {
+    fn new() -> Codec {
+        let table = table();
+        Codec {
+            quantizer: Quantizer::new(&table),
+            t_p: table.t_p(),
+            packed: vec![0; D / 2],
+            sums: (0..D).map(|i| (i % 31) as u8).collect(),
+            work: vec![0.0; BLOCK],
+            data: vec![0.0; D],
+        }
+    }
+
+    /// Nanoseconds of norms, compression and decompression.
+    fn compute(&mut self, x: &[f32]) -> f64 {
+        self.data.copy_from_slice(x);
+        let Codec { quantizer, t_p, packed, sums, work, data } = self;
+        let began = Instant::now();
+        let norms: Vec<f32> = data.chunks(BLOCK).map(norm::l2).collect();
+        let block = |at: usize, next| Block {
+            quantizer,
+            key: SignKey { job_seed: 1, call: 0, partition: at as u32 },
+            rounding: Rounding::new(7, 0, at as u32),
+            range: (*t_p / (BLOCK as f64).sqrt() * f64::from(norms[at])) as f32,
+            next: [next, &[]],
+        };
+        for (at, out) in packed.chunks_mut(BLOCK / 2).enumerate() {
+            let next = data.get((at + 1) * BLOCK..(at + 2) * BLOCK).unwrap_or_default();
+            let x = &data[at * BLOCK..(at + 1) * BLOCK];
+            block(at, next).compress_beside(x, None, work, out).unwrap();
+        }
+        for (at, sums) in sums.chunks(BLOCK).enumerate() {
+            let (out, behind) = data[at * BLOCK..].split_at_mut(BLOCK);
+            block(at, &behind[..BLOCK.min(behind.len())]).decompress8(sums, 1, work, out).unwrap();
+        }
+        black_box((&packed, &data));
+        began.elapsed().as_nanos() as f64
+    }
+}
+
+/// Nanoseconds of copying what a pair carries: indices to a packet, sums out of one.
+fn copy(packets: &mut [u8], indices: &[u8], sums: &mut [u8]) -> f64 {
+    let began = Instant::now();
+    for number in 0..D / N {
+        let at = number % SLOTS as usize * MAX_PACKET;
+        let packet = &mut packets[at..at + MAX_PACKET];
+        packet[HEADER_LEN..HEADER_LEN + DATA_LEN]
+            .copy_from_slice(&indices[number % 64 * DATA_LEN..][..DATA_LEN]);
+        sums[number % 64 * RESULT_LEN..][..RESULT_LEN].copy_from_slice(&packet[HEADER_LEN..]);
+    }
+    black_box((&packets, &sums));
+    began.elapsed().as_nanos() as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Instructions of one more turn, by valgrind; none where there is none.
+fn instructions(of: &str) -> Option<f64> {
+    let count = |turns: u32| {
+        let folder = tempfile::tempdir().ok()?;
+        let output = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(env::current_exe().ok()?)
+            .args(["--count", of, &turns.to_string()])
+            .current_dir(folder.path())
+            .output()
+            .ok()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        said.lines().find_map(|line| line.split("Collected :").nth(1)?.trim().parse::<f64>().ok())
+    };
+    Some((count(3)? - count(1)?) / 2.0)
+}
+
+/// What [`instructions`] runs: so many turns of one thing.
+fn count(of: &str, turns: u32) {
+    let x = tensor();
+    let way = if of == "runs" { Way::Runs } else { Way::OneByOne };
+    let (mut codec, mut rig) = (Codec::new(), Rig::new(way));
+    for _ in 0..turns {
+        if of == "codec" {
+            codec.compute(&x)
+        } else {
+            rig.reduce(&x)
+        };
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "--count") {
+        return count(&arguments[at + 1], arguments[at + 2].parse().unwrap());
+    }
+    let measure = arguments.iter().any(|argument| argument == "--bench");
+    let turns = if measure { 41 } else { 1 };
+    let x = tensor();
+    let mut codec = Codec::new();
+    let mut rigs = [Way::Runs, Way::OneByOne, Way::Udp].map(Rig::new);
+    let (mut packets, mut sums) = (vec![1; SLOTS as usize * MAX_PACKET], vec![0; 64 * RESULT_LEN]);
+    let indices = vec![2; 64 * DATA_LEN];
+    let mut pairs = vec![Vec::new(); rigs.len()];
+    let (mut alone, mut copied) = (Vec::new(), Vec::new());
+    for turn in 0..=turns {
+        let own = codec.compute(&x);
+        let took = rigs.each_mut().map(|rig| rig.reduce(&x));
+        let copies = copy(&mut packets, &indices, &mut sums);
+        for rig in &rigs[1..] {
+            let same = rig.data.iter().zip(&rigs[0].data).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same, "turn {turn}: means differ by the way in which results came");
+        }
+        let error: f64 = x.iter().zip(&rigs[0].data).map(|(x, y)| f64::from(x - y).powi(2)).sum();
+        let norm: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
+        assert!(error < 0.1 * norm, "turn {turn}: the mean is wrong, its NMSE is {}", error / norm);
+        if turn > 0 {
+            alone.push(own);
+            copied.push(copies);
+            pairs.iter_mut().zip(took).for_each(|(pairs, took)| pairs.push(took));
+        }
+    }
+    let all = (D / N) as f64;
+    let (alone, copied) = (median(alone) / all, median(copied) / all);
+    let [runs, single, udp] = [0, 1, 2].map(|way| median(std::mem::take(&mut pairs[way])) / all - alone);
+    let counted = if measure { ["codec", "runs", "single"].map(instructions) } else { [None; 3] };
+    let beside = |of: Option<f64>| Some((of? - counted[0]?) / all);
+    let [own, each] = [beside(counted[1]), beside(counted[2])];
+    let number = |count: Option<f64>| {
+        count.map_or("not counted: no valgrind".to_owned(), |count| format!("{count:.0}"))
+    };
+    let detail = format!(
+        "a pair beside the codec: {runs:.0} ns in runs of {RUN}, {single:.0} one by one, {udp:.0} over kernel UDP; copies alone \
+         {copied:.0}, codec {alone:.0}; instructions {} in runs, {} one by one",
+        number(own),
+        number(each),
+    );
+    println!("{detail}");
+    if measure {
+        let results = serde_json::json!([
+            {
+                "name": "worker: a pair of packets in runs, beside the codec, over copying what it carries",
+                "ratio": runs / copied,
+                "better": "lower",
+                "aim": 2.0,
+                "floor": 8.0,
+                "detail": detail,
+                "nanoseconds": { "runs": runs, "one_by_one": single, "udp": udp, "copies": copied, "codec": alone },
+                "instructions": { "runs": own, "one_by_one": each },
+            },
+            {
+                "name": "worker: a pair of packets one by one over one in runs, beside the codec",
+                "ratio": single / runs,
+                "better": "higher",
+                "aim": 1.5,
+                "floor": 1.0,
+                "detail": detail,
+            },
+            {
+                "name": "worker: a pair of packets over kernel UDP in runs, beside the codec, over 110 ns",
+                "ratio": udp / 110.0,
+                "better": "lower",
+                "aim": 1.0,
+                "floor": 5.0,
+                "detail": detail,
+            },
+        ]);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("worker.json");
+        fs::write(&file, serde_json::to_string_pretty(&results).unwrap()).unwrap();
+        println!("written to {}", file.display());
+    }
+}
