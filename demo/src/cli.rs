@@ -120,7 +120,8 @@ struct DemoArgs {
     /// Bit budget b: bits per coordinate on the way up that carry information
     #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
     bits: u8,
-    /// What carries the packets: sockets of the loopback, or DPDK over shared memory
+    /// What carries the packets: sockets of the loopback, DPDK over shared memory, or AF_XDP on virtual cables between network
+    /// namespaces, which takes root
     #[arg(long, value_enum, value_name = "BACKEND", default_value = "udp")]
     io: IoName,
     /// Let thc-controller make the job, and show the run on its status page

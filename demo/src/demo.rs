@@ -8,6 +8,7 @@ pub mod error_sample;
 pub mod event;
 pub mod exact;
 pub mod gradient_file;
+pub mod hosts;
 pub mod memif;
 pub mod model;
 pub mod plan;

@@ -197,9 +197,12 @@ pub enum Error {
         /// What makes it.
         package: &'static str,
     },
-    /// A controller of devices without addresses of this machine.
-    #[error("--controller needs sockets: leave --io dpdk out")]
-    ControllerOverDpdk,
+    /// A controller of a server without an address of this machine.
+    #[error("--controller needs sockets of this machine: leave {option} out")]
+    ControllerWith {
+        /// What is in its way.
+        option: &'static str,
+    },
     /// DPDK was asked for and is not built in.
     #[error(
         "this program was built without DPDK; run `make demo IO=dpdk`, or build it with --features dpdk, which needs \
@@ -273,7 +276,7 @@ impl Error {
             | Self::ColocatedWith { .. }
             | Self::NoDpdk
             | Self::SwitchWith { .. }
-            | Self::ControllerOverDpdk
+            | Self::ControllerWith { .. }
             | Self::UnknownChoice { .. }
             | Self::DefaultChoice { .. }
             | Self::Codec(_)

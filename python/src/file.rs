@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
 use std::path::PathBuf;
-use thc_transport::{DpdkOptions, IoName};
+use thc_transport::{DpdkOptions, IoName, XdpOptions};
 
 /// The keys of a group, as `thc-worker` has them.
 #[derive(Default, Deserialize)]
@@ -32,6 +32,7 @@ struct Keys {
     controller_key: Option<PathBuf>,
     io: Option<IoName>,
     dpdk: Option<DpdkOptions>,
+    xdp: Option<XdpOptions>,
 }
 
 /// Reads the settings of a group from a TOML file: the keys that it has.
@@ -51,11 +52,20 @@ pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>>
     plain!(ps, job, worker, bind, seed, threads, recv_buffer, send_buffer, inject, inject_seed);
     plain!(controller_ca, controller_cert, controller_key);
     if let Some(io) = keys.io {
-        found.set_item("io", if io == IoName::Dpdk { "dpdk" } else { "udp" })?;
+        let name = match io {
+            IoName::Udp => "udp",
+            IoName::Dpdk => "dpdk",
+            IoName::Xdp => "xdp",
+        };
+        found.set_item("io", name)?;
     }
-    if let Some(dpdk) = keys.dpdk {
-        let json = serde_json::to_string(&dpdk).map_err(|error| wrong(error.to_string()))?;
-        found.set_item("dpdk", py.import("json")?.call_method1("loads", (json,))?)?;
+    let written = |error: serde_json::Error| wrong(error.to_string());
+    let dpdk = keys.dpdk.as_ref().map(serde_json::to_string).transpose().map_err(written)?;
+    let xdp = keys.xdp.as_ref().map(serde_json::to_string).transpose().map_err(written)?;
+    for (name, section) in [("dpdk", dpdk), ("xdp", xdp)] {
+        if let Some(json) = section {
+            found.set_item(name, py.import("json")?.call_method1("loads", (json,))?)?;
+        }
     }
     if let Some(cookie) = keys.cookie {
         found.set_item("cookie", cookie.cookie().map_err(wrong)?)?;

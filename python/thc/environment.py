@@ -54,8 +54,10 @@ def keys() -> dict[str, Any]:
             found[key] = float(text)
         else:
             found[key] = text
-    if text := os.environ.get("THC_DPDK"):
-        found["dpdk"] = _section("THC_DPDK", text)
+    for section in ("dpdk", "xdp"):
+        name = f"THC_{section.upper()}"
+        if text := os.environ.get(name):
+            found[section] = _section(name, text)
     return found
 
 

@@ -59,6 +59,11 @@ def feedback_key(key: int | str | None) -> int | None:
     return number
 
 
+def _section(keys: Mapping[str, Any] | None) -> str | None:
+    """A section of a file as JSON. A key that is not given is null in what a file was read to."""
+    return None if keys is None else json.dumps({k: v for k, v in keys.items() if v is not None})
+
+
 def _as_f32(array: Array) -> npt.NDArray[np.float32]:
     """The array itself if the library can work on it, or a copy that it can work on."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
@@ -143,6 +148,8 @@ class Group:
       all say that. Without it workers join whatever session there is, at its next :meth:`boundary`.
     - ``io="dpdk"``: past the kernel, if the package was built with DPDK; ``dpdk`` then holds the keys of the ``[dpdk]``
       section, like ``{"devices": ["net_af_packet0,iface=eth1"], "address": "10.0.0.2/24"}``.
+    - ``io="xdp"``: past most of the kernel, on one of its interfaces; ``xdp`` then holds the keys of the ``[xdp]`` section, like
+      ``{"device": "eth1"}``.
 
     Raises :exc:`~thc.JoinError` if the group cannot be joined, :exc:`~thc.ConfigError` for wrong options.
     """
@@ -173,6 +180,7 @@ class Group:
         controller_key: str | os.PathLike[str] | None = None,
         io: str | None = None,
         dpdk: Mapping[str, Any] | None = None,
+        xdp: Mapping[str, Any] | None = None,
         world: int | None = None,
     ) -> None:
         self._server: Server | None = None
@@ -213,8 +221,8 @@ class Group:
             controller_cert=controller_cert,
             controller_key=controller_key,
             io=io,
-            # A key that is not given is null in what a file was read to.
-            dpdk=None if dpdk is None else json.dumps({k: v for k, v in dpdk.items() if v is not None}),
+            dpdk=_section(dpdk),
+            xdp=_section(xdp),
             world=world,
         )
         self.ps = ps
@@ -243,7 +251,7 @@ class Group:
     @classmethod
     def from_env(cls, **options: Any) -> Group:
         """Joins as environment variables say: ``THC_PS``, ``THC_JOB``, ``THC_COOKIE`` and ``THC_`` before any option's
-        name in capitals (``THC_DPDK`` as JSON); or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The
+        name in capitals (``THC_DPDK`` and ``THC_XDP`` as JSON); or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The
         worker's number is ``THC_WORKER``, or ``RANK`` as torchrun sets it. ``options`` win over all."""
         keys = environment.keys()
         keys.update(options)
@@ -292,10 +300,15 @@ class Group:
         UDP port. ``server`` holds options of :class:`~thc.Server`, such as ``{"policy": "best-effort"}``;
         further options are those of :class:`Group`. Closing the group stops the server once all have left.
         """
-        if options.get("io") == "dpdk" and address is None:
+        if (io := options.get("io")) == "dpdk" and address is None:
             raise ConfigError(
                 'io = "dpdk", but the ranks\' own parameter server listens on kernel UDP: start a thc-ps and name it '
                 "(THC_PS), or give address=, where these devices reach the hosts' kernels"
+            )
+        if io == "xdp":
+            raise ConfigError(
+                'io = "xdp", but the ranks\' own parameter server is on one of their hosts, which no interface leads to from '
+                "there: start a thc-ps on a host of its own and name it (THC_PS)"
             )
         rank = environment.number("RANK", rank, 0)
         world_size = environment.number("WORLD_SIZE", world_size, 1)

@@ -37,12 +37,12 @@ use thc_protocol::aggregator::{JobConfig, Level, Shard};
 use thc_protocol::session::{Root, Sizes, StaticJob};
 use thc_protocol::wire::{BLOCKS, HEADER_LEN, MAX_PACKET, Members, Shares, Tables, Welcome};
 use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
-use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig, is_link_local};
+use thc_transport::{Backend, CaptureConfig, IoName, LossyConfig, backend, is_link_local};
 
 /// Where a server listens unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
-/// The same over DPDK: the address is that of the `[dpdk]` section.
-const DEFAULT_DPDK_LISTEN: &str = "0.0.0.0:9000";
+/// The same over DPDK and AF_XDP: the address is that of the `[dpdk]` section or of the interface.
+const DEFAULT_DEVICE_LISTEN: &str = "0.0.0.0:9000";
 /// Bytes of a port's receive buffer unless told otherwise.
 pub const DEFAULT_RECV_BUFFER: usize = 16 << 20;
 /// Bytes of its send buffer.
@@ -135,7 +135,10 @@ impl ServerOptions {
     pub fn validate(&self) -> Result<ServerConfig, ConfigError> {
         let section = Section::Server;
         // Past the kernel there is no loopback interface to listen on.
-        let default = if self.io == Some(IoName::Dpdk) { DEFAULT_DPDK_LISTEN } else { DEFAULT_LISTEN };
+        let default = match self.io {
+            Some(IoName::Dpdk | IoName::Xdp) => DEFAULT_DEVICE_LISTEN,
+            Some(IoName::Udp) | None => DEFAULT_LISTEN,
+        };
         let (share, shares, spares) = self.shares()?;
         let own = shares.get(usize::from(share)).copied();
         let own_text = own.map(|at| at.to_string());
@@ -146,7 +149,7 @@ impl ServerOptions {
                 .to_owned();
             ConfigError::Value { section, key: "listen", value: format!("{listen_text:?}"), mend }
         })?;
-        let io = self.dpdk.backend(self.io, listen.ip())?;
+        let io = backend(self.io, listen.ip(), &self.dpdk, &self.xdp)?;
         if let Backend::Dpdk(dpdk) = &io {
             if listen.ip().is_unspecified() {
                 listen.set_ip(dpdk.address.into());
@@ -162,7 +165,7 @@ impl ServerOptions {
         let default = match &io {
             _ if !pin.is_empty() => pin.len() as u64,
             // Of a device, each takes a queue.
-            Backend::Dpdk(_) => 1,
+            Backend::Dpdk(_) | Backend::Xdp(_) => 1,
             Backend::Udp => default_shards(thread::available_parallelism().map_or(1, NonZero::get)),
         };
         // Beside a worker, one thread is enough for a share of the slots.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use thc_protocol::Policy;
-use thc_transport::{DpdkOptions, IoName, LossyConfig};
+use thc_transport::{DpdkOptions, IoName, LossyConfig, XdpOptions};
 
 use crate::error::ConfigError;
 use crate::p4runtime::P4RuntimeOptions;
@@ -25,7 +25,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
     pub listen: Option<String>,
     /// Threads, each with its own port and its part of the slots [default: as many as `pin` names cores, else 1 for each 4
-    /// cores, at most 4; over DPDK 1]
+    /// cores, at most 4; over DPDK and AF_XDP 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub shards: Option<u64>,
     /// Serve a share of the slots alone, such as 1/4 for the second of four; the others are served beside other workers
@@ -90,6 +90,9 @@ pub struct ServerOptions {
     /// The `[dpdk]` section.
     #[command(flatten)]
     pub dpdk: DpdkOptions,
+    /// The `[xdp]` section.
+    #[command(flatten)]
+    pub xdp: XdpOptions,
     /// The `[p4runtime]` section.
     #[command(flatten)]
     pub p4runtime: Option<P4RuntimeOptions>,

@@ -41,13 +41,17 @@ Examples:
         --io dpdk --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=server,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
+  The same through an interface that stays the kernel's, by AF_XDP (docs/xdp.md):
+    thc-ps --job 1 --workers 4 --cookie 0x1234abcd --io xdp --xdp-device eth1
+
   Several jobs, from a file; flags win over it:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
 Every flag of Server is also a key at the top of the file, every flag of Job one in its
 [[job]] sections, with _ for - (--slots is data_slots there); those of DPDK are in a [dpdk]
-section, without dpdk- (--dpdk-device is devices there, a list), those of P4Runtime in a [p4runtime]
-section (--p4runtime is listen there), and its certificates in [p4runtime.tls].
+section, without dpdk- (--dpdk-device is devices there, a list), those of AF_XDP in an [xdp] section,
+those of P4Runtime in a [p4runtime] section (--p4runtime is listen there), and its certificates in
+[p4runtime.tls].
 
 Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it
 `p4runtime ADDRESS:PORT` if that is served; events on stderr (RUST_LOG=debug for more); totals on

@@ -4,7 +4,7 @@ use std::io;
 
 use thc_protocol::aggregator::{Endpoint, Sink};
 use thc_protocol::{Ecn, JobId};
-use thc_transport::{Answers, CapturedIo, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, UdpIo};
+use thc_transport::{Answers, CapturedIo, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, UdpIo, XdpIo};
 
 use crate::outbox::{Outbox, SendFailure};
 
@@ -68,6 +68,7 @@ impl Exchange for UdpIo {
     }
 }
 
+impl Exchange for XdpIo {}
 impl<T: PacketIo> Exchange for CapturedIo<T> {}
 impl<T: PacketIo> Exchange for LossyIo<T> {}
 

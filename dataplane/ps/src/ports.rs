@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use thc_protocol::wire::MAX_PACKET;
-use thc_transport::{Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo};
+use thc_transport::{
+    Backend, Dpdk, DpdkConfig, DpdkIo, PacketIo, Peer, TransportError, UdpConfig, UdpIo, Xdp, XdpIo,
+};
 
 use crate::error::PsError;
 use thc_options::{DEFAULT_RECV_BUFFER, DEFAULT_SEND_BUFFER, ServerConfig};
@@ -47,6 +49,8 @@ pub enum Ports {
     Udp(Vec<UdpIo>),
     /// Of a device.
     Dpdk(Vec<DpdkIo>),
+    /// Of an interface's queues.
+    Xdp(Vec<XdpIo>),
 }
 
 impl Ports {
@@ -58,6 +62,9 @@ impl Ports {
         match &config.io {
             Backend::Udp => open_udp(config).map(Ports::Udp),
             Backend::Dpdk(dpdk) => Ok(Ports::Dpdk(open_dpdk(config, dpdk)?)),
+            Backend::Xdp(xdp) => {
+                Ok(Ports::Xdp(Xdp::open(xdp, config.listen, u16::from(config.shards))?.into_endpoints()))
+            }
         }
     }
 
@@ -67,6 +74,7 @@ impl Ports {
         let first = match self {
             Ports::Udp(ports) => ports.first().map(PacketIo::local),
             Ports::Dpdk(ports) => ports.first().map(PacketIo::local),
+            Ports::Xdp(ports) => ports.first().map(PacketIo::local),
         };
         first.expect("a server has at least one shard")
     }
@@ -77,6 +85,7 @@ impl Ports {
         let room = match self {
             Ports::Udp(ports) => ports.iter().map(|port| port.recv_capacity(MAX_PACKET)).min(),
             Ports::Dpdk(ports) => ports.iter().map(DpdkIo::recv_capacity).min(),
+            Ports::Xdp(ports) => ports.iter().map(XdpIo::recv_capacity).min(),
         };
         room.unwrap_or(0)
     }
@@ -87,6 +96,7 @@ impl Ports {
         match self {
             Ports::Udp(ports) => ports.iter().all(PacketIo::reads_ecn),
             Ports::Dpdk(ports) => ports.iter().all(PacketIo::reads_ecn),
+            Ports::Xdp(ports) => ports.iter().all(PacketIo::reads_ecn),
         }
     }
 

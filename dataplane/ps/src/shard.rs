@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use thc_protocol::aggregator::{Aggregator, ConfigError, Endpoint, JobCounters, Sink};
 use thc_protocol::{Ecn, JobId, WorkerId};
-use thc_transport::{CapturedIo, DpdkIo, LossyIo, Origin, Peer, UdpIo};
+use thc_transport::{CapturedIo, DpdkIo, LossyIo, Origin, Peer, UdpIo, XdpIo};
 
 use crate::control_port::ControlPort;
 use crate::error::PsError;
@@ -59,6 +59,12 @@ impl ShardIo for UdpIo {
 impl ShardIo for DpdkIo {
     fn recv_overflows(&self) -> u64 {
         DpdkIo::recv_overflows(self)
+    }
+}
+
+impl ShardIo for XdpIo {
+    fn recv_overflows(&self) -> u64 {
+        XdpIo::recv_overflows(self)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{MAX_DATAGRAM, Peer};
+use crate::{MAX_DATAGRAM, Peer, XdpError};
 
 /// An error of a packet I/O backend. Methods of [`PacketIo`](crate::PacketIo) return it inside an
 /// [`io::Error`] of the fitting kind.
@@ -95,9 +95,11 @@ pub enum TransportError {
          libraries (on Debian: apt-get install libdpdk-dev libclang-dev)"
     )]
     NoDpdk,
-    /// A setting of the DPDK backend makes no sense.
-    #[error("dpdk: {key} is {value}: {mend}")]
-    DpdkSetting {
+    /// A setting of a backend makes no sense.
+    #[error("{backend}: {key} is {value}: {mend}")]
+    Setting {
+        /// The backend.
+        backend: &'static str,
         /// The setting.
         key: &'static str,
         /// As given.
@@ -111,6 +113,9 @@ pub enum TransportError {
         /// What, and the mend.
         cause: String,
     },
+    /// An interface cannot be used over AF_XDP.
+    #[error("xdp: {0}")]
+    Xdp(#[from] XdpError),
     /// A rate of injected faults is no probability.
     #[error("{name} is {value}: it is a probability, so give a number from 0 to 1")]
     Probability {
@@ -137,9 +142,9 @@ impl TransportError {
             Self::AddressNotAvailable { .. } => io::ErrorKind::AddrNotAvailable,
             Self::BindNotPermitted { .. } => io::ErrorKind::PermissionDenied,
             Self::NoDpdk => io::ErrorKind::Unsupported,
-            Self::Dpdk { .. } => io::ErrorKind::Other,
+            Self::Dpdk { .. } | Self::Xdp(_) => io::ErrorKind::Other,
             Self::SegmentLength { .. }
-            | Self::DpdkSetting { .. }
+            | Self::Setting { .. }
             | Self::DatagramTooLarge { .. }
             | Self::Probability { .. }
             | Self::FaultSyntax { .. } => io::ErrorKind::InvalidInput,

@@ -7,6 +7,7 @@
 //!
 //! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
 //! * [`DpdkIo`]: DPDK devices, past the kernel (feature `dpdk`);
+//! * [`XdpIo`]: AF_XDP sockets on an interface of the kernel, past most of it;
 //! * [`sim`]: a network in memory with virtual time and seeded faults, for tests;
 //! * [`LossyIo`]: a wrapper that injects seeded loss, duplication and reordering into another
 //!   backend, for tests of real processes;
@@ -16,6 +17,8 @@
 //!
 //! Addresses are IPv4 throughout: THC's packets are UDP over IPv4 (protocol header layout).
 
+mod af_xdp;
+mod backend;
 mod capture;
 mod captured;
 mod checksum;
@@ -24,6 +27,7 @@ mod dpdk;
 mod error;
 mod faults;
 pub mod frame;
+mod link;
 mod lossy;
 #[cfg(feature = "options")]
 mod options;
@@ -32,21 +36,24 @@ mod run;
 pub mod sim;
 mod udp;
 
+pub use af_xdp::{Xdp, XdpConfig, XdpError, XdpIo};
+pub use backend::Backend;
 pub use capture::{Capture, CaptureConfig, CaptureStats};
 pub use captured::CapturedIo;
 pub use datagram::{
     IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN, MAX_DATAGRAM, Origin, Peer, header_len, is_link_local, resolve,
 };
-pub use dpdk::{
-    Answers, Backend, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, FrameCounts, Idle, MacAddr, MacSyntax,
-    Neighbour, Steering,
-};
+pub use dpdk::{Answers, DeviceInfo, Dpdk, DpdkConfig, DpdkIo, DpdkTx, Idle, Steering};
 pub use error::TransportError;
 pub use faults::FaultRates;
+pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
-#[cfg(feature = "options")]
-pub use options::{DpdkOptions, IoName};
 pub use packet_io::{IoStats, PacketIo};
 pub use run::Run;
 pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
 pub use udp::{UdpConfig, UdpIo};
+#[cfg(feature = "options")]
+pub use {
+    af_xdp::XdpOptions,
+    options::{DpdkOptions, IoName, backend},
+};

@@ -1,7 +1,6 @@
 //! Flags and TOML keys that choose a backend, the same for every program (feature `options`).
 //!
-//! As written, every key may be absent and nothing is checked; [`DpdkOptions::backend`] makes the checked
-//! [`Backend`] of them.
+//! As written, every key may be absent and nothing is checked; [`backend`] makes the checked [`Backend`] of them.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -11,7 +10,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::{Backend, DpdkConfig, Idle, MacAddr, Neighbour, TransportError};
+use crate::{Backend, DpdkConfig, Idle, MacAddr, Neighbour, TransportError, XdpOptions};
 
 /// A backend by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -22,6 +21,39 @@ pub enum IoName {
     Udp,
     /// DPDK devices, past the kernel, in a build with `--features dpdk`
     Dpdk,
+    /// AF_XDP sockets on an interface of the kernel, past most of it
+    Xdp,
+}
+
+/// Checks everything. `io` is what was asked for; `own` the address that the program listens on or sends from, which
+/// serves DPDK as `address` when that is absent, if it is one.
+///
+/// # Errors
+/// [`TransportError::Setting`] for the first key that is wrong, [`TransportError::NoDpdk`] if DPDK was asked for and this
+/// program was built without.
+pub fn backend(
+    io: Option<IoName>,
+    own: IpAddr,
+    dpdk: &DpdkOptions,
+    xdp: &XdpOptions,
+) -> Result<Backend, TransportError> {
+    let unnamed =
+        |backend, mend| TransportError::Setting { backend, key: "io", value: "not given".to_owned(), mend };
+    match io {
+        Some(IoName::Udp) => Ok(Backend::Udp),
+        Some(IoName::Dpdk) => {
+            let config = dpdk.config(own)?;
+            if cfg!(feature = "dpdk") { Ok(Backend::Dpdk(config)) } else { Err(TransportError::NoDpdk) }
+        }
+        Some(IoName::Xdp) => xdp.config().map(Backend::Xdp),
+        None if *dpdk != DpdkOptions::default() => {
+            Err(unnamed("dpdk", "say io = \"dpdk\" (--io dpdk) too, or leave these settings out"))
+        }
+        None if *xdp != XdpOptions::default() => {
+            Err(unnamed("xdp", "say io = \"xdp\" (--io xdp) too, or leave these settings out"))
+        }
+        None => Ok(Backend::Udp),
+    }
 }
 
 /// The keys of the `[dpdk]` section, each also a flag with `--dpdk-` in front.
@@ -86,33 +118,10 @@ impl DpdkOptions {
               checksums, idle, eal)
     }
 
-    /// Checks everything. `io` is what was asked for; `own` the address that the program listens on or sends from,
-    /// which serves as `address` when that is absent, if it is one.
+    /// The settings of the DPDK backend, checked, whether or not it is built in; `own` as for [`backend`].
     ///
     /// # Errors
-    /// [`TransportError::DpdkSetting`] for the first key that is wrong, [`TransportError::NoDpdk`] if this
-    /// program was built without DPDK.
-    pub fn backend(&self, io: Option<IoName>, own: IpAddr) -> Result<Backend, TransportError> {
-        match io {
-            Some(IoName::Dpdk) => {}
-            Some(IoName::Udp) => return Ok(Backend::Udp),
-            None if *self == DpdkOptions::default() => return Ok(Backend::Udp),
-            None => {
-                return Err(wrong(
-                    "io",
-                    &"not given",
-                    "say io = \"dpdk\" (--io dpdk) too, or leave these settings out",
-                ));
-            }
-        }
-        let config = self.config(own)?;
-        if cfg!(feature = "dpdk") { Ok(Backend::Dpdk(config)) } else { Err(TransportError::NoDpdk) }
-    }
-
-    /// The settings of the DPDK backend, checked, whether or not it is built in; `own` as for [`Self::backend`].
-    ///
-    /// # Errors
-    /// [`TransportError::DpdkSetting`] for the first key that is wrong.
+    /// [`TransportError::Setting`] for the first key that is wrong.
     pub fn config(&self, own: IpAddr) -> Result<DpdkConfig, TransportError> {
         let config = self.read(own)?;
         config.check()?;
@@ -173,7 +182,7 @@ impl DpdkOptions {
 }
 
 fn wrong(key: &'static str, value: &dyn std::fmt::Display, mend: &'static str) -> TransportError {
-    TransportError::DpdkSetting { key, value: value.to_string(), mend }
+    TransportError::Setting { backend: "dpdk", key, value: value.to_string(), mend }
 }
 
 fn quoted(text: &str) -> String {
@@ -305,26 +314,34 @@ mod tests {
         for (change, says) in cases {
             let mut options = options();
             change(&mut options);
-            let error =
-                options.backend(Some(IoName::Dpdk), Ipv4Addr::UNSPECIFIED.into()).unwrap_err().to_string();
+            let error = chosen(&options, Some(IoName::Dpdk)).unwrap_err().to_string();
             assert!(error.starts_with(says), "{error}");
         }
     }
 
+    fn chosen(dpdk: &DpdkOptions, io: Option<IoName>) -> Result<Backend, TransportError> {
+        backend(io, Ipv4Addr::UNSPECIFIED.into(), dpdk, &XdpOptions::default())
+    }
+
     #[test]
     fn a_backend_needs_to_be_named() {
-        let own = IpAddr::from(Ipv4Addr::UNSPECIFIED);
-        assert_eq!(DpdkOptions::default().backend(None, own).unwrap(), Backend::Udp);
-        assert_eq!(options().backend(Some(IoName::Udp), own).unwrap(), Backend::Udp);
-        let error = options().backend(None, own).unwrap_err().to_string();
+        assert_eq!(chosen(&DpdkOptions::default(), None).unwrap(), Backend::Udp);
+        assert_eq!(chosen(&options(), Some(IoName::Udp)).unwrap(), Backend::Udp);
+        let error = chosen(&options(), None).unwrap_err().to_string();
         assert!(error.contains("--io dpdk"), "{error}");
-        let dpdk = options().backend(Some(IoName::Dpdk), own);
+        let dpdk = chosen(&options(), Some(IoName::Dpdk));
         if cfg!(feature = "dpdk") {
             assert!(matches!(dpdk, Ok(Backend::Dpdk(_))));
         } else {
             let error = dpdk.unwrap_err().to_string();
             assert!(error.contains("--features dpdk") && error.contains("libdpdk-dev"), "{error}");
         }
+        let xdp = XdpOptions { device: Some("eth1".into()), ..XdpOptions::default() };
+        let choose = |io| backend(io, Ipv4Addr::UNSPECIFIED, &DpdkOptions::default(), &xdp);
+        assert!(matches!(choose(Some(IoName::Xdp)), Ok(Backend::Xdp(_))));
+        assert_eq!(choose(Some(IoName::Udp)).unwrap(), Backend::Udp);
+        let error = choose(None).unwrap_err().to_string();
+        assert!(error.starts_with("xdp: io is not given") && error.contains("--io xdp"), "{error}");
     }
 
     #[test]

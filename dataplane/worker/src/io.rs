@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{
     Backend, CapturedIo, DeviceInfo, Dpdk, DpdkIo, IoStats, LossyIo, Origin, PacketIo, Peer, Run,
-    TransportError, UdpConfig, UdpIo,
+    TransportError, UdpConfig, UdpIo, Xdp, XdpIo,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -20,6 +20,8 @@ pub enum AnyIo {
     Udp(UdpIo),
     /// DPDK devices.
     Dpdk(DpdkIo),
+    /// AF_XDP sockets.
+    Xdp(XdpIo),
     /// Another, with what goes in and out written down.
     Captured(Box<CapturedIo<AnyIo>>),
     /// Another, with injected faults.
@@ -31,6 +33,7 @@ macro_rules! each {
         match $self {
             AnyIo::Udp($io) => $body,
             AnyIo::Dpdk($io) => $body,
+            AnyIo::Xdp($io) => $body,
             AnyIo::Captured($io) => $body,
             AnyIo::Lossy($io) => $body,
         }
@@ -83,6 +86,11 @@ impl AnyIo {
                 let endpoint = endpoint.ok_or(TransportError::NoDpdk)?;
                 Ok(AnyIo::Dpdk(endpoint))
             }
+            Backend::Xdp(xdp) => {
+                let endpoint = Xdp::open(xdp, config.bind, 1)?.into_endpoints().pop();
+                let endpoint = endpoint.ok_or(TransportError::AddressNotAvailable { addr: config.bind })?;
+                Ok(AnyIo::Xdp(endpoint))
+            }
         }
     }
 
@@ -92,6 +100,7 @@ impl AnyIo {
         match self {
             AnyIo::Udp(io) => io.recv_capacity(datagram_len),
             AnyIo::Dpdk(io) => io.recv_capacity(),
+            AnyIo::Xdp(io) => io.recv_capacity(),
             AnyIo::Captured(io) => io.inner().recv_capacity(datagram_len),
             AnyIo::Lossy(io) => io.inner().recv_capacity(datagram_len),
         }
@@ -100,7 +109,7 @@ impl AnyIo {
     /// The DPDK devices it goes through, if it does.
     pub(crate) fn devices(&self) -> Vec<DeviceInfo> {
         match self {
-            AnyIo::Udp(_) => Vec::new(),
+            AnyIo::Udp(_) | AnyIo::Xdp(_) => Vec::new(),
             AnyIo::Dpdk(io) => io.devices(),
             AnyIo::Captured(io) => io.inner().devices(),
             AnyIo::Lossy(io) => io.inner().devices(),
@@ -112,6 +121,7 @@ impl AnyIo {
         match self {
             AnyIo::Udp(_) => false,
             AnyIo::Dpdk(io) => io.frame_counts().unresolved > 0,
+            AnyIo::Xdp(io) => io.frame_counts().unresolved > 0,
             AnyIo::Captured(io) => io.inner().unresolved(),
             AnyIo::Lossy(io) => io.inner().unresolved(),
         }

@@ -58,8 +58,10 @@ pub struct WorkerPlan {
     pub share: Option<Share>,
     /// The job at a controller, which knows the rest; else everything is told here.
     pub controller: Option<String>,
-    /// The way there over DPDK; else by kernel sockets.
+    /// The way there over DPDK; else by kernel sockets, or through an interface.
     pub link: Option<Link>,
+    /// The interface that it goes through, by AF_XDP.
+    pub interface: Option<String>,
     /// Whether the aggregator takes milliseconds for a packet.
     pub slow: bool,
     /// Whether what quantization loses is kept for the next step.

@@ -16,6 +16,7 @@ use super::controller;
 use super::curve::{final_loss, plot};
 use super::error_sample::ErrorSample;
 use super::event::{Event, Outcome, Server};
+use super::hosts::{self, Hosts};
 use super::memif::Links;
 use super::plan::{Plan, WorkerPlan};
 use super::processes::{Children, Message};
@@ -59,13 +60,18 @@ pub fn run(options: &Options) -> Result<Report> {
     if options.io == IoName::Dpdk && !cfg!(feature = "dpdk") {
         return Err(Error::NoDpdk);
     }
-    if options.controller && options.io == IoName::Dpdk {
-        return Err(Error::ControllerOverDpdk);
+    let past = match options.io {
+        IoName::Udp => None,
+        IoName::Dpdk => Some("--io dpdk"),
+        IoName::Xdp => Some("--io xdp"),
+    };
+    if let (true, Some(option)) = (options.controller, past) {
+        return Err(Error::ControllerWith { option });
     }
     if options.switch {
         let others = [
             (options.controller, "--controller: a switch has one in any case"),
-            (options.io == IoName::Dpdk, "--io dpdk"),
+            (past.is_some(), past.unwrap_or_default()),
             (options.loss > 0.0, "--loss, which thc-ps injects"),
         ];
         if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
@@ -76,7 +82,7 @@ pub fn run(options: &Options) -> Result<Report> {
         let others = [
             (options.switch, "--switch"),
             (options.controller, "--controller"),
-            (options.io == IoName::Dpdk, "--io dpdk"),
+            (past.is_some(), past.unwrap_or_default()),
         ];
         if let Some((_, option)) = others.into_iter().find(|(given, _)| *given) {
             return Err(Error::ColocatedWith { option });
@@ -145,6 +151,10 @@ fn compressed(
         let folder = links.folder().display();
         eprintln!("DPDK without a NIC: one net_memif link of shared memory per worker, meeting in {folder}");
     }
+    let hosts = (options.io == IoName::Xdp).then(|| Hosts::new(plan.workers)).transpose()?;
+    if hosts.is_some() && !options.quiet {
+        eprintln!("AF_XDP without a NIC: a network namespace for each process, joined by virtual cables");
+    }
     let job = Job {
         workers: plan.workers,
         bits: options.bits,
@@ -182,7 +192,15 @@ fn compressed(
         }
         (None, _) => {
             command.arg(server::find(server::PROGRAM)?);
-            job.hand_cookie(&mut command).args(job.arguments(links.as_ref()));
+            let (listen, carrier) = match (&links, &hosts) {
+                (Some(links), _) => (Some(links.listen()), links.server_arguments(plan.workers)),
+                (None, Some(hosts)) => (Some(hosts.listen()), hosts.server_arguments()),
+                (None, None) => (None, Vec::new()),
+            };
+            job.hand_cookie(&mut command).args(job.arguments(listen, carrier));
+            if let Some(hosts) = &hosts {
+                command = hosts.on_server(&command);
+            }
             servers.push(children.start(server::PROGRAM.to_owned(), &mut command)?);
             (hear(&mut children, server::ready)?, None)
         }
@@ -209,6 +227,7 @@ fn compressed(
             share: share.clone(),
             controller: asked.clone(),
             link: links.as_ref().map(|links| links.link(worker)),
+            interface: hosts.as_ref().map(|_| hosts::INTERFACE.to_owned()),
             slow: site.is_some(),
             feedback: options.feedback,
             samples: samples.to_owned(),
@@ -218,6 +237,9 @@ fn compressed(
         job.hand_cookie(&mut command).arg(order);
         if let Some(site) = &site {
             command = site.on_host(worker, &command);
+        }
+        if let Some(hosts) = &hosts {
+            command = hosts.on_worker(worker, &command);
         }
         workers.push(children.start(format!("worker {worker}"), &mut command)?);
     }

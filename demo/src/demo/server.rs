@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use thc_ps::{JobOptions, Server, ServerOptions};
 use thc_transport::{FaultRates, LossyConfig};
 
-use super::memif::Links;
 use crate::error::{Error, Result};
 
 /// Name of the parameter server's program.
@@ -119,18 +118,18 @@ impl Share {
 }
 
 impl Job {
-    /// The command line of a parameter server for this job alone, on a free port of the loopback interface or at
-    /// the links given.
-    pub fn arguments(&self, links: Option<&Links>) -> Vec<String> {
+    /// The command line of a parameter server for this job alone, at this address or else on a free port of the loopback
+    /// interface, with flags that say what carries its packets.
+    pub fn arguments(&self, listen: Option<SocketAddrV4>, carrier: Vec<String>) -> Vec<String> {
         let mut arguments = vec!["--json".to_owned()];
         let mut pair = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-        pair("--listen", links.map_or("127.0.0.1:0".to_owned(), |links| links.listen().to_string()));
+        pair("--listen", listen.map_or("127.0.0.1:0".to_owned(), |listen| listen.to_string()));
         pair("--job", JOB.to_string());
         pair("--workers", self.workers.to_string());
         pair("--bits", self.bits.to_string());
         pair("--seed", self.seed.to_string());
         arguments.extend(self.faults());
-        arguments.extend(links.into_iter().flat_map(|links| links.server_arguments(self.workers)));
+        arguments.extend(carrier);
         arguments
     }
 
@@ -193,9 +192,9 @@ mod tests {
     #[test]
     fn the_secret_is_not_on_the_command_line() {
         let job = Job { workers: 4, bits: 4, seed: 1, loss: 0.01, cookie: 0xC00C_1E55 };
-        let line = job.arguments(None).join(" ");
+        let line = job.arguments(None, Vec::new()).join(" ");
         assert!(line.contains("--workers 4") && line.contains("--inject-loss 0.01"), "{line}");
         assert!(!line.contains(&job.cookie.to_string()) && !line.to_lowercase().contains("c00c1e55"));
-        assert!(!Job { loss: 0.0, ..job }.arguments(None).join(" ").contains("inject"));
+        assert!(!Job { loss: 0.0, ..job }.arguments(None, Vec::new()).join(" ").contains("inject"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use thc_transport::Backend;
+use thc_transport::{Backend, XdpConfig};
 use thc_worker::{CallOptions, Controller, Group, GroupConfig, Mode, Stats};
 
 use super::event::{Event, Server, Times, Traffic};
@@ -108,7 +108,11 @@ impl GradientSource for SharedMean<'_> {
 /// The child process of one worker. The job's cookie comes from the controller, or else from the environment, where
 /// other users of the machine don't see it.
 pub fn run(order: &WorkerPlan) -> Result<()> {
-    let io = order.link.as_ref().map_or(Backend::Udp, Link::backend);
+    let io = match (&order.link, &order.interface) {
+        (Some(link), _) => link.backend(),
+        (None, Some(interface)) => Backend::Xdp(XdpConfig::new(interface)),
+        (None, None) => Backend::Udp,
+    };
     let config = match &order.controller {
         Some(url) => {
             let mut controller = Controller::new(url.parse().map_err(|_| Error::Orphaned)?);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use thc_netns::{Network, ports};
 
 use super::controller::JOB;
+use super::hosts;
 use super::server::{self, Job};
 use crate::error::{Error, Result};
 
@@ -127,13 +128,6 @@ impl Site {
 
     /// The same command on a worker's host.
     pub fn on_host(&self, worker: u8, command: &Command) -> Command {
-        let mut there = self.network.host(usize::from(worker)).command(Path::new(command.get_program()));
-        there.args(command.get_args());
-        for (name, value) in command.get_envs() {
-            if let Some(value) = value {
-                there.env(name, value);
-            }
-        }
-        there
+        hosts::on(self.network.host(usize::from(worker)), command)
     }
 }

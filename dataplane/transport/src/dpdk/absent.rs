@@ -3,8 +3,8 @@
 
 use std::{convert::Infallible, io, time::Duration};
 
-use super::{Answers, DeviceInfo, DpdkConfig, FrameCounts};
-use crate::{IoStats, PacketIo, Peer, TransportError};
+use super::{Answers, DeviceInfo, DpdkConfig};
+use crate::{FrameCounts, IoStats, PacketIo, Peer, TransportError};
 
 /// Open DPDK devices. There are none: this program was built without the feature `dpdk`.
 pub struct Dpdk(Infallible);

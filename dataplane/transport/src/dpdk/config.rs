@@ -1,9 +1,9 @@
 //! What a DPDK endpoint is opened with. The types exist without the feature `dpdk` too, so that a
 //! configuration can be read and checked everywhere.
 
-use std::{fmt, net::Ipv4Addr, str::FromStr, time::Duration};
+use std::{fmt, net::Ipv4Addr, time::Duration};
 
-use crate::TransportError;
+use crate::{MacAddr, Neighbour, TransportError};
 
 /// Packets of each queue beyond what rings may hold: bursts being made and handled, and threads' caches.
 const SPARE_PACKETS: u32 = 2048;
@@ -52,17 +52,6 @@ pub struct DpdkConfig {
     pub idle: Idle,
 }
 
-/// A receiver whose address on the link is known beforehand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Neighbour {
-    /// Its IPv4 address.
-    pub address: Ipv4Addr,
-    /// Its MAC address.
-    pub mac: MacAddr,
-    /// Index of the device it is reached through.
-    pub device: usize,
-}
-
 /// What to do while nothing comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
@@ -97,10 +86,10 @@ impl DpdkConfig {
     /// Refuses settings that cannot work on any device.
     ///
     /// # Errors
-    /// [`TransportError::DpdkSetting`] for the first that is wrong.
+    /// [`TransportError::Setting`] for the first that is wrong.
     pub fn check(&self) -> Result<(), TransportError> {
         let wrong = |key, value: &dyn fmt::Display, mend| {
-            Err(TransportError::DpdkSetting { key, value: value.to_string(), mend })
+            Err(TransportError::Setting { backend: "dpdk", key, value: value.to_string(), mend })
         };
         if self.devices.is_empty() {
             return wrong("devices", &"empty", "name a device, such as net_af_packet0,iface=eth1");
@@ -175,57 +164,6 @@ impl DpdkConfig {
     }
 }
 
-/// A MAC address, written `02:00:00:00:00:01`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MacAddr(pub [u8; 6]);
-
-impl MacAddr {
-    /// All hosts of a link.
-    pub const BROADCAST: Self = Self([0xff; 6]);
-
-    /// Whether it addresses a group of hosts.
-    #[must_use]
-    pub const fn is_multicast(self) -> bool {
-        self.0[0] & 1 != 0
-    }
-}
-
-impl fmt::Display for MacAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
-
-impl fmt::Debug for MacAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Text that is no MAC address.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a MAC address: write six bytes like 02:00:00:00:00:01")]
-pub struct MacSyntax {
-    /// The text.
-    pub text: String,
-}
-
-impl FromStr for MacAddr {
-    type Err = MacSyntax;
-
-    fn from_str(text: &str) -> Result<Self, MacSyntax> {
-        let wrong = || MacSyntax { text: text.to_owned() };
-        let mut bytes = [0; 6];
-        let mut parts = text.split(':');
-        for byte in &mut bytes {
-            let part = parts.next().filter(|part| (1..=2).contains(&part.len())).ok_or_else(wrong)?;
-            *byte = u8::from_str_radix(part, 16).map_err(|_| wrong())?;
-        }
-        if parts.next().is_some() { Err(wrong()) } else { Ok(Self(bytes)) }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -233,23 +171,6 @@ mod tests {
 
     fn config() -> DpdkConfig {
         DpdkConfig { devices: vec!["net_null0".to_owned()], ..DpdkConfig::new(Ipv4Addr::new(10, 1, 2, 3)) }
-    }
-
-    #[test]
-    fn mac_addresses_are_read_as_they_are_written() {
-        let mac: MacAddr = "02:a:Ff:00:10:01".parse().unwrap();
-        assert_eq!(mac, MacAddr([2, 10, 255, 0, 16, 1]));
-        assert_eq!(mac.to_string().parse::<MacAddr>().unwrap(), mac);
-        for bad in [
-            "",
-            "02:00:00:00:00",
-            "02:00:00:00:00:00:00",
-            "02:00:00:00:00:1ff",
-            "g2:00:00:00:00:00",
-            "02::00:00:00:00",
-        ] {
-            assert!(bad.parse::<MacAddr>().is_err(), "{bad}");
-        }
     }
 
     #[test]
@@ -270,7 +191,7 @@ mod tests {
             let mut config = config();
             change(&mut config);
             match config.check() {
-                Err(TransportError::DpdkSetting { key, .. }) => key,
+                Err(TransportError::Setting { key, .. }) => key,
                 other => panic!("{other:?}"),
             }
         };

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use thc_dpdk::Port;
 
-use super::neighbours::Neighbours;
-use super::{DeviceInfo, DpdkConfig, MacAddr, Steering};
+use super::{DeviceInfo, DpdkConfig, Steering};
+use crate::link::MacAddr;
+use crate::link::neighbours::Neighbours;
 
 /// Open devices, as all queues of an endpoint share them.
 pub(super) struct OpenDpdk {

@@ -8,10 +8,12 @@ use std::time::Duration;
 use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, TxQueue};
 
 use super::endpoint::{OpenDpdk, device_info, ring_of};
-use super::frame::{self, Arp, Foreign, HEADERS_LEN, Local};
-use super::neighbours::Reach;
 use super::sender::DpdkTx;
-use super::{Answers, DeviceInfo, FrameCounts, Idle, MacAddr};
+use super::{Answers, DeviceInfo, Idle};
+use crate::link::arp::{Arp, answer_echo};
+use crate::link::frame::{self, Foreign, HEADERS_LEN, Local};
+use crate::link::neighbours::Reach;
+use crate::link::{FrameCounts, MacAddr};
 use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer};
 
 /// How often links and neighbours are looked after.
@@ -245,7 +247,7 @@ fn handle(endpoint: &OpenDpdk, tx: &mut DpdkTx, device: usize, frame: &[u8], oth
         Foreign::Echo => {
             tx.counts.echo_answered += 1;
             let mut answer = frame.to_vec();
-            frame::answer_echo(&mut answer);
+            answer_echo(&mut answer);
             tx.raw(device, &answer);
         }
         _ => {}

@@ -6,9 +6,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use thc_dpdk::{Eal, EalConfig, Mbuf, Port, PortConfig, RingPair};
 
 use super::*;
+use crate::Neighbour;
 use crate::TransportError;
+use crate::dpdk::DpdkConfig;
 use crate::dpdk::open::Dpdk;
-use crate::dpdk::{DpdkConfig, Neighbour};
 
 fn eal() -> &'static Eal {
     let config = EalConfig { hugepages: false, memory: 512, pci: Vec::new(), arguments: Vec::new() };
@@ -170,7 +171,7 @@ fn a_neighbour_that_comes_back_with_another_address_is_found_again() {
     a.send_run(at(2), b"again", 5).unwrap();
     let place = a.endpoint.neighbours.enter(*at(2).ip()).unwrap();
     let word = a.endpoint.neighbours.word(place);
-    assert_eq!(crate::dpdk::neighbours::Neighbours::reach(word), Some(Reach { mac: mac(77), device: 0 }));
+    assert_eq!(crate::link::neighbours::Neighbours::reach(word), Some(Reach { mac: mac(77), device: 0 }));
 }
 
 #[test]

@@ -11,8 +11,6 @@ mod answers;
 mod config;
 #[cfg(feature = "dpdk")]
 mod endpoint;
-#[cfg(any(feature = "dpdk", test))]
-mod frame;
 #[cfg(feature = "dpdk")]
 mod heads;
 #[cfg(feature = "dpdk")]
@@ -20,16 +18,14 @@ mod io;
 #[cfg(feature = "dpdk")]
 mod kept;
 #[cfg(feature = "dpdk")]
-mod neighbours;
-#[cfg(feature = "dpdk")]
 mod open;
 mod report;
 #[cfg(feature = "dpdk")]
 mod sender;
 
 pub use answers::Answers;
-pub use config::{DpdkConfig, Idle, MacAddr, MacSyntax, Neighbour};
-pub use report::{DeviceInfo, FrameCounts, Steering};
+pub use config::{DpdkConfig, Idle};
+pub use report::{DeviceInfo, Steering};
 #[cfg(not(feature = "dpdk"))]
 pub use {
     absent::{Dpdk, DpdkIo},
@@ -37,13 +33,3 @@ pub use {
 };
 #[cfg(feature = "dpdk")]
 pub use {io::DpdkIo, open::Dpdk, sender::DpdkTx};
-
-/// Which backend carries a group's or a server's packets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// Kernel UDP sockets.
-    #[default]
-    Udp,
-    /// DPDK devices.
-    Dpdk(DpdkConfig),
-}

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use thc_dpdk::{DpdkError, Eal, EalConfig, Mempool, Port, PortConfig, PortInfo, RxQueue, TxQueue};
 
 use super::endpoint::{OpenDpdk, device_info};
-use super::frame::{ETHERNET_LEN, HEADERS_LEN};
 use super::io::{DpdkIo, QueueParts};
-use super::neighbours::Neighbours;
-use super::{DeviceInfo, DpdkConfig, MacAddr};
+use super::{DeviceInfo, DpdkConfig};
+use crate::link::MacAddr;
+use crate::link::frame::{ETHERNET_LEN, HEADERS_LEN};
+use crate::link::neighbours::Neighbours;
 use crate::TransportError;
 
 /// MiB without hugepages, at least: it is only taken when used, and further endpoints of the process share it.
@@ -41,7 +42,7 @@ impl Dpdk {
     /// Starts DPDK, if it does not run yet in this process, and opens the devices with `queues` queues each.
     ///
     /// # Errors
-    /// [`TransportError::DpdkSetting`] for settings that make no sense, [`TransportError::Dpdk`] for what DPDK or a
+    /// [`TransportError::Setting`] for settings that make no sense, [`TransportError::Dpdk`] for what DPDK or a
     /// device refuses: the message says what to do.
     pub fn open(config: &DpdkConfig, first_port: u16, queues: u16) -> Result<Self, TransportError> {
         config.check()?;

@@ -1,35 +1,20 @@
-//! Headers to receivers, and the neighbours on the way.
+//! Which headers a receiver gets, and the neighbours on the way.
 
 use std::net::SocketAddrV4;
 
-use super::{ASK_PAUSE_MS, DpdkTx, FLOWS, Unsent};
+use super::{ASK_PAUSE_MS, DpdkTx, Unsent};
 use crate::Peer;
-use crate::dpdk::frame::Template;
-use crate::dpdk::neighbours::{Neighbours, Reach};
-
-/// Headers to one receiver.
-pub(super) struct Flow {
-    pub(super) to: Peer,
-    /// The neighbour on the way, its place in the table.
-    pub(super) place: usize,
-    /// What the table said when the headers were made.
-    pub(super) word: u64,
-    pub(super) device: usize,
-    pub(super) template: Template,
-}
+use crate::link::flows::{Flow, Found};
+use crate::link::frame::Template;
+use crate::link::neighbours::{Neighbours, Reach};
 
 impl DpdkTx {
     pub(super) fn flow(&mut self, to: Peer) -> Result<usize, Unsent> {
-        if let Some(ready) = self.ready(to) {
-            return Ok(ready);
+        match self.flows.find(to, &self.endpoint.neighbours) {
+            Found::Ready(at) => Ok(at),
+            Found::Changed(at, word) => self.renew(at, word),
+            Found::Absent => self.new_flow(to),
         }
-        let Some(at) = self.flows.iter().position(|flow| flow.to == to) else { return self.new_flow(to) };
-        self.last = at;
-        let word = self.endpoint.neighbours.word(self.flows[at].place);
-        if word != self.flows[at].word {
-            return self.renew(at, word);
-        }
-        Ok(at)
     }
 
     #[cold]
@@ -47,14 +32,8 @@ impl DpdkTx {
         let Some(place) = self.endpoint.neighbours.enter(hop) else { return Err(Unsent::Unresolved) };
         let word = self.endpoint.neighbours.word(place);
         let Some(reach) = self.resolve(place, hop, word) else { return Err(Unsent::Unresolved) };
-        if self.flows.len() == FLOWS {
-            // More receivers than places, which no job has: begin again.
-            self.flows.clear();
-        }
         let template = self.template(reach, address);
-        self.flows.push(Flow { to, place, word, device: reach.device, template });
-        self.last = self.flows.len() - 1;
-        Ok(self.last)
+        Ok(self.flows.add(Flow { to, place, word, device: reach.device, template }))
     }
 
     #[cold]

@@ -2,8 +2,6 @@
 
 mod flows;
 
-use flows::Flow;
-
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -12,10 +10,12 @@ use std::time::{Duration, Instant};
 use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, SharedMbuf, TxQueue};
 
 use super::endpoint::OpenDpdk;
-use super::frame::{Arp, Checksums, HEADERS_LEN};
 use super::heads::Heads;
 use super::kept::Kept;
-use super::{FrameCounts, MacAddr};
+use crate::link::arp::Arp;
+use crate::link::flows::{Flow, Flows};
+use crate::link::frame::{Checksums, HEADERS_LEN};
+use crate::link::{FrameCounts, MacAddr};
 use crate::{
     IPV4_UDP_HEADER_LEN, IoStats, Peer, TransportError, checksum::sum_of_bytes, packet_io::check_segment,
 };
@@ -24,8 +24,6 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(5);
 /// Pause between questions about one host.
 const ASK_PAUSE_MS: u64 = 50;
-/// Receivers whose headers are kept ready.
-const FLOWS: usize = 256;
 /// Bytes that packed frames begin behind the start of a cache line, so that what follows 62 bytes of headers (42 of the
 /// carrier and 20 of THC's) begins another one: quantized indices are written 64 bytes at a time.
 const INDENT: u16 = 2;
@@ -53,13 +51,11 @@ pub struct DpdkTx {
     kept: Kept,
     pub(super) heads: Heads,
     pub(super) pool: Mempool,
-    flows: Vec<Flow>,
+    flows: Flows,
     /// Bytes of the largest IPv4 packet.
     mtu: usize,
     /// Whether a device leaves UDP's checksums to us.
     sums: bool,
-    /// The flow used last: groups are sent to in the same order again and again.
-    last: usize,
     pub(super) stats: IoStats,
     pub(super) counts: FrameCounts,
 }
@@ -107,8 +103,7 @@ impl DpdkTx {
             pool: pools.0,
             heads: Heads::new(pools.1),
             free: Batch::new(),
-            flows: Vec::with_capacity(FLOWS),
-            last: 0,
+            flows: Flows::new(),
             stats: IoStats::default(),
             counts: FrameCounts::default(),
         }
@@ -144,7 +139,7 @@ impl DpdkTx {
         let mut shared = if fits && to.len() > 1 { self.share(payload, to.len()) } else { None };
         let sum = if shared.is_some() && self.sums { sum_of_bytes(payload) } else { 0 };
         for peer in to {
-            let flow = match self.ready(peer).filter(|_| fits) {
+            let flow = match self.flows.ready(peer, &self.endpoint.neighbours).filter(|_| fits) {
                 Some(flow) => flow,
                 None => match self.check(peer, payload.len()).and_then(|()| self.route(peer, 1)) {
                     Ok(Some(flow)) => flow,
@@ -292,19 +287,6 @@ impl DpdkTx {
                 Err(TransportError::Send { to, cause }.into())
             }
         }
-    }
-
-    /// The flow to a receiver, if it is where it is looked for first and nothing has changed.
-    #[inline]
-    fn ready(&mut self, to: Peer) -> Option<usize> {
-        // The one behind the last is whom a group's next packet goes to.
-        let next = if self.last + 1 < self.flows.len() { self.last + 1 } else { 0 };
-        let flow = self.flows.get(next)?;
-        let same = flow.to == to && flow.word == self.endpoint.neighbours.word(flow.place);
-        if same {
-            self.last = next;
-        }
-        same.then_some(next)
     }
 
     /// Asks the hosts on a device's link who has an address.

@@ -12,6 +12,7 @@ mod permissions;
 mod reach;
 #[cfg(test)]
 mod tests;
+mod xdp;
 
 use check::{Check, Verdict};
 use device::Device;
@@ -43,7 +44,7 @@ pub struct Visit {
 /// What was found.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// `udp` or `dpdk`.
+    /// `udp`, `dpdk` or `xdp`.
     pub io: &'static str,
     /// The parameter server, or the controller that knows it.
     pub ps: String,
@@ -71,7 +72,7 @@ fn examine(visit: &Visit) -> Report {
     let mut checks = vec![program(config)];
     let built = checks[0].verdict != Verdict::Wrong;
     let dpdk = match &config.io {
-        Backend::Udp => None,
+        Backend::Udp | Backend::Xdp(_) => None,
         Backend::Dpdk(dpdk) => Some(dpdk),
     };
     let mut devices = Vec::new();
@@ -90,6 +91,10 @@ fn examine(visit: &Visit) -> Report {
                 "leave it at 1500",
             ));
         }
+    } else if let Backend::Xdp(xdp) = &config.io {
+        interfaces.push(xdp.device.clone());
+        checks.push(xdp::device(&host, xdp));
+        checks.push(permissions::xdp(&host, xdp));
     } else {
         checks.push(permissions::udp(&host, config.bind));
         checks.push(buffers::check(&host, config));
@@ -116,7 +121,11 @@ fn examine(visit: &Visit) -> Report {
         }
     }
     Report {
-        io: if dpdk.is_some() { "dpdk" } else { "udp" },
+        io: match config.io {
+            Backend::Udp => "udp",
+            Backend::Dpdk(_) => "dpdk",
+            Backend::Xdp(_) => "xdp",
+        },
         ps: config.controller.as_ref().map_or(config.ps.to_string(), |controller| controller.url.to_string()),
         job: config.controller.is_none().then_some(config.job),
         verdict: checks.iter().map(|check| check.verdict).max().unwrap_or(Verdict::Ok),

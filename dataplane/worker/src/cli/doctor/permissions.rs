@@ -4,6 +4,7 @@ use super::check::Check;
 use super::device::{self, Device};
 use super::host::{Access, Host};
 use std::net::SocketAddr;
+use thc_transport::XdpConfig;
 
 const NAME: &str = "permissions";
 
@@ -37,11 +38,7 @@ pub fn dpdk(host: &Host, devices: &[Device], needed: u64) -> Vec<Check> {
         && !host.capable(IPC_LOCK)
         && let Some(limit) = memlock(host).filter(|&limit| limit < needed)
     {
-        checks.push(Check::wrong(
-            NAME,
-            format!("{} MiB may be locked, about {} MiB are needed", limit >> 20, needed >> 20),
-            "ulimit -l unlimited (for good: memlock in /etc/security/limits.d, LimitMEMLOCK= in a unit)",
-        ));
+        checks.push(locked(limit, needed));
     }
     if checks.is_empty() {
         checks.push(Check::ok(NAME, "sufficient for these devices"));
@@ -91,6 +88,31 @@ fn capability(host: &Host, device: &Device) -> Option<Check> {
             _ => return None,
         },
     };
+    lacking(host, needed, &who)
+}
+
+/// For AF_XDP: capabilities, and how much memory may be pinned.
+pub fn xdp(host: &Host, config: &XdpConfig) -> Check {
+    if let Some(check) = lacking(host, &[RAW, ADMIN, PROGRAM], "AF_XDP") {
+        return check;
+    }
+    let needed = config.memory();
+    match memlock(host).filter(|&limit| limit < needed && !host.capable(IPC_LOCK)) {
+        None => Check::ok(NAME, "sufficient for AF_XDP"),
+        Some(limit) => locked(limit, needed),
+    }
+}
+
+fn locked(limit: u64, needed: u64) -> Check {
+    Check::wrong(
+        NAME,
+        format!("{} MiB may be locked, about {} MiB are needed", limit >> 20, needed >> 20),
+        "ulimit -l unlimited (for good: memlock in /etc/security/limits.d, LimitMEMLOCK= in a unit)",
+    )
+}
+
+/// Of these, what this process lacks.
+fn lacking(host: &Host, needed: &[Capability], who: &str) -> Option<Check> {
     let names = |all: &mut dyn Iterator<Item = &Capability>, between| {
         all.map(|(_, name)| *name).collect::<Vec<_>>().join(between)
     };

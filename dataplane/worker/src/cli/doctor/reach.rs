@@ -51,7 +51,7 @@ pub fn controller(controller: &Controller, patience: Duration) -> Check {
 /// The links of the devices asked through, if they are DPDK's, and what the server says.
 pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Check> {
     let probe = probe(config, patience);
-    if let (Err(error), Backend::Dpdk(_)) = (&probe, &config.io) {
+    if let (Err(error), Backend::Dpdk(_) | Backend::Xdp(_)) = (&probe, &config.io) {
         return vec![unopened(error), not_asked()];
     }
     let devices = probe.as_ref().map_or(&[][..], |probe| &probe.devices);
@@ -63,10 +63,14 @@ pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Chec
 /// A device that cannot be opened, although it looked well.
 fn unopened(error: &WorkerError) -> Check {
     let text = error.to_string();
-    let text = text.strip_prefix("dpdk: ").unwrap_or(&text);
     // Errors are written as what is wrong, and what to do.
-    let (found, mend) =
-        text.split_once("; ").or_else(|| text.rsplit_once(": ")).unwrap_or((text, "see docs/dpdk.md"));
+    let (found, mend) = match text.strip_prefix("xdp: ") {
+        Some(text) => text.split_once(": ").unwrap_or((text, "see docs/xdp.md")),
+        None => {
+            let text = text.strip_prefix("dpdk: ").unwrap_or(&text);
+            text.split_once("; ").or_else(|| text.rsplit_once(": ")).unwrap_or((text, "see docs/dpdk.md"))
+        }
+    };
     Check::wrong("device", found, mend)
 }
 
@@ -98,7 +102,14 @@ fn server(
         Ok(Probe { answer: None, unresolved: true, .. }) => Check::wrong(
             NAME,
             format!("{}: nobody answers ARP", config.ps.ip()),
-            "is thc-ps up, its device on the same link, its address right? Or --dpdk-neighbour, --dpdk-gateway",
+            match config.io {
+                Backend::Xdp(_) => {
+                    "is the host up, on the same link, its address right? `ip neighbour` shows who is known"
+                }
+                _ => {
+                    "is thc-ps up, its device on the same link, its address right? Or --dpdk-neighbour, --dpdk-gateway"
+                }
+            },
         ),
         Ok(Probe { answer: None, asked, .. }) => Check::wrong(
             NAME,

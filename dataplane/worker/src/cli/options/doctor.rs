@@ -5,12 +5,12 @@ use super::texts::cookie;
 use crate::cli::doctor::{Known, Visit};
 use std::path::PathBuf;
 use std::time::Duration;
-use thc_transport::{Backend, IoName};
+use thc_transport::{Backend, IoName, backend};
 
 const DOCTOR: &str = "\
 One line for each thing looked at: ok, warning, or wrong with what mends it. Nothing is changed,
 and no place in the job is taken: the parameter server is asked with packets that it only refuses.
-With --io dpdk the devices are opened, so no other process may be using them.
+With --io dpdk and --io xdp the devices are opened, so no other process may be using them.
 
 Examples:
   thc-worker doctor --ps 10.0.0.1:9000 --cookie 0x1234
@@ -60,7 +60,7 @@ impl DoctorFlags {
         let own = keys.bind()?.ip();
         let io = match keys.io {
             Some(IoName::Dpdk) => keys.dpdk.config(own).map(Backend::Dpdk),
-            io => keys.dpdk.backend(io, own),
+            io => backend(io, own, &keys.dpdk, &keys.xdp),
         };
         let cookie = cookie(keys.cookie.as_deref())?;
         Ok(Visit {

@@ -90,7 +90,7 @@ impl Keys {
             return Ok(None);
         }
         if group.io != Backend::Udp {
-            return Err("colocated needs io = \"udp\": start thc-ps with --share for DPDK".into());
+            return Err("colocated needs io = \"udp\": start thc-ps with --share for DPDK or AF_XDP".into());
         }
         let workers = self.workers.unwrap_or(at.len().min(MAX_WORKERS) as u8);
         if usize::from(workers) < at.len() {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thc_protocol::MAX_WORKERS;
 use thc_ps::ServerConfig;
-use thc_transport::{CaptureConfig, DpdkOptions, IoName};
+use thc_transport::{CaptureConfig, DpdkOptions, IoName, XdpOptions};
 use thc_worker::{ControllerUrl, GroupConfig, Mode};
 
 const EXAMPLES: &str = "\
@@ -49,6 +49,9 @@ Examples:
         --io dpdk --dpdk-address 10.0.0.2/24 --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=client,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
+  The same through an interface that stays the kernel's, by AF_XDP (docs/xdp.md):
+    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 --io xdp --xdp-device eth1
+
   What is in the way of a run with these settings on this host:
     thc-worker doctor --config worker.toml --worker 0
 
@@ -60,8 +63,8 @@ Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
 pub struct Flags {
     #[command(subcommand)]
     command: Option<Subcommands>,
-    /// TOML file with the keys of "Group" and "Work" below, in snake case, and those of "DPDK", without dpdk-, in
-    /// its [dpdk] section; flags win over it
+    /// TOML file with the keys of "Group" and "Work" below, in snake case, and those of "DPDK" and "AF_XDP", without dpdk-
+    /// and xdp-, in its sections [dpdk] and [xdp]; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the report as JSON on stdout
@@ -189,6 +192,9 @@ struct Keys {
     /// The `[dpdk]` section.
     #[command(flatten)]
     dpdk: DpdkOptions,
+    /// The `[xdp]` section.
+    #[command(flatten)]
+    xdp: XdpOptions,
     /// Faults to inject into this worker's packets, for tests: loss=0.01,duplicate=0.01,reorder=0.01
     #[arg(long, value_name = "FAULTS", hide = true)]
     inject: Option<String>,
@@ -235,7 +241,7 @@ impl Keys {
     /// These keys, with others where these are absent.
     fn over(self, file: Keys) -> Keys {
         macro_rules! over {
-            ($($key:ident),*) => { Keys { dpdk: self.dpdk.over(file.dpdk), $($key: self.$key.or(file.$key)),* } };
+            ($($key:ident),*) => { Keys { dpdk: self.dpdk.over(file.dpdk), xdp: self.xdp.over(file.xdp), $($key: self.$key.or(file.$key)),* } };
         }
         over!(
             ps,
@@ -334,7 +340,8 @@ impl Flags {
 
     fn plan(self) -> Result<Plan, String> {
         let keys = self.keys.over_file(self.config.as_deref())?;
-        let io = keys.dpdk.backend(keys.io, keys.bind()?.ip()).map_err(|e| e.to_string())?;
+        let io = thc_transport::backend(keys.io, keys.bind()?.ip(), &keys.dpdk, &keys.xdp);
+        let io = io.map_err(|e| e.to_string())?;
         let (worker, cookie) = if keys.ps.as_deref().is_some_and(ControllerUrl::is_meant) {
             // What the controller tells.
             (0, 0)

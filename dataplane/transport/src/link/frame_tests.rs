@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::Peer;
+use crate::{Peer, link::arp::{Arp, answer_echo}};
 use proptest::{collection::vec, prelude::*};
 
 const OURS: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);

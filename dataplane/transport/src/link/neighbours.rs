@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::{MacAddr, Neighbour};
+use super::MacAddr;
 
 /// Places in the table. Only hosts that answered a question of ours, or asked for us, take one.
 const PLACES: usize = 2048;
@@ -14,6 +14,17 @@ const FILL: usize = PLACES / 2;
 const KNOWN: u64 = 1 << 63;
 const FIXED: u64 = 1 << 62;
 const DEVICE_SHIFT: u32 = 48;
+
+/// A receiver whose address on the link is known beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its IPv4 address.
+    pub address: Ipv4Addr,
+    /// Its MAC address.
+    pub mac: MacAddr,
+    /// Index of the device it is reached through.
+    pub device: usize,
+}
 
 /// Where a host is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

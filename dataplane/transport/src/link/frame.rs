@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use super::MacAddr;
 use crate::{
-    FrameCounts, IPV4_UDP_HEADER_LEN, Origin,
+    IPV4_UDP_HEADER_LEN, Origin,
     checksum::{fold, sum_of_bytes, sum_of_ends, verify_header, verify_in_place},
 };
 
@@ -18,7 +18,7 @@ pub const HEADERS_LEN: usize = ETHERNET_LEN + IPV4_UDP_HEADER_LEN;
 pub const ARP_LEN: usize = ETHERNET_LEN + 28;
 
 const IPV4: [u8; 2] = [0x08, 0x00];
-const ARP: [u8; 2] = [0x08, 0x06];
+pub(super) const ARP: [u8; 2] = [0x08, 0x06];
 const VLAN: [u8; 2] = [0x81, 0x00];
 const SERVICE_VLAN: [u8; 2] = [0x88, 0xa8];
 const ICMP: u8 = 1;
@@ -38,11 +38,11 @@ pub struct Local {
 /// A frame that is no datagram for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// An ARP packet: see [`Arp::parse`].
+    /// An ARP packet.
     Arp,
     /// An ICMP echo request to us.
     Echo,
-    /// See [`FrameCounts`] for this and the following.
+    /// See [`FrameCounts`](super::FrameCounts) for this and the following.
     OtherHost,
     Vlan,
     Ethertype,
@@ -56,32 +56,11 @@ pub enum Foreign {
     Udp,
 }
 
-impl FrameCounts {
-    /// Counts a frame that is of no use. ARP and echo requests are counted by what is done about them.
-    pub(super) fn count(&mut self, other: Foreign) {
-        let place = match other {
-            Foreign::Arp | Foreign::Echo => return,
-            Foreign::OtherHost => &mut self.other_host,
-            Foreign::Vlan => &mut self.vlan,
-            Foreign::Ethertype => &mut self.ethertype,
-            Foreign::Truncated => &mut self.truncated,
-            Foreign::IpHeader => &mut self.ip_header,
-            Foreign::IpOptions => &mut self.ip_options,
-            Foreign::Fragment => &mut self.fragments,
-            Foreign::OtherAddress => &mut self.other_address,
-            Foreign::Protocol => &mut self.protocol,
-            Foreign::OtherPort => &mut self.other_port,
-            Foreign::Udp => &mut self.udp,
-        };
-        *place += 1;
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn address_at(bytes: &[u8], at: usize) -> Ipv4Addr {
+pub(super) fn address_at(bytes: &[u8], at: usize) -> Ipv4Addr {
     Ipv4Addr::new(bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3])
 }
 
@@ -188,66 +167,6 @@ fn unusual_ip(frame: &[u8], local: &Local) -> Foreign {
     if ip[9] == ICMP && total >= 28 && ip[20..22] == [8, 0] { Foreign::Echo } else { Foreign::Protocol }
 }
 
-/// Makes the answer of an echo request that [`parse`] has recognised.
-pub fn answer_echo(frame: &mut [u8]) {
-    let (to, rest) = frame.split_at_mut(6);
-    to.swap_with_slice(&mut rest[..6]);
-    let ip = &mut frame[ETHERNET_LEN..];
-    let (from, rest) = ip[12..].split_at_mut(4);
-    from.swap_with_slice(&mut rest[..4]);
-    // From type 8 to type 0: the sum is less by 0x0800, its complement more.
-    ip[20] = 0;
-    let sum = fold(u64::from(u16_at(ip, 22)) + 0x0800);
-    ip[22..24].copy_from_slice(&sum.to_be_bytes());
-}
-
-/// An ARP packet for IPv4 on Ethernet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arp {
-    /// Whether it asks; otherwise it answers.
-    pub asks: bool,
-    /// Who sends it.
-    pub sender: (MacAddr, Ipv4Addr),
-    /// Whom it asks about, or answers. The hardware address of a question means nothing.
-    pub target: (MacAddr, Ipv4Addr),
-}
-
-impl Arp {
-    /// Reads a frame that [`parse`] has found to be ARP; `None` if it is about other kinds of addresses.
-    pub fn parse(frame: &[u8]) -> Option<Arp> {
-        let arp = frame.get(ETHERNET_LEN..ARP_LEN)?;
-        if arp[..6] != [0, 1, 8, 0, 6, 4] {
-            return None;
-        }
-        let mac =
-            |at: usize| MacAddr([arp[at], arp[at + 1], arp[at + 2], arp[at + 3], arp[at + 4], arp[at + 5]]);
-        let asks = match u16_at(arp, 6) {
-            1 => true,
-            2 => false,
-            _ => return None,
-        };
-        Some(Arp { asks, sender: (mac(8), address_at(arp, 14)), target: (mac(18), address_at(arp, 24)) })
-    }
-
-    /// The frame: to all if it asks, to the target if it answers.
-    pub fn emit(&self) -> [u8; ARP_LEN] {
-        let mut frame = [0; ARP_LEN];
-        let to = if self.asks { MacAddr::BROADCAST } else { self.target.0 };
-        frame[..6].copy_from_slice(&to.0);
-        frame[6..12].copy_from_slice(&self.sender.0.0);
-        frame[12..14].copy_from_slice(&ARP);
-        frame[14..20].copy_from_slice(&[0, 1, 8, 0, 6, 4]);
-        frame[21] = if self.asks { 1 } else { 2 };
-        frame[22..28].copy_from_slice(&self.sender.0.0);
-        frame[28..32].copy_from_slice(&self.sender.1.octets());
-        if !self.asks {
-            frame[32..38].copy_from_slice(&self.target.0.0);
-        }
-        frame[38..].copy_from_slice(&self.target.1.octets());
-        frame
-    }
-}
-
 /// The headers of datagrams from one endpoint to another, all of one length and with the same ECN bits; others are set when they
 /// come.
 #[derive(Clone, Copy, Debug)]
@@ -266,6 +185,7 @@ pub struct Template {
 }
 
 /// Who fills in checksums.
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "only devices of DPDK fill them in"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
     /// We do.

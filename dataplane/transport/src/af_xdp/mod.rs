@@ -1,0 +1,22 @@
+//! The backend over AF_XDP: frames go between an interface of the kernel and the process past most of the kernel. The
+//! interface stays the kernel's; a small program in it hands over the datagrams for our ports, and nothing else.
+
+mod bpf;
+mod channels;
+mod config;
+mod error;
+mod io;
+mod netlink;
+mod open;
+#[cfg(feature = "options")]
+mod options;
+mod program;
+mod queue;
+mod ring_page;
+
+pub use config::XdpConfig;
+pub use error::XdpError;
+pub use io::XdpIo;
+pub use open::Xdp;
+#[cfg(feature = "options")]
+pub use options::XdpOptions;

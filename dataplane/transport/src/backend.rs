@@ -1,0 +1,15 @@
+//! The choice between backends for real traffic.
+
+use crate::{DpdkConfig, XdpConfig};
+
+/// Which backend carries a group's or a server's packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// Kernel UDP sockets.
+    #[default]
+    Udp,
+    /// DPDK devices.
+    Dpdk(DpdkConfig),
+    /// AF_XDP sockets on an interface of the kernel.
+    Xdp(XdpConfig),
+}
