@@ -59,7 +59,7 @@ enum Unsent {
 impl XdpIo {
     pub(super) fn new(
         shared: Arc<Shared>,
-        at: Peer,
+        at: SocketAddrV4,
         first: bool,
         port: UdpSocket,
         queues: Vec<Queue>,
@@ -144,7 +144,7 @@ impl XdpIo {
             tracing::warn!(
                 "datagrams for {} reach the kernel: fragments, or they come to another of {interface}'s {all} queues, {used} of \
                  which are used (--xdp-queues)",
-                self.local.peer
+                self.local.peer.into()
             );
             self.told = true;
         }
@@ -152,7 +152,7 @@ impl XdpIo {
             tracing::warn!(
                 "{interface} brings datagrams for other shards to the queue of {}: have it sort them by port \
                  (docs/xdp.md), or use --shards 1",
-                self.local.peer
+                self.local.peer.into()
             );
             self.told = true;
         }
@@ -258,8 +258,9 @@ impl XdpIo {
     #[inline]
     fn send(&mut self) -> io::Result<()> {
         for queue in &mut self.queues {
-            let called =
-                queue.flush().map_err(|cause| TransportError::Receive { local: self.local.peer.into(), cause })?;
+            let called = queue
+                .flush()
+                .map_err(|cause| TransportError::Receive { local: self.local.peer.into(), cause })?;
             self.stats.send_calls += u64::from(called);
         }
         Ok(())
@@ -341,7 +342,7 @@ impl PacketIo for XdpIo {
     }
 
     fn local(&self) -> Peer {
-        self.local.peer
+        self.local.peer.into()
     }
 
     fn stats(&self) -> IoStats {

@@ -1,6 +1,6 @@
 //! Opening an interface.
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -40,7 +40,7 @@ pub struct Xdp {
     /// Ports of the kernel, one for each endpoint.
     ports: Vec<UdpSocket>,
     queues: Vec<Queue>,
-    first: Peer,
+    first: SocketAddrV4,
 }
 
 impl Xdp {
@@ -56,7 +56,15 @@ impl Xdp {
         let refused = |step| move |cause| XdpError::of_step(device, step, cause);
         let mut netlink = Netlink::open().map_err(refused("ask the kernel"))?;
         let interface = find(&mut netlink, device)?;
-        let address = own_address(&mut netlink, &interface, *listen.ip())?;
+        let address = {
+            let IpAddr::V4(asked) = listen.ip() else {
+                let cause =
+                    "AF_XDP speaks IPv4 here: give the interface's IPv4 address, or take io = \"udp\"";
+                let cause = std::io::Error::new(std::io::ErrorKind::Unsupported, cause);
+                return Err(TransportError::Bind { addr: listen, cause });
+            };
+            own_address(&mut netlink, &interface, asked)?
+        };
         let queues = channels::count(device).map_err(refused("count queues"))?;
         let used = config.queues.map_or(queues, u32::from);
         if used > queues {
@@ -99,7 +107,7 @@ impl Xdp {
     #[must_use]
     pub fn into_endpoints(self) -> Vec<XdpIo> {
         let Xdp { shared, ports, queues, first } = self;
-        let local = |shard: u16| Peer::new(*first.ip(), first.port() + shard);
+        let local = |shard: u16| SocketAddrV4::new(*first.ip(), first.port() + shard);
         if ports.len() == 1 {
             let mut all = Some(queues);
             let mut endpoint =
@@ -201,7 +209,7 @@ fn reserve_from(first: Peer, count: u16) -> Result<Vec<UdpSocket>, TransportErro
     let base = ports[0].local_addr().map_or(first.port(), |at| at.port());
     for further in 1..count {
         // Past the last port there is none that is free.
-        ports.push(bind(Peer::new(*first.ip(), base.saturating_add(further)))?);
+        ports.push(bind(Peer::new(first.ip(), base.saturating_add(further)))?);
     }
     Ok(ports)
 }

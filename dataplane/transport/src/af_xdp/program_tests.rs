@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::super::bpf::{Program, SocketMap};
 use super::*;
+use crate::Peer;
 use crate::frame::{Datagram, mac_of};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 200);
@@ -15,8 +16,8 @@ const OURS: u32 = PASS;
 const NO_MAP: i32 = 7;
 
 fn frame(to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
-    let from = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), 5000);
-    Datagram { from: (mac_of(*from.ip()), from), to: (mac_of(*to.ip()), to), ecn: 2, payload }.frame()
+    let (from, to) = (Peer::from(([10, 77, 0, 1], 5000)), Peer::from(to));
+    Datagram { from: (mac_of(from.ip()), from), to: (mac_of(to.ip()), to), ecn: 2, payload }.frame()
 }
 
 /// The program in an interpreter of our own: whether it calls the helper.

@@ -9,10 +9,10 @@ use thc_dpdk::{DpdkError, Eal, EalConfig, Mempool, Port, PortConfig, PortInfo, R
 use super::endpoint::{OpenDpdk, device_info};
 use super::io::{DpdkIo, QueueParts};
 use super::{DeviceInfo, DpdkConfig};
+use crate::TransportError;
 use crate::link::MacAddr;
 use crate::link::frame::{ETHERNET_LEN, HEADERS_LEN};
 use crate::link::neighbours::Neighbours;
-use crate::TransportError;
 
 /// MiB without hugepages, at least: it is only taken when used, and further endpoints of the process share it.
 const ORDINARY_MEMORY: u32 = 512;

@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::{Peer, link::arp::{Arp, answer_echo}};
+use crate::link::arp::{Arp, answer_echo};
+use crate::{FrameCounts, Peer};
 use proptest::{collection::vec, prelude::*};
 
 const OURS: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
