@@ -144,7 +144,7 @@ impl XdpIo {
             tracing::warn!(
                 "datagrams for {} reach the kernel: fragments, or they come to another of {interface}'s {all} queues, {used} of \
                  which are used (--xdp-queues)",
-                self.local.peer.into()
+                self.local.peer
             );
             self.told = true;
         }
@@ -152,7 +152,7 @@ impl XdpIo {
             tracing::warn!(
                 "{interface} brings datagrams for other shards to the queue of {}: have it sort them by port \
                  (docs/xdp.md), or use --shards 1",
-                self.local.peer.into()
+                self.local.peer
             );
             self.told = true;
         }
