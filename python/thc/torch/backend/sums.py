@@ -68,7 +68,9 @@ class Sums:
 
         # Calls may be told while norms of earlier ones travel, and these beside words: in groups of their own they cannot meet.
         self._telling = group("calls")
-        self._lanes = _Lanes(process_group, [group("norms"), group("words")], options)
+        carriers = [group("norms"), group("words")]
+        self._groups = [self._telling, *carriers]
+        self._lanes = _Lanes(process_group, carriers, options)
         self._feedback, self._calls = options.feedback, 0
         self._begins: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         ends: queue.SimpleQueue[tuple[_Call, Any] | None] = queue.SimpleQueue()
@@ -90,6 +92,11 @@ class Sums:
     def stats(self) -> Stats:
         """Totals of all calls."""
         return self._lanes.stats()
+
+    def abort(self) -> None:
+        """Has calls under way fail, whoever is waited for."""
+        for group in self._groups:
+            group.abort()
 
     def close(self) -> None:
         """Ends the threads when what is under way is over."""
