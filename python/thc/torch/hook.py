@@ -39,7 +39,7 @@ from thc.torch.store import shared_store
 from thc.torch.updates import Updates
 from thc.torch.way import falls_back
 
-__all__ = ["Hook", "hook"]
+__all__ = ["Hook", "check_shares", "hook"]
 
 log = logging.getLogger("thc.torch")
 
@@ -66,7 +66,7 @@ class Hook:
             if wanted and model is None:
                 raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
         if isinstance(group, RailGroup):
-            _averages_shares(options)
+            check_shares(options.adapt, options.refine, options.uncompressed)
         _one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
         self.peers = Peers(process_group)
         """Process groups of this hook's own."""
@@ -339,9 +339,9 @@ class Hook:
         self._pipeline.ask(self._carrier.compressor.feedback.reset)
 
 
-def _averages_shares(options: Options) -> None:
-    """Where each rank of a host has a share of the host's mean."""
-    for option, wrong in (("adapt", options.adapt), ("refine", options.refine), ('uncompressed="process-group"', options.uncompressed != "raw")):
+def check_shares(adapt: Any, refine: Any, uncompressed: str) -> None:
+    """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
+    for option, wrong in (("adapt", adapt), ("refine", refine), ('uncompressed="process-group"', uncompressed == "process-group")):
         if wrong:
             raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
 

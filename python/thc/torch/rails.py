@@ -128,7 +128,8 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
     place = hosts.ranks[number].index(rank)
     along = [each[place] for each in hosts.ranks]
     every = along if process_group is None else [dist.get_global_rank(process_group, each) for each in along]
-    # Only by this do workers of one rail learn of each other: a rail that cannot be made must not leave the others waiting in a collective.
+    # Only by this do workers of one rail learn of each other: a rail that cannot be made must not leave the others waiting in a collective. It is not
+    # destroyed, for torch would give the next one of these ranks its name, under which the store has addresses that are gone.
     meeting = dist.new_group(every, timeout=time_out(process_group), backend="gloo", use_local_synchronization=True)
     group, failed = None, None
     try:
@@ -140,7 +141,6 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
     except errors.ThcError as error:
         failed = error
     told = Gather(process_group).gather("" if failed is None else f"{type(failed).__name__}: {failed}")
-    dist.destroy_process_group(meeting)
     if failed is not None:
         raise failed
     assert group is not None

@@ -186,7 +186,7 @@ class Replicas:
             # A step ends with its last bucket, and only now it is known that no other comes: one of a single number.
             device = (held or travelling)[-1].bucket.buffer.device
             end = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)])
-            self._begin(torch.zeros(1, device=device), [], end, is_last=True)
+            self._wait(self._begin(torch.zeros(1, device=device), [], end, is_last=True))
         for mean, writes in [*((each, Part.add) for each in travelling), *((each, Part.write) for each in held)]:
             self._wait(mean)
             for part, piece in zip(mean.parts, mean.bucket.buffer.split([part.size for part in mean.parts])):

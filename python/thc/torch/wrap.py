@@ -18,7 +18,7 @@ from thc.torch.tables import tables_for
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import DigestOf
 from thc.torch.joining import LOCAL_OPTIONS, Gather, further_job, of_environment
-from thc.torch.hook import Hook, hook
+from thc.torch.hook import Hook, check_shares, hook
 from thc.torch.one_stream import Hosts, one_stream
 from thc.torch.peers import time_out
 from thc.torch.rails import hosts_of, rails
@@ -78,6 +78,8 @@ def wrap(
         raise ConfigError(f'rails is {on_rails!r}: write True, False or "auto"')
     if on_rails is True and choice:
         raise ConfigError("rails and one_stream_per_host: the ranks of a host are workers of several jobs, or of one: leave one of them out")
+    if on_rails is True:
+        check_shares(options.get("adapt"), options.get("refine"), options.get("uncompressed", "raw"))
     every = options.pop("check_replicas", None)
     digest = None if every is None else DigestOf(every)
     adapts = bool(options.get("adapt") or options.get("refine"))
