@@ -40,6 +40,7 @@ def main() -> None:
     model, optimizer, loader = accelerator.prepare(layers, optimizer, loader)
     if accelerator.num_processes > 1:
         thc.torch.wrap(model)  # the one line
+        accelerator.register_for_checkpointing(thc.torch.Checkpoint(model))  # for accelerator.save_state
 
     batches = (batch for _ in itertools.count() for batch in loader)
     for inputs, targets in itertools.islice(batches, arguments.steps):

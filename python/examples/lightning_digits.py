@@ -1,4 +1,4 @@
-"""Handwritten digits with Lightning: a strategy of three lines puts its model's gradients through THC.
+"""Handwritten digits with Lightning: a strategy puts its model's gradients through THC.
 
     python python/examples/lightning_digits.py --processes 2
 
@@ -14,22 +14,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import thc.torch
-
 try:
     import lightning
-    from lightning.pytorch.strategies import DDPStrategy
     from sklearn.datasets import load_digits
 except ImportError as error:
     sys.exit(f"this example needs {error.name}: pip install lightning scikit-learn")
 
-
-class THCStrategy(DDPStrategy):
-    """Lightning's DDP, averaged through THC."""
-
-    def configure_ddp(self) -> None:
-        super().configure_ddp()
-        thc.torch.wrap(self.model)  # the one line
+import thc.lightning
 
 
 class Digits(lightning.LightningModule):
@@ -48,7 +39,7 @@ class Digits(lightning.LightningModule):
 
     def on_train_end(self) -> None:
         if self.global_rank == 0:
-            stats = thc.torch.hook_of(self.trainer.strategy.model).group.stats()
+            stats = self.trainer.strategy.hook.group.stats()
             print(stats.summary(self.trainer.world_size), flush=True)
 
 
@@ -68,7 +59,7 @@ def main() -> None:
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=arguments.processes,
-        strategy=THCStrategy(process_group_backend="gloo"),
+        strategy=thc.lightning.THCStrategy(process_group_backend="gloo"),  # the one line; strategy="thc" without options
         max_steps=arguments.steps,
         logger=False,
         enable_checkpointing=False,

@@ -257,7 +257,7 @@ def places(model: Any, hook: thc.torch.Hook) -> dict[str, Callable[[], Any]]:
         "the stream of training": current_held_up,
         "a stream beside it": beside,
     }
-    chosen = hook._chosen
+    chosen = hook._carrier.compressor
     codec = getattr(chosen, "_codec", None)
     if codec is not None:
         found["the codec's stream"] = lambda: stream_held_up(codec.stream)
@@ -294,7 +294,7 @@ def held_up_everywhere(where: str, dtype: torch.dtype = torch.float32, make: Cal
         assert same_bits(got, want), (where, name, options)
         assert same_everywhere([each.cpu() for each in got]), (where, name)
     assert hook.steps == host.steps
-    if (codec := getattr(hook._chosen, "_codec", None)) is not None:
+    if (codec := getattr(hook._carrier.compressor, "_codec", None)) is not None:
         held_up(codec.stream)
     mine, theirs = hook.state_dict()["feedback"], host.state_dict()["feedback"]
     assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine), (where, options)
@@ -370,7 +370,7 @@ def check_doubles_go_through_the_process_group() -> None:
 def check_flags_and_numbers_of_ranks() -> None:
     """What the sequencer's thread asks the other ranks, whichever GPU it is on."""
     _, hook = wrapped(Weights((100,)).to(DEVICE))
-    peers = hook._peers
+    peers = hook.peers
     for flag in range(SIZE):
         assert hook._pipeline.ask(lambda flag=flag: peers.any(RANK == flag, lambda: None))
     assert not hook._pipeline.ask(lambda: peers.any(False, lambda: None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import rig
@@ -54,7 +55,7 @@ def sharded() -> tuple[torch.nn.Module, Any]:
     for layer in (model[0], model[2]):
         fsdp()(layer, mesh=both["shard"])
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), timeout=20, join_timeout=20)
+    made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
     rig._made.append(made.group)
     return model, made
 
@@ -67,7 +68,7 @@ def check_the_mean_over_replicas_and_shards() -> str | None:
     model(inputs(RANK)).square().mean().backward()
     whole = [p.grad.full_tensor() for p in model.parameters()]
     assert compressed(error_of([g.reshape(-1) for g in whole], [g.reshape(-1) for g in exact()]))
-    assert made.group.workers == SIZE // 2 and made.group.stats().calls == 2
+    assert made.group.workers == SIZE // 2 and made.group.stats().calls == 4, "two modules, and what ends the step"
     # All ranks have the same bits, also after a step.
     optimizer.step()
     every: list[Any] = [None] * SIZE
@@ -84,7 +85,7 @@ def check_replicas_need_no_server() -> str | None:
     for layer in (model[0], model[2]):
         fsdp()(layer, mesh=both["shard"])
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), over="process-group")
+    made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, over="process-group")
     rig._made.append(made.group)
     assert isinstance(made.group, thc.torch.CollectiveGroup) and made.group.workers == SIZE // 2
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -158,7 +159,7 @@ class Choosing(torch.nn.Module):
 def choosing() -> tuple[Any, Any]:
     model, both = Choosing(), mesh()
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), timeout=20, join_timeout=20)
+    made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
     rig._made.append(made.group)
     return model, made
 
@@ -263,7 +264,7 @@ def check_gradients_are_held_back() -> str | None:
         assert made.group.stats().calls == calls, "nothing is sent"
         model.set_requires_all_reduce(True)
         model(mine, last).backward()
-        assert made.group.stats().calls <= calls + 2
+        assert made.group.stats().calls <= calls + 4
         exact: dict[str, torch.Tensor] = {}
         for chosen in ([0, 1, 2], [0, 1], last):
             for name, g in exact_of(chosen).items():
@@ -300,7 +301,7 @@ def check_tensor_parallelism() -> str | None:
             model[0].bias.add_(1.0)
     parallelize_module(model, all_three["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fsdp()(model, mesh=all_three["shard"])
-    made = thc.torch.replicate(model, all_three.get_group("replicate"), timeout=20, join_timeout=20)
+    made = thc.torch.replicate(model, all_three.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
     rig._made.append(made.group)
     model(inputs(replica)).square().mean().backward()
     found = [p.grad.full_tensor() for p in model.parameters()]
@@ -325,7 +326,7 @@ def check_replicas_begin_alike() -> str | None:
             for p in model.parameters():
                 p.mul_(3.0)
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), timeout=20, join_timeout=20)
+    made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
     rig._made.append(made.group)
     for p, own in zip(model.parameters(), network().parameters()):
         assert torch.equal(p.full_tensor(), own)
@@ -342,6 +343,125 @@ def check_replicas_begin_alike() -> str | None:
     return None
 
 
+def check_the_backward_pass_goes_on_meanwhile() -> str | None:
+    """No call begins before the backward pass has come to the inputs, and it comes there without."""
+    if fsdp() is None:
+        return OLD
+    model, made = sharded()
+    came, began = threading.Event(), []
+    allreduce = made.group.allreduce
+
+    def waits(array: Any, **options: Any) -> None:
+        began.append(came.wait(60))
+        allreduce(array, **options)
+
+    undo = rig.intercept(made.group, waits)
+    mine = inputs(RANK).requires_grad_()
+    mine.register_hook(lambda _: came.set())
+    model(mine).square().mean().backward()
+    undo()
+    assert began and all(began)
+    whole = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
+    assert compressed(error_of(whole, [g.reshape(-1) for g in exact()]))
+    return None
+
+
+def check_a_lost_server() -> str | None:
+    """Gradients go through the process group, exactly, until the replicas resume."""
+    if fsdp() is None:
+        return OLD
+    model, made = sharded()
+
+    def error() -> float:
+        model.zero_grad()
+        model(inputs(RANK)).square().mean().backward()
+        return error_of([p.grad.full_tensor().reshape(-1) for p in model.parameters()], [g.reshape(-1) for g in exact()])
+
+    assert compressed(error()) and not made.fallback_active
+    undo = rig.loses(made.group, 2)
+    error()
+    assert made.fallback_active and error() < 1e-10
+    undo()
+    assert made.resume() and not made.fallback_active
+    assert 1e-7 < error() < 0.2
+    return None
+
+
+def check_gradients_that_are_taken_at_once() -> str | None:
+    """By a hook on accumulated gradients, as optimizers in the backward pass have it: the mean is there when it is called."""
+    if fsdp() is None:
+        return OLD
+    model, made = sharded()
+    taken: dict[str, torch.Tensor] = {}
+    for name, p in model.named_parameters():
+        p.register_post_accumulate_grad_hook(lambda p, name=name: taken.__setitem__(name, p.grad.full_tensor().reshape(-1).clone()))
+    model(inputs(RANK)).square().mean().backward()
+    found = [taken[name] for name, _ in model.named_parameters()]
+    assert compressed(error_of(found, [g.reshape(-1) for g in exact()]))
+    return None
+
+
+def check_a_backward_pass_that_breaks_off() -> str | None:
+    """The next one is as if it had not been."""
+    if fsdp() is None:
+        return OLD
+    model, made = sharded()
+    mine = inputs(RANK).requires_grad_()
+
+    def breaks(_: torch.Tensor) -> None:
+        raise ValueError("as it should")
+
+    handle = mine.register_hook(breaks)
+    try:
+        model(mine).square().mean().backward()
+    except ValueError:
+        pass
+    handle.remove()
+    again, other = network(), mesh()
+    for layer in (again[0], again[2]):
+        fsdp()(layer, mesh=other["shard"])
+    fsdp()(again, mesh=other["shard"])
+    second = thc.torch.replicate(again, other.get_group("replicate"), group=made.group, feedback=True)
+    again(inputs(RANK)).square().mean().backward()
+    whole = [p.grad.full_tensor().reshape(-1) for p in again.parameters()]
+    assert compressed(error_of(whole, [g.reshape(-1) for g in exact()])) and not second.skipped
+    return None
+
+
+def check_the_loss_is_that_of_native_hsdp() -> str | None:
+    """With scales, the default, and AdamW, in f32 and with gradients reduced in bf16."""
+    if fsdp() is None:
+        return OLD
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    generator = torch.Generator().manual_seed(9)
+    teacher = torch.randn(96, 64, generator=generator)
+    for policy in ({}, {"mp_policy": MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)}):
+        ends = []
+        for native in (True, False):
+            model, both = network(), mesh()
+            over = both if native else both["shard"]
+            for layer in (model[0], model[2]):
+                fsdp()(layer, mesh=over, **policy)
+            fsdp()(model, mesh=over, **policy)
+            if not native:
+                made = thc.torch.replicate(model, both.get_group("replicate"), timeout=20, join_timeout=20)
+                rig._made.append(made.group)
+            optimizer, last = torch.optim.AdamW(model.parameters(), 1e-3), []
+            for step in range(60):
+                x = torch.randn(32, 96, generator=torch.Generator().manual_seed(100 * step + RANK))
+                optimizer.zero_grad()
+                loss = (model(x) - (x @ teacher).tanh()).square().mean()
+                loss.backward()
+                optimizer.step()
+                last.append(loss.item())
+            mean = torch.tensor(last[-10:]).mean()
+            dist.all_reduce(mean)
+            ends.append(mean.item() / SIZE)
+        assert abs(ends[1] / ends[0] - 1) < 0.02, (policy, ends)
+    return None
+
+
 def check_the_server_of_the_environment() -> str | None:
     """Each shard has the next job of the server that THC_PS names, and a second model of the same shards the same ones."""
     if fsdp() is None:
@@ -353,7 +473,7 @@ def check_the_server_of_the_environment() -> str | None:
         for _ in range(2):
             model = network()
             fsdp()(model, mesh=both["shard"])
-            made = thc.torch.replicate(model, both.get_group("replicate"), timeout=20, join_timeout=20)
+            made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
             model(inputs(RANK)).square().mean().backward()
             found = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
             assert compressed(error_of(found, [g.reshape(-1) for g in exact()]))

@@ -57,7 +57,10 @@ class Process:
         assert self.process.stdout is not None
         pipe, until = self.process.stdout.fileno(), time.monotonic() + HANG
         while not (found := re.search(pattern, self.said, re.MULTILINE)):
-            ready = select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
+            # Not select: with many process groups a rank has more than 1,024 files open.
+            poll = select.poll()
+            poll.register(pipe, select.POLLIN)
+            ready = poll.poll(1000 * max(0.0, until - time.monotonic()))
             part = os.read(pipe, 4096) if ready else b""
             if not part:
                 self.kill()

@@ -17,6 +17,7 @@ import thc.torch.release
 from thc.torch import backend
 from thc.torch.adapt_options import Adapt
 from thc.torch.asynchronous import AsynchronousSGD, coordinates
+from thc.torch.checkpoint import Checkpoint
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import check_replicas
 from thc.torch.hook import Hook, hook
@@ -34,6 +35,7 @@ from thc.torch.wrap import hook_of, wrap
 __all__ = [
     "Adapt",
     "AsynchronousSGD",
+    "Checkpoint",
     "CollectiveGroup",
     "Hook",
     "Outer",

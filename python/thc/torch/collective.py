@@ -125,8 +125,7 @@ class CollectiveGroup(Group):
     ) -> None:
         self._server = None
         self._pid = os.getpid()
-        rank = dist.get_rank(process_group)
-        self.worker, self.workers = (rank, dist.get_world_size(process_group)) if ranks is None else (ranks.index(rank), len(ranks))
+        self.worker, self.workers, on_gpus = self._place(process_group, ranks)
         self.ps, self.job_number = "the process group", 0
         self.training = Training()
         self.compresses_on = ("host", "arrays of the CPU")
@@ -140,7 +139,6 @@ class CollectiveGroup(Group):
         given = [{"bits": bits}] if bits is not None else list(tables or [])
         told = [(each.get("bits"), each.get("lane"), each.get("granularity"), each.get("fraction")) for each in given]
         mine = (lane, repr(told), block)
-        on_gpus = ranks is None and torch.cuda.is_available() and "nccl" in str(dist.get_backend(process_group))
         # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
         made = self._make_groups(process_group, ranks, (*_OF_SOME, "nccl") if on_gpus else _OF_SOME)
         self._norms, self._words = made[:2]
@@ -170,6 +168,14 @@ class CollectiveGroup(Group):
         self._totals = dict.fromkeys(("calls", "failed", "coordinates", "bytes"), 0)
         self._closed = False
         _open.add(self)
+
+    def _place(self, process_group: Any, ranks: Sequence[int] | None) -> tuple[int, int, bool]:
+        """This rank's number, how many there are, and whether NCCL can add words up."""
+        rank = dist.get_rank(process_group)
+        if ranks is not None:
+            return ranks.index(rank), len(ranks), False
+        on_gpus = torch.cuda.is_available() and "nccl" in str(dist.get_backend(process_group))
+        return rank, dist.get_world_size(process_group), on_gpus
 
     def _make_groups(self, process_group: Any, ranks: Sequence[int] | None, backends: Sequence[str]) -> list[Any]:
         """What carries norms and words, in process groups of these backends."""

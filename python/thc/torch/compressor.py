@@ -21,7 +21,7 @@ from thc.torch.options import Options
 from thc.torch.peers import Peers
 from thc.torch.scales import Scales
 
-__all__ = ["Compressor", "Flight", "HostCompressor"]
+__all__ = ["Compressor", "Flight", "HostCompressor", "Over"]
 
 
 class Compressor(Protocol):
@@ -30,6 +30,9 @@ class Compressor(Protocol):
     A bucket goes through :meth:`fetch` and :meth:`submit` on the pipeline's sequencer and through :meth:`store` on its store thread, where
     that of an earlier bucket may still be running while the sequencer fetches a later one.
     """
+
+    queues: bool
+    """Whether :meth:`store` must be called for one bucket after the other, on the store thread alone."""
 
     def must_be_alone(self, bucket: Bucket) -> bool:
         """Whether nothing else may be under way when the bucket is fetched and submitted."""
@@ -45,13 +48,23 @@ class Compressor(Protocol):
         """Waits for the calls, and puts the mean into the bucket's buffer: NaNs if some rank's gradients were not finite. Whether all
         were. Raises what a call raised."""
 
+    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, Flight] | None:
+        """In place of :meth:`fetch` and :meth:`submit` on a rank that has lost the server: what others wait for, without a call; :meth:`store` raises
+        the error. Nothing where a bucket needs nobody."""
+
+    def gather(self, end: int | None = None) -> None:
+        """On the sequencer: completes the buffers of buckets up to this one, exclusive, or of all that have been stored."""
+
+    def first_apart(self) -> int | None:
+        """The first bucket that has been stored and waits for :meth:`gather`."""
+
 
 class _Handle(Protocol):
     def wait(self) -> Any: ...
 
 
 @dataclass
-class _Over:
+class Over:
     """A call that is over."""
 
     error: BaseException | None = None
@@ -73,9 +86,9 @@ class Flight:
         try:
             handle = begin()
         except errors.ThcError as error:
-            self.handles.append(_Over(error))
+            self.handles.append(Over(error))
         else:
-            self.handles.append(_Over() if wait else handle)
+            self.handles.append(Over() if wait else handle)
 
     def land(self) -> bool:
         """Waits for all. Whether all numbers were finite."""
@@ -98,6 +111,8 @@ class Flight:
 
 class HostCompressor:
     """On the CPU, by the library."""
+
+    queues = False
 
     def __init__(self, group: Group, options: Options, peers: Peers, adaptive: Adaptive | None) -> None:
         self._group, self._options, self._peers, self._adaptive = group, options, peers, adaptive
@@ -152,6 +167,15 @@ class HostCompressor:
             self._storing.synchronize()
         return finite
 
+    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, Flight] | None:
+        return None
+
+    def gather(self, end: int | None = None) -> None:
+        pass
+
+    def first_apart(self) -> int | None:
+        return None
+
     # Calls.
 
     def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> Flight:
@@ -190,7 +214,7 @@ class HostCompressor:
             return
         self._peers.mean(data)
         if not bool(torch.isfinite(data.sum())):
-            flight.handles.append(_Over(errors.NonFiniteError("not finite on some rank")))
+            flight.handles.append(Over(errors.NonFiniteError("not finite on some rank")))
 
     def _compressed(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool) -> None:
         key = self._key(layout)

@@ -20,13 +20,10 @@ from thc.torch.adaptive import Adaptive
 from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.clock import Clock
-from thc.torch.collective import CollectiveGroup
-from thc.torch.compressor import Compressor, HostCompressor
+from thc.torch.carrier import Carrier
+from thc.torch.compressor import Compressor
 from thc.torch.delivery import Delivery, Verdict
-from thc.torch.device.choice import Choice, choose
-from thc.torch.device.codec import DeviceCodec
-from thc.torch.device.compressor import DeviceCompressor
-from thc.torch.device.lanes import LanesCodec
+from thc.torch.device.choice import Choice
 from thc.torch.joining import Gather, scope_of
 from thc.torch.layout import Layout, Segment
 from thc.torch.options import Options, noise_of
@@ -34,13 +31,15 @@ from thc.torch.passage import Passage
 from thc.torch.peers import Peers
 from thc.torch.pipeline import pipeline_of
 from thc.torch.plan import Plan
+from thc.torch.rail_compressor import RailCompressor
+from thc.torch.rails import RailGroup
 from thc.torch.refining import Refine, Refining, alike
 from thc.torch.steps import Steps
 from thc.torch.store import shared_store
 from thc.torch.updates import Updates
 from thc.torch.way import falls_back
 
-__all__ = ["Hook", "hook"]
+__all__ = ["Hook", "check_shares", "hook"]
 
 log = logging.getLogger("thc.torch")
 
@@ -66,12 +65,15 @@ class Hook:
         for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt), ("refine", options.refine)):
             if wanted and model is None:
                 raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
+        if isinstance(group, RailGroup):
+            check_shares(options.adapt, options.refine, options.uncompressed)
         _one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
-        self._peers = Peers(process_group)
-        for rank, (in_flight,) in enumerate(self._peers.gather([options.in_flight])):
+        self.peers = Peers(process_group)
+        """Process groups of this hook's own."""
+        for rank, (in_flight,) in enumerate(self.peers.gather([options.in_flight])):
             if in_flight != options.in_flight:
                 raise errors.ConfigError(f"in_flight is {options.in_flight}, but {in_flight} on rank {rank}: give all ranks the same")
-        alike(options.refine, self._peers)
+        alike(options.refine, self.peers)
         self._pipeline = pipeline_of(group)
         self._scope = f"hook{scope_of(group)}"
         self._names = _names_of(model)
@@ -81,10 +83,12 @@ class Hook:
         self._verdict = Verdict()
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._backups: dict[int, torch.Tensor] = {}
-        board = Board(shared_store(self._peers.rank, Gather(process_group), PATIENCE)) if options.fallback else None
+        board = Board(shared_store(self.peers.rank, Gather(process_group), PATIENCE)) if options.fallback else None
         self._adaptive = None if options.adapt is None else self._adapting(options.adapt, model)
-        self._chosen: HostCompressor = HostCompressor(group, options, self._peers, self._adaptive)
-        self._choice: Choice | None = None
+        self._carrier = Carrier(group.rail if isinstance(group, RailGroup) else group, options, self.peers, self._adaptive)
+        self._of_shares: RailCompressor | None = None
+        if isinstance(group, RailGroup):
+            self._of_shares = RailCompressor(group, lambda: self._carrier.compressor, options.in_flight, lambda: self._steps.idle())
         self._devices: set[str] = set()
         """Where buckets have come from."""
         clock = Clock()
@@ -93,8 +97,8 @@ class Hook:
         if options.refine is not None and self._updates is not None:
             self._refining = Refining(options.refine, group, self._updates, self._adaptive)
         self._steps = Steps(
-            group, options, self._peers, board, self._adaptive, self._compressor, clock, self._refining, self._pipeline.put_next,
-            lambda: self._chosen.scales,
+            group, options, self.peers, board, self._adaptive, self._compressor, clock, self._refining, self._pipeline.put_next,
+            lambda: self._carrier.compressor.scales,
         )
         if board is not None:
             self._pipeline.when_idle(self._steps)
@@ -120,36 +124,14 @@ class Hook:
         return self._steps.error
 
     def _compressor(self, bucket: Bucket) -> Compressor:
-        """What takes a bucket to the others. The first bucket decides for all: they are on one device."""
-        if self._choice is None:
-            device = bucket.buffer.device
-            made = self._alike(choose(self.group, device, self.options))
-            if made.kernels is not None:
-                where = LanesCodec if isinstance(self.group, CollectiveGroup) else DeviceCodec
-                codec = where(self.group, device, made.kernels)
-                before = self._chosen
-                self._chosen = DeviceCompressor(self.group, self.options, self._peers, codec)
-                self._chosen.feedback.load(before.feedback.save())
-                self._chosen.scales = before.scales
-            self._choice = made
-            self.group.compresses_on = (made.where, made.why)
-            log.info("gradients on %s are compressed by %s: %s", device, made.where, made.why)
-        return self._chosen
-
-    def _alike(self, made: Choice) -> Choice:
-        """Lanes on a GPU are added up by something else than those on the host: all ranks have them there, or none."""
-        if not self.group.sums_in_lanes or self.group.workers == 1:
-            return made
-        ours = int(made.kernels is not None)
-        other = next((rank for rank, (theirs,) in enumerate(self._peers.gather([ours])) if theirs != ours), None)
-        if other is None or not ours:
-            return made
-        return Choice("host", f"rank {other} has its lanes there")
+        """What takes a bucket to the others."""
+        compressor = self._carrier.choose(bucket)
+        return compressor if self._of_shares is None else self._of_shares
 
     @property
     def device(self) -> Choice | None:
         """Where gradients are compressed, and why there; nothing before the first bucket."""
-        return self._choice
+        return self._carrier.choice
 
     def _adapting(self, options: Adapt, model: Any) -> Adaptive:
         if self.options.uncompressed != "raw":
@@ -157,7 +139,7 @@ class Hook:
         module = getattr(model, "module", model)
         sizes = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
         raw = [name for name, size in sizes.items() if not self._compresses(name, size)]
-        return Adaptive.alike(options, self.group, self._peers, sizes, raw, self.options.warmup)
+        return Adaptive.alike(options, self.group, self.peers, sizes, raw, self.options.warmup)
 
     def _compresses(self, name: str, size: int) -> bool:
         """Whether the options let a parameter be compressed."""
@@ -241,7 +223,7 @@ class Hook:
             # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
             # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
             # backward pass was over; with refine that may be after it.
-            work.mean = self._peers.begin_mean(buffer, self._peers.given)
+            work.mean = self.peers.begin_mean(buffer, self.peers.given)
         self._pipeline.put(Passage(self._steps, work))
 
     @property
@@ -324,9 +306,9 @@ class Hook:
         """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices."""
 
         def save() -> dict[str, Any]:
-            state = {"steps": self.steps, "feedback": self._chosen.feedback.save()}
-            if self._chosen.scales is not None:
-                state["scales"] = self._chosen.scales.state_dict()
+            state = {"steps": self.steps, "feedback": self._carrier.compressor.feedback.save()}
+            if self._carrier.compressor.scales is not None:
+                state["scales"] = self._carrier.compressor.scales.state_dict()
             return state if self._adaptive is None else state | {"adapt": self._adaptive.state_dict()}
 
         found: dict[str, Any] = self._pipeline.ask(save)
@@ -339,17 +321,29 @@ class Hook:
         def load() -> None:
             if self._adaptive is not None and "adapt" in state:
                 self._adaptive.load_state_dict(state["adapt"], int(state["steps"]))
-            self._chosen.feedback.load(state["feedback"])
-            if self._chosen.scales is not None:
-                self._chosen.scales.load_state_dict(state.get("scales"))
+            self._carrier.compressor.feedback.load(state["feedback"])
+            if self._carrier.compressor.scales is not None:
+                self._carrier.compressor.scales.load_state_dict(state.get("scales"))
             # What ranks agree on when the server is lost counts on by itself: they have done the same steps together, whatever they load.
             self._steps.number = int(state["steps"])
 
         self._pipeline.ask(load)
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether :meth:`state_dict` is the same on all ranks."""
+        return not self.options.feedback and self._of_shares is None
+
     def reset_feedback(self) -> None:
         """Forgets all error feedback, as for a new training run."""
-        self._pipeline.ask(self._chosen.feedback.reset)
+        self._pipeline.ask(self._carrier.compressor.feedback.reset)
+
+
+def check_shares(adapt: Any, refine: Any, uncompressed: str) -> None:
+    """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
+    for option, wrong in (("adapt", adapt), ("refine", refine), ('uncompressed="process-group"', uncompressed == "process-group")):
+        if wrong:
+            raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
 
 
 def _one_device(devices: set[str]) -> None:

@@ -15,7 +15,7 @@ from thc.torch.tables import tables_for
 from thc.torch.peers import time_out
 from thc.torch.way import collective, take_way
 
-__all__ = ["LOCAL_OPTIONS", "Gather", "begin_alike", "join", "of_environment", "scope_of"]
+__all__ = ["LOCAL_OPTIONS", "Gather", "begin_alike", "further_job", "join", "of_environment", "scope_of"]
 
 LOCAL_OPTIONS = frozenset("address port cookie server colocated".split())
 """Options of :meth:`thc.Group.local` alone: who gives one wants servers of the ranks' own."""
@@ -61,7 +61,7 @@ def join(process_group: Any, group: Group | None, options: dict[str, Any], furth
         key = (rank, further) if further else rank
         group = of_environment.get(key)
         if group is None or group.closed:
-            group = of_environment[key] = Group.from_env(**{"worker": rank, "world": ranks, **_further(further), **options})
+            group = of_environment[key] = Group.from_env(**{"worker": rank, "world": ranks, **further_job(further), **options})
     if group is None:
         if adapts:
             options = {**options, "server": {"tables": tables_for(ranks), **(options.get("server") or {})}}
@@ -71,7 +71,7 @@ def join(process_group: Any, group: Group | None, options: dict[str, Any], furth
     return group
 
 
-def _further(further: int) -> dict[str, Any]:
+def further_job(further: int) -> dict[str, Any]:
     """The job whose number is so much higher than that of the one that the environment names."""
     if not further:
         return {}

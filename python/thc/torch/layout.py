@@ -10,7 +10,7 @@ import torch
 
 from thc.group import feedback_key
 
-__all__ = ["Layout", "Segment", "scatter"]
+__all__ = ["Layout", "Segment", "scatter", "share_of", "shares_of"]
 
 GATHER_FROM = 0.5
 """From this share of opted-out coordinates on, the others are gathered; below, those opted out are zeroed in
@@ -129,3 +129,34 @@ def scatter(source: torch.Tensor, target: torch.Tensor, places: Sequence[slice])
         length = place.stop - place.start
         target[place] = source[at : at + length]
         at += length
+
+
+def shares_of(layout: Layout, count: int) -> list[slice]:
+    """Divides a bucket among so many ranks, evenly, but between rows of a matrix where there is one nearby: a row without a gradient is known
+    as such where it is whole."""
+    cuts = [0]
+    for number in range(1, count):
+        at = layout.length * number // count
+        for segment in layout.segments:
+            if segment.rows > 1 and segment.offset <= at < segment.offset + segment.length:
+                width = segment.length // segment.rows
+                near = segment.offset + round((at - segment.offset) / width) * width
+                at = near if abs(near - at) * 8 * count <= layout.length else at
+        cuts.append(max(at, cuts[-1]))
+    return [slice(start, stop) for start, stop in zip(cuts, [*cuts[1:], layout.length])]
+
+
+def share_of(layout: Layout, share: slice) -> Layout:
+    """What is in a share of a bucket, as a bucket of its own. A part of a parameter is named after the parameter and its place there."""
+    segments = []
+    for segment in layout.segments:
+        start, stop = max(segment.offset, share.start), min(segment.offset + segment.length, share.stop)
+        if start >= stop:
+            continue
+        first, last = start - segment.offset, stop - segment.offset
+        name, rows = segment.name, segment.rows
+        if stop - start < segment.length:
+            name, width = f"{name}[{first}:{last}]", segment.length // rows
+            rows = (last - first) // width if first % width == last % width == 0 else 1
+        segments.append(Segment(name, start - share.start, stop - start, segment.compressed, segment.exact, rows))
+    return Layout(f"{layout.scope}.{share.start}", segments)

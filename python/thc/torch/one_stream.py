@@ -36,6 +36,11 @@ class Hosts:
         """Whether there is anything to gain: several hosts, and one of them with several ranks."""
         return 1 < len(self.ranks) < sum(map(len, self.ranks))
 
+    @property
+    def even(self) -> bool:
+        """Whether all have as many ranks."""
+        return len({len(ranks) for ranks in self.ranks}) == 1
+
     def of_rank(self, rank: int) -> int:
         """The number of a rank's host."""
         return next(number for number, ranks in enumerate(self.ranks) if rank in ranks)

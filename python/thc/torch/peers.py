@@ -14,7 +14,7 @@ from torch.distributed.constants import default_pg_timeout
 
 from thc import errors
 
-__all__ = ["Gathering", "Peers", "time_out"]
+__all__ = ["Gathering", "Peers", "time_out", "wait_for"]
 
 PATIENCE = 0.2
 """Seconds that are waited for others before anything else is done."""
@@ -28,6 +28,16 @@ def time_out(process_group: Any) -> timedelta:
             found: timedelta = group._get_backend(torch.device(kind)).options._timeout
             return found
     return cast(timedelta, default_pg_timeout)
+
+
+def wait_for(is_complete: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
+    """Waits until something is complete. After a moment ``meanwhile`` is called now and then."""
+    began, pause = time.monotonic(), 2e-5
+    while not is_complete():
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+        if time.monotonic() - began > PATIENCE:
+            meanwhile()
 
 
 class Peers:
@@ -93,12 +103,7 @@ class Peers:
         # The host looks at flags: they need no GPU.
         flags = torch.tensor([float(flag)])
         work = dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._host, async_op=True)
-        began, pause = time.monotonic(), 2e-5
-        while not work.is_completed():
-            time.sleep(pause)
-            pause = min(2 * pause, 0.1)
-            if time.monotonic() - began > PATIENCE:
-                meanwhile()
+        wait_for(work.is_completed, meanwhile)
         work.wait()
         return bool(flags.item())
 
@@ -112,6 +117,13 @@ class Peers:
         every = [torch.empty_like(tensor) for _ in range(self.size)]
         dist.all_gather(every, tensor, group=self._host)
         return [theirs.numpy().tobytes() for theirs in every]
+
+    def gather_objects(self, mine: Any) -> list[Any]:
+        """On the first rank what every rank has, on the others nothing."""
+        every: list[Any] = [None] * self.size if self.rank == 0 else []
+        first = 0 if self.given is None else dist.get_global_rank(self.given, 0)
+        dist.gather_object(mine, every if self.rank == 0 else None, dst=first, group=self._control)
+        return every
 
     def begin_gather(self, numbers: list[int]) -> Gathering:
         """The same, without waiting for the others. Those that are begun complete in that order."""

@@ -10,28 +10,84 @@ import torch.distributed as dist
 
 from thc import environment, errors
 from thc.group import Group
-from thc.torch.feedback import FeedbackStore
-from thc.torch.joining import begin_alike, join, scope_of
-from thc.torch.layout import Layout
+from thc.torch.board import Board
+from thc.torch.bucket import Bucket
+from thc.torch.carrier import Carrier
+from thc.torch.clock import Clock
+from thc.torch.device.choice import Choice
+from thc.torch.joining import Gather, begin_alike, join, scope_of
+from thc.torch.layout import Layout, Segment
+from thc.torch.options import Options, noise_of
+from thc.torch.passage import Passage
 from thc.torch.peers import Peers
-from thc.torch.shard import Shard
+from thc.torch.pipeline import pipeline_of
+from thc.torch.shard import Part, Shard
+from thc.torch.steps import Steps
+from thc.torch.store import shared_store
+from thc.torch.updates import Arrival
+from thc.torch.way import falls_back
 
 __all__ = ["Replicas", "replicate"]
+
+PATIENCE = 10.0
+"""Seconds that the board may take to answer."""
+
+
+class _Travelling:
+    """Gradients whose mean nobody waits for before the end of the backward pass."""
+
+    def __init__(self, parts: list[Part], bucket: Bucket, arrival: Arrival) -> None:
+        self.parts, self.bucket, self.arrival = parts, bucket, arrival
 
 
 class Replicas:
     """The same shard on several ranks, each with its own data; made by :func:`replicate`."""
 
-    def __init__(self, group: Group, process_group: Any, feedback: bool) -> None:
+    def __init__(self, group: Group, process_group: Any, options: Options) -> None:
         self.group = group
         """This shard's group: its statistics, its server."""
         self.skipped = False
         """Whether a gradient since the last look at it was not finite on some replica; the same on all of them."""
-        self._peers = Peers(process_group)
-        self._feedback = FeedbackStore(group) if feedback else None
+        peers = Peers(process_group)
+        board = Board(shared_store(peers.rank, Gather(process_group), PATIENCE)) if options.fallback else None
+        self._options = options
+        self._carrier = Carrier(group, options, peers, None)
+        self._pipeline = pipeline_of(group)
+        self._steps = Steps(
+            group, options, peers, board, None, self._carrier.choose, Clock(), None, self._pipeline.put_next,
+            lambda: self._carrier.compressor.scales,
+        )  # fmt: skip
+        if board is not None:
+            self._pipeline.when_idle(self._steps)
         self._scope = f"replica{scope_of(group)}"
         self._shards: list[Shard] = []
-        self._delivers = False
+        self._stream: Any = None
+        self._travelling: list[_Travelling] = []
+        """Of the step under way, which the end of the backward pass ends."""
+        self._index = 0
+        self._copies: dict[tuple[int, int], torch.Tensor] = {}
+        self._pass = -1
+        """Torch's number of the backward pass whose end delivers what is under way."""
+
+    @property
+    def fallback_active(self) -> bool:
+        """Whether the parameter server has been lost and gradients go through the process group."""
+        return self._steps.agreement.fallback_active
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the parameter server counts as lost, or what ended the work."""
+        return self._steps.error
+
+    @property
+    def device(self) -> Choice | None:
+        """Where gradients are compressed, and why there; nothing before the first of them."""
+        return self._carrier.choice
+
+    def resume(self) -> bool:
+        """After the parameter server was lost and is back: joins anew and goes on compressed. All replicas must call this between the same
+        backward passes; returns, alike on all, whether it worked."""
+        return bool(self._pipeline.ask(self._steps.resume))
 
     def take(self, module: Any, names: dict[int, str]) -> None:
         """Averages a module's gradients from now on; ``names`` are those of the model's parameters."""
@@ -42,26 +98,76 @@ class Replicas:
                 'fully_shard(model, mesh=mesh["shard"]), and give replicate mesh.get_group("replicate")'
             )
         self._shards.append(shard)
-        module.set_all_reduce_hook(functools.partial(self._reduced, shard))
+        device = next((p.device for p in module.parameters() if p.device.type == "cuda"), None)
+        if device is not None and self._stream is None:
+            self._stream = torch.cuda.Stream(device)
+        # What FSDP does after its hook waits for this stream alone, on the device.
+        module.set_all_reduce_hook(functools.partial(self._reduced, shard), stream=self._stream)
 
     def _reduced(self, shard: Shard, gradients: torch.Tensor) -> None:
         """What FSDP calls with a module's gradients, summed over the shards: those of the parameters that have got some."""
         if gradients.numel() == 0:
             return
         parts = shard.reduced(gradients.numel())
-        if parts is None or (shard.averages and not any(part.held_back for part in parts)):
-            self._average(gradients, None if parts is None else shard.layout(parts))
-        else:
+        if gradients.device.type == "cuda":
+            # It is FSDP's, of another stream, and torch before 2.15 may let go of it while this one works on it.
+            gradients.record_stream(torch.cuda.current_stream(gradients.device))
+        if shard.averages and self._pass != (now := torch._C._current_graph_task_id()):
+            self._pass = now
+            if self._travelling or self._index:
+                # A backward pass has ended half-way, on all replicas.
+                self._travelling, self._index = [], 0
+            torch.autograd.Variable._execution_engine.queue_callback(self._deliver)
+        if parts is not None and (not shard.averages or any(part.held_back for part in parts)):
             # FSDP adds them to what there is already; the sum travels when that of the last of several backward passes is there.
             for part in parts:
                 part.held_back = True
-        if shard.averages and not self._delivers:
-            self._delivers = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._deliver)
+        elif parts is not None and shard.adds_later(gradients.dtype):
+            # FSDP adds nothing now, and the mean is added when the backward pass is over, which goes on meanwhile.
+            flat = gradients.detach().clone()
+            gradients.zero_()
+            self._travelling.append(self._begin(flat, parts, shard.layout(parts), is_last=False))
+        else:
+            flat = gradients.detach().reshape(-1)
+            layout = Layout(f"{shard.scope}.nameless", [Segment("all", 0, flat.numel(), True)]) if parts is None else shard.layout(parts)
+            self._wait(self._begin(flat, parts or [], layout, is_last=True))
+
+    def _begin(self, flat: torch.Tensor, parts: list[Part], layout: Layout, is_last: bool) -> _Travelling:
+        """Has gradients averaged, in place."""
+        arrival = Arrival()
+        bucket = Bucket(self._index, is_last, flat, [], layout, arrival, None)
+        if flat.device.type == "cuda":
+            bucket.ready = torch.cuda.Event()
+            bucket.ready.record(torch.cuda.current_stream(flat.device))
+        if self._options.fallback and not self.fallback_active:
+            key = (layout.key, self._index)
+            if key not in self._copies or self._copies[key].dtype != flat.dtype:
+                self._copies[key] = torch.empty_like(flat)
+            bucket.copy = self._copies[key].copy_(flat)
+            if bucket.ready is not None:
+                bucket.ready.record(torch.cuda.current_stream(flat.device))
+        self._steps.clock.produced()
+        self._index = 0 if is_last else self._index + 1
+        self._pipeline.put(Passage(self._steps, bucket))
+        return _Travelling(parts, bucket, arrival)
+
+    def _wait(self, travelling: _Travelling) -> None:
+        """Waits for the mean: the host until it is known, the current stream until it is in place."""
+        try:
+            travelling.arrival.wait()
+        finally:
+            self.skipped = self.skipped or self._steps.skipped
+        bucket = travelling.bucket
+        if bucket.buffer.device.type == "cuda":
+            current = torch.cuda.current_stream(bucket.buffer.device)
+            if bucket.stream is not None:
+                current.wait_stream(bucket.stream)
+            bucket.buffer.record_stream(current)
 
     def _deliver(self) -> None:
-        """The end of a backward pass: averages what has been held back, also of parameters that this one did not use."""
-        self._delivers = False
+        """The end of a backward pass: averages what has been held back, also of parameters that this one did not use, and waits for all means."""
+        self._pass = -1
+        held = []
         for shard in self._shards:
             parts = [part for part in shard.parts if part.held_back]
             if not parts or not shard.averages:
@@ -72,56 +178,43 @@ class Replicas:
             if grad is None:
                 continue  # they were given up
             flat = torch.zeros(sum(part.size for part in parts), dtype=grad.dtype, device=grad.device)
-            pieces = flat.split([part.size for part in parts])
-            for part, piece in zip(parts, pieces):
+            for part, piece in zip(parts, flat.split([part.size for part in parts])):
                 part.read(piece)
-            self._average(flat, shard.layout(parts))
-            for part, piece in zip(parts, pieces):
-                part.write(piece)
-
-    def _average(self, gradients: torch.Tensor, layout: Layout | None) -> None:
-        """Replaces gradients by their mean over the replicas. Without a layout nobody knows whose they are, so what compression loses
-        is not kept."""
-        if gradients.dtype == torch.float64:
-            self._peers.mean(gradients)
-            return
-        key = None
-        if layout is not None and self._feedback is not None:
-            self._feedback.settle(layout)
-            key = layout.key
-        direct = gradients.device.type == "cpu" and gradients.dtype == torch.float32 and gradients.is_contiguous()
-        data = gradients if direct else _fetch(gradients, layout)
-        try:
-            self.group.allreduce(data.detach().numpy(), feedback=key)
-        except (errors.NonFiniteError, errors.NormError):
-            self.skipped = True
-            data.fill_(float("nan"))
-        if not direct:
-            gradients.copy_(data, non_blocking=True)
-            if gradients.device.type == "cuda":
-                # The staging memory is used again, by the next backward pass.
-                torch.cuda.current_stream(gradients.device).synchronize()
+            held.append(self._begin(flat, parts, shard.layout(parts), is_last=False))
+        travelling, self._travelling = self._travelling, []
+        if self._index:
+            # A step ends with its last bucket, and only now it is known that no other comes: one of a single number.
+            device = (held or travelling)[-1].bucket.buffer.device
+            end = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)])
+            self._wait(self._begin(torch.zeros(1, device=device), [], end, is_last=True))
+        for mean, writes in [*((each, Part.add) for each in travelling), *((each, Part.write) for each in held)]:
+            self._wait(mean)
+            for part, piece in zip(mean.parts, mean.bucket.buffer.split([part.size for part in mean.parts])):
+                writes(part, piece)
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint, on every rank its own: this rank's error feedback by parameter, each as FSDP has sharded it."""
-        return {"feedback": {} if self._feedback is None else self._feedback.save()}
+        """For a checkpoint, on every rank its own: this rank's scales or error feedback by parameter, each as FSDP has sharded it."""
+
+        def save() -> dict[str, Any]:
+            compressor = self._carrier.compressor
+            state: dict[str, Any] = {"feedback": compressor.feedback.save()}
+            if compressor.scales is not None:
+                state["scales"] = compressor.scales.state_dict()
+            return state
+
+        found: dict[str, Any] = self._pipeline.ask(save)
+        return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called: on the same rank of as many, with the same model."""
-        if self._feedback is not None:
-            self._feedback.load(state["feedback"])
 
+        def load() -> None:
+            compressor = self._carrier.compressor
+            compressor.feedback.load(state["feedback"])
+            if compressor.scales is not None:
+                compressor.scales.load_state_dict(state.get("scales"))
 
-def _fetch(gradients: torch.Tensor, layout: Layout | None) -> torch.Tensor:
-    """Gradients as f32 on the CPU."""
-    if layout is None:
-        return gradients.detach().to("cpu", torch.float32)
-    on_gpu = gradients.device.type == "cuda"
-    staging = layout.staging(gradients.device)
-    staging.copy_(gradients.reshape(-1), non_blocking=on_gpu)
-    if on_gpu:
-        torch.cuda.current_stream(gradients.device).synchronize()
-    return staging
+        self._pipeline.ask(load)
 
 
 def replicate(
@@ -129,7 +222,11 @@ def replicate(
     process_group: Any,
     group: Group | None = None,
     *,
-    feedback: bool = True,
+    feedback: bool | None = None,
+    scales: bool | float | None = None,
+    fallback: bool | None = None,
+    device: str = "auto",
+    in_flight: int = 3,
     **options: Any,
 ) -> Replicas:
     """Averages a model that FSDP2 has sharded over its replicas, through THC; all ranks call it alike.
@@ -147,9 +244,12 @@ def replicate(
     FSDP sums a module's gradients over its shards as always, and each shard's part is then averaged by a group of its own:
     ``group``, or one of the parameter server that the environment names (``THC_PS``, ``THC_CONFIG``), or one whose server these ranks run themselves (``options`` as for
     :meth:`thc.Group.local`). The environment names the job of the first shard, and the k-th process group, in the order of their first ranks, has the job
-    whose number is k higher. A gradient that is not
-    finite becomes NaN on all replicas, and :attr:`Replicas.skipped` tells. If the server is lost, ``backward`` raises: there is no
-    fall-back here. f64 gradients go through the process group.
+    whose number is k higher. ``feedback``, ``scales``, ``fallback``, ``device`` and ``in_flight`` are as for
+    :func:`thc.torch.hook`. A gradient that is not finite becomes NaN on all replicas, and :attr:`Replicas.skipped` tells. f64 gradients go through
+    the process group.
+
+    While means travel, the backward pass goes on: the gradients of a module are zero until it is over, and then have the mean added. Not so those in
+    f16, those that FSDP offloads to the CPU, and those of parameters with hooks of their own for accumulated gradients, which are waited for.
 
     After ``set_requires_all_reduce(False)`` gradients are summed over the shards alone, backward pass after backward pass, and travel at the end of
     the one that follows ``set_requires_all_reduce(True)``. Parameters may get gradients in some steps and none in others, on all replicas alike.
@@ -169,7 +269,14 @@ def replicate(
     group = join(process_group, group, options, further=further)
     begin_alike(model, process_group)
     names = {id(p): name for name, p in model.named_parameters()}
-    made = Replicas(group, process_group, feedback)
+    made = Replicas(
+        group,
+        process_group,
+        Options(
+            warmup=0, min_size=0, exclude=(), uncompressed="raw", **noise_of(group, feedback, scales, False), nonfinite="nan",
+            fallback=falls_back(group, fallback), adapt=None, in_flight=in_flight, device=device,
+        ),
+    )  # fmt: skip
     for module in modules:
         made.take(module, names)
     return made

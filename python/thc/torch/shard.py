@@ -49,6 +49,18 @@ class Part:
         if grad is not None:
             grad.copy_(self._unpadded(flat, grad))
 
+    def add(self, flat: torch.Tensor) -> None:
+        """Adds what is there to its gradient."""
+        grad = self.grad
+        if grad is not None:
+            grad.add_(self._unpadded(flat, grad))
+
+    @property
+    def is_taken_at_once(self) -> bool:
+        """Whether somebody takes its gradient as soon as FSDP has it."""
+        parameter = self._parameter
+        return bool(parameter.offload_to_cpu or getattr(parameter.sharded_param, "_post_accumulate_grad_hooks", None))
+
     @property
     def grad(self) -> torch.Tensor | None:
         """Its gradient, without padding."""
@@ -67,7 +79,7 @@ class Shard:
 
     def __init__(self, scope: str, module: Any, names: dict[int, str]) -> None:
         """``names`` are those of the model's parameters. Makes the module whole for a moment, as all its ranks must."""
-        self._scope = scope
+        self.scope = scope
         self._groups = _groups(module)
         self.parts = [Part(names[id(each.sharded_param)], each) for group in self._groups for each in group.fsdp_params]
         self._layouts: dict[tuple[str, ...], Layout] = {}
@@ -94,6 +106,13 @@ class Shard:
             part.produced = False
         return next((parts for parts in (trained, produced) if sum(part.size for part in parts) == length), None)
 
+    def adds_later(self, dtype: torch.dtype) -> bool:
+        """Whether a mean may be added to gradients of this type when FSDP has done with them: it neither divides them after its hook nor hands them
+        on."""
+        if dtype not in (torch.float32, torch.bfloat16) or any(getattr(group, "force_sum_reduction_for_comms", False) for group in self._groups):
+            return False
+        return not any(part.is_taken_at_once for part in self.parts)
+
     def layout(self, parts: Iterable[Part]) -> Layout:
         """Their places in a gradient."""
         parts = list(parts)
@@ -103,7 +122,7 @@ class Shard:
             for part in parts:
                 segments.append(Segment(part.name, at, part.size, True))
                 at += part.size
-            self._layouts[names] = Layout(self._scope, segments)
+            self._layouts[names] = Layout(self.scope, segments)
         return self._layouts[names]
 
 

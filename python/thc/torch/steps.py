@@ -21,6 +21,7 @@ from thc.torch.lookout import Lookout
 from thc.torch.options import Options
 from thc.torch.passage import Passage
 from thc.torch.peers import Gathering, Peers
+from thc.torch.rails import RailGroup
 from thc.torch.refining import Refining
 from thc.torch.scales import Scales
 
@@ -74,10 +75,14 @@ class Steps:
         self.number = 0
         """Backward passes that are over."""
         self._tells = tells(group)
+        self._alike = group.rail_ranks if isinstance(group, RailGroup) else range(group.workers)
+        """The ranks that average the same coordinates as this one."""
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank."""
         self.error: BaseException | None = None
         """Why the parameter server counts as lost, or what ended the work."""
+        self._carrier: Compressor | None = None
+        """What buckets have been given to."""
         # Of the step under way.
         self._held: list[Passage] = []
         self._buckets: list[Bucket] = []
@@ -151,13 +156,20 @@ class Steps:
                 self._adaptive.place(bucket.layout)
                 if bucket.index == 0:
                     self._adaptive.begin_step(self.number)
-            passage.compressor = self._compressor(bucket)
+            passage.compressor = self._carrier = self._compressor(bucket)
             passage.fetched = passage.compressor.fetch(bucket)
             passage.began = time.perf_counter()
             # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
-            wait = bucket.is_last or self._options.in_flight == 1 or self._timed()
+            wait = (bucket.is_last or self._options.in_flight == 1 or self._timed()) and not passage.compressor.queues
             passage.flight = passage.compressor.submit(bucket, passage.fetched, self.number, wait)
             passage.over = wait
+        elif route is Route.HOLD and not bucket.foreign:
+            lost = self.error if isinstance(self.error, LOST) else errors.GivenUpError("another rank has lost the parameter server")
+            self._carrier = self._compressor(bucket)
+            found = self._carrier.stand_in(bucket, lost)
+            if found is not None:
+                passage.compressor = self._carrier
+                passage.fetched, passage.flight = found
 
     def end(self, passage: Passage) -> None:
         """What comes of a bucket that has been on its way."""
@@ -182,10 +194,23 @@ class Steps:
         kept = self.agreement.complete(bucket.index)
         if bucket.refines and not bucket.is_last and not self.agreement.lost:
             kept = self._confirm()
-        while self._held and self._held[0].bucket.index < kept:
+        apart = None if self._carrier is None else self._carrier.first_apart()
+        while self._held and self._held[0].bucket.index < (kept if apart is None else min(kept, apart)):
             self._held.pop(0).release()
         if bucket.is_last:
+            self._gather_shares()
             self._end_step(bucket.refines)
+
+    def _gather_shares(self) -> None:
+        """Completes all buckets of a step."""
+        try:
+            if self._carrier is not None:
+                self._carrier.gather()
+        except LOST as error:
+            if not self._options.fallback:
+                raise
+            self.error = error
+            self.agreement.lose()
 
     def _note(self, passage: Passage) -> None:
         """When a bucket was on its way."""
@@ -335,7 +360,7 @@ class Steps:
             return False
         rows, numbers = [joined(row[:-1]) for row in told], [row[-1] for row in told]
         self._apart = None if len(set(numbers)) == 1 else numbers
-        if any(row[2] != mine[2] for row in rows):
+        if any(rows[rank][2] != mine[2] for rank in self._alike):
             raise errors.ScalesError()
         if all(row[0] + row[1] > 0 for row in rows):
             self._group.training.compared((row[0] / 1e6, row[1] / 1e6) for row in rows)

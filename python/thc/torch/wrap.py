@@ -17,10 +17,11 @@ from thc.group import Group
 from thc.torch.tables import tables_for
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import DigestOf
-from thc.torch.joining import LOCAL_OPTIONS, Gather, of_environment
-from thc.torch.hook import Hook, hook
+from thc.torch.joining import LOCAL_OPTIONS, Gather, further_job, of_environment
+from thc.torch.hook import Hook, check_shares, hook
 from thc.torch.one_stream import Hosts, one_stream
 from thc.torch.peers import time_out
+from thc.torch.rails import hosts_of, rails
 from thc.torch.way import COLLECTIVE_OPTIONS, collective, take_way
 
 __all__ = ["hook_of", "wrap"]
@@ -52,6 +53,10 @@ def wrap(
     With ``one_stream_per_host`` the ranks of a host add up in shared memory and one of them sends and receives for all: each host is
     one worker of the job. ``"auto"``, the default, does so where several hosts have more than one rank; a server that the environment
     names has to have as many workers as there are hosts then, so there it is off unless it is ``True``.
+    With ``rails=True`` each rank of a host is a worker of a job of its own, with those that have the same place on the other hosts: the ranks of a host
+    reduce-scatter a bucket, each takes its share to the other hosts, and they all-gather the means. A server that the environment names has such jobs
+    under consecutive numbers, each with a worker for each host. ``"auto"``, the default, does so in place of ``one_stream_per_host`` where
+    several hosts with as many ranks each have gradients on GPUs, and NCCL.
     With ``check_replicas=100`` the ranks compare their parameters, by a digest, after every hundredth step, and all raise
     :class:`thc.ReplicasError` if they differ. :func:`hook_of` finds the hook.
     """
@@ -68,16 +73,27 @@ def wrap(
         given = ", ".join(sorted({**joining, **embedded}))
         raise ConfigError(f"{given}: these are options of a group, and one was given: give them to it")
     choice = options.pop("one_stream_per_host", None)
+    on_rails = options.pop("rails", "auto")
+    if on_rails not in (True, False, "auto"):
+        raise ConfigError(f'rails is {on_rails!r}: write True, False or "auto"')
+    if on_rails is True and choice:
+        raise ConfigError("rails and one_stream_per_host: the ranks of a host are workers of several jobs, or of one: leave one of them out")
+    if on_rails is True:
+        check_shares(options.get("adapt"), options.get("refine"), options.get("uncompressed", "raw"))
     every = options.pop("check_replicas", None)
     digest = None if every is None else DigestOf(every)
     adapts = bool(options.get("adapt") or options.get("refine"))
     if take_way(options) == "process-group":
+        if on_rails is True:
+            raise ConfigError('rails: a process group that adds up has no jobs: leave over="process-group" out')
         lanes = {key: options.pop(key) for key in COLLECTIVE_OPTIONS & options.keys()}
         group = _collective(ddp, group, choice, {**embedded, **joining, **lanes}, adapts)
     elif group is None:
-        group = _joined(ddp, choice, adapts, embedded, joining)
-    elif choice is not None:
-        raise ConfigError("one_stream_per_host: this is an option of joining, and a group was given: leave it out")
+        if on_rails == "auto":
+            on_rails = "auto" if choice is None and _gpus_compress(ddp, options, embedded) else False
+        group = _joined(ddp, choice, on_rails, adapts, embedded, joining)
+    elif choice is not None or on_rails is True:
+        raise ConfigError(f"{'rails' if choice is None else 'one_stream_per_host'}: this is an option of joining, and a group was given: leave it out")
     made = hook(group, ddp, _given(ddp), **options)
     ddp.register_comm_hook(made.state, made.fn)
     _hooks[ddp] = made
@@ -104,7 +120,12 @@ def _collective(
 
 
 def _joined(
-    ddp: DistributedDataParallel, choice: bool | str | None, adapts: bool, embedded: dict[str, Any], joining: dict[str, Any]
+    ddp: DistributedDataParallel,
+    choice: bool | str | None,
+    on_rails: bool | str,
+    adapts: bool,
+    embedded: dict[str, Any],
+    joining: dict[str, Any],
 ) -> Group:
     """The group that a model's ranks join."""
     rank, ranks = dist.get_rank(ddp.process_group), dist.get_world_size(ddp.process_group)
@@ -130,6 +151,19 @@ def _joined(
             embedded["server"] = {"tables": tables_for(workers), **(embedded.get("server") or {})}
         return Group.local(worker, workers, store=store, **embedded, **given)
 
+    def join_rail(host: int, hosts: int, place: int, store: Any) -> Group:
+        if configured:
+            return Group.from_env(**{"worker": host, "world": hosts, **further_job(place), **joining})
+        # A host has a share of the server of each rail.
+        port = {"port": embedded["port"] + place} if embedded.get("port") else {}
+        return Group.local(host, hosts, store=store, **{**embedded, **port}, **joining)
+
+    hosts = hosts_of(_given(ddp)) if on_rails else None
+    if hosts is not None and (configured or hosts.pays()) and (on_rails is True or hosts.even):
+        made: Group = rails(_given(ddp), hosts, join_rail)
+        if configured:
+            of_environment[rank] = made
+        return made
     if choice is None:
         # A server that somebody else has configured has as many workers as there are ranks, unless we are told.
         choice = False if configured else "auto"
@@ -137,6 +171,16 @@ def _joined(
     if configured:
         of_environment[rank] = made
     return made
+
+
+def _gpus_compress(ddp: DistributedDataParallel, options: dict[str, Any], embedded: dict[str, Any]) -> bool:
+    """Whether the ranks of a host had better be workers of several jobs, unless told otherwise: each compresses on a GPU of its own, and
+    nothing is asked for that needs whole parameters, or a server that waits for nobody."""
+    if environment.configured() or "colocated" in embedded or {"quorum", "policy"} & (embedded.get("server") or {}).keys():
+        return False
+    if options.get("adapt") or options.get("refine") or options.get("uncompressed") == "process-group" or options.get("device") == "host":
+        return False
+    return "nccl" in str(dist.get_backend(ddp.process_group)) and all(p.device.type == "cuda" for p in ddp.parameters())
 
 
 def _given(ddp: DistributedDataParallel) -> Any:

@@ -103,6 +103,8 @@ class ThcProcessGroup(dist.ProcessGroup):
         self._beneath.shutdown()
 
     def abort(self) -> None:
+        if self._sums is not None:
+            self._sums.abort()
         self._close()
         self._beneath.abort()
 

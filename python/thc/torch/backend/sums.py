@@ -33,6 +33,10 @@ class _Lanes(CollectiveGroup):
         self._made = list(made)
         super().__init__(process_group, lane=options.lane, bits=options.bits, block=options.block)
 
+    def _place(self, process_group: Any, ranks: Sequence[int] | None) -> tuple[int, int, bool]:
+        # torch's list of process groups need not have it.
+        return process_group.rank(), process_group.size(), False
+
     def _make_groups(self, process_group: Any, ranks: Sequence[int] | None, backends: Sequence[str]) -> list[Any]:
         return self._made
 
@@ -68,7 +72,9 @@ class Sums:
 
         # Calls may be told while norms of earlier ones travel, and these beside words: in groups of their own they cannot meet.
         self._telling = group("calls")
-        self._lanes = _Lanes(process_group, [group("norms"), group("words")], options)
+        carriers = [group("norms"), group("words")]
+        self._groups = [self._telling, *carriers]
+        self._lanes = _Lanes(process_group, carriers, options)
         self._feedback, self._calls = options.feedback, 0
         self._begins: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         ends: queue.SimpleQueue[tuple[_Call, Any] | None] = queue.SimpleQueue()
@@ -90,6 +96,11 @@ class Sums:
     def stats(self) -> Stats:
         """Totals of all calls."""
         return self._lanes.stats()
+
+    def abort(self) -> None:
+        """Has calls under way fail, whoever is waited for."""
+        for group in self._groups:
+            group.abort()
 
     def close(self) -> None:
         """Ends the threads when what is under way is over."""

@@ -1,0 +1,219 @@
+"""Frameworks on two ranks: their own packages train, save and go on, and what each rank's hook knows goes on with them."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import thc
+import thc.torch
+import torch
+import torch.distributed as dist
+from rig import RANK, SIZE, close, same_everywhere  # noqa: F401 - the rank calls close at the end
+
+
+def lacks(*modules: str) -> str | None:
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    return f"not run: Python has no {missing[0]} (pip install {missing[0]})" if missing else None
+
+
+def in_a_folder(work: Callable[[Path], None]) -> None:
+    """In one that all ranks see, and that goes."""
+    box = [tempfile.mkdtemp(prefix="thc-frameworks-") if RANK == 0 else None]
+    dist.broadcast_object_list(box)
+    try:
+        work(Path(str(box[0])))
+        dist.barrier()
+    finally:
+        if RANK == 0:
+            shutil.rmtree(str(box[0]), ignore_errors=True)
+
+
+def network() -> torch.nn.Sequential:
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(64, 300), torch.nn.ReLU(), torch.nn.Linear(300, 10))
+
+
+def data(count: int = 256) -> torch.utils.data.TensorDataset:
+    generator = torch.Generator().manual_seed(8)
+    kinds = torch.randint(10, (count,), generator=generator)
+    return torch.utils.data.TensorDataset(torch.randn(count, 64, generator=generator) + 2 * torch.eye(10, 64)[kinds], kinds)
+
+
+def same(one: Any, two: Any) -> bool:
+    """Whether two states are."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, two)
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
+    return bool(one == two)
+
+
+def check_a_state_of_all_ranks() -> None:
+    """What one rank writes is each rank's own when it is read."""
+    from rig import Weights, backward, gradients, wrapped
+
+    for options in ({"feedback": True}, {"scales": True}):
+        model, hook = wrapped(Weights((3000, 500)), **options)
+        for step in range(3):
+            backward(model, gradients(step, sizes=(3000, 500)))
+        box = [thc.torch.Checkpoint(model).state_dict()]
+        dist.broadcast_object_list(box)
+        again, other = wrapped(Weights((3000, 500)), **options)
+        thc.torch.Checkpoint(again).load_state_dict(box[0])
+        assert same(hook.state_dict(), other.state_dict()) and other.steps == 3
+        means = backward(again, gradients(3, sizes=(3000, 500)))
+        assert same_everywhere(means)
+        box[0]["ranks"], box[0]["states"] = 5, []
+        fresh, third = wrapped(Weights((3000, 500)), **options)
+        thc.torch.Checkpoint(fresh).load_state_dict(box[0])
+        assert third.steps == 0
+
+
+def check_lightning() -> str | None:
+    if why := lacks("lightning"):
+        return why
+    import lightning
+    import thc.lightning
+
+    class Digits(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = network()
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            return torch.nn.functional.cross_entropy(self.layers(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.05)
+
+    seen: list[Any] = []
+
+    class Look(lightning.Callback):
+        def __init__(self, file: Path | None) -> None:
+            self._file = file
+
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            seen.append(trainer.strategy.hook.state_dict())
+
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            seen.append(trainer.strategy.hook.state_dict())
+            if self._file is not None:
+                trainer.save_checkpoint(self._file)
+
+    def train(folder: Path, steps: int, strategy: Any, saves: Path | None = None, loads: Path | None = None) -> Any:
+        trainer = lightning.Trainer(
+            accelerator="cpu", devices=SIZE, strategy=strategy, max_steps=steps, logger=False, enable_progress_bar=False,
+            enable_model_summary=False, enable_checkpointing=False, default_root_dir=folder, callbacks=[Look(saves)],
+        )  # fmt: skip
+        model = Digits()
+        trainer.fit(model, torch.utils.data.DataLoader(data(), batch_size=16), ckpt_path=loads)
+        assert same_everywhere(list(model.parameters()))
+        return trainer.strategy
+
+    def work(folder: Path) -> None:
+        for options in ({"feedback": True}, {}):
+            seen.clear()
+            for steps, files in ((5, {"saves": folder / "saved.ckpt"}), (8, {"loads": folder / "saved.ckpt"})):
+                train(folder, steps, thc.lightning.THCStrategy(process_group_backend="gloo", thc=options), **files)
+            _, saved, loaded, ended = seen
+            assert saved["steps"] == 5 and same(saved, loaded) and ended["steps"] == 8, (saved["steps"], loaded["steps"], ended["steps"])
+        assert isinstance(train(folder, 3, "thc"), thc.lightning.THCStrategy)
+
+    in_a_folder(work)
+    return None
+
+
+def check_accelerate() -> str | None:
+    if why := lacks("accelerate"):
+        return why
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+
+    def prepared() -> tuple[Any, Any, Any]:
+        model, optimizer, loader = accelerator.prepare(
+            layers := network(), torch.optim.SGD(layers.parameters(), lr=0.05), torch.utils.data.DataLoader(data(), batch_size=16)
+        )
+        thc.torch.wrap(model, feedback=True)
+        accelerator.register_for_checkpointing(thc.torch.Checkpoint(model))
+        return model, optimizer, loader
+
+    def train(model: Any, optimizer: Any, loader: Any) -> None:
+        for number, (inputs, kinds) in enumerate(loader):
+            if number == 4:
+                break
+            optimizer.zero_grad()
+            accelerator.backward(torch.nn.functional.cross_entropy(model(inputs), kinds))
+            optimizer.step()
+
+    def work(folder: Path) -> None:
+        model, optimizer, loader = prepared()
+        train(model, optimizer, loader)
+        saved = thc.torch.hook_of(model).state_dict()
+        accelerator.save_state(str(folder))
+        train(model, optimizer, loader)
+        accelerator.wait_for_everyone()
+        accelerator.load_state(str(folder))
+        assert same(saved, thc.torch.hook_of(model).state_dict()) and saved["feedback"]
+        train(model, optimizer, loader)
+        assert same_everywhere(list(model.parameters()))
+        thc.torch.hook_of(model).group.close()
+
+    in_a_folder(work)
+    return None
+
+
+def check_the_trainer_of_hugging_face() -> str | None:
+    if why := lacks("transformers", "accelerate"):
+        return why
+    import transformers
+    from thc.transformers import THCCallback
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = network()
+
+        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+            scores = self.layers(x)
+            return {"loss": torch.nn.functional.cross_entropy(scores, labels), "logits": scores}
+
+    every = [{"x": x, "labels": kind} for x, kind in data()]
+    looks: list[Any] = []
+
+    class Look(transformers.TrainerCallback):
+        def __init__(self, callback: THCCallback) -> None:
+            self._callback = callback
+
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            looks.append(self._callback.hook.state_dict())
+
+        def on_save(self, *_: Any, **__: Any) -> None:
+            looks.append(self._callback.hook.state_dict())
+
+    def work(folder: Path) -> None:
+        def trainer(steps: int) -> Any:
+            arguments = transformers.TrainingArguments(
+                output_dir=str(folder), max_steps=steps, per_device_train_batch_size=16, save_steps=5, save_strategy="steps", report_to="none", use_cpu=True,
+                disable_tqdm=True, learning_rate=0.01, logging_strategy="no",
+            )  # fmt: skip
+            made = transformers.Trainer(Model(), arguments, train_dataset=every)
+            callback = THCCallback(made, feedback=True)
+            made.add_callback(callback)
+            made.add_callback(Look(callback))
+            return made
+
+        trainer(5).train()
+        again = trainer(8)
+        again.train(resume_from_checkpoint=True)
+        first, saved, loaded = looks[:3]
+        assert first["steps"] == 0 and saved["steps"] == 5 and saved["feedback"] and same(saved, loaded)
+        assert same_everywhere(list(again.model.parameters()))
+
+    in_a_folder(work)
+    return None

@@ -1,0 +1,32 @@
+"""Lightning, Accelerate and Hugging Face's Trainer with their own packages, on two ranks; checks of `checks_frameworks.py`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from conftest import needs, newest_has
+from crew import Report, names, run
+
+newest_has("what frameworks need is")
+needs("torch")
+
+
+@pytest.fixture(scope="module")
+def report() -> Iterator[Report]:
+    yield run("checks_frameworks", 2)
+
+
+@pytest.mark.parametrize("check", names("checks_frameworks"))
+def test_ranks(report: Report, check: str) -> None:
+    if why := report.skipped(check):
+        pytest.skip(why)
+    report.verify(check)
+
+
+@pytest.mark.parametrize("framework", ["lightning", "transformers"])
+def test_what_is_missing_is_told(framework: str) -> None:
+    said = subprocess.run([sys.executable, "-c", f"import sys; sys.modules[{framework!r}] = None; import thc.{framework}"], capture_output=True, text=True)
+    assert "ConfigError" in said.stderr and f"pip install {framework}" in said.stderr, said.stderr

@@ -1,0 +1,47 @@
+"""A job for each local rank, in real processes, several of them in each of two network namespaces; checks of `checks_rails.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from conftest import RELEASE, needs
+from crew import Report, names
+from test_one_stream import crew
+
+needs("torch")
+
+CREWS = [(0, 0, 1, 1), (0, 1, 1, 0, 1, 0, 0, 1)]
+"""The host of each rank."""
+# Where both the newest PyTorch and the oldest are run, each does a part.
+if RELEASE is not None:
+    CREWS = CREWS[:1] if RELEASE == "oldest" else CREWS[1:]
+
+
+@pytest.fixture(scope="module")
+def reports() -> Iterator[dict[tuple[int, ...], Report]]:
+    yield {}
+
+
+@pytest.mark.parametrize(("hosts", "check"), [(hosts, check) for hosts in CREWS for check in names("checks_rails")])
+def test_ranks(reports: dict[tuple[int, ...], Report], hosts: tuple[int, ...], check: str) -> None:
+    if hosts not in reports:
+        reports[hosts] = crew("checks_rails", hosts)
+    reports[hosts].verify(check)
+
+
+def test_shares_of_a_bucket() -> None:
+    from thc.torch.layout import Layout, Segment, share_of, shares_of
+
+    layout = Layout("s", [Segment("a", 0, 70, True), Segment("m", 70, 60, True, rows=6), Segment("b", 130, 3, False)])
+    for count in (1, 2, 3, 7, 200):
+        shares = shares_of(layout, count)
+        assert shares[0].start == 0 and shares[-1].stop == 133 and all(a.stop == b.start for a, b in zip(shares, shares[1:]))
+        parts = [share_of(layout, share) for share in shares]
+        assert sum(part.length for part in parts) == 133 and len({part.key for part in parts if part.length}) == sum(part.length > 0 for part in parts)
+    # Between rows of a matrix, since one is near.
+    first, second = (share_of(layout, share) for share in shares_of(Layout("s", layout.segments[:2]), 2))
+    assert first.length == 65 and [(s.name, s.offset, s.length) for s in first.segments] == [("a[0:65]", 0, 65)]
+    wide = Layout("s", [Segment("m", 0, 4000, True, rows=40)])
+    parts = [share_of(wide, share) for share in shares_of(wide, 3)]
+    assert [part.segments[0].rows for part in parts] == [13, 14, 13] and parts[1].segments[0].name == "m[1300:2700]"
