@@ -195,8 +195,14 @@ def _source_towards(host: str) -> str:
 
 def _data_address(master: str) -> str:
     """This host's address for gradients: of the interface that NCCL or gloo is told to use, or else on the way to the master."""
-    own = own_address(master)
-    return chosen_address(own) or own
+    try:
+        usual = own_address(master)
+    except ConfigError:
+        # There need not be a way to the master from everywhere.
+        if (chosen := chosen_address()) is None:
+            raise
+        return chosen
+    return chosen_address(usual) or usual
 
 
 def own_address(master: str) -> str:

@@ -250,9 +250,10 @@ class _Trial:
 
     def run(self, model: torch.nn.Module) -> list[float]:
         """How long steps took, each on the slowest rank. All ranks make as many."""
-        took = [self._step(model, number) for number in range(SETTLING)][-1]
-        slowest = max(map(float, self._gather.gather(repr(took))))
-        steps = max(FEWEST, min(MOST, int(self._budget / slowest)))
+        took = [self._step(model, number) for number in range(SETTLING)]
+        every = [json.loads(each) for each in self._gather.gather(json.dumps([sum(took), took[-1]]))]
+        settled, slowest = (max(column) for column in zip(*every))
+        steps = max(FEWEST, min(MOST, int((self._budget - settled) / slowest)))
         mine = []
         for number in range(steps):
             mine.append(self._step(model, number))
@@ -274,7 +275,8 @@ def _link(process_group: Any, coordinates: int, device: torch.device, gather: Ga
             torch.cuda.synchronize()
         took.append(time.perf_counter() - began)
     slowest = max(map(float, gather.gather(repr(statistics.median(took[1:])))))
-    return 8 * 4 * numbers.numel() * 2 * (size - 1) / size / slowest / 1e9
+    bits: float = 8 * 4 * numbers.numel() * 2 * (size - 1) / size
+    return bits / slowest / 1e9
 
 
 def worth_it(
