@@ -390,6 +390,12 @@ impl Group {
         Ok(found)
     }
 
+    /// Whether the parameter server answers within `patience`.
+    fn find_server(&self, py: Python<'_>, patience: Time) -> PyResult<bool> {
+        let patience = patience.read("patience").map_err(|message| errors::config(py, &message))?;
+        self.with(py, |group| group.find_server(patience))
+    }
+
     /// Joins anew after the session has ended.
     fn rejoin(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, thc_worker::Group::rejoin)

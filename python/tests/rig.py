@@ -11,8 +11,13 @@ import thc
 import thc.torch
 import torch
 import torch.distributed as dist
+from patience import HANG
 from servers import COOKIE, ParameterServer
+from thc.torch import scout
 from torch.nn.parallel import DistributedDataParallel
+
+# Most checks that lose a server look at what follows, while it is still there.
+scout.PERIOD = HANG
 
 RANK = int(os.environ["RANK"])
 SIZE = int(os.environ["WORLD_SIZE"])

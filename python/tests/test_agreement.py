@@ -376,7 +376,7 @@ def test_all_join_anew_or_none() -> None:
     assert first.rejoined(rows) and second.rejoined(rows)
     assert not first.fallback_active and first.sessions == 2
     second.steps = 5
-    with pytest.raises(errors.ConfigError, match="after step 0 here and after step 5 on rank 1"):
+    with pytest.raises(errors.ConfigError, match="after step 0 on rank 0 and after step 5 on rank 1"):
         first.rejoined([first.join_row(True), second.join_row(True)])
 
 

@@ -89,6 +89,26 @@ def test_the_server_dies_and_comes_back() -> None:
             together(*[group.close for group in groups])
 
 
+def test_whether_the_server_is_there() -> None:
+    with ParameterServer({}) as server:
+        groups = together(*[lambda w=w: join(server, 1, w, timeout=1, join_timeout=20) for w in range(2)])
+        assert all(together(*[group.find_server for group in groups]))
+        # Nobody has taken a place by it, and the session goes on.
+        together(*[lambda g=g: g.allreduce(ones()) for g in groups])
+        server.kill()
+        assert not any(together(*[lambda g=g: g.find_server("50ms") for g in groups]))
+        with pytest.raises(thc.ConfigError, match="patience"):
+            groups[0].find_server(0)
+        # Another server, without this job, is not the one.
+        with ParameterServer({"job": 2}, listen=server.address):
+            assert not groups[0].find_server()
+        with ParameterServer({}, listen=server.address):
+            assert groups[0].find_server()
+            together(*[group.rejoin for group in groups])
+            together(*[lambda g=g: g.allreduce(ones()) for g in groups])
+            together(*[group.close for group in groups])
+
+
 def test_a_restarted_server_does_not_disturb_a_running_session() -> None:
     with ParameterServer({}) as server:
         groups = together(*[lambda w=w: join(server, 1, w, timeout=30) for w in range(2)])

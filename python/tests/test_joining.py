@@ -324,3 +324,51 @@ def test_ranks_outside_of_the_world() -> None:
         thc.Group.local(2, 2, port=1)
     with pytest.raises(thc.ConfigError, match="MASTER_PORT"):
         thc.Group.local(1, 2)
+
+
+def test_interfaces_are_those_of_nccl_and_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
+    from thc import interfaces
+
+    addresses = {"lo": "127.0.0.1", "eth0": "10.0.0.1", "eth1": "10.0.1.1", "ib0": "10.1.0.1", "bare": None}
+    monkeypatch.setattr(interfaces, "_address", addresses.get)
+    monkeypatch.setattr(interfaces.socket, "if_nameindex", lambda: list(enumerate(addresses)))
+
+    def chosen(usual: str | None = None, **variables: str) -> str | None:
+        for name in interfaces.VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, text in variables.items():
+            monkeypatch.setenv(name, text)
+        return interfaces.chosen_address(usual)
+
+    assert chosen() is None and chosen(NCCL_SOCKET_IFNAME="") is None
+    assert chosen(NCCL_SOCKET_IFNAME="ib") == "10.1.0.1" and chosen(NCCL_SOCKET_IFNAME="=eth1") == "10.0.1.1"
+    assert chosen(NCCL_SOCKET_IFNAME="eth") == "10.0.0.1" and chosen("10.0.1.1", NCCL_SOCKET_IFNAME="eth") == "10.0.1.1"
+    assert chosen(NCCL_SOCKET_IFNAME="bare,ib0") == "10.1.0.1", "the first that has an address"
+    assert chosen(NCCL_SOCKET_IFNAME="^eth,bare") == "10.1.0.1" and chosen(NCCL_SOCKET_IFNAME="^=eth0") == "10.0.1.1"
+    assert chosen(GLOO_SOCKET_IFNAME="eth1") == "10.0.1.1" and chosen(NCCL_SOCKET_IFNAME="ib0", GLOO_SOCKET_IFNAME="eth1") == "10.1.0.1"
+    for variables, says in (
+        ({"NCCL_SOCKET_IFNAME": "mlx5"}, "NCCL_SOCKET_IFNAME is 'mlx5', and this host has no such interface: it has bare, eth0"),
+        ({"GLOO_SOCKET_IFNAME": "eth"}, "GLOO_SOCKET_IFNAME is 'eth', and this host has no such interface"),
+        ({"NCCL_SOCKET_IFNAME": "bare"}, "bare has no IPv4 address"),
+    ):
+        with pytest.raises(thc.ConfigError, match=says):
+            chosen(**variables)
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
+    assert interfaces.binding("10.0.0.7:9000", {}) == {"bind": "10.1.0.1:0"}
+    for ps, options in (("127.0.0.1:9000", {}), ("10.0.0.7:9000", {"bind": "10.0.0.1:0"}), ("10.0.0.7:9000", {"io": "dpdk"})):
+        assert interfaces.binding(ps, options) == {}
+    monkeypatch.setenv("THC_ADDRESS", "10.9.9.9")
+    assert interfaces.binding("10.0.0.7:9000", {}) == {}
+
+
+def test_ranks_use_the_interface_that_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=lo")
+    found = run_ranks(f"import thc, numpy as np; g = thc.Group.local(0, 1, store={SELF}, join_timeout=20); print(g.ps); g.close()", {}, workers=1)
+    assert found[0].startswith("127.0.0.1:"), found
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "nothing0")
+    with pytest.raises(thc.ConfigError, match="nothing0"):
+        thc.Group.from_env(ps="192.0.2.1:9", cookie=1, worker=0)
+
+
+SELF = "type('Store', (), {'gather': lambda self, value: [value]})()"
+"""A store of one rank."""

@@ -83,8 +83,8 @@ def world_size() -> int | None:
 
 
 def threads(ranks: int | None = None) -> int | None:
-    """Threads that compute by default, the caller's among them, where so many ranks of a host do (``LOCAL_WORLD_SIZE``): they divide the cores
-    among them, unless each is bound to cores of its own. Nothing if there is one alone, which takes the library's default."""
+    """Threads that compute by default, the caller's among them, where so many ranks of a host do (by default ``LOCAL_WORLD_SIZE``): they divide
+    the cores among them, unless each is bound to cores of its own. Nothing if there is one alone, which takes the library's default."""
     ranks = number("LOCAL_WORLD_SIZE", ranks, 1)
     cores = len(os.sched_getaffinity(0))
     if ranks < 2 or cores * ranks <= (os.cpu_count() or 1):

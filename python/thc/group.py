@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from thc import _native, environment, rendezvous
 from thc.errors import ConfigError, PlanError, ThcError
+from thc.interfaces import binding
 from thc.row import Training
 from thc.server import Server
 from thc.stats import Job, Stats, Table
@@ -261,7 +262,7 @@ class Group:
         size = environment.world_size()
         if size is not None and size <= 64:
             keys.setdefault("world", size)
-        group = cls(**keys)
+        group = cls(**{**keys, **binding(keys["ps"], keys)})
         wanted = None if "worker" in options else environment.world_size()
         if wanted is not None and wanted != group.workers:
             group.close()
@@ -316,7 +317,8 @@ class Group:
             raise ConfigError(f"rank {rank} of {world_size}: ranks are 0 to world_size - 1, at most 64")
         meeting = rendezvous.meet(rank, world_size, store, address, port, cookie, colocated, server or {})
         try:
-            group = cls(meeting.ps, meeting.job, rank, meeting.cookie, **options)
+            bound = {} if address or store is None else binding(meeting.ps, options)
+            group = cls(meeting.ps, meeting.job, rank, meeting.cookie, **{**options, **bound})
         except BaseException:
             if meeting.server is not None:
                 meeting.server.close()
@@ -424,6 +426,11 @@ class Group:
         """Gives the session up: all calls under way, on whatever threads, and all later ones raise :exc:`~thc.GivenUpError` until
         :meth:`rejoin`. It waits for nothing."""
         self._native.give_up()
+
+    def find_server(self, patience: float | str = 0.3) -> bool:
+        """Whether the parameter server answers and has this job, after at most ``patience`` seconds: for who has lost it, since :meth:`rejoin`
+        waits for one that is not there. It takes no place in the job. Between calls only."""
+        return self._native.find_server(patience)
 
     def rejoin(self) -> None:
         """Joins anew after the session has ended, as all workers must. Error feedback and totals stay."""

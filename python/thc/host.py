@@ -202,6 +202,9 @@ class Speaker(HostGroup):
     def stats(self) -> Stats:
         return replace(self.group.stats(), **self.training.totals())
 
+    def find_server(self, patience: float | str = 0.3) -> bool:
+        return self.group.find_server(patience)
+
     def rejoin(self) -> None:
         try:
             # What ranks had sent for calls that never were is passed over.
@@ -351,6 +354,10 @@ class Listener(HostGroup):
     def stats(self) -> Stats:
         """The host's, as the speaker had them at the last mean."""
         return replace(self._stats, **self.training.totals())
+
+    def find_server(self, patience: float | str = 0.3) -> bool:
+        """Nothing speaks against it: the speaker knows."""
+        return True
 
     def rejoin(self) -> None:
         self._line.send({"rejoin": True})

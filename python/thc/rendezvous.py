@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from thc import _native
 from thc.errors import ConfigError, ServerError, ThcError
+from thc.interfaces import chosen_address
 from thc.server import Server
 
 __all__ = ["Gather", "Meeting", "Store", "meet", "own_address"]
@@ -78,7 +79,7 @@ def meet(
         own = address or own_address(master)
         return _start(world_size, f"{own}:{port}", job, cookie, options)
     ranks = _Ranks(store, index, rank, world_size)
-    met = ranks.tell(lambda: {"address": address or own_address(master), "cookie": cookie or secrets.randbits(32)})
+    met = ranks.tell(lambda: {"address": address or _data_address(master), "cookie": cookie or secrets.randbits(32)})
     cookie = met[0]["cookie"]
     addresses = [each["address"] for each in met]
     hosts = [first for first, each in enumerate(addresses) if each not in addresses[:first]]
@@ -190,6 +191,18 @@ def _source_towards(host: str) -> str:
         probe.connect((host, 9))
         found: str = probe.getsockname()[0]
         return found
+
+
+def _data_address(master: str) -> str:
+    """This host's address for gradients: of the interface that NCCL or gloo is told to use, or else on the way to the master."""
+    try:
+        usual = own_address(master)
+    except ConfigError:
+        # There need not be a way to the master from everywhere.
+        if (chosen := chosen_address()) is None:
+            raise
+        return chosen
+    return chosen_address(usual) or usual
 
 
 def own_address(master: str) -> str:

@@ -3,6 +3,7 @@
 use crate::controller::Reporter;
 use crate::driver::{Driver, IDLE};
 use crate::engine::{Borrowed, Engine, EngineConfig, Membership, NAP, RestoredFeedback};
+use crate::probe::{ProbeAnswer, ask};
 use crate::random::random;
 use crate::{AnyIo, CallOptions, GroupConfig, Packed, PackedCall, PackedLayout, Span, Stats, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
@@ -84,6 +85,24 @@ impl Group {
             let capacity = engine.io_mut().recv_capacity(MAX_PACKET);
             self.driver.begin_anew();
             engine.restart(joiners, &welcome, workers, capacity)
+        })
+    }
+
+    /// Whether the parameter server answers and has this job, within `patience`: for who has lost it, and would [`Self::rejoin`] if that did not
+    /// wait for a server that is not there. It takes no place in the job. Between calls only: what comes for the session meanwhile is dropped.
+    ///
+    /// # Errors
+    /// [`WorkerError::Controller`] if there is one and it does not answer or refuses; [`WorkerError::Io`]; [`WorkerError::Panicked`].
+    pub fn find_server(&self, patience: Duration) -> Result<bool, WorkerError> {
+        let mut config = self.config.clone();
+        if let Some(controller) = &mut config.controller {
+            controller.stay(self.config.worker);
+            let seat = controller.find_seat(patience)?;
+            config.take_seat(seat);
+        }
+        self.driver.with(|engine| {
+            let found = ask(engine.io_mut(), &config, patience, 1)?;
+            Ok(matches!(found.answer, Some(ProbeAnswer::Job { unusable: None, .. })))
         })
     }
 

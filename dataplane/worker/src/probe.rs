@@ -52,10 +52,23 @@ pub struct Probe {
 /// [`WorkerError::Io`] if socket or devices cannot be opened.
 pub fn probe(config: &GroupConfig, patience: Duration) -> Result<Probe, WorkerError> {
     let mut io = AnyIo::open(config)?;
+    let mut found = ask(&mut io, config, patience, ENOUGH)?;
+    found.devices = io.devices();
+    found.unresolved = found.answered == 0 && io.unresolved();
+    Ok(found)
+}
+
+/// The same through what is open already, until so many were answered. What else comes meanwhile is dropped.
+pub(crate) fn ask(
+    io: &mut AnyIo,
+    config: &GroupConfig,
+    patience: Duration,
+    enough: u32,
+) -> Result<Probe, WorkerError> {
     let mut found = Probe::default();
     let end = io.now() + patience;
     let mut round = 0;
-    while io.now() < end && found.answered < ENOUGH && found.asked < 4 * ENOUGH {
+    while io.now() < end && found.answered < enough && found.asked < 4 * enough {
         round += 1;
         found.asked += 1;
         let mut buffer = [0; MAX_PACKET];
@@ -87,8 +100,6 @@ pub fn probe(config: &GroupConfig, patience: Duration) -> Result<Probe, WorkerEr
             found.answer = Some(said);
         }
     }
-    found.devices = io.devices();
-    found.unresolved = found.answered == 0 && io.unresolved();
     Ok(found)
 }
 

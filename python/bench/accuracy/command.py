@@ -19,7 +19,10 @@ from arguments import among, number, several
 
 NAMES = ("gpt2", "gpt2-sgd", "gpt2-sgd-fast", "bert", "tuning", "lstm", "vit", "resnet", "recommender")
 """Of tasks.py, which needs torch."""
-WAYS = ("exact", "thc", "independent", "paper", "plain", "wide", "thc5", "thc8", "lanes6", "lanes8", "nearest", "decayed", "ef21")
+WAYS = (
+    "exact", "thc", "independent", "paper", "plain", "wide", "thc5", "thc8", "lanes6", "lanes8", "nearest", "decayed", "ef21",
+    "late0", "late1", "late2", "late3", "late0-kept", "late1-kept", "late2-kept", "late3-kept",
+)
 """Of ways.py, likewise."""
 ONE_FOR_ALL = frozenset(NAMES) - {"resnet"}
 """Tasks whose exact mean is the same however many ranks there are: not where BatchNorm looks at each rank's examples alone."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from accuracy.quorum import Late
 from accuracy.tasks import TASKS, Task
 from accuracy.ways import Exact, exact_mean, way
 
@@ -49,6 +50,8 @@ def train(name: str, way_name: str, ranks: int, seed: int, steps: int | None = N
             cosines.append(float(torch.nn.functional.cosine_similarity(exact.double(), mean.double(), dim=0)))
             updates.append(_update_error(model, optimizer, task, exact, mean))
         _step(model, optimizer, task, mean)
+    if isinstance(averages, Late):
+        averages.close()
     model.eval()
     with torch.no_grad():
         held_out = float(task.loss(model, task.held_out()))

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from accuracy.emulated import Emulated
+from accuracy.quorum import Late
 from thc import _native
 from thc.group import feedback_key
 from thc.torch.layout import Layout, Segment
@@ -140,8 +141,16 @@ EMULATED: dict[str, dict[str, Any]] = {
 """By name, of 4 bits and without scales: nearest rounding with error feedback, random rounding with half of it, EF21."""
 
 
+LATE: dict[str, dict[str, Any]] = {
+    f"late{late}{'-kept' if feedback else ''}": {"late": late, "feedback": feedback} for late in range(4) for feedback in (False, True)
+}
+"""By name: so many ranks are late in each step, and what they have is dropped, or kept for their next one."""
+
+
 def way(name: str, model: torch.nn.Module, ranks: int, seed: int) -> Way:
     if name in EMULATED:
         return Emulated(sum(p.numel() for p in model.parameters()), ranks, seed, **EMULATED[name])
+    if name in LATE:
+        return Late(model, ranks, seed, **LATE[name])
     options = WAYS[name]
     return Exact() if options is None else Thc(model, ranks, seed=seed, **options)

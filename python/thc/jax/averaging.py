@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from thc.group import Group
 from thc.jax.mean import Axis, init_feedback, pmean
 
 __all__ = ["Averaging", "average", "specs"]
@@ -23,22 +25,31 @@ class Averaging(NamedTuple):
     """This rank's error feedback (:func:`thc.jax.init_feedback`)."""
 
 
-def average(axis_name: Axis, *, feedback: bool = True, **options: Any) -> Any:
+_made = itertools.count()
+"""All processes make theirs in the same order."""
+
+
+def average(axis_name: Axis | None = None, *, feedback: bool = True, group: Group | None = None, **options: Any) -> Any:
     """A transformation of gradients for :mod:`optax` that averages them over a mapped axis by :func:`thc.jax.pmean`, with error feedback,
     to be the first of a chain: ``optax.chain(thc.jax.average("data"), optax.adam(1e-3))``. What follows it is then the same on all ranks.
-    Options are those of :class:`thc.jax.Options`.
+    Options are those of :class:`thc.jax.Options`. Without ``axis_name`` it averages over processes, and error feedback is in the ``group``, not
+    in the optimizer's state.
 
     ``init`` and ``update`` are called inside ``shard_map`` or ``pmap``, each rank on its own part of the state, which :func:`specs`
     tells ``shard_map``.
     """
     import optax
 
+    name = f"average {next(_made)}"
+
     def init(params: Any) -> Averaging:
-        kept = init_feedback(params, **options) if feedback else None
+        kept = init_feedback(params, **options) if feedback and axis_name is not None else None
         return Averaging(jnp.zeros((), jnp.uint32), kept)
 
     def update(updates: Any, state: Averaging, params: Any = None) -> tuple[Any, Averaging]:
         del params
+        if axis_name is None:
+            return pmean(updates, group=group, feedback=name if feedback else None, **options), Averaging(state.count + 1, None)
         found = pmean(updates, axis_name, state.count, state.feedback, **options)
         mean, kept = (found, None) if state.feedback is None else found
         return mean, Averaging(state.count + 1, kept)

@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from thc.group import Group
 from thc.jax.cut import Run, cut, join
 from thc.jax.floats import LARGEST_NORM, norm_bits, of_bits
 from thc.jax.grid import Affine, Grid
 from thc.jax.lanes import lane_bits, pack, packed_length, unpack
 from thc.jax.options import Options
 from thc.jax.pairs import Pair
+from thc.jax.processes import pmean_of_processes
 from thc.jax.transform import Keys, draws, forward, inverse
 
 __all__ = ["init_feedback", "pmean"]
@@ -23,10 +25,13 @@ __all__ = ["init_feedback", "pmean"]
 Axis = Hashable | tuple[Hashable, ...]
 
 
-def pmean(tree: Any, axis_name: Axis, key: Any, feedback: jax.Array | None = None, **options: Any) -> Any:
+def pmean(
+    tree: Any, axis_name: Axis | None = None, key: Any = None, feedback: jax.Array | str | None = None, *, group: Group | None = None, **options: Any
+) -> Any:
     """The mean of a tree of arrays over a mapped axis, as :func:`jax.lax.pmean`, but compressed (THC): inside ``shard_map`` or ``pmap``.
+    Without ``axis_name``, over processes.
 
-    Arrays of floats with at least ``min_size`` coordinates are taken as one vector of f32: each rank rotates and quantizes its own,
+    *Over a mapped axis.* Arrays of floats with at least ``min_size`` coordinates are taken as one vector of f32: each rank rotates and quantizes its own,
     ``lax.psum`` adds the values, of 8 bits or packed in words of 32, and every rank has the same bits of the mean, in the
     arrays' own types. All other arrays, small ones and those of integers, are averaged without compression, by ``psum`` of f32 (of their
     own type if that is wider); means of integers are f32.
@@ -36,7 +41,19 @@ def pmean(tree: Any, axis_name: Axis, key: Any, feedback: jax.Array | None = Non
 
     ``feedback`` is what compression lost of this rank's earlier trees (:func:`init_feedback`), added to what is compressed: then mean
     and next feedback are returned, the latter unchanged when the mean is NaN. Options are those of :class:`thc.jax.Options`.
+
+    *Over processes.* ``pmean(tree)`` averages over the members of ``group``, each a process with a JAX of its own, through a parameter server or
+    switch, also inside ``jit``, where ``io_callback(ordered=True)`` calls it. All processes call it alike and in the same order, on one
+    device each. Without a ``group`` it is that of the environment (``THC_PS``), or one whose server process 0 runs, found by the
+    variables of torchrun. ``feedback`` is then a name, under which the group keeps what compression lost and adds it to the next call's. Means of
+    integers are f32; arrays of f64 are refused.
     """
+    if axis_name is None:
+        if key is not None or not (feedback is None or isinstance(feedback, str)):
+            raise TypeError("key and an array of feedback belong to a mapped axis: give axis_name, too, or neither")
+        return pmean_of_processes(tree, group, feedback, options)
+    if group is not None or isinstance(feedback, str) or key is None:
+        raise TypeError(f"over the axis {axis_name!r} a call has a key, no group, and an array as feedback, if any")
     chosen = Options(**options)
     leaves, structure = jax.tree.flatten(tree)
     leaves = [jnp.asarray(leaf) for leaf in leaves]

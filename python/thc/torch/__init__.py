@@ -6,7 +6,7 @@
 
 That is the one line to change: from then on ``backward`` averages gradients at 4 bits per coordinate. For the
 choice of group, several models, checkpoints: :func:`wrap`, :func:`hook`, :class:`Hook`. For workers of unequal
-speed: :class:`AsynchronousSGD`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
+speed: :class:`AsynchronousSGD`. Whether it pays on a cluster: :func:`worth_it`; not to wait for a rank that is late: :func:`keep_up`. To have each tensor's compression chosen while training: ``wrap(model, adapt=True)``,
 :class:`Adapt`, :func:`plot_plan`; in two stages: ``wrap(model, refine=optimizer)``, :class:`Refine`; models
 that FSDP2 shards: :func:`sharded`, their replicas: :func:`replicate`; replicas whose ranks come and go without a restart: :func:`catch_up`; no step waits for a mean: :func:`overlap`; fewer, larger steps over slow links: :func:`outer`; a backend of ``torch.distributed`` for what wraps nothing, such as native HSDP: :mod:`thc.torch.backend`; other families of compression: :mod:`thc.torch.baselines`.
 """
@@ -21,6 +21,7 @@ from thc.torch.checkpoint import Checkpoint
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import check_replicas
 from thc.torch.hook import Hook, hook
+from thc.torch.keep_up import KeepUp, keep_up
 from thc.torch.members import catch_up
 from thc.torch.outer import Outer, nesterov, outer
 from thc.torch.overlap import Overlap, overlap
@@ -30,6 +31,7 @@ from thc.torch.refining import Refine
 from thc.torch.replicate import Replicas, replicate
 from thc.torch.sharded import sharded
 from thc.torch.synchronize import sync_parameters
+from thc.torch.worth import Worth, worth_it
 from thc.torch.wrap import hook_of, wrap
 
 __all__ = [
@@ -38,18 +40,21 @@ __all__ = [
     "Checkpoint",
     "CollectiveGroup",
     "Hook",
+    "KeepUp",
     "Outer",
     "Overlap",
     "Plan",
     "PlanRow",
     "Refine",
     "Replicas",
+    "Worth",
     "backend",
     "catch_up",
     "check_replicas",
     "coordinates",
     "hook",
     "hook_of",
+    "keep_up",
     "nesterov",
     "outer",
     "overlap",
@@ -57,6 +62,7 @@ __all__ = [
     "replicate",
     "sharded",
     "sync_parameters",
+    "worth_it",
     "wrap",
 ]
 

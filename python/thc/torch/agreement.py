@@ -165,20 +165,24 @@ class Agreement:
     # Between steps.
 
     def join_row(self, joined: bool) -> list[int]:
-        """What this rank tells the others when it has tried to join anew: a step that there is not, and how it went."""
+        """What this rank tells the others when it has tried to join anew, or would: a step that there is not, and how it went."""
         return [-2 - self.steps, int(joined)]
+
+    def all_tell(self, rows: Sequence[Sequence[int]]) -> bool:
+        """Whether all ranks have told the same good news, after the same step."""
+        for rank, (step, _) in enumerate(rows):
+            if step != rows[0][0]:
+                raise errors.ConfigError(
+                    f"resume was called after step {-2 - rows[0][0]} on rank 0 and after step {-2 - step} on rank {rank}: "
+                    "call it on all ranks between the same steps"
+                )
+        return all(good for _, good in rows)
 
     def rejoined(self, rows: Sequence[Sequence[int]]) -> bool | None:
         """Whether all ranks have joined anew, and so go on with the server; nothing if some row is an old one: then all tell anew."""
         if any(step >= 0 for step, _ in rows):
             return None
-        for rank, (step, _) in enumerate(rows):
-            if -2 - step != self.steps:
-                raise errors.ConfigError(
-                    f"resume was called after step {self.steps} here and after step {-2 - step} on rank {rank}: "
-                    "call it on all ranks between the same steps"
-                )
-        works = all(joined for _, joined in rows)
+        works = self.all_tell(rows)
         self.fallback_active = not works
         self.lost = self._all_know = False
         self.sessions += works

@@ -166,10 +166,10 @@ class Averaging:
 
     def begin(self, pieces: Sequence[Piece]) -> None:
         """Asks for the means of these: a step of its own, and all ranks have all of it or none."""
-        keeps = self._fallback and not self.fallback_active
         self._later.begin(pieces)
         for index, piece in enumerate(pieces):
-            bucket = piece._bucket(index, index + 1 == len(pieces), keeps)
+            # Also while the server is lost: it may be taken back at the end of a step that is still under way.
+            bucket = piece._bucket(index, index + 1 == len(pieces), self._fallback)
             self._pipeline.put(Passage(self._steps, bucket))
 
     def needed(self) -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
-from thc import _native, errors
+from thc import _native, environment, errors
 from thc.group import Array, Group, Handle, Plan, _as_f32, _open, _spans, feedback_key
 from thc.row import Training
 from thc.stats import Job, Stats, Table
@@ -34,12 +34,6 @@ WORD = 4
 """Bytes of a word."""
 PIECE = 1 << 20
 """Coordinates that are added up at a time: the words of one piece are made while those of another travel."""
-
-
-def _threads() -> int:
-    """By default the cores of this rank, less one for what the process computes beside."""
-    cores = len(os.sched_getaffinity(0)) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    return max(1, cores - 1)
 
 
 def _groups(process_group: Any, ranks: Sequence[int] | None, backends: Sequence[str]) -> list[Any]:
@@ -158,7 +152,7 @@ class CollectiveGroup(Group):
             # That of the first rank is everybody's.
             job_seed=every[0][1],
             seed=None,
-            threads=_threads() if threads is None else threads,
+            threads=threads or environment.threads() or max(1, len(os.sched_getaffinity(0)) - 1),
         )
         # What a group does with error feedback alone.
         self._native = self._codec  # type: ignore[assignment]

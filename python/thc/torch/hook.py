@@ -8,6 +8,7 @@ import logging
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from thc.torch.device.choice import Choice
 from thc.torch.joining import Gather, scope_of
 from thc.torch.layout import Layout, Segment
 from thc.torch.options import Options, noise_of
+from thc.torch.pace import Pace
 from thc.torch.passage import Passage
 from thc.torch.peers import Peers
 from thc.torch.pipeline import pipeline_of
@@ -77,6 +79,8 @@ class Hook:
         self._pipeline = pipeline_of(group)
         self._scope = f"hook{scope_of(group)}"
         self._names = _names_of(model)
+        self.compares = False
+        """Whether ranks compare their parameters now and then."""
         self.begun = 0
         """Backward passes whose last bucket has come."""
         self._ddp = weakref.ref(model) if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
@@ -344,6 +348,29 @@ def check_shares(adapt: Any, refine: Any, uncompressed: str) -> None:
     for option, wrong in (("adapt", adapt), ("refine", refine), ('uncompressed="process-group"', uncompressed == "process-group")):
         if wrong:
             raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
+
+    # What :mod:`thc.torch.keep_up` calls, between steps.
+
+    def keep_pace(self, pace: Pace) -> None:
+        """From now on a step may go without its mean, as ``pace`` notes."""
+        self.options = replace(self.options, fallback=False)
+        self._pipeline.ask(lambda: self._steps.keep_pace(pace))
+
+    def tell(self, numbers: list[int]) -> list[list[int]]:
+        """Tells all ranks, which all call it, some numbers; what all have told."""
+        found: list[list[int]] = self._pipeline.ask(lambda: self._peers.gather(numbers))
+        return found
+
+    def meet(self, step: int, sees_server: bool, behind: bool) -> None:
+        """All ranks go on alike after this step, in a new session if all have seen the server. What compression has lost of a rank that
+        was ``behind`` is of other parameters, and forgotten."""
+
+        def work() -> None:
+            self._steps.meet(step, sees_server)
+            if behind:
+                self._chosen.feedback.reset()
+
+        self._pipeline.ask(work)
 
 
 def _one_device(devices: set[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import weakref
 from typing import Any
 
@@ -11,11 +12,12 @@ import torch.distributed as dist
 
 from thc import environment, errors
 from thc.group import Group
+from thc.host import this_host
 from thc.torch.tables import tables_for
 from thc.torch.peers import time_out
 from thc.torch.way import collective, take_way
 
-__all__ = ["LOCAL_OPTIONS", "Gather", "begin_alike", "further_job", "join", "of_environment", "scope_of"]
+__all__ = ["LOCAL_OPTIONS", "Gather", "begin_alike", "further_job", "join", "of_environment", "scope_of", "threads_of"]
 
 LOCAL_OPTIONS = frozenset("address port cookie server colocated".split())
 """Options of :meth:`thc.Group.local` alone: who gives one wants servers of the ranks' own."""
@@ -57,6 +59,10 @@ def join(process_group: Any, group: Group | None, options: dict[str, Any], furth
     if group is None and "patience" not in {**(environment.keys() if environment.configured() else {}), **options}:
         # A rank that is late holds up a collective of the process group as long.
         options = {"patience": time_out(process_group).total_seconds(), **options}
+    if group is None:
+        shared = threads_of(process_group)
+        told = environment.keys() if environment.configured() else {}
+        options = {**({} if "threads" in told else shared), **options}
     if group is None and environment.configured() and not LOCAL_OPTIONS & options.keys():
         key = (rank, further) if further else rank
         group = of_environment.get(key)
@@ -82,6 +88,16 @@ def further_job(further: int) -> dict[str, Any]:
         )
     job = keys.get("job")
     return {"job": (1 if job is None else int(job)) + further}
+
+
+def threads_of(process_group: Any) -> dict[str, int]:
+    """The option ``threads`` where no launcher has told how many ranks a host has, as ``torch.multiprocessing.spawn`` does not: they count
+    themselves. A collective, if it is not set."""
+    if "LOCAL_WORLD_SIZE" in os.environ:
+        return {}
+    host = this_host()
+    found = environment.threads(Gather(process_group).gather(host).count(host))
+    return {} if found is None else {"threads": found}
 
 
 def begin_alike(model: torch.nn.Module, process_group: Any) -> None:

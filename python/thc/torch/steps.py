@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -19,11 +21,13 @@ from thc.torch.compressor import Compressor
 from thc.torch.exchange import exchange_halves, joined, tells
 from thc.torch.lookout import Lookout
 from thc.torch.options import Options
+from thc.torch.pace import Pace
 from thc.torch.passage import Passage
 from thc.torch.peers import Gathering, Peers
 from thc.torch.rails import RailGroup
 from thc.torch.refining import Refining
 from thc.torch.scales import Scales
+from thc.torch.scout import Scout
 
 __all__ = ["Steps"]
 
@@ -42,6 +46,10 @@ LOST = (
     errors.ClosedError,
 )
 """What means that the parameter server, or the way to it, is lost."""
+
+
+_sessions: weakref.WeakKeyDictionary[Group, int] = weakref.WeakKeyDictionary()
+"""How often all ranks of a group have joined anew, by whichever of its hooks."""
 
 
 def _micros(seconds: float) -> int:
@@ -83,6 +91,8 @@ class Steps:
         """Why the parameter server counts as lost, or what ended the work."""
         self._carrier: Compressor | None = None
         """What buckets have been given to."""
+        self.pace: Pace | None = None
+        """Of a rank that need not have every mean."""
         # Of the step under way.
         self._held: list[Passage] = []
         self._buckets: list[Bucket] = []
@@ -93,6 +103,10 @@ class Steps:
         self._board = board
         self._lookout = None if board is None else Lookout(group, board)
         self._gathering: Gathering | None = None
+        self._session = _sessions.get(group, 0)
+        self._scout = Scout(group)
+        self._sightings: Gathering | None = None
+        """Which ranks had seen the server again at the end of the last step."""
 
     def _needs_peers(self, bucket: Bucket) -> bool:
         """Whether a bucket, or part of it, goes through the process group also while the server is there."""
@@ -176,7 +190,9 @@ class Steps:
         bucket, error = passage.bucket, passage.error
         if self._lookout is not None and not self.agreement.fallback_active:
             self._lookout.progress()
-        if isinstance(error, LOST) and self._options.fallback:
+        if isinstance(error, LOST) and self.pace is not None:
+            self.pace.miss(bucket, error)
+        elif isinstance(error, LOST) and self._options.fallback:
             self.error = error
             self.agreement.lose()
         elif error is not None:
@@ -191,7 +207,15 @@ class Steps:
         if bucket.is_last and not self._options.fallback and self._scales() is not None and not self._end_call():
             # With a fall-back ranks compare their scales when they agree on the step's end.
             raise self.error or errors.SessionError("the parameter server is lost")
+        if bucket.is_last and self.pace is not None and not self.agreement.fallback_active:
+            try:
+                self.pace.end_step(self._nonfinite)
+            except LOST as error:
+                self.pace.lose(error)
         kept = self.agreement.complete(bucket.index)
+        if self.agreement.fallback_active and bucket.is_last:
+            # Training must not go on before it is settled where the next step's gradients go.
+            kept = bucket.index
         if bucket.refines and not bucket.is_last and not self.agreement.lost:
             kept = self._confirm()
         apart = None if self._carrier is None else self._carrier.first_apart()
@@ -281,6 +305,7 @@ class Steps:
             raise
 
     def _end_step(self, refines: bool) -> None:
+        was_lost = self.agreement.fallback_active
         self._conclude()
         if self._lookout is not None:
             self._lookout.rest()
@@ -293,10 +318,12 @@ class Steps:
             )
         if not refines:
             self._end_backward()
+        if was_lost:
+            self._look_for_server()
         held, self._held = self._held, []
         for passage in held:
             passage.release()
-        if not refines and self._refining is not None and not self.agreement.fallback_active:
+        if not refines and self._refining is not None and not was_lost and not self.agreement.fallback_active:
             self._refine(self._refining)
 
     def _end_backward(self) -> None:
@@ -392,6 +419,7 @@ class Steps:
                     self._through_peers(passage.bucket)
         step = self.number
         self.agreement.repeated()
+        self._scout.begin()
         if self._peers.rank == 0:
             log.warning(
                 "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the "
@@ -419,20 +447,47 @@ class Steps:
         if self._board is not None and not self.agreement.fallback_active:
             self._board.tell(self.agreement.steps)
 
+    def _look_for_server(self) -> None:
+        """At the end of a step without the server, after which all ranks are at the same place: takes it back once all have seen it. What they
+        have seen travels during the next step, so this waits for nobody."""
+        sightings, self._sightings = self._sightings, None
+        if sightings is not None and self.agreement.all_tell(sightings.numbers()):
+            if self.resume():
+                if self._peers.rank == 0:
+                    log.warning("the parameter server is back: from step %d on, gradients go through it again", self.number)
+                return
+            # It answers, and yet not all could join.
+            self._scout.begin()
+        self._sightings = self._peers.begin_gather(self.agreement.join_row(self._scout.sees_server))
+
+    def _join(self) -> bool:
+        """Joins anew, unless another hook of this group has led all ranks into another session than this hook's."""
+        if _sessions.get(self._group, 0) == self._session:
+            try:
+                self._group.rejoin()
+            except errors.ThcError as error:
+                self.error = error
+                return False
+        if self._group.workers != self._peers.size:
+            self.error = errors.ChangedError(f"the job has {self._group.workers} workers now, and there are {self._peers.size} ranks")
+            return False
+        return True
+
     def resume(self) -> bool:
         """Joins anew; whether all ranks have, and so go on with the server."""
-        try:
-            self._group.rejoin()
-            joined = True
-        except errors.ThcError as error:
-            self.error, joined = error, False
-        works = None
+        joined, works = self._join(), None
         while works is None:
             rows = self._gather(self.agreement.join_row(joined))
             works = None if rows is None else self.agreement.rejoined(rows)
         if works:
+            self._session = _sessions[self._group] = max(_sessions.get(self._group, 0), self._session + 1)
+            self._scout.end()
+            # All ranks have made it; what it says is old.
+            self._sightings = None
             if self._board is not None:
                 self._board.begin_anew()
+            if self.pace is not None:
+                self.pace.begin_anew()
             if self._adaptive is not None:
                 self._adaptive.restart(self.number)
             if (scales := self._scales()) is not None:
@@ -442,3 +497,20 @@ class Steps:
                 self._refining.restart()
             self.error = None
         return works
+
+    def keep_pace(self, pace: Pace) -> None:
+        """From now on a step may go without its mean: ranks agree when they meet."""
+        self.pace, self._options = pace, replace(self._options, fallback=False)
+        self.agreement = Agreement(fallback=False, depth=self._options.in_flight, holds_all=self._options.nonfinite == "zero")
+
+    def meet(self, step: int, sees_server: bool) -> None:
+        """All ranks are between two steps, and alike from now on: after this step, and with the server if all have seen it."""
+        self.number = self.agreement.steps = step
+        assert self.pace is not None
+        self.pace.begin_anew()
+        if sees_server and self.resume():
+            return
+        self.agreement.fallback_active = True
+        self._scout.begin()
+        if self._peers.rank == 0:
+            log.warning("the parameter server is lost: from step %d on, gradients go uncompressed through the process group", step)

@@ -14,7 +14,7 @@ from thc.errors import ConfigError
 from thc.group import Group
 from thc.torch.wrap import _hooks
 
-__all__ = ["sync_parameters"]
+__all__ = ["broadcast_tensors", "sync_parameters", "tensors_of"]
 
 CHUNK = 1 << 22
 """Elements that are sent together."""
@@ -68,9 +68,9 @@ def sync_parameters(
         source = dist.get_global_rank(process_group, source)
     tensors = [*model.parameters(), *model.buffers()]
     if optimizer is not None:
-        tensors.extend(_state_of(optimizer))
+        tensors.extend(tensors_of(optimizer))
     with torch.no_grad():
-        _broadcast(tensors, source, process_group)
+        broadcast_tensors(tensors, source, process_group)
     return True
 
 
@@ -83,7 +83,7 @@ def _gather(number: int, process_group: Any) -> list[int]:
     return [int(theirs.item()) for theirs in found]
 
 
-def _state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+def tensors_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """The tensors of an optimizer's state, in the order of its parameters."""
     found: list[torch.Tensor] = []
     for settings in optimizer.param_groups:
@@ -93,7 +93,7 @@ def _state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return found
 
 
-def _broadcast(tensors: Iterable[torch.Tensor], source: int, process_group: Any) -> None:
+def broadcast_tensors(tensors: Iterable[torch.Tensor], source: int, process_group: Any) -> None:
     """Many small tensors go together, large ones alone."""
     waiting: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
 

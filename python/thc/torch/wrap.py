@@ -17,7 +17,7 @@ from thc.group import Group
 from thc.torch.tables import tables_for
 from thc.torch.collective import CollectiveGroup
 from thc.torch.digests import DigestOf
-from thc.torch.joining import LOCAL_OPTIONS, Gather, further_job, of_environment
+from thc.torch.joining import LOCAL_OPTIONS, Gather, further_job, of_environment, threads_of
 from thc.torch.hook import Hook, check_shares, hook
 from thc.torch.one_stream import Hosts, one_stream
 from thc.torch.peers import time_out
@@ -98,6 +98,7 @@ def wrap(
     ddp.register_comm_hook(made.state, made.fn)
     _hooks[ddp] = made
     if digest is not None:
+        made.compares = True
         ddp.register_forward_pre_hook(lambda model, _: digest.before_forward(model, made.begun))
     return ddp
 
@@ -136,6 +137,9 @@ def _joined(
         joining = {"patience": time_out(ddp.process_group).total_seconds(), **joining}
     if configured and (found := of_environment.get(rank)) is not None and not found.closed:
         return found
+    shared = threads_of(_given(ddp))
+    if "threads" not in told:
+        joining = {**shared, **joining}
 
     def join(worker: int, hosts: Hosts, store: Any) -> Group:
         return join_as(worker, len(hosts.ranks), store)
@@ -144,7 +148,7 @@ def _joined(
         given = joining
         if workers < ranks and "threads" not in told:
             # One rank compresses for all of its host.
-            given = {"threads": max(1, len(os.sched_getaffinity(0)) - 1), **joining}
+            given = {**joining, "threads": max(1, len(os.sched_getaffinity(0)) - 1)}
         if configured:
             return Group.from_env(worker=worker, world=workers, **given)
         if adapts:
