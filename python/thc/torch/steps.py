@@ -110,6 +110,7 @@ class Steps:
             # Collectives of the process group: by then all ranks must know whether they have lost the server.
             or agreement.fallback_active
             or agreement.lost
+            or bucket.plain
             or self._needs_peers(bucket)
             or self._timed()
             # Each is given to training as soon as all ranks have it.
@@ -136,7 +137,7 @@ class Steps:
             bucket.buffer.zero_()
         elif self._refining is not None and self.number >= self._options.warmup:
             bucket.width = self._refining.width(bucket)
-        route = self.agreement.route(bucket.index, self._needs_peers(bucket))
+        route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, self._needs_peers(bucket))
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
             route = self.agreement.compared(self._peers.any(self.agreement.lost, meanwhile=self.idle))
@@ -176,16 +177,17 @@ class Steps:
         if passage.landed:
             self._note(passage)
         passage.has_ended = True
-        if bucket.is_last and not self._options.fallback and self._scales() is not None and not self._end_call():
+        if bucket.is_last and not bucket.plain and not self._options.fallback and self._scales() is not None and not self._end_call():
             # With a fall-back ranks compare their scales when they agree on the step's end.
             raise self.error or errors.SessionError("the parameter server is lost")
-        kept = self.agreement.complete(bucket.index)
+        # What went through the process group by agreement is complete on all ranks or on none.
+        kept = bucket.index + 1 if bucket.plain else self.agreement.complete(bucket.index)
         if bucket.refines and not bucket.is_last and not self.agreement.lost:
             kept = self._confirm()
         while self._held and self._held[0].bucket.index < kept:
             self._held.pop(0).release()
         if bucket.is_last:
-            self._end_step(bucket.refines)
+            self._end_step(bucket)
 
     def _note(self, passage: Passage) -> None:
         """When a bucket was on its way."""
@@ -255,8 +257,12 @@ class Steps:
                 raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
             raise
 
-    def _end_step(self, refines: bool) -> None:
-        self._conclude()
+    def _end_step(self, last: Bucket) -> None:
+        refines = last.refines
+        if last.plain:
+            self.agreement.passed()
+        else:
+            self._conclude()
         if self._lookout is not None:
             self._lookout.rest()
         apart, self._apart = self._apart, None
@@ -346,7 +352,8 @@ class Steps:
     def _through_peers(self, bucket: Bucket) -> None:
         on_gpu = bucket.ready is not None
         if bucket.mean is not None:
-            bucket.mean()
+            # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
+            bucket.mean(self.idle if self._board is not None and bucket.plain else None)
         else:
             if on_gpu:
                 bucket.ready.synchronize()
