@@ -13,6 +13,8 @@
 //! Where sums travel in fewer bits than their lanes have, [`sums`] packs and unpacks them between 4 and 5, or [`requantize`] rounds
 //! them again.
 //!
+//! [`scales`] are what coordinates are divided by before all that, and means multiplied by after it.
+//!
 //! [`block`] has steps 2, 3 and 5 for one block that fits the first cache, without leaving it.
 //!
 //! The functions in the private `scalar` module define every result; vector kernels reproduce
@@ -43,6 +45,7 @@ pub mod requantize;
 pub mod rht;
 pub mod rounding;
 mod scalar;
+pub mod scales;
 pub mod signs;
 pub mod sparsify;
 pub mod sums;

@@ -14,6 +14,7 @@ mod model;
 mod options;
 mod packed;
 mod process;
+mod scales;
 mod server;
 
 use pyo3::prelude::*;
@@ -50,6 +51,8 @@ mod _native {
     use super::model::{Model, ModelServer};
     #[pymodule_export]
     use super::packed::{Memory, Packed};
+    #[pymodule_export]
+    use super::scales::{scales_derive, scales_learn};
     #[pymodule_export]
     use super::server::{Reserved, Server};
 

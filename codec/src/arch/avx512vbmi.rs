@@ -2,4 +2,4 @@
 //! `avx512`.
 
 pub(super) mod aggregate;
-pub(super) use super::avx512::{block, lattice, norm, pack, peak, quantize, requantize, rht};
+pub(super) use super::avx512::{block, lattice, norm, pack, peak, quantize, requantize, rht, scales};

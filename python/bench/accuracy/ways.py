@@ -109,8 +109,6 @@ class Thc:
         for gradient in gradients:
             scale = scales.apply(layout, gradient)
         mean = self._reduce(gradients, [(length, RAW if choice == "raw" else choice) for length, choice in layout.spans("raw" if scale is None else self._table)])
-        if scale is not None:
-            mean.mul_(scale)
         if rows and told is not None:
             rows.clear(told, mean)
         scales.learn(layout, mean)

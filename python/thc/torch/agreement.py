@@ -118,6 +118,10 @@ class Agreement:
         else:
             self.wish = Wish.GATHER if self.lost else Wish.END
 
+    def passed(self) -> None:
+        """A step has gone through the process group although the server is there: over on all ranks, whatever they think of the server."""
+        self._advance()
+
     def ended(self, answered: bool) -> None:
         """How the call went that ends a step."""
         if answered:

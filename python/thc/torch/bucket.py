@@ -46,8 +46,11 @@ class Bucket:
     """How it travels, if that is decided for each bucket."""
     refines: bool = False
     """Whether it adds what error feedback has kept of an earlier one: it begins as zeros."""
-    mean: Callable[[], None] | None = None
-    """If it is on its way through the process group already: waits for its mean and puts it into the buffer."""
+    plain: bool = False
+    """Whether it goes through the process group although the server is there, as all ranks know."""
+    mean: Callable[[Callable[[], None] | None], None] | None = None
+    """If it is on its way through the process group already: waits for its mean and puts it into the buffer. What it is given is called now
+    and then meanwhile."""
     released: bool = False
     """Whether training has it, or has heard why not."""
 

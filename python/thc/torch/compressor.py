@@ -249,16 +249,14 @@ class HostCompressor:
         choice: int | str = "raw" if scale is None else self._group.tables[0].id
         self._call(flight, whole, wait, plan=layout.spans(choice))
 
-        def unscale() -> None:
-            if scale is not None:
-                whole.mul_(scale)
+        def restore() -> None:
             if rows and told is not None:
                 rows.clear(told, whole)
             scales.learn(layout, whole)
             if whole is not data:
                 data.copy_(whole)
 
-        flight.afterwards.append(unscale)
+        flight.afterwards.append(restore)
 
     def _adapted(
         self, flight: Flight, adaptive: Adaptive, layout: Layout, data: torch.Tensor, step: int, wait: bool

@@ -22,6 +22,7 @@ from thc.torch.board import Board
 from thc.torch.bucket import Bucket
 from thc.torch.clock import Clock
 from thc.torch.carrier import Carrier
+from thc.torch.comparing import Comparing, Comparison
 from thc.torch.compressor import Compressor
 from thc.torch.delivery import Delivery, Verdict
 from thc.torch.device.choice import Choice
@@ -76,6 +77,11 @@ class Hook:
             if in_flight != options.in_flight:
                 raise errors.ConfigError(f"in_flight is {options.in_flight}, but {in_flight} on rank {rank}: give all ranks the same")
         alike(options.refine, self.peers)
+        self._comparing = None
+        if options.only_if_faster:
+            self._comparing = Comparing(self.peers.gathering_apart(), options.only_if_faster, self.peers.rank)
+        self._plain = False
+        """Whether the backward pass under way goes through the process group although the server is there."""
         self._pipeline = pipeline_of(group)
         self._scope = f"hook{scope_of(group)}"
         self._names = _names_of(model)
@@ -167,6 +173,11 @@ class Hook:
         return types.MappingProxyType(self.group.nmse)
 
     @property
+    def comparison(self) -> Comparison | None:
+        """With ``only_if_faster``: what steps have taken, and what came of it; the same on all ranks. Nothing before it is known."""
+        return None if self._comparing is None else self._comparing.last
+
+    @property
     def refining(self) -> Refining | None:
         """With ``refine``: how the last step's buckets travelled and what of them was refined."""
         return self._refining
@@ -210,23 +221,25 @@ class Hook:
     def _start(self, bucket: Any, index: int, is_last: bool, buffer: torch.Tensor, delivery: Delivery) -> None:
         self._devices.add(str(buffer.device))
         _one_device(self._devices)
+        if index == 0:
+            self._plain = self._comparing is not None and not self.fallback_active and self._comparing.next()
         parameters = bucket.parameters()
         layout = self._layout(parameters, bucket.gradients(), buffer)
         copy = None
-        if self.options.fallback and not self.fallback_active:
+        if self.options.fallback and not self.fallback_active and not self._plain:
             if not (self._keeps_gradients and Bucket.keeps_gradients(parameters, buffer)):
                 copy = self._backup(index, buffer)
-        work = Bucket(index, is_last, buffer, parameters, layout, delivery, copy)
+        work = Bucket(index, is_last, buffer, parameters, layout, delivery, copy, plain=self._plain)
         if buffer.device.type == "cuda":
             work.ready = torch.cuda.Event()
             work.ready.record(torch.cuda.current_stream(buffer.device))
         self._steps.clock.produced()
         work.computed = self._steps.clock.computed()
         self.begun += int(is_last)
-        if self.fallback_active and self._refining is None:
+        if self._plain or (self.fallback_active and self._refining is None):
             # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
             # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
-            # backward pass was over; with refine that may be after it.
+            # backward pass was over, or compare alike; with refine that may be after it.
             work.mean = self.peers.begin_mean(buffer, self.peers.given)
         self._pipeline.put(Passage(self._steps, work))
 
@@ -358,7 +371,7 @@ def check_shares(adapt: Any, refine: Any, uncompressed: str) -> None:
 
     def tell(self, numbers: list[int]) -> list[list[int]]:
         """Tells all ranks, which all call it, some numbers; what all have told."""
-        found: list[list[int]] = self._pipeline.ask(lambda: self._peers.gather(numbers))
+        found: list[list[int]] = self._pipeline.ask(lambda: self.peers.gather(numbers))
         return found
 
     def meet(self, step: int, sees_server: bool, behind: bool) -> None:
@@ -405,6 +418,7 @@ def hook(
     device: str = "auto",
     refine: Refine | Mapping[str, Any] | torch.optim.Optimizer | None = None,
     check_accuracy: int | None = None,
+    only_if_faster: bool | int = False,
 ) -> Hook:
     """A communication hook for ``DistributedDataParallel``; all ranks must make it, in the same order.
 
@@ -440,6 +454,9 @@ def hook(
     - ``check_accuracy``: every so many steps one bucket in turn is averaged exactly, too, which costs that step what the bucket takes
       as 32-bit integers. The NMSE of each parameter's mean is in :attr:`Hook.accuracy`, :attr:`thc.Stats.nmse` and metrics; over 0.1
       there is a warning that names the parameter. Off by default.
+    - ``only_if_faster``: after the first steps twelve take turns with compression and without, through the process group. If those without are
+      shorter, gradients travel without from then on, as if there were no hook. A number: compared again every so many steps.
+      :attr:`Hook.comparison` tells. Off by default, for which way a step goes follows from times, and so results do.
     - ``in_flight``: so many buckets are under way at once: while one is copied, another is compressed and a third on the network.
     """
     options = Options(
@@ -455,6 +472,7 @@ def hook(
         device=device,
         refine=Refine.read(refine),
         check_accuracy=check_accuracy,
+        only_if_faster=only_if_faster,
     )
     return Hook(group, model, process_group, options)
 

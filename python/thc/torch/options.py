@@ -45,6 +45,8 @@ class Options:
     """The power of coordinates' sizes that they are divided by before they are compressed; 0: they are not."""
     check_accuracy: int | None = None
     """Every how many steps a bucket's mean is compared with the exact one."""
+    only_if_faster: bool | int = False
+    """Whether, or after how many steps again, steps are compared with such without compression."""
 
     def __post_init__(self) -> None:
         if self.warmup < 0:
@@ -57,6 +59,8 @@ class Options:
             raise errors.ConfigError(
                 f'uncompressed is {self.uncompressed!r}: write "raw" or "process-group"'
             )
+        if self.only_if_faster and (self.adapt is not None or self.refine is not None):
+            raise errors.ConfigError("only_if_faster compares whole steps, and adapt and refine make each step another one: leave one of them out")
         if self.refine is not None:
             for option, wrong in (("feedback=False", not self.feedback), ("fallback=False", not self.fallback)):
                 if wrong:

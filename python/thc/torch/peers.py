@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -58,27 +59,26 @@ class Peers:
         self.given = process_group
         """The process group of the user."""
         patience = time_out(process_group)
-        if process_group is None or process_group is dist.group.WORLD:
-            self._tensors = dist.new_group(backend=backend, timeout=patience)
-            # A gathering may be under way while tensors are averaged: they must not meet.
-            self._control = dist.new_group(backend="gloo", timeout=patience)
-            self._host = dist.new_group(backend="gloo", timeout=patience) if backend == "nccl" else self._tensors
-            """For tensors of the CPU: another one if those are averaged by something that knows only GPUs."""
-        else:
-            ranks = [dist.get_global_rank(process_group, rank) for rank in range(self.size)]
+        ranks: dict[str, Any] = {}
+        if not (process_group is None or process_group is dist.group.WORLD):
+            ranks = {"ranks": [dist.get_global_rank(process_group, rank) for rank in range(self.size)], "use_local_synchronization": True}
 
-            def made(backend: str) -> Any:
-                return dist.new_group(ranks, timeout=patience, backend=backend, use_local_synchronization=True)
+        def made(backend: str) -> Any:
+            return dist.new_group(timeout=patience, backend=backend, **ranks)
 
-            self._tensors, self._control = made(backend), made("gloo")
-            self._host = made("gloo") if backend == "nccl" else self._tensors
+        self._made = made
+        # A gathering may be under way while tensors are averaged: they must not meet.
+        self._tensors, self._control = made(backend), made("gloo")
+        self._host = made("gloo") if backend == "nccl" else self._tensors
+        """For tensors of the CPU: another one if those are averaged by something that knows only GPUs."""
 
     def mean(self, tensor: torch.Tensor) -> None:
         """Replaces the tensor by its mean over all ranks."""
-        self.begin_mean(tensor, self._tensors)()
+        self.begin_mean(tensor, self._tensors)(None)
 
-    def begin_mean(self, tensor: torch.Tensor, group: Any) -> Callable[[], None]:
-        """Has the mean on its way through a process group of these ranks. What is returned waits for it, and puts it into the tensor."""
+    def begin_mean(self, tensor: torch.Tensor, group: Any) -> Callable[[Callable[[], None] | None], None]:
+        """Has the mean on its way through a process group of these ranks. What is returned waits for it, and puts it into the tensor; while others
+        are waited for, what it is given is called now and then."""
         on_host = tensor.device.type == "cpu"
         # Sums of halves lose less in f32.
         narrow = tensor.dtype in (torch.bfloat16, torch.float16) and on_host
@@ -91,7 +91,12 @@ class Peers:
         work.div_(self.size)
         handle = dist.all_reduce(work, group=group, async_op=True)
 
-        def finish() -> None:
+        def finish(meanwhile: Callable[[], None] | None) -> None:
+            if meanwhile is not None:
+                over = threading.Event()
+                handle.get_future().add_done_callback(lambda _: over.set())
+                while not over.wait(PATIENCE):
+                    meanwhile()
             handle.wait()
             if work is not tensor:
                 tensor.copy_(work)
@@ -111,6 +116,11 @@ class Peers:
         """Every rank's numbers."""
         return self.begin_gather(numbers).numbers()
 
+    def gathering_apart(self) -> Callable[[list[int]], list[list[int]]]:
+        """Gathers every rank's numbers, on any thread, whatever else is under way. A collective, and so is each gathering."""
+        group = self._made("gloo")
+        return lambda numbers: self._begin_gather(numbers, group).numbers()
+
     def gather_bytes(self, mine: bytes) -> list[bytes]:
         """Every rank's bytes, as many of each."""
         tensor = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
@@ -127,9 +137,12 @@ class Peers:
 
     def begin_gather(self, numbers: list[int]) -> Gathering:
         """The same, without waiting for the others. Those that are begun complete in that order."""
+        return self._begin_gather(numbers, self._control)
+
+    def _begin_gather(self, numbers: list[int], group: Any) -> Gathering:
         mine = torch.tensor(numbers, dtype=torch.int64)
         every = [torch.empty_like(mine) for _ in range(self.size)]
-        return Gathering(dist.all_gather(every, mine, group=self._control, async_op=True), every)
+        return Gathering(dist.all_gather(every, mine, group=group, async_op=True), every)
 
 
 class Gathering:

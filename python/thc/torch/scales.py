@@ -11,16 +11,17 @@ by Cauchy and Schwarz). 3/4, the default, is nearly as good as either in its own
 in the first step, whose errors Adam would keep longest.
 
 All ranks must have the same bits, whatever they compute on. So there is nothing in here but operations on single numbers that IEEE 754
-rounds correctly, one at a time, in an order that no device and no number of threads changes.
+rounds correctly, one at a time, in an order that no device and no number of threads changes. On a CPU the codec does them
+(`thc_codec::scales`): torch's own square root there is not always the nearest number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from thc import _native
 from thc.torch.digests import digest
 from thc.torch.layout import Layout
 from thc.torch.rows import Rows
@@ -37,8 +38,6 @@ LARGEST = 1e18
 """Larger means count as this: their squares shall be finite."""
 CHAIN = 0x9E37_79B1
 """An odd multiplier, of digests."""
-PIECE = 1 << 15
-"""Coordinates that are worked on at a time on a CPU."""
 EAGER, EVERY = 64, 4
 """Scales follow the first so many steps at each one, later every so many."""
 
@@ -54,10 +53,32 @@ def _total(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def _pieces(*vectors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Vectors of one length, on a CPU in pieces that stay in its caches while many operations are done with them."""
-    step = PIECE if vectors[0].device.type == "cpu" else max(1, vectors[0].numel())
-    return zip(*(vector.split(step) for vector in vectors))
+def learn_on_device(known: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor | None, memory: float) -> None:
+    """Multiplies a mean by its scales, if it has any, and takes its squares into what is known. The same as the codec on a CPU."""
+    if scale is not None:
+        mean.mul_(scale)
+    square = mean.clamp(-LARGEST, LARGEST)
+    square.mul_(square)
+    # A row that had no gradient on any rank says nothing of those that it will have; the first one says all.
+    found = torch.where(known > 0, (known * memory).add_(square * (1.0 - memory)), square)
+    torch.where(square > 0, found, known, out=known)
+
+
+def derive_on_device(square: torch.Tensor, power: float, floor: float, out: torch.Tensor) -> None:
+    """The scales of one parameter. The same as the codec on a CPU, where square roots are the nearest numbers, as CUDA's are."""
+    if not square.numel():
+        return
+    total = _total(square)
+    # By a tensor: a GPU takes the reciprocal of a plain number, and multiplies by that, which rounds differently.
+    usual = total / torch.full_like(total, square.numel())
+    share = (square / usual).add_(floor).sqrt_()
+    if power == 0.75:
+        share.sqrt_()
+        share.mul_(share.sqrt())
+    elif power == 0.5:
+        share.sqrt_()
+    # Of a parameter whose means were all zero: 1.
+    torch.where(usual > 0, share.mul_(usual.sqrt()), torch.ones_like(usual), out=out)
 
 
 class _Of:
@@ -65,6 +86,7 @@ class _Of:
 
     def __init__(self, length: int, device: torch.device) -> None:
         self.square = torch.zeros(length, dtype=torch.float32, device=device)
+        self.on_host = device.type == "cpu"
         self.rows: Rows | None = None
         self.scale: torch.Tensor | None = None
 
@@ -112,14 +134,14 @@ class Scales:
         return self._of[layout.key][1].rows
 
     def apply(self, layout: Layout, data: torch.Tensor) -> torch.Tensor | None:
-        """Divides what is sent by its scale. Returns that, to multiply the mean by; nothing as long as there is none."""
+        """Divides what is sent by its scale. Returns that; nothing as long as there is none."""
         scale = self._of[layout.key][1].scale
         if scale is not None:
             data.div_(scale)
         return scale
 
     def learn(self, layout: Layout, mean: torch.Tensor) -> None:
-        """A mean is there, the same on all ranks."""
+        """The mean of what has been divided is there, the same on all ranks: multiplies it by its scale, and learns from it."""
         made = self._of[layout.key][1]
         places = layout.feedback_places()
         seen = min((self._seen[name] for name, _ in places), default=0)
@@ -132,19 +154,15 @@ class Scales:
             self._seen[name] += 1
         self.digest = (self.digest * CHAIN + 1) & 0xFFFF_FFFF
         if seen >= EAGER and seen % EVERY:
+            if made.scale is not None:
+                mean.mul_(made.scale)
             return
         memory = min(MEMORY, seen / (seen + 1))
-        on_host = mean.device.type == "cpu"
-        for known, piece in _pieces(made.square, mean):
-            square = piece.clamp(-LARGEST, LARGEST)
-            square.mul_(square)
-            if on_host and bool(known.min() > 0) and bool(square.min() > 0):
-                # The same as below, where nothing is to be chosen.
-                known.mul_(memory).add_(square.mul_(1.0 - memory))
-                continue
-            # A row that had no gradient on any rank says nothing of those that it will have; the first one says all.
-            found = torch.where(known > 0, (known * memory).add_(square * (1.0 - memory)), square)
-            torch.where(square > 0, found, known, out=known)
+        if made.on_host:
+            scale = None if made.scale is None else made.scale.numpy()
+            _native.scales_learn(made.square.numpy(), mean.numpy(), scale, memory)
+        else:
+            learn_on_device(made.square, mean, made.scale, memory)
         self._follow(layout, made)
 
     def _follow(self, layout: Layout, made: _Of) -> None:
@@ -153,26 +171,17 @@ class Scales:
         if any(self._seen[name] == 0 for name, _ in places):
             made.scale = None
             return
-        on_host = made.square.device.type == "cpu"
-        # Not in place: a call may still use the old ones.
+        floors = [(place.start, place.stop, max(FLOOR, PRIOR / self._seen[name])) for name, place in places]
+        if made.on_host:
+            # In place: a layout has one call at a time, whose mean has been multiplied.
+            if made.scale is None:
+                made.scale = torch.ones_like(made.square)
+            _native.scales_derive(made.square.numpy(), made.scale.numpy(), floors, self._power)
+            return
+        # Not in place: what a stream was given before may still use the old ones.
         scale = torch.ones_like(made.square)
-        for name, place in places:
-            seen = self._seen[name]
-            square = made.square[place]
-            usual = _total(square) / square.numel()
-            root, one = usual.sqrt(), torch.ones_like(usual)
-            for piece, out in _pieces(square, scale[place]):
-                share = (piece / usual).add_(max(FLOOR, PRIOR / seen)).sqrt_()
-                if self._power == 0.75:
-                    share.sqrt_()
-                    share.mul_(share.sqrt())
-                elif self._power == 0.5:
-                    share.sqrt_()
-                if on_host and bool(usual > 0):
-                    torch.mul(share, root, out=out)
-                else:
-                    # A parameter whose means were all zero.
-                    torch.where(usual > 0, share.mul_(root), one, out=out)
+        for start, stop, floor in floors:
+            derive_on_device(made.square[start:stop], self._power, floor, scale[start:stop])
         made.scale = scale
 
     def _take_all(self) -> None:

@@ -129,6 +129,7 @@ class Steps:
             # Collectives of the process group: by then all ranks must know whether they have lost the server.
             or agreement.fallback_active
             or agreement.lost
+            or bucket.plain
             or self._needs_peers(bucket)
             or self._timed()
             # Each is given to training as soon as all ranks have it.
@@ -155,7 +156,7 @@ class Steps:
             bucket.buffer.zero_()
         elif self._refining is not None and self.number >= self._options.warmup:
             bucket.width = self._refining.width(bucket)
-        route = self.agreement.route(bucket.index, self._needs_peers(bucket))
+        route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, self._needs_peers(bucket))
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
             route = self.agreement.compared(self._peers.any(self.agreement.lost, meanwhile=self.idle))
@@ -204,15 +205,16 @@ class Steps:
         if passage.landed:
             self._note(passage)
         passage.has_ended = True
-        if bucket.is_last and not self._options.fallback and self._scales() is not None and not self._end_call():
+        if bucket.is_last and not bucket.plain and not self._options.fallback and self._scales() is not None and not self._end_call():
             # With a fall-back ranks compare their scales when they agree on the step's end.
             raise self.error or errors.SessionError("the parameter server is lost")
-        if bucket.is_last and self.pace is not None and not self.agreement.fallback_active:
+        if bucket.is_last and not bucket.plain and self.pace is not None and not self.agreement.fallback_active:
             try:
                 self.pace.end_step(self._nonfinite)
             except LOST as error:
                 self.pace.lose(error)
-        kept = self.agreement.complete(bucket.index)
+        # What went through the process group by agreement is complete on all ranks or on none.
+        kept = bucket.index + 1 if bucket.plain else self.agreement.complete(bucket.index)
         if self.agreement.fallback_active and bucket.is_last:
             # Training must not go on before it is settled where the next step's gradients go.
             kept = bucket.index
@@ -223,7 +225,7 @@ class Steps:
             self._held.pop(0).release()
         if bucket.is_last:
             self._gather_shares()
-            self._end_step(bucket.refines)
+            self._end_step(bucket)
 
     def _gather_shares(self) -> None:
         """Completes all buckets of a step."""
@@ -304,9 +306,12 @@ class Steps:
                 raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
             raise
 
-    def _end_step(self, refines: bool) -> None:
-        was_lost = self.agreement.fallback_active
-        self._conclude()
+    def _end_step(self, last: Bucket) -> None:
+        refines, was_lost = last.refines, self.agreement.fallback_active
+        if last.plain:
+            self.agreement.passed()
+        else:
+            self._conclude()
         if self._lookout is not None:
             self._lookout.rest()
         apart, self._apart = self._apart, None
@@ -398,7 +403,8 @@ class Steps:
     def _through_peers(self, bucket: Bucket) -> None:
         on_gpu = bucket.ready is not None
         if bucket.mean is not None:
-            bucket.mean()
+            # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
+            bucket.mean(self.idle if self._board is not None and bucket.plain else None)
         else:
             if on_gpu:
                 bucket.ready.synchronize()

@@ -1,0 +1,37 @@
+//! Kernels whose coordinates have nothing to do with each other: their definition, compiled for each instruction set. The compiler makes
+//! vectors of such loops by itself, and neither fuses nor reorders what Rust rounds one by one.
+
+/// Those of scales, with these features.
+macro_rules! scales {
+    ($features:literal) => {
+        use crate::scalar::scales as scalar;
+        use crate::scales::Power;
+
+        #[target_feature(enable = $features)]
+        pub(crate) fn learn(known: &mut [f32], mean: &[f32], kept: f32, fresh: f32) {
+            scalar::learn(known, mean, kept, fresh);
+        }
+
+        #[target_feature(enable = $features)]
+        pub(crate) fn restore_and_learn(
+            known: &mut [f32],
+            mean: &mut [f32],
+            scale: &[f32],
+            kept: f32,
+            fresh: f32,
+        ) {
+            scalar::restore_and_learn(known, mean, scale, kept, fresh);
+        }
+
+        #[target_feature(enable = $features)]
+        pub(crate) fn derive(squares: &[f32], usual: f32, floor: f32, power: Power, scales: &mut [f32]) {
+            scalar::derive(squares, usual, floor, power, scales);
+        }
+
+        #[target_feature(enable = $features)]
+        pub(crate) fn halve_thrice(x: &[f32], out: &mut [f32]) {
+            scalar::halve_thrice(x, out);
+        }
+    };
+}
+pub(super) use scales;
