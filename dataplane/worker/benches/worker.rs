@@ -1,7 +1,7 @@
 //! What a pair of packets, DATA and its RESULT, costs a worker beside the codec: a whole engine reduces a tensor against a server in
 //! memory, and over kernel UDP on the loopback interface, with RESULTs in runs as a kernel merges them and one by one.
 //!
-//! The engine's time is that of all that it does, less that of the server, which works while the engine waits; the codec alone takes its
+//! The engine's time is the processor time of all that it does, less that of the server, which works while the engine waits; the codec alone takes its
 //! turns on the same tensor, and the difference, divided by the number of DATA packets, is the cost of a pair. Every way must give the
 //! same mean, bit for bit. Where valgrind is installed, instructions are counted too, which are the same in every run.
 //!
@@ -12,9 +12,10 @@ use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs, io};
 
+use rustix::time::{ClockId, clock_gettime};
 use thc_codec::block::Block;
 use thc_codec::norm;
 use thc_codec::quantizer::Quantizer;
@@ -31,7 +32,7 @@ use thc_transport::{IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo};
 use thc_worker::{Borrowed, CallOptions, Engine, EngineConfig};
 
 /// Coordinates of the tensor, of a block, and of a packet.
-const D: usize = 1 << 22;
+const D: usize = 1 << 21;
 const BLOCK: usize = 1 << 13;
 const N: usize = 1024;
 const SLOTS: u32 = 1024;
@@ -147,6 +148,8 @@ impl Net {
         self.udp.as_ref().map_or(PS, |[_, server]| server.local())
     }
 
+    /// By this name valgrind knows what is not to be counted.
+    #[inline(never)]
     fn answer(&mut self) {
         let Net { server, sent, bytes, udp, .. } = self;
         server.said.0.clear();
@@ -202,10 +205,10 @@ impl PacketIo for Net {
     }
 
     fn wait(&mut self, _: Duration) -> io::Result<bool> {
-        let began = Instant::now();
+        let began = cpu();
         self.now += TRIP;
         self.answer();
-        self.paused += began.elapsed();
+        self.paused += cpu() - began;
         Ok(true)
     }
 
@@ -220,6 +223,12 @@ impl PacketIo for Net {
     fn stats(&self) -> IoStats {
         IoStats::default()
     }
+}
+
+/// Processor time of this thread: what else runs on the machine does not count.
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn table() -> LookupTable {
@@ -310,7 +319,7 @@ impl Rig {
     fn reduce(&mut self, x: &[f32]) -> f64 {
         self.data.copy_from_slice(x);
         let (paused, packets) = (self.engine.io_mut().paused, self.engine.io_mut().packets);
-        let began = Instant::now();
+        let began = cpu();
         let call = self.engine.submit(CallOptions::default(), None, D, None).unwrap();
         let outcome = loop {
             self.engine.run(&mut Borrowed::new(call, &mut self.data), || false);
@@ -318,10 +327,20 @@ impl Rig {
                 break outcome;
             }
         };
-        let took = began.elapsed() - (self.engine.io_mut().paused - paused);
+        let took = cpu() - began - (self.engine.io_mut().paused - paused);
         outcome.unwrap();
         assert_eq!(self.engine.io_mut().packets - packets, (D / N + D / BLOCK) as u64, "nothing is lost");
         took.as_nanos() as f64
+    }
+}
+
+fn block<'a>(quantizer: &'a Quantizer, range: f32, at: usize, next: &'a [f32]) -> Block<'a> {
+    Block {
+        quantizer,
+        key: SignKey { job_seed: 1, call: 0, partition: at as u32 },
+        rounding: Rounding::new(7, 0, at as u32),
+        range,
+        next: [next, &[]],
     }
 }
 
@@ -352,32 +371,27 @@ impl Codec {
     fn compute(&mut self, x: &[f32]) -> f64 {
         self.data.copy_from_slice(x);
         let Codec { quantizer, t_p, packed, sums, work, data } = self;
-        let began = Instant::now();
+        let began = cpu();
         let norms: Vec<f32> = data.chunks(BLOCK).map(norm::l2).collect();
-        let block = |at: usize, next| Block {
-            quantizer,
-            key: SignKey { job_seed: 1, call: 0, partition: at as u32 },
-            rounding: Rounding::new(7, 0, at as u32),
-            range: (*t_p / (BLOCK as f64).sqrt() * f64::from(norms[at])) as f32,
-            next: [next, &[]],
-        };
+        let range = |at: usize| (*t_p / (BLOCK as f64).sqrt() * f64::from(norms[at])) as f32;
         for (at, out) in packed.chunks_mut(BLOCK / 2).enumerate() {
             let next = data.get((at + 1) * BLOCK..(at + 2) * BLOCK).unwrap_or_default();
             let x = &data[at * BLOCK..(at + 1) * BLOCK];
-            block(at, next).compress_beside(x, None, work, out).unwrap();
+            block(quantizer, range(at), at, next).compress_beside(x, None, work, out).unwrap();
         }
         for (at, sums) in sums.chunks(BLOCK).enumerate() {
             let (out, behind) = data[at * BLOCK..].split_at_mut(BLOCK);
-            block(at, &behind[..BLOCK.min(behind.len())]).decompress8(sums, 1, work, out).unwrap();
+            let next = &behind[..BLOCK.min(behind.len())];
+            block(quantizer, range(at), at, next).decompress8(sums, 1, work, out).unwrap();
         }
         black_box((&packed, &data));
-        began.elapsed().as_nanos() as f64
+        (cpu() - began).as_nanos() as f64
     }
 }
 
 /// Nanoseconds of copying what a pair carries: indices to a packet, sums out of one.
 fn copy(packets: &mut [u8], indices: &[u8], sums: &mut [u8]) -> f64 {
-    let began = Instant::now();
+    let began = cpu();
     for number in 0..D / N {
         let at = number % SLOTS as usize * MAX_PACKET;
         let packet = &mut packets[at..at + MAX_PACKET];
@@ -386,7 +400,7 @@ fn copy(packets: &mut [u8], indices: &[u8], sums: &mut [u8]) -> f64 {
         sums[number % 64 * RESULT_LEN..][..RESULT_LEN].copy_from_slice(&packet[HEADER_LEN..]);
     }
     black_box((&packets, &sums));
-    began.elapsed().as_nanos() as f64
+    (cpu() - began).as_nanos() as f64
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -397,18 +411,17 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// Instructions of one more turn, by valgrind; none where there is none.
 fn instructions(of: &str) -> Option<f64> {
     let count = |turns: u32| {
-        let folder = tempfile::tempdir().ok()?;
         let output = Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .args(["--toggle-collect=*Net*answer*", "--collect-atstart=yes"])
             .arg(env::current_exe().ok()?)
             .args(["--count", of, &turns.to_string()])
-            .current_dir(folder.path())
             .output()
             .ok()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         said.lines().find_map(|line| line.split("Collected :").nth(1)?.trim().parse::<f64>().ok())
     };
-    Some((count(3)? - count(1)?) / 2.0)
+    Some(count(2)? - count(1)?)
 }
 
 /// What [`instructions`] runs: so many turns of one thing.
